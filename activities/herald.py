@@ -81,6 +81,8 @@ class Herald:
             word["question"] = spoken.question
         if spoken.action is Verb.EXTEND:
             word |= {"until": spoken.until, "hold": spoken.hold, "shorten": spoken.shorten}
+        if spoken.action in {Verb.RESUME, Verb.UNPAUSE}:
+            word["of"] = spoken.of
         if spoken.action in {Verb.PAUSE, Verb.HOLD}:
             word["until"] = spoken.until
         workflow = self._client.get_workflow_handle(workflow_id)

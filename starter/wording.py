@@ -10,6 +10,7 @@ from typing import Protocol
 
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase
+from policy.scan import pauses
 from policy.scan.report import AtRisk, CheckReport, NodeAtRisk, TargetRow
 from policy.values.counting import counted
 from policy.values.moments import written
@@ -223,7 +224,7 @@ def left_off(result: EpisodeResult) -> str:
 
 def halted(scanner: ScannerStatus) -> str:
     """What keeps everything from being begun by somebody's word, with who and until when (S44); "" where nothing does."""
-    said = [str(scanner.pause)] if scanner.pause is not None else []
+    said = [pauses.told(scanner.pauses)] if scanner.pauses else []
     off = scanner.report.policies.switched_off if scanner.report is not None else ()
     return "; ".join((*said, *(f"fencing is switched off: {why}" for why in off)))
 

@@ -360,6 +360,8 @@ class EpisodeStatus:
     machine: str = ""
     advice: str = ""
     held: str = ""
+    held_by: tuple[str, ...] = ()
+    """To whom each hold belongs (`Said.owner`), as `resume --of` names it."""
     question: int = 0
     """The number of what people were last asked, which a word that answers it has to name (S48)."""
     ways: tuple[Way, ...] = ()

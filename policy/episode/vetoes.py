@@ -50,10 +50,15 @@ def excluded(node: NodeView) -> str:
     return f"the label {EXCLUDE_LABEL}=true keeps {node.name} out of remediation" if node.excluded else ""
 
 
+def is_held(value: str | None) -> bool:
+    """Whether that value of the annotation holds a node."""
+    return value is not None and value != "false"
+
+
 def held(node: NodeView) -> str:
     """Whether a person holds it."""
     hold = node.annotations.get(HOLD_ANNOTATION)
-    if hold is None or hold == "false":
+    if not is_held(hold):
         return ""
     return f"the annotation {HOLD_ANNOTATION} holds the node" + (f": {hold}" if hold else "")
 

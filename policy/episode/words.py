@@ -54,6 +54,10 @@ ANSWERS = frozenset({Verb.RESUME, Verb.RETURN_PATH, Verb.ACK_OFF})
 """Each answers what was asked, and says which question that was (S48)."""
 
 
+NOT_VERIFIED, VERIFIED = ", not verified", ", verified by Kubernetes"
+"""How a name that is shown ends. No name may contain the word itself (`name_problem`)."""
+
+
 class Verified(StrEnum):
     """How it is known who has spoken. no: it is what the speaker says."""
 
@@ -72,7 +76,8 @@ class ActionName:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
     """All that a NodeAction says, but who. node: "" for what is about no single one. power_on, until, hold: of those that have
-    them. question: the number of what was asked, of what answers it. shorten: of `extend`. isolate: of `preserve`; strategies,
+    them. question: the number of what was asked, of what answers it. of: to whom the pause or
+    hold belongs that is ended, "" for one's own. shorten: of `extend`. isolate: of `preserve`; strategies,
     template: of `remediate` and `fence`."""
 
     action: Verb
@@ -80,6 +85,7 @@ class Spoken:
     reason: str
     power_on: bool = False
     question: int = 0
+    of: str = ""
     until: datetime | None = None
     hold: timedelta | None = None
     shorten: bool = False
@@ -94,6 +100,7 @@ class Spoken:
             "node": self.node,
             "powerOn": self.power_on,
             "question": self.question,
+            "of": self.of,
             "until": written(self.until) if self.until is not None else "",
             "for": format_duration(self.hold) if self.hold is not None else "",
             "shorten": self.shorten,
@@ -139,10 +146,17 @@ class Said:
     @property
     def by(self) -> str:
         """For people, with how it was verified."""
-        if self.verified is Verified.NO:
-            return f"{self.who}, not verified"
-        known = f"{self.speaker}, verified by Kubernetes"
-        return known if self.who in {"", self.speaker} else f"{known} (for {self.who})"
+        named_too = self.verified is not Verified.NO and self.who not in {"", self.speaker}
+        return f"{self.owner} (for {self.who})" if named_too else self.owner
+
+    @property
+    def owner(self) -> str:
+        """To whom a pause or a hold belongs: the same for all that one person says, and another one where it is not verified."""
+        return f"{self.who}{NOT_VERIFIED}" if self.verified is Verified.NO else f"{self.speaker}{VERIFIED}"
+
+    def belongs_to(self, name: str) -> bool:
+        """Whether that names its owner: as it is shown, or without how it was verified."""
+        return name in {self.by, self.owner, bare_name(self.owner)}
 
 
 def spoken_of(spec: Mapping[str, Any]) -> Spoken:
@@ -156,6 +170,7 @@ def spoken_of(spec: Mapping[str, Any]) -> Spoken:
         reason=str(spec.get("reason", "")),
         power_on=spec.get("powerOn") is True,
         question=asked if type(asked := spec.get("question")) is int else 0,
+        of=str(spec.get("of", "")),
         until=moment_of(until) if until else None,
         hold=parse_duration(str(hold)) if hold else None,
         shorten=spec.get("shorten") is True,
@@ -192,6 +207,11 @@ def reason_problem(reason: str) -> str:
     if len(reason) > LONGEST_REASON:
         return f"expected at most {LONGEST_REASON} characters, got {len(reason)}"
     return "" if reason.isprintable() else "expected one line"
+
+
+def bare_name(owner: str) -> str:
+    """A name without how it was verified."""
+    return owner.removesuffix(NOT_VERIFIED).removesuffix(VERIFIED)
 
 
 def one_line(text: str) -> str:

@@ -22,7 +22,6 @@ from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitR
 from policy.objects.scopes import CLUSTER, GroupCount, scope_of
 from policy.remediation.ladder import removes
 from policy.scan.budgets import ReadyOnes, ScopeBudgets, checks_of, control_plane_guard, groups_of, limit_reached, names_of
-from policy.scan.pauses import Pause
 from policy.scan.report import Candidate, CheckReport, ScanReport
 from policy.values.durations import format_duration
 from policy.values.moments import written
@@ -105,15 +104,16 @@ def admit(
     held_off: Iterable[HeldOffNode] = (),
     power: Iterable[PowerMoment] = (),
     replaced: Iterable[Replacing] = (),
-    pause: Pause | None = None,
+    paused: str = "",
 ) -> Admission:
     """Who gets a permit now: oldest offence first, then by name. The caller reserves the permits before it acts on this (S14).
 
     cap: at once in the whole cluster, unless the fence policies say another number. power: the last power command of nodes whose
-    episode has ended. replaced: remediations that have ended lately. pause: one that is in force.
+    episode has ended. replaced: remediations that have ended lately. paused: by whom and why, where
+    a person has paused the cluster.
     """
     replaced = tuple(replaced)
-    table = _Table(report, tuple(permits), cap=cap, now=now, held_off=held_off, power=power, replaced=replaced, pause=pause)
+    table = _Table(report, tuple(permits), cap=cap, now=now, held_off=held_off, power=power, replaced=replaced, paused=paused)
     admitted: list[Candidate] = []
     refused: list[Refused] = []
     exhausted: list[Candidate] = []
@@ -144,20 +144,20 @@ def answer_request(
     now: datetime | None = None,
     power: Iterable[PowerMoment] = (),
     held_off: Iterable[HeldOffNode] = (),
-    pause: Pause | None = None,
+    paused: str = "",
     counted_under: Collection[str] = (),
 ) -> PermitAnswer:
     """The answer to an open episode that asks for a permit. `ahead`: how many requests wait in the queue before it.
 
     Nobody knows which checks cover the node of such a request, so any open circuit breaker refuses it. A check that selects
     nothing or cannot be read stands in nobody's way. An incident that holds the node already is granted again. now, power: for
-    the quiet time; without a moment none is kept. held_off: only a person's request is not refused for it (S19). pause: one in
-    force; whoever asks waits for its end, also with a permit of his own (S44). counted_under: the checks that counted it when it
-    had its last permit.
+    the quiet time; without a moment none is kept. held_off: only a person's request is not refused for it (S19). paused:
+    see `admit`; it is queued until that is over, also with a permit of its own (S44). counted_under: the checks that counted
+    it when it had its last permit.
     """
     permits = tuple(permits)
-    if pause is not None:
-        return PermitAnswer(decision=PermitDecision.QUEUED, reason=str(pause))
+    if paused:
+        return PermitAnswer(decision=PermitDecision.QUEUED, reason=paused)
     for holder in _holders(permits, request.node, request.node_uid, request.provider_id):
         if holder.incident != request.incident:
             return _refusal(_held_by(request.node, holder))
@@ -230,7 +230,7 @@ class _Table:
         held_off: Iterable[HeldOffNode],
         power: Iterable[PowerMoment],
         replaced: Iterable[Replacing],
-        pause: Pause | None,
+        paused: str,
     ) -> None:
         self._report = report
         self._permits = permits
@@ -243,7 +243,7 @@ class _Table:
         ]
         self._budgets = ScopeBudgets(report, [permit for permit in permits if permit.holding is not PermitState.PARKED])
         self._taking = ReadyOnes(report, permits)
-        self._unlicensed = _unlicensed(report) or ((AdmissionRefusal.PAUSED, str(pause)) if pause is not None else None)
+        self._unlicensed = _unlicensed(report) or ((AdmissionRefusal.PAUSED, paused) if paused else None)
         self._checks = {check.ref.key: check for check in report.checks}
         self._control_plane = report.control_plane
         self._held_off = {held.node: held for held in held_off if held.until is None or held.until > now}

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from policy.values.moments import no_later, written
+from policy.episode.words import bare_name
+from policy.values.moments import written
 
 PAUSES_MEMO = "pauses"
 """Of a scanner's workflow: its `PastPause`s, for people, and for the scanner that comes after it."""
@@ -20,9 +21,11 @@ PAUSES_REMEMBERED = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Who wants it, why, and until when; None: until somebody ends it."""
+    """Who wants it and how that was verified, why, and until when; None: until a person ends it. owner: to whom it belongs, see
+    `Said.owner`."""
 
     who: str
+    owner: str
     reason: str
     since: datetime
     until: datetime | None = None
@@ -31,13 +34,20 @@ class Pause:
         """Whether it is still in force."""
         return self.until is None or now < self.until
 
+    def is_of(self, name: str) -> bool:
+        """Whether it is called by that name: as it is shown, or without how it was verified."""
+        return name in {self.who, self.owner, bare_name(self.owner)}
+
     def __str__(self) -> str:
-        until = f"until {written(self.until)}" if self.until is not None else "until somebody ends it"
-        return f"paused by {self.who}, {until}: {self.reason} (`nodewarden unpause` ends it)"
+        return f"paused by {self.who}, {_end(self.until)}: {self.reason}"
+
+
+def _end(until: datetime | None) -> str:
+    return f"until {written(until)}" if until is not None else "until it is ended by hand"
 
 
 class PauseEnd(StrEnum):
-    """How a pause stands: in force, ended by a person, over by its own moment, or followed by another one that says more."""
+    """How a pause stands: in force, ended by a person, over by its own moment, or replaced by its owner's next one."""
 
     IN_FORCE = "in-force"
     UNPAUSED = "unpaused"
@@ -66,20 +76,35 @@ class PastPause:
         return (self.ended or self.pause.until) if self.end(now) is not PauseEnd.IN_FORCE else None
 
     def told(self, now: datetime) -> str:
-        """By whom, until when and why, and how it ended. One that is over by its moment nobody has ended."""
-        until = f"until {written(self.pause.until)}" if self.pause.until is not None else "until somebody ends it"
+        """By whom, until when and why, and by whom it was ended; a pause that is over by its moment was ended by no one."""
         did = {PauseEnd.UNPAUSED: "ended", PauseEnd.REPLACED: "replaced"}.get(self.end(now))
         ended = f"; {did} by {self.ended_by}: {self.ended_why}" if did else ""
-        return f"by {self.pause.who}, {until}: {self.pause.reason}{ended}"
+        return f"by {self.pause.who}, {_end(self.pause.until)}: {self.pause.reason}{ended}"
 
 
 Pauses = tuple[PastPause, ...]
-"""Of one cluster, the oldest first; at most the last one is in force."""
+"""Of one cluster, the oldest first. Any of them may be in force, one of each owner: the cluster goes on when none is left."""
 
 
-def in_force(pauses: Pauses, now: datetime) -> Pause | None:
-    """What a person has said last, as long as it holds."""
-    return pauses[-1].pause if pauses and pauses[-1].end(now) is PauseEnd.IN_FORCE else None
+def in_force(pauses: Pauses, now: datetime) -> tuple[Pause, ...]:
+    """What people have said, as long as it holds; the oldest first."""
+    return tuple(each.pause for each in pauses if each.end(now) is PauseEnd.IN_FORCE)
+
+
+def told(pauses: tuple[Pause, ...]) -> str:
+    """Each of them and how they end, in a sentence; "" for none."""
+    if not pauses:
+        return ""
+    how = "`nodewarden unpause` ends it" if len(pauses) == 1 else "`nodewarden unpause --of NAME` ends one of them"
+    return f"{'; '.join(map(str, pauses))} ({how})"
+
+
+def halted(pauses: Pauses, now: datetime) -> str:
+    """The same, and who has ended one of another person's meanwhile, for the owner of that; "" where none is in force."""
+    found = in_force(pauses, now)
+    began = min((each.since for each in found), default=now)
+    others = (each for each in pauses if each.ended is not None and each.ended > began and each.ended_by != each.pause.who)
+    return "; ".join((told(found), *(f"ended was that {each.told(now)}" for each in others))) if found else ""
 
 
 def since(pauses: Pauses, moment: datetime, now: datetime) -> Pauses:
@@ -87,21 +112,33 @@ def since(pauses: Pauses, moment: datetime, now: datetime) -> Pauses:
     return tuple(each for each in pauses if (each.over_at(now) or now) >= moment)
 
 
-def unpaused(pauses: Pauses, *, who: str, reason: str, now: datetime, replaced: bool = False) -> Pauses:
-    """A person ends the one in force; where none is, nothing changes. replaced: by another pause."""
-    if in_force(pauses, now) is None:
-        return pauses
-    return (*pauses[:-1], replace(pauses[-1], ended=now, ended_by=who, ended_why=reason, replaced=replaced))
+def to_be_ended(found: tuple[Pause, ...], *, owner: str, of: str) -> tuple[Pause, ...]:
+    """Which of those in force a person ends: their own, or by name that of another one. Raises ValueError where there is none."""
+    ended = tuple(each for each in found if (each.is_of(of) if of else each.owner == owner))
+    if not ended:
+        raise ValueError(f"expected a pause of {of or owner}, and there is none; in force: {told(found)}")
+    return ended
 
 
-def cut_short(pauses: Pauses, pause: Pause) -> Pause | None:
-    """The pause of somebody else that lasts no less than this one, which would take its place; None where there is none."""
-    former = in_force(pauses, pause.since)
-    cuts = former is not None and former.who != pause.who and no_later(pause.until, former.until)
-    return former if cuts else None
+def unpaused(pauses: Pauses, ended: tuple[Pause, ...], *, who: str, reason: str, now: datetime, replaced: bool = False) -> Pauses:
+    """A person ends those. replaced: by the next one of the same owner."""
+    return tuple(
+        replace(each, ended=now, ended_by=who, ended_why=reason, replaced=replaced)
+        if each.pause in ended and each.end(now) is PauseEnd.IN_FORCE
+        else each
+        for each in pauses
+    )
 
 
 def paused(pauses: Pauses, pause: Pause) -> Pauses:
-    """A person pauses, from its `since` on; one that is in force then is replaced. The last PAUSES_REMEMBERED are kept."""
-    former = unpaused(pauses, who=pause.who, reason=pause.reason, now=pause.since, replaced=True)
-    return (*former, PastPause(pause=pause))[-PAUSES_REMEMBERED:]
+    """A person pauses, from its `since` on, beside what others have said; one of the same owner is replaced. Of those that are
+    over, the last PAUSES_REMEMBERED are kept. Raises ValueError where so many are in force."""
+    now = pause.since
+    former = tuple(each for each in in_force(pauses, now) if each.owner == pause.owner)
+    stand = (*unpaused(pauses, former, who=pause.who, reason=pause.reason, now=now, replaced=True), PastPause(pause=pause))
+    over = [each for each in stand if each.end(now) is not PauseEnd.IN_FORCE]
+    too_many = len(stand) - PAUSES_REMEMBERED
+    if too_many > len(over):
+        raise ValueError(f"expected at most {PAUSES_REMEMBERED} pauses in force: end one of them first")
+    forgotten = over[: max(too_many, 0)]
+    return tuple(each for each in stand if each not in forgotten)

@@ -25,4 +25,8 @@ ForOption = Annotated[str, typer.Option("--for", metavar="DURATION", help="How l
 QuestionOption = Annotated[
     int, typer.Option("--question", metavar="NUMBER", help="Of what is asked, as `nodewarden status` shows it with the command.")
 ]
+OfOption = Annotated[
+    str, typer.Option("--of", metavar="NAME", help="Whose it is, as it is shown; default: your own. That person is told.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed where there is no terminal.")]
 UntilOption = Annotated[str, typer.Option("--until", metavar="RFC3339", help="Until when.")]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,6 +29,29 @@ class BeginningWords:
 
 FENCING = BeginningWords(noun="fencing", not_done="fenced")
 REMEDIATION = BeginningWords(noun="remediation", not_done="remediated")
+
+
+async def confirmed(
+    words: BeginningWords, question: str, node: str, *, yes: bool, show: Callable[[], Awaitable[None]] | None = None
+) -> Exit | None:
+    """Ask before a machine is disrupted that may be healthy. show: prints what would be done, before the question. None: a
+    person has said yes."""
+    if yes:
+        return None
+    if not on_a_terminal():
+        complain(f"no terminal to ask on: confirm with --yes. {question}")
+        return Exit.USAGE
+    if show is not None:
+        await show()
+    if typer.confirm(question, err=True):
+        return None
+    complain(f"{node} is not {words.not_done}: you did not say yes")
+    return Exit.FAILED
+
+
+def on_a_terminal() -> bool:
+    """Whether there is a person to be asked."""
+    return sys.stdin.isatty()
 
 
 async def tell_the_decision(session: Session, episode: EpisodeHandle, words: BeginningWords) -> Exit:

@@ -10,6 +10,7 @@ import typer
 from starter.commands.arguments import (
     ClusterOption,
     ForOption,
+    OfOption,
     OpenArgument,
     OutputOption,
     QuestionOption,
@@ -71,7 +72,7 @@ async def hold(
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> None:
-    """Let the episode of NODE do nothing destructive until `resume`, or for a while."""
+    """Let the episode of NODE do nothing destructive until `resume`, or for a while. Where none is open, none begins."""
     session = session_of(context, cluster=cluster, output=output)
     await told(
         session, node, lambda _, episode: episode.hold(who=who, reason=given("--reason", reason), until=ending(duration, until))
@@ -86,17 +87,18 @@ async def resume(
     reason: ReasonOption = "no reason given",
     who: WhoOption = "",
     question: QuestionOption = 0,
+    of: OfOption = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> None:
-    """End a hold of the episode of NODE, or let one that waits for a person try again."""
+    """End your hold of the episode of NODE, or with --of that of another person; or let one that waits for a person try again."""
 
     async def tell(warden: Nodewarden, episode: EpisodeHandle) -> str:
         from starter.output.permits import in_the_way
 
         why = given("--reason", reason)
         in_its_way = await in_the_way(warden, episode)
-        answer = await episode.resume(who=who, reason=why, question=question)
+        answer = await episode.resume(who=who, reason=why, question=question, of=of)
         return "; ".join(filter(None, (answer, in_its_way)))
 
     await told(session_of(context, cluster=cluster, output=output), node, tell)

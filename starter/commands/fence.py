@@ -5,16 +5,15 @@ A node that is called like a command of the group is fenced by the command's ful
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from starter.commands import fence_check, fence_plan
-from starter.commands.arguments import ClusterOption, NodeArgument, OutputOption, ReasonOption, WhoOption
-from starter.commands.beginning import FENCING, see_through, tell_the_decision
+from starter.commands.arguments import ClusterOption, NodeArgument, OutputOption, ReasonOption, WhoOption, YesOption
+from starter.commands.beginning import FENCING, confirmed, see_through, tell_the_decision
 from starter.commands.groups import BEGIN, NodeOrCommand
-from starter.commands.session import Exit, complain, given, session_of, working
+from starter.commands.session import Exit, given, session_of, working
 
 app = typer.Typer(
     cls=NodeOrCommand,
@@ -33,7 +32,7 @@ async def begin(
     reason: ReasonOption = "",
     who: WhoOption = "",
     template: fence_plan.TemplateOption = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed where there is no terminal.")] = False,
+    yes: YesOption = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be done, as `fence plan` does. Needs no reason.")
     ] = False,
@@ -49,19 +48,11 @@ async def begin(
     if dry_run:
         return await fence_plan.show_plan(session, node, named)
     why = given("--reason", reason)
-    if not yes and not on_a_terminal():
-        complain(f"--yes: expected it where there is no terminal to ask on: it switches {node} off and deletes its pods")
-        return Exit.USAGE
-    if not yes and not typer.confirm(f"Switch {node} off and on again, and delete its pods?", err=True):
-        complain(f"{node} is not fenced: you did not say yes")
-        return Exit.FAILED
+    question = f"Switch {node} off and on again, and delete its pods?"
+    if (refused := await confirmed(FENCING, question, node, yes=yes)) is not None:
+        return refused
     async with session.connected() as (warden, _, name):
         episode = await warden.fence(name, node, reason=why, requester=who, template=named)
         if wait:
             return await see_through(session, episode, FENCING)
         return await tell_the_decision(session, episode, FENCING)
-
-
-def on_a_terminal() -> bool:
-    """Whether there is somebody to be asked."""
-    return sys.stdin.isatty()

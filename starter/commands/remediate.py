@@ -5,16 +5,20 @@ A node that is called like a command of the group is remediated by the command's
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from starter.commands import remediate_plan
-from starter.commands.arguments import ClusterOption, OutputOption, ReasonOption, WhoOption
-from starter.commands.beginning import REMEDIATION, see_through, tell_the_decision
+from starter.commands.arguments import ClusterOption, OutputOption, ReasonOption, WhoOption, YesOption
+from starter.commands.beginning import REMEDIATION, confirmed, see_through, tell_the_decision
 from starter.commands.groups import BEGIN, NodeOrCommand
-from starter.commands.remediate_plan import PatientArgument, StepsOption, named_steps
-from starter.commands.session import Exit, given, session_of, working
+from starter.commands.remediate_plan import PatientArgument, StepsOption, named_steps, read_plan
+from starter.commands.session import Exit, Session, complain, given, session_of, working
+
+if TYPE_CHECKING:
+    from policy.remediation.escalation import EscalationStep
 
 app = typer.Typer(
     cls=NodeOrCommand,
@@ -30,8 +34,9 @@ async def begin(
     node: PatientArgument,
     *,
     steps: StepsOption = None,
-    reason: ReasonOption = "no reason given",
+    reason: ReasonOption = "",
     who: WhoOption = "",
+    yes: YesOption = False,
     skip_impossible: Annotated[
         bool, typer.Option("--skip-impossible", help="Leave out steps of --with that can't be carried out, instead of refusing.")
     ] = False,
@@ -39,18 +44,37 @@ async def begin(
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> Exit | None:
-    """Remediate NODE step by step until it is well or replaced. Needs a permit from the cluster's scanner.
+    """Remediate NODE step by step until it is well or replaced. Needs a reason, and a permit from the cluster's scanner.
 
     What has failed before is tried again: a person's wish begins with the first step, and waits for no back-off.
     """
     session = session_of(context, cluster=cluster, output=output)
-    named_steps(steps)
+    named, why = named_steps(steps), given("--reason", reason)
+    question = f"Carry out these steps on {node}, until it is well or replaced?"
+    show = partial(_show_steps, session, node, named)
+    if (refused := await confirmed(REMEDIATION, question, node, yes=yes, show=show)) is not None:
+        return refused
     strategies = tuple(word.strip() for word in ",".join(steps or ()).split(",") if word.strip())
     async with session.connected() as (warden, _, name):
-        why = given("--reason", reason)
         episode = await warden.remediate(
             name, node, reason=why, requester=who, strategies=strategies, skip_impossible=skip_impossible
         )
         if wait:
             return await see_through(session, episode, REMEDIATION)
         return await tell_the_decision(session, episode, REMEDIATION)
+
+
+async def _show_steps(session: Session, node: str, named: tuple[EscalationStep, ...] | None) -> None:
+    """On stderr, before the question. What can't be read is said, and the question asked all the same."""
+    from temporalio.exceptions import ApplicationError
+
+    from starter.errors import RequestError
+    from starter.output.console import PlainConsole
+    from starter.plans.remediation_plans import as_table
+    from workers.configuration.setting_sources import SettingsError
+
+    try:
+        console = PlainConsole(stderr=True, highlight=False, markup=False, emoji=False)
+        console.print(as_table(await read_plan(session, node, named)))
+    except (ApplicationError, RequestError, SettingsError) as error:
+        complain(f"the steps can't be shown: {error}")

@@ -10,7 +10,7 @@ from policy.checks.overlaps import Overlap
 from starter.commands import completing
 from starter.commands.arguments import ClusterOption, OutputOption
 from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
-from starter.commands.session import Exit, Output, session_of, show, working
+from starter.commands.session import Exit, Output, Session, session_of, show, working
 
 if TYPE_CHECKING:
     from policy.remediation.escalation import EscalationStep
@@ -51,9 +51,7 @@ async def plan(
 
     Without -f the cluster is read; with it, only the files are. Exit code 1: nothing could be done; 4: there is no such node.
     """
-    from activities.cluster.acts.bodies import body_of
     from starter.errors import NoSuchNodeError
-    from starter.plans.live import read_live
     from starter.plans.remediation_plans import as_model, as_table, planned
 
     session = session_of(context, cluster=cluster, output=output)
@@ -61,14 +59,23 @@ async def plan(
     if filename:
         found = planned(read_cluster(filename, moment_of(now), overlap=Overlap.STRICTEST), node, named, None)
     else:
-        settings = session.settings()
-        async with session.reading(settings) as (_, connection, machines):
-            seen, body = await read_live(settings, connection, machines), await body_of(node, connection, machines or connection)
-        found = planned(seen, node, named, body)
+        found = await read_plan(session, node, named)
     if session.output is not Output.JSON and found.by_hand is None and not found.mistakes:
         raise NoSuchNodeError(node)
     show(session, lambda: as_model(found), lambda: as_table(found))
     return _code(found)
+
+
+async def read_plan(session: Session, node: str, named: tuple[EscalationStep, ...] | None) -> RemediationPlan:
+    """Of the cluster as it is now, with the caller's own rights."""
+    from activities.cluster.acts.bodies import body_of
+    from starter.plans.live import read_live
+    from starter.plans.remediation_plans import planned
+
+    settings = session.settings()
+    async with session.reading(settings) as (_, connection, machines):
+        seen, body = await read_live(settings, connection, machines), await body_of(node, connection, machines or connection)
+    return planned(seen, node, named, body)
 
 
 def named_steps(steps: list[str] | None) -> tuple[EscalationStep, ...] | None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from starter.commands.arguments import ClusterOption, ForOption, OutputOption, ReasonOption, UntilOption, WhoOption
+from starter.commands.arguments import ClusterOption, ForOption, OfOption, OutputOption, ReasonOption, UntilOption, WhoOption
 from starter.commands.session import ending, given, say, say_answer, session_of, show, working
 from starter.output import PIPE_WIDTH
 
@@ -70,7 +70,8 @@ async def pause(
 ) -> None:
     """Begin nothing new in a cluster and do nothing destructive, until `unpause` or for a while.
 
-    Machines that are off already are still freed and switched on again. Of two pauses the later one counts.
+    Machines that are off already are still freed and switched on again. Each person has one pause,
+    and the later word of theirs counts; the cluster goes on when none is left.
     """
     session = session_of(context, cluster=cluster, output=output)
     ends = ending(hold, until)
@@ -85,13 +86,14 @@ async def unpause(
     *,
     reason: ReasonOption = "no reason given",
     who: WhoOption = "",
+    of: OfOption = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> None:
-    """End a pause: whoever waits is served."""
+    """End your pause, or with --of that of another person. The cluster goes on when none is left."""
     session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, _, name):
-        answer = await warden.scanner(name).unpause(who=who, reason=given("--reason", reason))
+        answer = await warden.scanner(name).unpause(who=who, reason=given("--reason", reason), of=of)
     say_answer(session, answer, cluster=name)
 
 

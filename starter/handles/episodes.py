@@ -19,10 +19,19 @@ from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, R
 from policy.episode.words import Spoken, Verb
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
 from starter.handles.asking import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, tell, unanswered
+from starter.handles.node_holds import hold_node, resume_node
 from starter.handles.speaking import Speaker, attested
 from starter.handles.status import SilentEpisode
 from workflows.kit.ids import episode_id
-from workflows.kit.messages import AbortRequest, AcknowledgeRequest, ExtendRequest, HoldEpisodeRequest, PersonRequest, Word
+from workflows.kit.messages import (
+    AbortRequest,
+    AcknowledgeRequest,
+    ExtendRequest,
+    HoldEpisodeRequest,
+    PersonRequest,
+    ResumeRequest,
+    Word,
+)
 
 
 class EpisodeHandle:
@@ -157,13 +166,26 @@ class EpisodeHandle:
         return await self._tell("acknowledge_off", Verb.ACK_OFF, request, question=question)
 
     async def hold(self, *, who: str, reason: str, until: datetime | None = None) -> str:
-        """Nothing destructive until `resume`, or that moment."""
-        return await self._tell("hold", Verb.HOLD, HoldEpisodeRequest(who=who, reason=reason, until=until), until=until)
+        """Nothing destructive until `resume`, or that moment. Where no episode is open, none begins until `resume`."""
+        try:
+            return await self._tell("hold", Verb.HOLD, HoldEpisodeRequest(who=who, reason=reason, until=until), until=until)
+        except MissingError as error:
+            if self._speaker is None:
+                raise
+            if until is not None:
+                raise RefusedError(f"{error}, and a hold of a node without one has no end of its own: leave it out") from error
+            return await hold_node(self._speaker.opening, self.cluster, self.node, reason=reason)
 
-    async def resume(self, *, who: str, reason: str, question: int) -> str:
-        """End a hold, or let a parked episode try again. question: see `ack_off`."""
-        request = PersonRequest(who=who, reason=reason, question=question)
-        return await self._tell("resume", Verb.RESUME, request, question=question)
+    async def resume(self, *, who: str, reason: str, question: int, of: str = "") -> str:
+        """End a hold, or let a parked episode try again. question: see `ack_off`. of: to whom the hold belongs, "" for one's
+        own; RefusedError says whom it belongs to where that is another person."""
+        request = ResumeRequest(who=who, reason=reason, question=question, of=of)
+        try:
+            return await self._tell("resume", Verb.RESUME, request, question=question, of=of)
+        except MissingError as error:
+            if self._speaker is None:
+                raise
+            return await resume_node(self._speaker.opening, self.cluster, self.node, of=of, missing=error)
 
     async def return_path(self, *, who: str, reason: str, question: int) -> str:
         """Have a path given back behind which pods were freed. question: see `ack_off`."""

@@ -23,7 +23,7 @@ from starter.handles.speaking import Speaker, attested
 from workers.identity import holder
 from workflows.kit import options
 from workflows.kit.ids import WORKFLOW_QUEUE, scanner_id
-from workflows.kit.messages import PauseRequest, PersonRequest, ScannerInput, ScannerResult, ScannerStatus, StopRequest, Word
+from workflows.kit.messages import PauseRequest, ScannerInput, ScannerResult, ScannerStatus, StopRequest, UnpauseRequest, Word
 
 SCANNER = "HealthScanner"
 STOPS_WITHIN = timedelta(seconds=20)
@@ -80,8 +80,9 @@ class ScannerHandle:
         await self._handle.cancel(rpc_timeout=ANSWER_WITHIN)
         await self.ended()
 
-    async def _told(self, update: str, verb: Verb, word: Word, *, until: datetime | None = None) -> str:
-        spoken = Spoken(action=verb, node="", reason=word.reason, until=until)
+    async def _told(self, update: str, verb: Verb, word: Word, **said: Any) -> str:
+        """said: what the word says besides."""
+        spoken = Spoken(action=verb, node="", reason=word.reason, **said)
         word = await attested(self._speaker, self.cluster, word, spoken)
         return await tell(self._client, self.workflow_id, update, word, str, what=self._what)
 
@@ -90,9 +91,10 @@ class ScannerHandle:
         again."""
         return await self._told("pause", Verb.PAUSE, PauseRequest(who=who, reason=reason, until=until), until=until)
 
-    async def unpause(self, *, who: str, reason: str) -> str:
-        """End a pause; whoever waits is served."""
-        return await self._told("unpause", Verb.UNPAUSE, PersonRequest(who=who, reason=reason))
+    async def unpause(self, *, who: str, reason: str, of: str = "") -> str:
+        """End a pause; the cluster goes on when none is left. of: to whom it belongs, "" for one's own; RefusedError
+        says whom the pauses belong to where that is another person."""
+        return await self._told("unpause", Verb.UNPAUSE, UnpauseRequest(who=who, reason=reason, of=of), of=of)
 
     async def pauses(self) -> Pauses:
         """The last ones that this scanner or, where none runs, the last one has heard of; needs no worker. () where Temporal

@@ -42,14 +42,14 @@ class Speaker:
 
     def __init__(self, opening: Opening, *, otherwise: str, complain: Callable[[str], None], insists: bool = False) -> None:
         self.otherwise = otherwise
-        self._opening = opening
+        self.opening = opening
         self._complain = complain
         self._insists = insists
 
     async def attest(self, cluster: str, spoken: Spoken) -> Attested | None:
         """None: he only says so himself. Raises RefusedError where the cluster's admission says that he may not, and where nobody
         attests it although he insists on that."""
-        async with self._opening(cluster) as connection:
+        async with self.opening(cluster) as connection:
             if connection is None:
                 self._expect_none(f"the cluster {cluster} is not reached from here")
                 return None

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.episode.permits import PermitDecision, PermitRequest, PermitState
+from policy.scan import pauses
 from policy.scan.admission import answer_request
 from starter import wording
-from starter.errors import RequestError
+from starter.errors import MissingError, RequestError
 from workflows.kit.ids import episode_id
 from workflows.kit.messages import ScannerStatus
 
@@ -41,7 +42,7 @@ def still_stopped_by(scanner: ScannerStatus | None, episode: EpisodeStatus, now:
         by_person=True,
     )
     others = [each for each in scanner.permits if each.incident != episode.incident or each.holding is not PermitState.PARKED]
-    answer = answer_request(scanner.report, others, request, cap=scanner.concurrency, now=now, pause=scanner.pause)
+    answer = answer_request(scanner.report, others, request, cap=scanner.concurrency, now=now, paused=pauses.told(scanner.pauses))
     return "" if answer.decision is PermitDecision.GRANTED else answer.reason
 
 
@@ -49,6 +50,8 @@ async def in_the_way(warden: Nodewarden, episode: EpisodeHandle) -> str:
     """What would keep it although a person has it go on, "" where nothing does, or nobody can say."""
     try:
         status, scanner = await asyncio.gather(episode.status(), warden.scanner_status(episode.cluster))
+    except MissingError:
+        return ""
     except RequestError as error:
         return wording.not_yet(str(error))
     stopped = still_stopped_by(scanner, status, datetime.now(UTC))

@@ -36,13 +36,14 @@ from starter.web.who import Caller
 CONSEQUENCES = {
     Verb.PAUSE: "nothing new is begun in this cluster and nothing destructive is done, until `unpause` or for a while; what is "
     "off already is still freed and switched on again",
-    Verb.UNPAUSE: "whoever waits is served",
+    Verb.UNPAUSE: "your own pause ends, or the one that you choose; the cluster goes on when none is left",
     Verb.FENCE: "the machine is switched off and on again, and its pods are freed once it is proven off",
     Verb.REMEDIATE: "the node is repaired or replaced, as the health check that covers it says",
     Verb.PRESERVE: "the machine is kept as it is, powered, until its time is over or somebody releases it",
 }
 """Of the words that no open episode has to hear."""
 
+NONE_BEGINS = "no episode of this node is begun until `resume`"
 OF_THE_CLUSTER = frozenset({Verb.PAUSE, Verb.UNPAUSE})
 WITH_A_TIME = {Verb.PAUSE: False, Verb.HOLD: False, Verb.PRESERVE: False, Verb.EXTEND: True}
 """Whether that word needs one."""
@@ -53,7 +54,8 @@ PODS_COUNTED = 500
 
 class WordToSay(BaseModel):
     """A word to be said. node: "" of `pause` and `unpause`. for: how long, such as 2h. powerOn: of `abort`, whether a machine
-    that is off by then is switched on again. question: of what answers one, its number as the person has seen it."""
+    that is off by then is switched on again. question: of what answers one, its number as the person has seen it. of: of
+    `unpause` and `resume`, to whom the pause or hold belongs, "" for one's own."""
 
     model_config = ConfigDict(frozen=True, populate_by_name=True, extra="forbid")
 
@@ -63,6 +65,7 @@ class WordToSay(BaseModel):
     hold: Annotated[str, Field(alias="for")] = ""
     power_on: Annotated[bool, Field(alias="powerOn")] = False
     question: int = 0
+    of: str = ""
 
     def checked(self) -> WordToSay:
         """Raises UnreadableError that names the field."""
@@ -74,6 +77,8 @@ class WordToSay(BaseModel):
             raise UnreadableError(f"node: expected {'none' if self.node else 'a node'} with {self.word.value}")
         if self.hold and self.word not in WITH_A_TIME:
             raise UnreadableError(f"for: expected nothing with {self.word.value}, got {self.hold!r}")
+        if self.of and self.word not in {Verb.UNPAUSE, Verb.RESUME}:
+            raise UnreadableError(f"of: expected nothing with {self.word.value}, got {self.of!r}")
         if WITH_A_TIME.get(self.word) and not self.hold:
             raise UnreadableError(f"for: expected a duration such as 24h with {self.word.value}, got nothing")
         return self
@@ -94,7 +99,7 @@ class WordToSay(BaseModel):
 class ActPreview:
     """What would come of a word. heard: whether it is heard now; why_not: else why not. known: what is known of the machine and
     of what stands in the way. plan: what fencing would do, of `fence`. command: how it is said on the
-    command line, "" where it is not heard."""
+    command line, "" where it is not heard. owners: to whom the pauses or holds belong of which that word ends one."""
 
     cluster: str
     word: Verb
@@ -108,6 +113,7 @@ class ActPreview:
     plan: ShownConfig | None = None
     command: str = ""
     question: int = 0
+    owners: tuple[str, ...] = ()
 
 
 async def said(caller: Caller, cluster: str, act: WordToSay) -> Told | Begun:
@@ -120,7 +126,7 @@ async def said(caller: Caller, cluster: str, act: WordToSay) -> Told | Begun:
         if act.word is Verb.PAUSE:
             until = datetime.now(UTC) + span if span is not None else None
             return Told(cluster=cluster, answer=await scanner.pause(who="", reason=reason, until=until))
-        return Told(cluster=cluster, answer=await scanner.unpause(who="", reason=reason))
+        return Told(cluster=cluster, answer=await scanner.unpause(who="", reason=reason, of=act.of))
     if act.word in CONSEQUENCES:
         return await _begun(warden, cluster, act, reason, span)
     episode = warden.episode(cluster, act.node)
@@ -141,7 +147,7 @@ async def _told(warden: Nodewarden, episode: EpisodeHandle, act: WordToSay, reas
     if act.word is not Verb.RESUME:
         return await words[act.word]()
     before = await in_the_way(warden, episode)
-    return "; ".join(filter(None, (await episode.resume(who="", reason=reason, question=act.question), before)))
+    return "; ".join(filter(None, (await episode.resume(who="", reason=reason, question=act.question, of=act.of), before)))
 
 
 async def _begun(warden: Nodewarden, cluster: str, act: WordToSay, reason: str, span: timedelta | None) -> Begun:
@@ -178,7 +184,8 @@ async def preview(views: Views, caller: Caller, cluster: str, word: Verb, node: 
         try:
             episode = await views.warden.episode(cluster, node).status()
         except RequestError as error:
-            why_not = "" if word in CONSEQUENCES else str(error)
+            why_not = "" if word in CONSEQUENCES or word is Verb.HOLD else str(error)
+            consequence = consequence or (NONE_BEGINS if word is Verb.HOLD else "")
     if episode is not None:
         why_not, consequence = _heard(episode, word, consequence)
     known = _in_the_way(overview, word) if word in CONSEQUENCES and node else []
@@ -204,7 +211,14 @@ async def preview(views: Views, caller: Caller, cluster: str, word: Verb, node: 
         plan=plan,
         command=_command(episode, word, node),
         question=episode.question if episode is not None and word in ANSWERS else 0,
+        owners=_owners(overview, episode, word),
     )
+
+
+def _owners(overview: Overview, episode: EpisodeStatus | None, word: Verb) -> tuple[str, ...]:
+    if word is Verb.UNPAUSE:
+        return tuple(each.owner for each in overview.pauses)
+    return episode.held_by if episode is not None and word is Verb.RESUME else ()
 
 
 def _in_the_way(overview: Overview, word: Verb) -> list[str]:

@@ -93,14 +93,14 @@ class HeldEpisode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopsAnswer:
-    """Whatever keeps nodewarden from acting: stops, each in a sentence with its way out; the pause that is in force; episodes
+    """Whatever keeps nodewarden from acting: stops, each in a sentence with its way out; the pauses that are in force; episodes
     that are held; nodes that get no episode for now."""
 
     cluster: str
     at: datetime
     headline: str
     stops: tuple[str, ...]
-    pause: Pause | None
+    pauses: tuple[Pause, ...]
     held: tuple[HeldEpisode, ...]
     held_off: tuple[Backoff, ...]
 
@@ -149,7 +149,7 @@ def stops_of(status: ClusterStatus) -> StopsAnswer:
         at=status.at,
         headline=found.headline,
         stops=found.stops,
-        pause=scanner.pause if scanner is not None else None,
+        pauses=scanner.pauses if scanner is not None else (),
         held=tuple(HeldEpisode(node=each.node, incident=each.incident, held=each.held) for each in status.episodes if each.held),
         held_off=scanner.held_off if scanner is not None else (),
     )

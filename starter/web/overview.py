@@ -60,7 +60,7 @@ class WaitingNode:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """One cluster at a moment. headline: the one sentence; also: what else is not as it should be. safe: whether nothing keeps us
-    from acting and no data is at risk. stops: what keeps us from acting, each with its way out. pause: the one in force."""
+    from acting and no data is at risk. stops: what keeps us from acting, each with its way out. pauses: those in force."""
 
     cluster: str
     at: datetime
@@ -68,7 +68,7 @@ class Overview:
     also: tuple[str, ...] = ()
     safe: bool = True
     stops: tuple[str, ...] = ()
-    pause: Pause | None = None
+    pauses: tuple[Pause, ...] = ()
     nodes: int = 0
     permits_used: int = 0
     permits_of: int = 0
@@ -101,7 +101,7 @@ def overview_of(status: ClusterStatus) -> Overview:
         also=(*alarms[1:], *notices) if alarms else notices[1:],
         safe=not alarms,
         stops=(*halts, *stops),
-        pause=scanner.pause if scanner is not None else None,
+        pauses=scanner.pauses if scanner is not None else (),
         nodes=report.inventory if report is not None else 0,
         permits_used=sum(each.holding is not PermitState.PARKED for each in permits),
         permits_of=scanner.concurrency if scanner is not None else 0,

@@ -30,7 +30,7 @@ from policy.episode.permits import Permit, PermitState
 from policy.episode.words import Verb
 from policy.fence.device_check import DeviceMemory, DeviceReport, DeviceRow, Reachability, report_of
 from policy.fence.power import PowerState
-from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses, in_force, paused, unpaused
+from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses, in_force, paused, to_be_ended, told, unpaused
 from policy.scan.report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
 from policy.values.moments import written
 from policy.values.object_refs import ObjectRef
@@ -47,6 +47,7 @@ from workflows.kit.messages import (
     ScannerResult,
     ScannerStatus,
     StopRequest,
+    UnpauseRequest,
 )
 
 CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
@@ -311,18 +312,23 @@ class ScannerStandIn:
                 ),
             ),
             stopping=self._stop is not None,
-            pause=in_force(self._pauses, workflow.now()),
+            pauses=in_force(self._pauses, workflow.now()),
         )
 
     @workflow.update
     def pause(self, request: PauseRequest) -> str:
-        pause = Pause(who=request.who, reason=request.reason, since=workflow.now(), until=request.until)
+        pause = Pause(who=request.who, owner=request.who, reason=request.reason, since=workflow.now(), until=request.until)
         self._keep(paused(self._pauses, pause))
-        return f"{self._input.cluster} is {pause}"
+        return f"{self._input.cluster} is {told((pause,))}"
 
     @workflow.update
-    def unpause(self, request: PersonRequest) -> str:
-        self._keep(unpaused(self._pauses, who=request.who, reason=request.reason, now=workflow.now()))
+    def unpause(self, request: UnpauseRequest) -> str:
+        now = workflow.now()
+        try:
+            ended = to_be_ended(in_force(self._pauses, now), owner=request.who, of=request.of)
+        except ValueError as error:
+            raise ApplicationError(str(error)) from error
+        self._keep(unpaused(self._pauses, ended, who=request.who, reason=request.reason, now=now))
         return f"{self._input.cluster} goes on, says {request.who}"
 
     def _keep(self, pauses: Pauses) -> None:

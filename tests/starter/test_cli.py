@@ -15,7 +15,7 @@ import pytest
 from temporalio.client import Client
 
 from starter.client import Nodewarden
-from starter.commands import fence
+from starter.commands import beginning
 from starter.handles import episodes
 from tests.starter.conftest import SETTINGS
 from tests.starter.keyboard import nodewarden
@@ -130,7 +130,7 @@ async def leave(warden: Nodewarden, cluster: str, node: str) -> None:
     """It ends by itself, or never."""
 
 
-FENCE, REMEDIATE = ("fence", "--reason", "smoke", "-y"), ("remediate", "--with", "reboot=10m")
+FENCE, REMEDIATE = ("fence", "--reason", "smoke", "-y"), ("remediate", "--with", "reboot=10m", "--reason", "smoke", "-y")
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,10 @@ async def test_a_pause_is_the_first_thing_that_is_said(keyboard: Path, client: C
     await client.get_workflow_handle(f"scanner/{cluster}").terminate("a test")
     assert "started" in (await nodewarden("scan", "start", "-c", cluster)).output
     assert said in " ".join((await nodewarden("status", "-c", cluster)).output.split())
-    assert (await nodewarden("unpause", "-c", cluster, "--who", "bob")).stdout == f"{cluster} goes on, says bob\n"
+    refused = await nodewarden("unpause", "-c", cluster, "--who", "bob")
+    assert (refused.exit_code, said in " ".join(refused.stderr.split())) == (3, True), "S44: it is not of bob"
+    answer = await nodewarden("unpause", "-c", cluster, "--who", "bob", "--of", "amy")
+    assert answer.stdout == f"{cluster} goes on, says bob\n"
     assert "view live" in (await nodewarden("status", "-c", cluster)).output
 
 
@@ -391,7 +394,7 @@ async def test_fence_needs_a_reason_and_a_yes_and_a_dry_run_needs_none(keyboard:
     refused = await nodewarden("fence", "node-1", "-c", cluster)
     assert (refused.exit_code, refused.stderr) == (2, f"{NO_REASON}\n")
     unasked = await nodewarden("fence", "node-1", "-c", cluster, "--reason", "smoke")
-    assert (unasked.exit_code, "--yes: expected it where there is no terminal" in unasked.stderr) == (2, True)
+    assert (unasked.exit_code, "no terminal to ask on: confirm with --yes. Switch node-1 off" in unasked.stderr) == (2, True)
     (keyboard / SETTINGS).write_text(UNREACHABLE.format(cluster=cluster), encoding="utf-8")
     dry, plan = [await nodewarden("fence", *words, "-c", cluster) for words in (("node-1", "--dry-run"), ("plan", "node-1"))]
     assert (dry.exit_code, dry.stderr) == (plan.exit_code, plan.stderr) == (5, plan.stderr)
@@ -399,23 +402,30 @@ async def test_fence_needs_a_reason_and_a_yes_and_a_dry_run_needs_none(keyboard:
 
 
 @pytest.mark.parametrize(
+    ("command", "question"),
+    [("fence", "Switch node-1 off and on again, and delete its pods?"), ("remediate", "Carry out these steps on node-1")],
+)
+@pytest.mark.parametrize(
     ("answer", "words", "code", "begun"),
     [("n\n", (), 1, False), ("y\n", (), 0, True), ("", ("--yes",), 0, True)],
 )
-async def test_fence_asks_on_a_terminal(  # noqa: PLR0917 - pytest passes them by name
+async def test_what_disrupts_a_node_asks_on_a_terminal(  # noqa: PLR0917 - pytest passes them by name
     keyboard: Path,
     warden: Nodewarden,
     cluster: str,
     monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    question: str,
     answer: str,
     words: tuple[str, ...],
     code: int,
     begun: bool,
 ) -> None:
-    monkeypatch.setattr(fence, "on_a_terminal", lambda: True)
-    result = await nodewarden("fence", "node-1", "-c", cluster, "--reason", "smoke", *words, text=answer)
+    monkeypatch.setattr(beginning, "on_a_terminal", lambda: True)
+    result = await nodewarden(command, "node-1", "-c", cluster, "--reason", "smoke", *words, text=answer)
     assert result.exit_code == code, result.output
-    assert ("Switch node-1 off and on again, and delete its pods? [y/N]" in result.output) is not bool(words)
+    assert (question in result.output) is not bool(words)
+    assert ("the steps can't be shown" in result.output) is (command == "remediate" and not words)
     assert await warden.episode(cluster, "node-1").is_open() is begun
 
 

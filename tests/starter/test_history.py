@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from policy.episode.messages import Acknowledgement, Kind, OffProof, RecordEntry
-from policy.scan.pauses import PAUSES_REMEMBERED, PastPause, Pause, PauseEnd, Pauses, paused, unpaused
+from policy.scan.pauses import PAUSES_REMEMBERED, PastPause, Pause, PauseEnd, Pauses, in_force, paused, unpaused
 from policy.values.moments import written
 from starter.client import Nodewarden
 from starter.handles.history import EndedEpisodes, EpisodeRecord
@@ -149,7 +149,7 @@ async def test_pauses_stand_among_the_episodes_also_of_a_scanner_that_is_gone(
     scanner = warden.scanner(cluster)
     await scanner.pause(who="amy", reason="the switch is replaced")
     await play(warden, cluster, ("node-1", acknowledged))
-    await scanner.unpause(who="bob", reason="it is replaced")
+    await scanner.unpause(who="bob", reason="it is replaced", of="amy")
     await warden.stop_scanner(cluster, who="amy", reason="new settings")
     await warden.start_scanner(cluster)
     await scanner.pause(who="cem", reason="drill", until=datetime(2126, 1, 1, tzinfo=UTC))
@@ -163,7 +163,7 @@ async def test_pauses_stand_among_the_episodes_also_of_a_scanner_that_is_gone(
     told = (await nodewarden("history", "-c", cluster)).stdout
     order = [told.index(words) for words in ("in-force", "unpaused", "recovered")]
     assert order == sorted(order)
-    assert "until somebody ends it: the switch is replaced; ended by bob: it is replaced" in " ".join(told.split())
+    assert "until it is ended by hand: the switch is replaced; ended by bob: it is replaced" in " ".join(told.split())
     for some in (("--node", "node-1"), ("--outcome", "recovered")):
         assert json.loads((await nodewarden("history", "-c", cluster, "-o", "json", *some)).stdout)["pauses"] == []
 
@@ -172,24 +172,24 @@ async def test_of_pauses_only_those_of_the_time_asked_for_are_shown(keyboard: Pa
     await warden.start_scanner(cluster)
     scanner = warden.scanner(cluster)
     await scanner.pause(who="amy", reason="drill")
-    await scanner.unpause(who="bob", reason="done")
+    await scanner.unpause(who="amy", reason="done")
     await asyncio.sleep(1.1)
     assert json.loads((await nodewarden("history", "-c", cluster, "-o", "json", "--since", "1s")).stdout)["pauses"] == []
     assert len(json.loads((await nodewarden("history", "-c", cluster, "-o", "json")).stdout)["pauses"]) == 1
 
 
 def test_a_pause_that_is_over_says_how() -> None:
-    """By its own moment, by another pause, by a person; one that is over is ended by nobody any more."""
-    first = Pause(who="amy", reason="drill", since=ago(600), until=ago(300))
-    heard = unpaused(paused((), first), who="bob", reason="late", now=ago(200))
-    heard = paused(heard, Pause(who="cem", reason="rack 3", since=ago(100)))
-    heard = paused(heard, Pause(who="dan", reason="longer", since=ago(50)))
+    """By its own moment, by its owner's next one, by a person; one that is over is ended by nobody any more."""
+    first = Pause(who="amy", owner="amy", reason="drill", since=ago(600), until=ago(300))
+    heard = unpaused(paused((), first), (first,), who="bob", reason="late", now=ago(200))
+    heard = paused(heard, Pause(who="cem", owner="cem", reason="rack 3", since=ago(100)))
+    heard = paused(heard, Pause(who="cem", owner="cem", reason="longer", since=ago(50)))
     assert [each.end(NOW) for each in heard] == [PauseEnd.EXPIRED, PauseEnd.REPLACED, PauseEnd.IN_FORCE]
     assert [each.over_at(NOW) for each in heard] == [ago(300), ago(50), None]
     lines = drawn(history_table.as_table(EndedEpisodes(cluster="prod"), heard, NOW), width=200)
     assert [" ".join(line.split()) for line in lines[1:]] == [
-        "(all) Pause in-force 2026-11-21T11:59:10Z 50s - by dan, until somebody ends it: longer",
-        "(all) Pause replaced 2026-11-21T11:58:20Z 50s - by cem, until somebody ends it: rack 3; replaced by dan: longer",
+        "(all) Pause in-force 2026-11-21T11:59:10Z 50s - by cem, until it is ended by hand: longer",
+        "(all) Pause replaced 2026-11-21T11:58:20Z 50s - by cem, until it is ended by hand: rack 3; replaced by cem: longer",
         "(all) Pause expired 2026-11-21T11:50:00Z 5m00s - by amy, until 2026-11-21T11:55:00Z: drill",
     ]
     narrow = drawn(history_table.as_table(EndedEpisodes(cluster="prod"), heard[:1], NOW), width=70)
@@ -202,7 +202,12 @@ def test_a_pause_that_is_over_says_how() -> None:
 def test_no_more_pauses_are_kept_than_are_remembered() -> None:
     heard: Pauses = ()
     for number in range(PAUSES_REMEMBERED + 5):
-        heard = paused(heard, Pause(who="amy", reason=f"drill {number}", since=ago(100 - number)))
+        heard = paused(heard, Pause(who="amy", owner="amy", reason=f"drill {number}", since=ago(100 - number)))
     assert isinstance(heard[0], PastPause)
     assert [each.pause.reason for each in (heard[0], heard[-1])] == ["drill 5", f"drill {PAUSES_REMEMBERED + 4}"]
     assert len(heard) == PAUSES_REMEMBERED
+    for number in range(PAUSES_REMEMBERED - 1):
+        heard = paused(heard, Pause(who=f"bob {number}", owner=f"bob {number}", reason="mine", since=NOW))
+    assert len(in_force(heard, NOW)) == len(heard) == PAUSES_REMEMBERED, "S44: none that is in force is forgotten"
+    with pytest.raises(ValueError, match="at most 50 pauses in force"):
+        paused(heard, Pause(who="cem", owner="cem", reason="one more", since=NOW))

@@ -84,7 +84,7 @@ PRINTED = {
     "fence check": "fence check",
     "fence node-2 --reason x -y": "fence",
     "fence refused-1 --reason x -y": "fence --wait",
-    "remediate node-3": "remediate",
+    "remediate node-3 --reason smoke --yes": "remediate",
     "preserve node-4": "preserve",
     "hold node-1": "hold",
     "pause --reason drill": "pause",

@@ -48,19 +48,31 @@ async def test_the_same_wish_joins_and_another_one_is_refused(warden: Nodewarden
 
 
 async def test_remediate_at_the_keyboard_names_its_steps_in_their_order(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
-    words = ("remediate", "node-1", "--with", "reboot=10m", "--with", "delete-machine=1h", "--reason", "smoke", "--who", "amy")
+    words = (
+        "remediate",
+        "node-1",
+        "--with",
+        "reboot=10m",
+        "--with",
+        "delete-machine=1h",
+        "--reason",
+        "smoke",
+        "--who",
+        "amy",
+        "-y",
+    )
     begun = await nodewarden(*words)
     assert (begun.exit_code, begun.stdout.split(" (")[0]) == (0, "started remediation of node-1: it has its permit"), begun.output
     assert (await sent(warden, cluster, "node-1")).strategies == ("reboot=10m", "delete-machine=1h")
     joined = json.loads((await nodewarden(*words, "-o", "json")).stdout)
     assert (joined["joined"], joined["permit"], joined["workflowId"]) == (True, True, f"episode/{cluster}/node-1")
-    other = await nodewarden("remediate", "begin", "node-1", "--reason", "noise")
+    other = await nodewarden("remediate", "begin", "node-1", "--reason", "noise", "-y")
     assert (other.exit_code, "nodewarden: node-1 is held by Remediation " in other.stderr) == (3, True)
 
 
 async def test_a_machine_without_a_node_is_called_by_its_namespace_and_name(
     keyboard: Path, warden: Nodewarden, cluster: str
 ) -> None:
-    begun = await nodewarden("remediate", "machine/default/w-7", "--reason", "never came up", "-o", "json")
+    begun = await nodewarden("remediate", "machine/default/w-7", "--reason", "never came up", "-y", "-o", "json")
     assert json.loads(begun.stdout)["workflowId"] == f"episode/{cluster}/machine/default/w-7"
     assert (await sent(warden, cluster, "machine/default/w-7")).node == "machine/default/w-7"

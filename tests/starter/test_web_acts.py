@@ -111,8 +111,7 @@ async def test_a_program_pauses_for_a_while_and_begins_an_episode(
     assert f"paused by {ME}, until " in told["answer"]
     async with page.get(stops) as after:
         assert "storage" in await after.text(), "S44: who has just paused it does not read that it is not paused"
-    pause = (await mine.scanner_status(cluster)).pause
-    assert pause is not None
+    (pause,) = (await mine.scanner_status(cluster)).pauses
     assert pause.until is not None
     assert f"says {ME}" in (await act(page, cluster, word="unpause", reason="done"))["answer"]
     begun = await act(page, cluster, word="fence", node="node-7", reason="drill")

@@ -59,7 +59,7 @@ async def test_each_part_of_a_status_is_as_the_document_says(
     page: aiohttp.ClientSession, scripted: ScriptedWarden, part: str
 ) -> None:
     asks = PermitRequest(node="node-3", workflow_id="w", incident="i")
-    seen = scanner(report(row("node-1"), row("node-2", Health.UNHEALTHY)), queue=(asks,), pause=PAUSE)
+    seen = scanner(report(row("node-1"), row("node-2", Health.UNHEALTHY)), queue=(asks,), pauses=(PAUSE,))
     waits = episode("node-2", phase=Phase.NEEDS_HUMAN, held="held by ann", problem="the BMC is silent")
     scripted.answer = replace(status(), scanner=seen, episodes=(waits,), ended=(result(),))
     found = await asked(page, OF + part)

@@ -115,7 +115,7 @@ async def test_the_page_says_who_was_waited_for_and_shows_days_and_pauses(
 ) -> None:
     now = datetime.now(UTC)
     scripted.past = (WAITED, ended(3, at=now))
-    pause = Pause(who="ann@example.com", reason="storage <move>", since=now - timedelta(hours=2))
+    pause = Pause(who="ann@example.com", owner="ann@example.com", reason="storage <move>", since=now - timedelta(hours=2))
     scripted.heard = (PastPause(pause=pause),)
     body = await text(page, f"/c/{CLUSTER}/history?since=48h")
     assert "2 episodes ended; 1 of them waited for a person" in body

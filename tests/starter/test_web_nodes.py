@@ -69,7 +69,7 @@ def happened(scripted: ScriptedWarden) -> ScriptedWarden:
             run_id="r",
         ),
     )
-    scripted.heard = (PastPause(pause=Pause(who="ann", reason="storage", since=ago(hours=3), until=ago(hours=2))),)
+    scripted.heard = (PastPause(pause=Pause(who="ann", owner="ann", reason="storage", since=ago(hours=3), until=ago(hours=2))),)
     scripted.episodes = NodeEpisodes(episode=episode("node-9", incident="inc-9", started=ago(minutes=10)))
     scripted.entries = (
         entry(ago(minutes=9), "power-off", detail="ipmi://10.7.0.9:623"),

@@ -451,9 +451,9 @@ class _Devices:
 
 
 PAUSES = (
-    PastPause(pause=Pause(who="bob", reason="switch upgrade", since=ago(hours=9), until=ago(hours=7))),
+    PastPause(pause=Pause(who="bob", owner="bob", reason="switch upgrade", since=ago(hours=9), until=ago(hours=7))),
     PastPause(
-        pause=Pause(who="ann", reason="storage move", since=ago(hours=3), until=ago(hours=1)),
+        pause=Pause(who="ann", owner="ann", reason="storage move", since=ago(hours=3), until=ago(hours=1)),
         ended=ago(hours=2),
         ended_by="ann",
         ended_why="moved",

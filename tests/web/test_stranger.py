@@ -16,7 +16,13 @@ from tests.starter.builders import scanner
 from tests.web.looking import opened
 from tests.web.night import NightWarden, at_three_twelve, hence, night
 
-PAUSE = Pause(who="ann@example.com", reason="storage move", since=datetime.now(UTC) - timedelta(minutes=20), until=hence(hours=2))
+PAUSE = Pause(
+    who="ann@example.com",
+    owner="ann@example.com",
+    reason="storage move",
+    since=datetime.now(UTC) - timedelta(minutes=20),
+    until=hence(hours=2),
+)
 
 
 @pytest.fixture
@@ -27,7 +33,7 @@ def paused(warden: NightWarden) -> NightWarden:
     report = before.scanner.report
     assert report is not None
     carried = {field.name: getattr(before.scanner, field.name) for field in dataclasses.fields(before.scanner)}
-    warden.answer = dataclasses.replace(before, scanner=scanner(report, **carried | {"pause": PAUSE}))
+    warden.answer = dataclasses.replace(before, scanner=scanner(report, **carried | {"pauses": (PAUSE,)}))
     warden.pauses = (PastPause(pause=PAUSE),)
     return warden
 

@@ -26,7 +26,7 @@ from tests.workflows.surroundings import asked_until, eventually, worker
 from tests.workflows.world import NODE, ScriptedTarget, World
 from workflows.definitions.fencing import Fencing
 from workflows.kit.ids import WORKFLOW_QUEUE
-from workflows.kit.messages import AbortRequest, AcknowledgeRequest, HoldEpisodeRequest, PersonRequest
+from workflows.kit.messages import AbortRequest, AcknowledgeRequest, HoldEpisodeRequest, ResumeRequest
 
 
 @dataclass
@@ -83,9 +83,9 @@ class Run:
         """A person has it go on."""
         await self.handle.execute_update(Fencing.resume, await self.answer(reason))
 
-    async def answer(self, reason: str = "it is mended") -> PersonRequest:
+    async def answer(self, reason: str = "it is mended") -> ResumeRequest:
         """A word that answers what is asked now."""
-        return PersonRequest(who="ada", reason=reason, question=(await self.status()).question)
+        return ResumeRequest(who="ada", reason=reason, question=(await self.status()).question)
 
     async def return_path(self, reason: str = "its processes are gone") -> None:
         """A person has a path given back."""

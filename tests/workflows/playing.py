@@ -28,7 +28,7 @@ from tests.workflows.plans import switches
 from tests.workflows.referee import EXPOSED, Said
 from workflows.definitions.fencing import Fencing
 from workflows.definitions.remediation import Remediation
-from workflows.kit.messages import AbortRequest, AcknowledgeRequest, PersonRequest
+from workflows.kit.messages import AbortRequest, AcknowledgeRequest, PersonRequest, ResumeRequest
 
 CLUSTER = "adversity"
 EPISODE = f"episode/{CLUSTER}/{NODE}"
@@ -232,7 +232,8 @@ class Play:
             reaction = "resume"
         reaction = "resume" if reaction == "later" else reaction
         status = execution.query("status")
-        answer = PersonRequest(who="ada", reason="drawn", question=status.question)
+        of = status.held_by[0] if status.held_by else ""
+        answer = ResumeRequest(who="ada", reason="drawn", question=status.question, of=of)
         match reaction:
             case "resume" if any(way.word is Verb.RETURN_PATH for way in status.ways):
                 referee.path_word = True
@@ -253,7 +254,7 @@ class Play:
                 self._abort(execution, who="ada", power_on=reaction == "abort-on")
         self.clockwork.after(STILL, self._ask_again)
 
-    def _say_it_again(self, answer: PersonRequest) -> None:
+    def _say_it_again(self, answer: ResumeRequest) -> None:
         """A second click, or a word that was long on its way. Whoever says it has seen nothing but the question of then (S48)."""
 
         def again() -> None:

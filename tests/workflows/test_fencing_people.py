@@ -162,24 +162,59 @@ async def test_an_abort_asks_for_power_as_long_as_that_is_heard(env: WorkflowEnv
     assert world.count("on") == 0
 
 
-async def test_a_hold_of_somebody_else_is_not_cut_short(env: WorkflowEnvironment) -> None:
-    """S20, S44: Ada has her hands in the machine and said no end; Bob, who holds it for a minute, ends nothing of hers."""
+async def test_holds_stack_and_the_episode_goes_on_when_none_is_left(env: WorkflowEnvironment) -> None:
+    """S20, S44: Ada has her hands in the machine; Bob, who holds it for a look and resumes, ends nothing of hers."""
     async with fencing(env, world := World(), at="cordon") as run:
+
+        async def says(update: object, word: object) -> str:
+            return str(await run.handle.execute_update(update, word))  # type: ignore[call-overload]
+
         await run.hold("my hands are in it")
-        soon = HoldEpisodeRequest(who="bob", reason="a look", until=await env.get_current_time() + timedelta(minutes=1))
-        with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await run.handle.execute_update(Fencing.hold, soon)
-        assert "held by ada, not verified: my hands are in it; that lasts no less than yours" in str(refused.value.cause)
+        beside = await says(Fencing.hold, HoldEpisodeRequest(who="bob", reason="a look"))
+        assert "it is also held by ada, not verified: my hands are in it" in beside
         run.go_on()
         await run.until(lambda status: status.doing.startswith("held by ada"))
+        answer = await run.answer("seen")
+        assert (await run.status()).held_by == ("ada, not verified", "bob, not verified")
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await says(Fencing.resume, replace(answer, who="cem"))
+        assert "expected a hold of cem, not verified, and there is none: it is held by ada" in str(refused.value.cause)
+        still = await says(Fencing.resume, replace(answer, who="bob"))
+        assert "is still held by ada, not verified: my hands are in it; you have ended: held by bob" in still
         await let_pass(env, run.handle, timedelta(minutes=20))
         assert world.count("off") == 0
-        with pytest.raises(WorkflowUpdateFailedError):  # it would be his to end then
-            await run.handle.execute_update(Fencing.hold, HoldEpisodeRequest(who="bob", reason="I, too"))
-        await run.hold("almost done", until=await env.get_current_time() + timedelta(minutes=1))  # her own she may
-        told = await run.handle.execute_update(Fencing.hold, replace(soon, until=soon.until + timedelta(hours=1)))
-        assert "; before, it was held by ada, not verified, until " in told
+        await run.hold("almost done", until=await env.get_current_time() + timedelta(minutes=1))  # her own she may replace
+        assert (await run.status()).held_by == ("ada, not verified",)
         await run.result(Outcome.RECOVERED)
+
+
+async def test_a_hold_of_another_person_is_ended_by_name_only(env: WorkflowEnvironment) -> None:
+    """S44: and the record says whose it was."""
+    async with fencing(env, World(), at="cordon") as run:
+        await run.hold("my hands are in it")
+        run.go_on()
+        await run.until(lambda status: status.doing.startswith("held by ada"))
+        await run.handle.execute_update(Fencing.resume, replace(await run.answer("she is gone"), who="bob", of="ada"))
+        await run.result(Outcome.RECOVERED)
+        record = await run.record()
+    ended = [each.detail for each in record if (each.act, each.outcome) == ("hold", "ended")]
+    assert ended == ["held by ada, not verified: my hands are in it; by bob, not verified"]
+
+
+async def test_a_word_for_off_is_refused_during_a_hold(env: WorkflowEnvironment) -> None:
+    """S8, S44: it would have done nothing, and the `resume` after it would have discarded it."""
+    async with fencing(env, World(ignores_off=True), parks=True) as run:
+        await run.hold("look first")
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await run.acknowledge("pulled it")
+        question = (await run.status()).question
+        assert f"held by ada, not verified: look first; `nodewarden resume {NODE} --question {question}` ends that" in str(
+            refused.value.cause
+        )
+        assert Verb.ACK_OFF not in [way.word for way in (await run.status()).ways]
+        await run.resume("looked")
+        await run.parked()
+        assert Verb.ACK_OFF in [way.word for way in (await run.status()).ways]
 
 
 async def test_a_hold_ends_at_its_moment(env: WorkflowEnvironment) -> None:
@@ -418,7 +453,7 @@ async def test_nothing_of_how_a_word_was_verified_is_believed_of_the_caller(env:
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await run.handle.execute_update(Fencing.hold, PersonRequest(who="root, verified by Kubernetes", reason="x"))
         assert "added to it by nodewarden alone" in str(refused.value.cause)
-        await run.resume("go")
+        await run.handle.execute_update(Fencing.resume, replace(await run.answer("go"), of="root"))
         await run.result(Outcome.RECOVERED)
 
 

@@ -40,7 +40,7 @@ FULL = ScannerState(
     released={"h": NOW},
     portions=(Portion(incident="i", number=1, pods=2, until=LATER),),
     preservations=(PreservationNotice(victim="a", stamp="s", at=NOW),),
-    pauses=(PastPause(pause=Pause(who="ada", reason="drill", since=NOW)),),
+    pauses=(PastPause(pause=Pause(who="ada", owner="ada", reason="drill", since=NOW)),),
     need_person=(NeedsPerson(node="d", incident="k", told=NOW),),
     halted="paused by ada",
     cluster_uid="uid-of-kube-system",

@@ -19,7 +19,7 @@ from tests.workflows.scanned import Scan, ScriptedCluster, report, scanning
 from tests.workflows.surroundings import eventually, let_pass
 from workflows.definitions.scanner import HealthScanner
 from workflows.kit import handing_over
-from workflows.kit.messages import PauseRequest, PersonRequest, StopRequest
+from workflows.kit.messages import PauseRequest, StopRequest, UnpauseRequest
 
 WHY = "the switch is being replaced"
 
@@ -48,7 +48,7 @@ async def test_a_pause_begins_nothing_and_keeps_those_who_have_a_permit_from_act
     world = ScriptedCluster(report("node-1"))
     async with scanning(env, world, concurrency=5) as scan:
         await scan.has_opened(1)
-        assert "paused by ada, not verified, until somebody ends it: the switch is being replaced" in await paused(scan)
+        assert "paused by ada, not verified, until it is ended by hand: the switch is being replaced" in await paused(scan)
         world.show(report("node-1", "node-2"))
         status = await scan.until(lambda status: bool(status.refused))
         assert (status.refused[0].reason, WHY in status.refused[0].message) == ("Paused", True)
@@ -62,7 +62,7 @@ async def test_a_pause_begins_nothing_and_keeps_those_who_have_a_permit_from_act
         await eventually(env, lambda: world.requests[-1].halted != "" and not world.requests[-1].halted_is_new)
         assert {each.halted for each in world.requests if each.halted_is_new} == {world.requests[-1].halted}
         assert len(world.opened) == 1
-        await scan.client_handle().execute_update(HealthScanner.unpause, PersonRequest(who="bob", reason="replaced"))
+        await scan.client_handle().execute_update(HealthScanner.unpause, UnpauseRequest(who="bob", reason="replaced", of="ada"))
         await scan.has_opened(2)
         answers = (await scan.handle.query(HealthScanner.holds_permits, asked)).questions
         assert [(each.held, each.paused) for each in answers] == [(True, ""), (False, "")]
@@ -70,7 +70,7 @@ async def test_a_pause_begins_nothing_and_keeps_those_who_have_a_permit_from_act
         world.show(world.current)
         await eventually(env, lambda: not world.requests[-1].halt_over)
         (over,) = {each.halt_over for each in world.requests if each.halt_over}
-        assert over.startswith("new repairs begin again; the pause was by ada, not verified, until somebody ends it: ")
+        assert over.startswith("new repairs begin again; the pause was by ada, not verified, until it is ended by hand: ")
         assert over.endswith(f"{WHY}; ended by bob, not verified: replaced")
 
 
@@ -81,27 +81,51 @@ async def test_a_pause_ends_by_itself_when_its_time_is_over(env: WorkflowEnviron
         until = await env.get_current_time() + timedelta(minutes=1)
         await paused(scan, until=until)
         world.show(report("node-1"))
-        await scan.until(lambda status: bool(status.refused) and status.pause is not None and status.pause.until == until)
+        await scan.until(lambda status: bool(status.refused) and [each.until for each in status.pauses] == [until])
         await let_pass(env, scan.handle, timedelta(minutes=1))
         await scan.has_opened(1)
         assert timedelta(0) <= await env.get_current_time() - until < timedelta(seconds=30)
 
 
-async def test_a_pause_of_somebody_else_is_not_cut_short(env: WorkflowEnvironment) -> None:
-    """S20, S44: Ada restores etcd and said no end; Bob, who pauses for a minute as the runbook says, ends nothing of hers."""
+async def test_pauses_stack_and_the_cluster_goes_on_when_none_is_left(env: WorkflowEnvironment) -> None:
+    """S20, S44: Ada restores etcd for an hour; Bob pauses for a moment and unpauses, and ends nothing of hers."""
+    async with scanning(env, world := ScriptedCluster()) as scan:
+        await scan.until(lambda status: status.report is not None)
+
+        async def says(update: object, word: object) -> str:
+            return str(await scan.client_handle().execute_update(update, word))  # type: ignore[call-overload]
+
+        soon = await env.get_current_time() + timedelta(minutes=1)
+        await paused(scan)
+        beside = await says(HealthScanner.pause, PauseRequest(who="bob", reason="a reboot"))
+        assert f"it is also paused by ada, not verified, until it is ended by hand: {WHY}" in beside
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await says(HealthScanner.unpause, UnpauseRequest(who="cem", reason="go on"))
+        assert "expected a pause of cem, not verified, and there is none; in force: paused by ada" in str(refused.value.cause)
+        still = await says(HealthScanner.unpause, UnpauseRequest(who="bob", reason="booted"))
+        assert f"is still paused by ada, not verified, until it is ended by hand: {WHY}" in still
+        assert still.endswith("you have ended: paused by bob, not verified, until it is ended by hand: a reboot")
+        assert [each.owner for each in (await scan.until(lambda _: True)).pauses] == ["ada, not verified"]
+        world.show(report("node-1"))
+        await scan.until(lambda status: bool(status.refused))
+        assert world.opened == []
+        replaced = await paused(scan, until=soon)  # her own she may replace
+        assert "before, it was paused by ada" in replaced
+        await let_pass(env, scan.handle, timedelta(minutes=1))
+        await scan.has_opened(1)
+
+
+async def test_the_owner_of_a_pause_is_told_who_has_ended_it(env: WorkflowEnvironment) -> None:
+    """S44: while another one is still in force."""
     async with scanning(env, ScriptedCluster()) as scan:
         await scan.until(lambda status: status.report is not None)
+        bob = PauseRequest(who="bob", reason="a reboot")
+        await scan.client_handle().execute_update(HealthScanner.pause, bob)
         await paused(scan)
-        soon = await env.get_current_time() + timedelta(minutes=1)
-        with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await scan.client_handle().execute_update(HealthScanner.pause, PauseRequest(who="bob", reason="a reboot", until=soon))
-        assert f"paused by ada, not verified, until somebody ends it: {WHY}" in str(refused.value.cause)
-        assert [(each.pause.who, each.ended) for each in await heard(scan)] == [("ada, not verified", None)]
-        with pytest.raises(WorkflowUpdateFailedError):  # it would be his to end then
-            await scan.client_handle().execute_update(HealthScanner.pause, PauseRequest(who="bob", reason="a rack"))
-        await paused(scan, until=soon)  # her own she may
-        longer = PauseRequest(who="bob", reason="a rack", until=soon + timedelta(minutes=1))
-        assert "before, it was paused by ada" in await scan.client_handle().execute_update(HealthScanner.pause, longer)
+        await scan.client_handle().execute_update(HealthScanner.unpause, UnpauseRequest(who="bob", reason="enough", of="ada"))
+        await told(
+            scan, f"ended was that by ada, not verified, until it is ended by hand: {WHY}; ended by bob, not verified: enough"
+        )
 
 
 async def test_a_pause_outlives_a_history(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,10 +139,9 @@ async def test_a_pause_outlives_a_history(env: WorkflowEnvironment, monkeypatch:
             before = len(world.requests)
             world.show(report("node-1"))
             await eventually(env, lambda before=before: len(world.requests) > before)
-        status = await scan.until(lambda status: status.pause is not None)
-        assert status.pause is not None
-        assert (status.pause.who, world.opened) == ("ada, not verified", [])
-        await scan.client_handle().execute_update(HealthScanner.unpause, PersonRequest(who="bob", reason="replaced"))
+        status = await scan.until(lambda status: bool(status.pauses))
+        assert ([each.who for each in status.pauses], world.opened) == (["ada, not verified"], [])
+        await scan.client_handle().execute_update(HealthScanner.unpause, UnpauseRequest(who="bob", reason="replaced", of="ada"))
         await paused(scan)
         ends = [each.end(await env.get_current_time()) for each in await heard(scan)]
         assert ends == [PauseEnd.UNPAUSED, PauseEnd.IN_FORCE]
@@ -145,7 +168,7 @@ async def test_a_pause_outlives_its_scanner(env: WorkflowEnvironment) -> None:
     async with scanning(env, world := ScriptedCluster(report("node-1")), pauses=left) as scan:
         await scan.until(lambda status: bool(status.refused))
         assert world.opened == []
-        await scan.client_handle().execute_update(HealthScanner.unpause, PersonRequest(who="bob", reason="replaced"))
+        await scan.client_handle().execute_update(HealthScanner.unpause, UnpauseRequest(who="bob", reason="replaced", of="ada"))
         await scan.has_opened(1)
         (ended,) = await heard(scan)
         assert (ended.pause, ended.ended_by, ended.ended_why) == (left[0].pause, "bob, not verified", "replaced")

@@ -44,7 +44,7 @@ class Fencing(EpisodeConversation):
 
     def why_not(self, word: Verb) -> str:
         """His word is of use while it waits for a person, and off has yet to be proven."""
-        if word is not Verb.ACK_OFF:
+        if word is not Verb.ACK_OFF or self.episode.is_held:
             return super().why_not(word)
         if self._story.wants_acknowledgement() and self.episode.abort_asked is None:
             return ""

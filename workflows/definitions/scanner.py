@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
@@ -21,20 +22,21 @@ from activities.errors import ErrorType, error_message
 from policy.episode.freeing_pace import PortionAnswer, PortionRequest
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitQuestions, PermitRequest, Release
 from policy.episode.words import Spoken, Verb
-from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses, cut_short, paused, unpaused
+from policy.scan import pauses
+from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses
 from policy.scan.report import ScanReport
 from workflows.episode.hearing import Heard, by_a_person, heard, refused, still_to_come
 from workflows.kit import handing_over, options
 from workflows.kit.ids import episode_id, scanner_id
 from workflows.kit.messages import (
     PauseRequest,
-    PersonRequest,
     RefusedNode,
     ScannerInput,
     ScannerResult,
     ScannerState,
     ScannerStatus,
     StopRequest,
+    UnpauseRequest,
 )
 from workflows.scanner.beside import BackgroundTasks, Repeated
 from workflows.scanner.granting import Granting
@@ -214,7 +216,7 @@ class HealthScanner:
             ),
             problem=self._nameless or self._polling.problem or self._granting.problem,
             stopping=self._stop is not None,
-            pause=self._granting.pause,
+            pauses=self._granting.in_force,
         )
 
     @workflow.query(description="Which of those incidents may disrupt their nodes now.")
@@ -277,8 +279,9 @@ class HealthScanner:
         if request.pods < 1 or request.per_minute < 1 or not request.incident:
             raise ValueError(f"expected an incident, at least one pod and a limit of at least 1, got {request}")
 
-    async def _verified(self, verb: Verb, word: Heard, still: Callable[[Heard], None], *, until: datetime | None = None) -> Heard:
-        spoken = Spoken(action=verb, node="", reason=word.reason, until=until)
+    async def _verified(self, verb: Verb, word: Heard, still: Callable[[Heard], None], **said: Any) -> Heard:
+        """See `hearing.heard`. said: what the word says besides."""
+        spoken = Spoken(action=verb, node="", reason=word.reason, **said)
         return await heard(word, spoken, cluster=self._input.cluster, still=still)
 
     @workflow.update(description="Stop scanning; open episodes pause before their next destructive act.")
@@ -296,13 +299,15 @@ class HealthScanner:
         """Begin nothing new and do nothing destructive until a moment, or until `unpause`. What was begun and is off is still
         freed and switched on again."""
         request = await self._verified(Verb.PAUSE, request, self._check_pause, until=request.until)
-        former = self._granting.pause
-        pause = Pause(who=request.by, reason=request.reason, since=workflow.now(), until=request.until)
-        if (longer := cut_short(self._granting.pauses, pause)) is not None:
-            raise refused(f"pause: {self._input.cluster} is {longer}; that lasts no less than yours, and stays")
-        self._keep(paused(self._granting.pauses, pause))
-        instead = f"; before, it was {former}" if former is not None else ""
-        return f"{self._input.cluster} is {pause}{instead}"
+        pause = Pause(who=request.by, owner=request.owner, reason=request.reason, since=workflow.now(), until=request.until)
+        former = self._granting.in_force
+        try:
+            self._keep(pauses.paused(self._granting.pauses, pause))
+        except ValueError as error:
+            raise refused(f"pause: {error}") from error
+        replaced = "".join(f"; before, it was {each}" for each in former if each.owner == pause.owner)
+        beside = "".join(f"; it is also {each}" for each in former if each.owner != pause.owner)
+        return f"{self._input.cluster} is {pause} (`nodewarden unpause` ends it){replaced}{beside}"
 
     @pause.validator
     def _check_pause(self, request: PauseRequest) -> None:
@@ -311,17 +316,26 @@ class HealthScanner:
         if self._stop is not None:
             raise ValueError("pause: expected a scanner that goes on; this one is being stopped, and begins nothing")
 
-    @workflow.update(description="End a pause: whoever waits is served.")
-    async def unpause(self, request: PersonRequest) -> str:
-        """End a pause: whoever waits is served."""
-        request = await self._verified(Verb.UNPAUSE, request, self._check_unpause)
-        ended = self._granting.pause
-        self._keep(unpaused(self._granting.pauses, who=request.by, reason=request.reason, now=workflow.now()))
-        workflow.logger.info("%s ends a pause of %s: %s", request.by, self._input.cluster, request.reason)
-        return f"{self._input.cluster} goes on" if ended is not None else f"{self._input.cluster} was not paused"
+    @workflow.update(
+        description="End a pause: your own, or that of another person by name. The cluster goes on when none is left."
+    )
+    async def unpause(self, request: UnpauseRequest) -> str:
+        """End a pause. The cluster goes on when none is left."""
+        request = await self._verified(Verb.UNPAUSE, request, self._check_unpause, of=request.of)
+        granting, cluster, now = self._granting, self._input.cluster, workflow.now()
+        if not granting.in_force:
+            return f"{cluster} was not paused"
+        try:
+            ended = pauses.to_be_ended(granting.in_force, owner=request.owner, of=request.of)
+        except ValueError as error:
+            raise refused(f"unpause: {error}") from error
+        self._keep(pauses.unpaused(granting.pauses, ended, who=request.by, reason=request.reason, now=now))
+        workflow.logger.info("%s ends a pause of %s: %s", request.by, cluster, request.reason)
+        goes_on = f"{cluster} is still {pauses.told(granting.in_force)}" if granting.in_force else f"{cluster} goes on"
+        return f"{goes_on}; you have ended: {'; '.join(map(str, ended))}"
 
     @unpause.validator
-    def _check_unpause(self, request: PersonRequest) -> None:
+    def _check_unpause(self, request: UnpauseRequest) -> None:
         by_a_person(request)
 
     def _keep(self, pauses: Pauses) -> None:
@@ -376,11 +390,11 @@ class HealthScanner:
         """Why nothing is begun although somebody could need it, as people are told wherever they look (S44); "" else."""
         if self._stop is not None:
             return f"the scanner was stopped by {self._stop.by}: {self._stop.reason} (`nodewarden scan start` starts it)"
-        return str(self._granting.pause or "")
+        return pauses.halted(self._granting.pauses, workflow.now())
 
     def _halt_over(self) -> str:
         """How the last pause ended; a scanner that is stopped never goes on."""
-        past = self._granting.pauses[-1:]
+        past = sorted(self._granting.pauses, key=lambda each: each.over_at(workflow.now()) or workflow.now())[-1:]
         return "; ".join(["new repairs begin again", *(f"the pause was {each.told(workflow.now())}" for each in past)])
 
     def _carried(self) -> ScannerInput:

@@ -27,7 +27,7 @@ from workflows.episode.state import End, EpisodeState, History
 from workflows.kit import handing_over
 from workflows.kit.handing_over import NewHistory
 from workflows.kit.ids import episode_id
-from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, PersonRequest
+from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, PersonRequest, ResumeRequest
 
 
 def opened(kind: Kind, request: History, **given: Any) -> Episode:
@@ -166,7 +166,7 @@ class EpisodeConversation:
         """Every word that this kind of episode has, and what comes of it."""
         parked = self.episode.held is None
         return {
-            Verb.RESUME: "tries again" if parked else "ends the hold, and the episode goes on",
+            Verb.RESUME: "tries again" if parked else "ends your hold (`--of NAME`: another one), and the last one lets it go on",
             Verb.RETURN_PATH: f"gives {self.episode.path_asked} back",
             Verb.HOLD: "keeps it from its next destructive act until `resume`, or for a while",
             Verb.ABORT: self.what_abort_means(AbortRequest(who="", reason="")),
@@ -178,6 +178,9 @@ class EpisodeConversation:
         if episode.phase is Phase.FINAL:
             return f"{word.value}: this episode has ended: {episode.doing}"
         abort = episode.abort_asked
+        if word in {Verb.ACK_OFF, Verb.RETURN_PATH} and episode.is_held:
+            expected = f"{word.value}: expected an episode that is not held; this one is {episode.held_by}"
+            return f"{expected}; `nodewarden resume {episode.node} --question {episode.question}` ends that"
         if word is Verb.RESUME and abort is not None and not episode.insists:
             return f"resume: expected an episode that goes on; this one was aborted by {abort.by}, and ends"
         asks_of_path = episode.phase is Phase.NEEDS_HUMAN and bool(episode.path_asked)
@@ -201,7 +204,7 @@ class EpisodeConversation:
         if said := self.why_not(word):
             raise ValueError(said)
         if question is not None and question != (now := self.episode.question):
-            asked = str(self.episode.held) if self.episode.is_held else self.episode.problem
+            asked = self.episode.held_by if self.episode.is_held else self.episode.problem
             got = f"an answer to question {question}" if question else "no number"
             raise ValueError(f"{word.value}: expected the number of what is asked, got {got}; asked now is {now}: {asked}")
 
@@ -233,10 +236,7 @@ class EpisodeConversation:
     @workflow.update(description="Do nothing destructive until resume, or until a moment.")
     async def hold(self, request: HoldEpisodeRequest) -> str:
         """Nothing destructive until `resume`, or a moment."""
-        request, former = await self._heard(Verb.HOLD, request, self._check_hold, until=request.until), self.episode.held
-        if request.cuts_short(former):
-            raise refused(f"hold: {self.episode.node} is {former}; that lasts no less than yours, and stays: `resume` ends it")
-        return self.episode.take_hold(request)
+        return self.episode.take_hold(await self._heard(Verb.HOLD, request, self._check_hold, until=request.until))
 
     @hold.validator
     def _check_hold(self, request: HoldEpisodeRequest) -> None:
@@ -245,13 +245,16 @@ class EpisodeConversation:
         self.check(Verb.HOLD)
 
     @workflow.update(description="End a hold, or let a parked episode try again.")
-    async def resume(self, request: PersonRequest) -> str:
+    async def resume(self, request: ResumeRequest) -> str:
         """End a hold, or let a parked episode try again."""
-        request = await self._heard(Verb.RESUME, request, self._check_resume, question=request.question)
-        return self.episode.take_resume(request)
+        request = await self._heard(Verb.RESUME, request, self._check_resume, question=request.question, of=request.of)
+        try:
+            return self.episode.take_resume(request)
+        except ValueError as error:
+            raise refused(str(error)) from error
 
     @resume.validator
-    def _check_resume(self, request: PersonRequest) -> None:
+    def _check_resume(self, request: ResumeRequest) -> None:
         by_a_person(request)
         self.check(Verb.RESUME, request.question)
 

@@ -26,14 +26,14 @@ from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, 
 from policy.episode.words import one_line
 from policy.fence.config import FenceStep
 from policy.objects.marks import NOTHING_ADDED, Added
-from policy.values.moments import written
+from policy.values.moments import LATEST, written
 from workflows.episode.publisher import Publisher
 from workflows.episode.state import EpisodeState, Rest, Undertaking
 from workflows.kit import handing_over, measuring, options
 from workflows.kit.handing_over import NewHistory
 from workflows.kit.ids import scanner_id
 from workflows.kit.interrupts import is_unclear, told_of
-from workflows.kit.messages import AbortRequest, AcknowledgeRequest, HoldEpisodeRequest, PersonRequest
+from workflows.kit.messages import AbortRequest, AcknowledgeRequest, HoldEpisodeRequest, PersonRequest, ResumeRequest
 
 MAXIMUM_RECORD = 500
 ASK_AGAIN_MAXIMUM = timedelta(minutes=10)
@@ -197,7 +197,8 @@ class Episode(EpisodeState):
             rung_until=self.rung_until,
             machine=self.machine,
             advice=self.advice,
-            held=str(self.held) if self.held is not None else "",
+            held=self.held_by,
+            held_by=tuple(each.owner for each in self.holds),
             question=self.question,
         )
 
@@ -265,27 +266,45 @@ class Episode(EpisodeState):
         return f"off of {self.node} acknowledged by {request.by}"
 
     def take_hold(self, request: HoldEpisodeRequest) -> str:
-        """Nothing destructive until `resume`."""
-        former, self.held, self.question = self.held, request, self.question + 1
+        """Nothing destructive until `resume`. It replaces an earlier hold of the same person, and no other one."""
+        others = tuple(each for each in self.holds if each.owner != request.owner)
+        self.holds, self.question = (*others, request), self.question + 1
         self.note("hold", "asked", f"by {request.by}: {request.reason}")
         self._hear_person()
-        instead = f"; before, it was {former}" if former is not None and former.by != request.by else ""
+        beside = "".join(f"; it is also {each}" for each in others)
         ends = f"`nodewarden resume {self.node} --question {self.question}` ends it"
-        return f"incident {self.incident} is held before its next destructive act: {ends}{instead}"
+        return f"incident {self.incident} is held before its next destructive act: {ends}{beside}"
 
-    def take_resume(self, request: PersonRequest) -> str:
+    def ended_by(self, request: ResumeRequest) -> tuple[HoldEpisodeRequest, ...]:
+        """Which holds a person ends: their own, or by name that of another person. Raises ValueError where there is none."""
+        found = tuple(each for each in self.holds if (each.belongs_to(request.of) if request.of else each.owner == request.owner))
+        if not found and (self.is_held or request.of):
+            command = f"`nodewarden resume {self.node} --question {self.question} --of NAME` ends that of NAME"
+            stands = f"it is {self.held_by}; {command}" if self.holds else "it is not held"
+            raise ValueError(f"resume: expected a hold of {request.of or request.owner}, and there is none: {stands}")
+        return found
+
+    def take_resume(self, request: ResumeRequest) -> str:
         """End a hold, or let a parked episode try again; a word for off that has not been used yet is taken back."""
-        self.held = None
+        ended = self.ended_by(request)
+        self.holds = tuple(each for each in self.holds if each not in ended)
+        self.note("resume", "asked", f"by {request.by}: {request.reason}")
+        for each in ended:
+            if each.owner != request.owner:
+                self.note("hold", "ended", f"{each}; by {request.by}")
+        self._hear_person()
+        if self.is_held:
+            return f"incident {self.incident} is still {self.held_by}; you have ended: {'; '.join(map(str, ended))}"
+        taken_back = ""
         if (word := self.acknowledgement) is not None:
             self.acknowledgement = None
             self.note("acknowledge-off", "taken back", f"the word of {word.by}; by {request.by}: {request.reason}")
+            taken_back = f"; the acknowledgement by {word.by} that the machine is off is taken back"
         self.resumed = request
-        self.note("resume", "asked", f"by {request.by}: {request.reason}")
-        self._hear_person()
         asks = self.phase is Phase.NEEDS_HUMAN
         if asks and self.insists:
-            return f"incident {self.incident} tries again what has failed"
-        return f"incident {self.incident} goes on" + (" as soon as the scanner gives it a permit" if asks else "")
+            return f"incident {self.incident} tries again what has failed{taken_back}"
+        return f"incident {self.incident} goes on{' as soon as the scanner gives it a permit' if asks else ''}{taken_back}"
 
     def ask(self, problem: str, path: str) -> None:
         """A person is asked what nobody has answered yet. path: see `EpisodeState.path_asked`."""
@@ -339,7 +358,7 @@ class Episode(EpisodeState):
         """
         self._tag()
         self.publish()
-        for end in (self.not_beyond, self.held.until if self.held is not None else None):
+        for end in (self.not_beyond, *(each.until for each in self.holds)):
             if end is not None:
                 left = max(end - workflow.now(), timedelta(0))
                 duration = left if duration is None else min(duration, left)
@@ -349,9 +368,10 @@ class Episode(EpisodeState):
             raise NewHistory
         await self._wait_for_news(duration, why)
         self.heard, self.unseen = self.news, False
-        if (held := self.held) is not None and held.until is not None and held.until <= workflow.now():
-            self.held, self.question = None, self.question + 1  # a `resume` of the hold answers nothing that is asked now (S48)
-            self.note("hold", "over", str(held))
+        for over in [each for each in self.holds if each.until is not None and each.until <= workflow.now()]:
+            self.holds = tuple(each for each in self.holds if each is not over)
+            self.question += 1  # a `resume` of the hold answers nothing that is asked now (S48)
+            self.note("hold", "over", str(over))
 
     async def finish_rest(self) -> None:
         """The rest in which the last history was left, before the story goes on. News are left for whoever rests next, who knows
@@ -422,14 +442,24 @@ class Episode(EpisodeState):
             self.insists = former
 
     @property
+    def held(self) -> HoldEpisodeRequest | None:
+        """The hold that lasts longest, None where there is none."""
+        return max(self.holds, key=lambda each: each.until or LATEST, default=None)
+
+    @property
+    def held_by(self) -> str:
+        """Who holds it, until when and why; "" where it is not held."""
+        return "; ".join(map(str, self.holds))
+
+    @property
     def is_held(self) -> bool:
         """Whether a hold is to be obeyed; an abort ends it."""
-        return self.held is not None and self.abort_asked is None
+        return bool(self.holds) and self.abort_asked is None
 
     async def wait_while_held(self) -> None:
         """A hold is obeyed after off too, before the next act."""
         while (held := self.held) is not None and self.is_held:
-            self.enter(doing=str(held), until=held.until)
+            self.enter(doing=self.held_by, until=held.until)
             await self.rest(None, "held by a person")
 
     async def wait_out(self, act: str, what: str, error: ActivityError) -> bool:

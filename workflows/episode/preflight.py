@@ -145,7 +145,7 @@ class Preflight:
                 given_back = False
                 await self._obtain_permit()
                 continue  # what was said meanwhile is heard first (S20)
-            self._episode.enter(doing=str(held), until=held.until)
+            self._episode.enter(doing=self._episode.held_by, until=held.until)
             if self._fencing is not None:
                 self._fencing.held_since = workflow.now()
             if self._episode.permit and self._idle():

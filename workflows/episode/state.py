@@ -435,7 +435,8 @@ class EpisodeState:
     abort_asked: AbortRequest | None = None
     aborts: int = 0
     """How often that was asked for: whoever is heard in a rest, between two histories, is heard by what was under way before."""
-    held: HoldEpisodeRequest | None = None
+    holds: tuple[HoldEpisodeRequest, ...] = ()
+    """One of each person; the episode goes on when none is left."""
     resumed: PersonRequest | None = None
     acknowledgement: Acknowledgement | None = None
     boot_of_word: str = ""

@@ -248,7 +248,7 @@ async def command_licensed(
 
 def _words(episode: Episode) -> tuple[object, ...]:
     """The latest ones of people."""
-    return episode.held, episode.resumed, episode.abort_asked
+    return episode.holds, episode.resumed, episode.abort_asked
 
 
 def states(readings: Sequence[Reading]) -> str:

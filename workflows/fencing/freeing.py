@@ -225,7 +225,7 @@ class FreeingSequence:
             await self.pause()
             if not self._progress.may_be_tainted:
                 break
-            self._episode.enter(doing=f"{held}; {CANT_UNTAINT} yet", until=held.until)
+            self._episode.enter(doing=f"{self._episode.held_by}; {CANT_UNTAINT} yet", until=held.until)
             await self._episode.rest(pause, "until the out-of-service taint is tried again")
             pause = min(pause * 2, LONGEST_PAUSE)
         await self._episode.wait_while_held()

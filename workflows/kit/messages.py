@@ -15,7 +15,7 @@ from policy.fence.device_check import DeviceMemory
 from policy.scan.pauses import Pause, Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, PastIncident, RepeatAlarm, Repetition
 from policy.scan.report import ScanReport
-from policy.values.moments import no_later, written
+from policy.values.moments import written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,22 +44,25 @@ class AcknowledgeRequest(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonRequest(Word):
-    """A person's resume, return-path, release, isolate or unpause. question: of the first two, the number of what was asked, as
-    the person has seen it (S48)."""
+    """A person's resume, return-path, release or isolate. question: of the first two, the number of what was asked, as the person
+    has seen it (S48)."""
 
     question: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeRequest(PersonRequest):
+    """End a hold, or let a parked episode try again. of: to whom the hold belongs that is ended, "" for one's own."""
+
+    of: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HoldEpisodeRequest(Word):
-    """Nothing destructive until a moment, or until `resume`. Repeated, the last one counts; one that lasts no longer than that of
-    somebody else is refused."""
+    """Nothing destructive until a moment, or until `resume`. Each person has one of their own, and the last word of theirs
+    counts; the episode goes on when none is left."""
 
     until: datetime | None = None
-
-    def cuts_short(self, former: HoldEpisodeRequest | None) -> bool:
-        """Whether it would take the place of somebody else's that lasts no less."""
-        return former is not None and former.by != self.by and no_later(self.until, former.until)
 
     def __str__(self) -> str:
         until = f", until {written(self.until)}" if self.until is not None else ""
@@ -181,8 +184,8 @@ class ScannerStatus:
     refused: tuple[RefusedNode, ...] = ()
     problem: str = ""
     stopping: bool = False
-    pause: Pause | None = None
-    """One that is in force: nothing new is begun, and nothing destructive done."""
+    pauses: tuple[Pause, ...] = ()
+    """Those in force: nothing new is begun, and nothing destructive done, until none is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,10 +195,17 @@ class StopRequest(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseRequest(Word):
-    """Begin nothing new and do nothing destructive, until a moment or until `unpause`. Repeated, the last one counts; one that
-    lasts no longer than that of somebody else is refused."""
+    """Begin nothing new and do nothing destructive, until a moment or until `unpause`. Each person has one of their own, and the
+    last word of theirs counts; the cluster goes on when none is left."""
 
     until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnpauseRequest(Word):
+    """End a pause. of: to whom it belongs, "" for one's own."""
+
+    of: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

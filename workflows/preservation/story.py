@@ -334,8 +334,8 @@ class PreservationStory:
 
     async def _rest_while_held(self) -> None:
         """Nothing is evicted meanwhile. The end of the hold stays exact, and every word about it is heard."""
-        held, expiry = self.episode.held, self._progress.hold.expiry if self._progress.hold is not None else None
-        self.episode.enter(doing=str(held) if held is not None else "is held")
+        expiry = self._progress.hold.expiry if self._progress.hold is not None else None
+        self.episode.enter(doing=self.episode.held_by or "is held")
         remaining = max(expiry - workflow.now(), NOT_YET) if expiry is not None else None
         await self.episode.rest(remaining, "held by a person")
 

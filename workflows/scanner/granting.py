@@ -20,9 +20,10 @@ from activities.errors import error_message
 from policy.episode.freeing_pace import Portion, PortionAnswer, PortionRequest, portion_of, standing
 from policy.episode.messages import FencingInput, RemediationInput
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitQuestion, PermitRequest, PermitState, Release
+from policy.scan import pauses
 from policy.scan.admission import AdmissionRefusal, admit, answer_request, orphans
 from policy.scan.budgets import control_plane_guard
-from policy.scan.pauses import Pause, in_force
+from policy.scan.pauses import Pause
 from policy.scan.report import MAXIMUM_OBSERVATIONS, ScanReport
 from workflows.kit import options
 from workflows.kit.messages import ScannerState
@@ -63,9 +64,9 @@ class Granting:
         self.pauses = state.pauses
 
     @property
-    def pause(self) -> Pause | None:
-        """What a person has said last, as long as it is in force."""
-        return in_force(self.pauses, workflow.now())
+    def in_force(self) -> tuple[Pause, ...]:
+        """The pauses that hold now."""
+        return pauses.in_force(self.pauses, workflow.now())
 
     @property
     def problem(self) -> str:
@@ -124,15 +125,15 @@ class Granting:
             held_off=self.holding_off.against_candidates(),
             power=self.holding_off.power,
             replaced=self.holding_off.replaced,
-            pause=(pause := self.pause),
+            paused=pauses.told(in_force := self.in_force),
         )
         self.refusals = tuple(
             Refusal(node=refused.node, check=refused.check, reason=refused.reason, message=refused.message)
             for refused in admission.refused
             if refused.reason is not AdmissionRefusal.IN_HAND
         )
-        ends = pause.until if pause is not None else None
-        self.due = min((moment for moment in (admission.again, ends) if moment is not None), default=None)
+        moments = (admission.again, *(each.until for each in in_force))
+        self.due = min((moment for moment in moments if moment is not None), default=None)
         reserve = self._reserving
         inputs: list[FencingInput | RemediationInput] = [reserve.for_candidate(each) for each in admission.admitted]
         inputs += [reserve.for_candidate(each, holding=PermitState.PARKED) for each in admission.exhausted]
@@ -202,7 +203,7 @@ class Granting:
             # What a parked episode did to the power is its own affair.
             power=() if own is not None else self.holding_off.power,
             held_off=self.holding_off.against_requests(),
-            pause=self.pause,
+            paused=pauses.told(self.in_force),
             counted_under=own.checks if own is not None else (),
         )
 

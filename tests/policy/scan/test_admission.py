@@ -501,12 +501,12 @@ def test_a_machine_that_may_be_the_replacement_of_an_open_remediation_is_not_its
 
 def test_while_all_is_paused_nobody_is_admitted_and_whoever_asks_waits() -> None:
     """S44: with who and why; whoever has a permit already waits with it."""
-    pause = Pause(who="ada", reason="the switch is being replaced", since=NOW)
+    pause = Pause(who="ada", owner="ada", reason="the switch is being replaced", since=NOW)
     asks = {"incident": "i-1", "workflow_id": "episode/c/node-1"}
     held = a_permit(node="node-1", holding=PermitState.OPEN, **asks)
-    admission = admit(a_report(a_candidate("node-2")), (held,), cap=5, now=NOW, pause=pause)
+    admission = admit(a_report(a_candidate("node-2")), (held,), cap=5, now=NOW, paused=str(pause))
     assert [(each.reason, each.message) for each in admission.refused] == [(AdmissionRefusal.PAUSED, str(pause))]
-    answer = answer_request(a_report(), (held,), PermitRequest(node="node-1", **asks), cap=5, pause=pause)
+    answer = answer_request(a_report(), (held,), PermitRequest(node="node-1", **asks), cap=5, paused=str(pause))
     assert (answer.decision, answer.reason) == (PermitDecision.QUEUED, str(pause))
     assert answer_request(a_report(), (held,), PermitRequest(node="node-1", **asks), cap=5).decision is PermitDecision.GRANTED
 
@@ -514,4 +514,4 @@ def test_while_all_is_paused_nobody_is_admitted_and_whoever_asks_waits() -> None
 @pytest.mark.parametrize(("until", "holds"), [(None, True), (ago(0), False), (ago(-1), True)])
 def test_a_pause_holds_until_its_moment(until: datetime | None, *, holds: bool) -> None:
     """S44: and says until when."""
-    assert Pause(who="ada", reason="x", since=ago(60), until=until).holds(NOW) is holds
+    assert Pause(who="ada", owner="ada", reason="x", since=ago(60), until=until).holds(NOW) is holds
