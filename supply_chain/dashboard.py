@@ -169,6 +169,12 @@ PEOPLE = Row(
             meaning=f"{metrics.NEED_PERSON.meaning} `nodewarden status` says what to do.",
         ),
         Number(
+            title="Open circuit breakers",
+            line=Line(expr=level(metrics.CIRCUIT_BREAKERS_OPEN)),
+            worse=(1,),
+            meaning=metrics.CIRCUIT_BREAKERS_OPEN.meaning,
+        ),
+        Number(
             title="DATA AT RISK, last hour",
             line=Line(expr=lately(metrics.DATA_AT_RISK, "cluster")),
             worse=(0.5,),

@@ -76,6 +76,10 @@ VIEW_STALE = Gauge(
     name="nodewarden_view_stale",
     meaning="1 while what is seen of the cluster may not be acted on: its API is away, a watch behind, a worker just begun.",
 )
+CIRCUIT_BREAKERS_OPEN = Gauge(
+    name="nodewarden_circuit_breakers_open",
+    meaning="Health checks with an open circuit breaker that keeps unhealthy targets waiting.",
+)
 LEASE_NEEDED = Gauge(
     name="nodewarden_cluster_lease_needed",
     meaning="1 while something asks nodewarden to act in the cluster: a policy, or an open episode.",

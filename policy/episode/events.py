@@ -23,6 +23,9 @@ class When(StrEnum):
     REPEATED = "repeated"
     DATA_AT_RISK = "data-at-risk"
     HALTED = "halted"
+    CIRCUIT_BREAKER = "circuit-breaker"
+    VIEW_STALE = "view-stale"
+    NO_PERMIT = "no-permit"
 
 
 class EventReason(StrEnum):

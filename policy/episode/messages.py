@@ -267,6 +267,16 @@ class OffProof:
     readings: tuple[Reading, ...] = ()
     acknowledgement: Acknowledgement | None = None
 
+    @property
+    def basis(self) -> str:
+        """On what it rests that the machine is off, to go after "off": a reading of its devices, or a person's word."""
+        return "is proven" if self.acknowledgement is None else f"is what {self.acknowledgement.by} says"
+
+    @property
+    def former_basis(self) -> str:
+        """The same of a machine that is on again."""
+        return "was proven" if self.acknowledgement is None else f"was what {self.acknowledgement.by} said"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeReading:

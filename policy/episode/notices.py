@@ -38,6 +38,9 @@ SEVERITIES: Mapping[When, Severity] = {
     When.DATA_AT_RISK: Severity.CRITICAL,
     When.REPEATED: Severity.WARNING,
     When.HALTED: Severity.WARNING,
+    When.CIRCUIT_BREAKER: Severity.CRITICAL,
+    When.VIEW_STALE: Severity.CRITICAL,
+    When.NO_PERMIT: Severity.WARNING,
     When.ENDED: Severity.WARNING,
 }
 """As the alerts of deploy/alerts.yaml have it. An episode that ended well is info."""

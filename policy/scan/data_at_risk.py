@@ -341,7 +341,12 @@ class DataAtRisk:
         """How many there are, and those that come first."""
         first = nsmallest(MAXIMUM_AT_RISK, self._incidents.values(), key=lambda each: (each.deadline or NEVER, each.node))
         rows = tuple(
-            NodeAtRisk(node=each.node, since=each.since, volumes=len(self._attachments[each.node]), due=each.deadline)
+            NodeAtRisk(
+                node=each.node,
+                since=each.since,
+                volumes=len(self._attachments[each.node]),
+                due=later(each.deadline, self._margin) if each.deadline is not None else None,
+            )
             for each in first
         )
         unread = sum(not each.tried for each in self._incidents.values())

@@ -187,8 +187,8 @@ class TargetRow:
 class NodeAtRisk:
     """A node that is not Ready, has volumes attached and is not proven off (S36).
 
-    due: when people are told, shortly before Kubernetes may detach the volumes by force; None while that is not known, or where
-    its pods tolerate the node's state for ever.
+    due: from when on Kubernetes may detach the volumes by force; None while that is not known, or where its pods tolerate the
+    node's state for ever. People are told shortly before.
     """
 
     node: str

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from policy.checks.verdicts import Health
 from policy.episode.advice import MOST_NAMED, until_well_or_asked
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Phase
 from policy.episode.permits import PermitState
 from policy.scan.admission import AdmissionRefusal
+from policy.scan.alarms import opened_breakers
 from policy.scan.pauses import Pause
-from policy.scan.report import AtRisk, CheckReport, NodeAtRisk, TargetRow
+from policy.scan.report import AtRisk, CheckReport, NodeAtRisk, ScanReport, TargetRow
 from policy.values.counting import counted
 from policy.values.object_names import in_natural_order
 from starter import wording
@@ -27,7 +29,7 @@ MOVES = {
     AdmissionRefusal.NODE_HELD: "whoever holds the node has to give it back",
     AdmissionRefusal.STALE_VIEW: "the view of the cluster has to be live again",
     AdmissionRefusal.NO_CLUSTER_LEASE: "the cluster Lease has to be ours",
-    AdmissionRefusal.CIRCUIT_BREAKER: "the circuit breaker of its check has to close",
+    AdmissionRefusal.CIRCUIT_BREAKER: "enough targets of the check have to be healthy again, which closes its circuit breaker",
     AdmissionRefusal.THRESHOLD: "enough nodes have to be responsive again",
     AdmissionRefusal.CONTROL_PLANE: "the control plane has to be able to spare it",
     AdmissionRefusal.BAD_POLICIES: "the fence policies have to be mended",
@@ -58,6 +60,18 @@ class WaitingNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenBreaker:
+    """A health check with an open circuit breaker. nodes: unhealthy ones that it keeps waiting, as far as they are known by
+    name, of so many. closes: what would close it."""
+
+    check: str
+    why: str
+    nodes: tuple[str, ...]
+    of: int
+    closes: str = MOVES[AdmissionRefusal.CIRCUIT_BREAKER]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """One cluster at a moment. headline: the one sentence; also: what else is not as it should be. safe: whether nothing keeps us
     from acting and no data is at risk. stops: what keeps us from acting, each with its way out. pauses: those in force."""
@@ -73,6 +87,7 @@ class Overview:
     permits_used: int = 0
     permits_of: int = 0
     persons: tuple[EpisodeStatus, ...] = ()
+    breakers: tuple[OpenBreaker, ...] = ()
     under_way: tuple[EpisodeStatus, ...] = ()
     ended: tuple[EpisodeResult, ...] = ()
     silent: tuple[SilentEpisode, ...] = ()
@@ -106,6 +121,7 @@ def overview_of(status: ClusterStatus) -> Overview:
         permits_used=sum(each.holding is not PermitState.PARKED for each in permits),
         permits_of=scanner.concurrency if scanner is not None else 0,
         persons=persons,
+        breakers=tuple(_breakers(report)) if report is not None else (),
         under_way=tuple(
             each
             for each in status.episodes
@@ -119,6 +135,12 @@ def overview_of(status: ClusterStatus) -> Overview:
         checks=report.checks if report is not None else (),
         rows=tuple(sorted(report.rows, key=sickest_first)) if report is not None else (),
     )
+
+
+def _breakers(report: ScanReport) -> Iterator[OpenBreaker]:
+    for check in opened_breakers(report):
+        kept = [row.node for row in report.rows if row.check == check.ref.key and row.health is Health.UNHEALTHY]
+        yield OpenBreaker(check=check.ref.key, why=check.message, nodes=tuple(kept[:MOST_NAMED]), of=check.unhealthy)
 
 
 def _headline(alarms: tuple[str, ...], notices: tuple[str, ...]) -> str:

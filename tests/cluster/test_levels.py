@@ -12,16 +12,22 @@ from temporalio.common import MetricGaugeFloat
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.scan import ClusterScan
+from activities.cluster.report.alarms import AlarmNotifier
 from activities.contracts import metrics
 from activities.contracts.scan import OpenEpisode, Refusal
 from activities.notifying import Notice
+from policy.checks.brakes import Closed
 from policy.episode.events import When
+from policy.episode.notices import Severity
 from policy.scan.admission import AdmissionRefusal
+from policy.scan.alarms import alarms as alarms_of
+from policy.scan.report import ScanReport, ViewState
 from policy.values.object_refs import ObjectRef
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from tests.cluster.builders import NODES, node, until
 from tests.cluster.scans import Open, asked, with_policy
+from tests.policy.builders import NOW, a_check_report, a_report
 
 pytestmark = pytest.mark.timeout(15)
 
@@ -112,6 +118,53 @@ async def test_what_only_the_scanner_knows_is_told_to_people_elsewhere(person: A
     ]
     assert [each.waited for each in told[:2]] == [timedelta(0), timedelta(hours=1)], "by which is escalated"
     assert told[0].thread == told[2].thread
+
+
+def test_an_open_breaker_a_blind_view_and_a_lack_of_permits_are_notified_once_and_when_over() -> None:
+    """S44: in the worst outage nothing was begun and no person was told."""
+    notices, now = list[Notice](), NOW
+    alarms = AlarmNotifier("prod", clock=lambda: now, notify=notices.append)
+    open_breaker = a_check_report(allowed=False, reason=Closed.TOO_MANY_UNHEALTHY, message="2 of 6 nodes are healthy")
+    blind = ViewState(synced=True, stale="its API is away")
+    bad = a_report(checks=(open_breaker,), view=blind)
+
+    def hears(report: ScanReport, **changes: Any) -> tuple[float, list[tuple[When, bool]]]:
+        notices.clear()
+        due = alarms.attend(report, asked(**changes))
+        return due, [(each.when, each.over) for each in notices]
+
+    assert hears(bad, queued=1) == (120.0, [(When.CIRCUIT_BREAKER, False)])
+    assert notices[0].severity is Severity.CRITICAL
+    assert "NodeHealthCheck/workers: the circuit breaker is open and 2 unhealthy targets wait: 2 of 6" in notices[0].text
+    assert hears(bad, queued=1) == (120.0, [])
+    now = NOW + timedelta(minutes=2)
+    assert hears(bad, queued=1) == (480.0, [(When.VIEW_STALE, False)])
+    now = NOW + timedelta(minutes=10)
+    assert hears(bad, queued=1)[1] == [(When.NO_PERMIT, False)]
+    assert sorted(hears(a_report())[1]) == [(When.CIRCUIT_BREAKER, True), (When.NO_PERMIT, True), (When.VIEW_STALE, True)]
+    assert hears(bad)[0] == 120.0, "each time anew"
+
+
+@pytest.mark.parametrize(
+    "changes", [{"paused": "an upgrade", "reason": Closed.PAUSED}, {"unhealthy": 0}, {"reason": Closed.OBSERVE_ONLY}]
+)
+def test_a_breaker_that_people_or_others_hold_open_or_that_keeps_none_waiting_alarms_no_one(changes: dict[str, Any]) -> None:
+    """S44: those who paused the check know it, and nodes that start are no outage."""
+    check = a_check_report(**{"allowed": False, "reason": Closed.TOO_MANY_UNHEALTHY} | changes)
+    assert list(alarms_of(a_report(checks=(check,)), 0)) == []
+
+
+async def test_what_a_scan_sees_is_notified_and_counted(person: ApiClient, open_scan: Open) -> None:
+    """S44: by the worker that scans."""
+    notices, levels = list[Notice](), Levels()
+    scan = await open_scan(notify=notices.append, meter=levels)
+    long_ago = datetime.now(UTC) - timedelta(hours=1)
+    for name in ("node-1", "node-2", "node-3"):
+        await person.create(NODES, node(name, "Unknown", long_ago))
+    await with_policy(person)
+    await scanned(scan)
+    assert levels.of(metrics.CIRCUIT_BREAKERS_OPEN) == [1]
+    assert [each.when for each in notices] == [When.CIRCUIT_BREAKER]
 
 
 async def test_the_last_word_of_a_scanner_that_is_stopped_stands(person: ApiClient, open_scan: Open) -> None:

@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 
 from activities.contracts.pages import TemporalUi
+from policy.checks.brakes import Closed
 from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Phase, RecordEntry
 from policy.episode.permits import PermitRequest
@@ -29,7 +30,7 @@ from starter.handles.status import ClusterStatus, NodeEpisodes, SilentEpisode
 from starter.web import views
 from starter.web.overview import MOVES, overview_of
 from starter.web.views import Views
-from tests.starter.builders import check, episode, proof, report, result, row, scanner, status
+from tests.starter.builders import CHECK, check, episode, proof, report, result, row, scanner, status
 from tests.unlocked import unlocked
 from workflows.kit.messages import Backoff, RefusedNode
 
@@ -177,6 +178,20 @@ def test_a_node_that_is_proven_off_has_no_data_at_risk_any_more() -> None:
     seen = scanner(report(at_risk=LOST))
     found = overview_of(dataclasses.replace(status(), scanner=seen, episodes=(episode("node-9", off_proof=proof()),)))
     assert (found.safe, found.at_risk) == (True, ())
+
+
+async def test_the_nodes_that_an_open_breaker_keeps_waiting_need_a_person(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden
+) -> None:
+    """S44: with what would close it; nothing else on the page told of them."""
+    why = "5 of 9 nodes are healthy, minHealthy 51% needs 6"
+    breaker = check(unhealthy=4, allowed=False, reason=Closed.TOO_MANY_UNHEALTHY, message=why)
+    seen = report(row("node-1"), row("node-2", Health.UNHEALTHY, check=CHECK.key), checks=(breaker,))
+    scripted.answer = dataclasses.replace(status(), scanner=scanner(seen))
+    section = (await text(page, f"/c/{CLUSTER}")).partition("Needs a person")[2].partition("Under way")[0]
+    plain = " ".join(re.sub("<[^>]+>", " ", section).split())
+    assert "NodeHealthCheck/workers circuit breaker open 5 of 9 nodes are healthy, minHealthy 51% needs 6" in plain
+    assert "It keeps node-2 and 3 more waiting: enough targets of the check have to be healthy again" in plain
 
 
 async def test_only_the_word_that_is_valid_is_offered(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:

@@ -390,7 +390,7 @@ def _untrue(adversary: Adversary, result: EpisodeResult) -> list[str]:
         found.append("S7: given up for good, it says, and the machine is still there")
     if result.outcome is Outcome.FENCED_OFF and proof is None:
         found.append("S7: fenced off without a proof")
-    freed = bool(mine) and adversary.referee.all_freed_by == result.incident and result.message.startswith("off was proven")
+    freed = bool(mine) and adversary.referee.all_freed_by == result.incident and result.message.startswith("off was ")
     if machine.pods and freed and not adversary.referee.warned and "still standing" not in result.message:
         found.append("S32: pods are left and nobody is told")
     return found

@@ -69,8 +69,17 @@ async def test_a_persons_word_stands_for_the_proof(env: WorkflowEnvironment) -> 
         await run.acknowledge("pulled the plug")
         result = await run.result(Outcome.RECOVERED)
     assert result.off_proof.acknowledgement.who == "ada"
+    assert result.message == "off was what ada, not verified said; the node is back Ready with a new boot id", "S8: never proven"
     assert world.pods == 0
     assert "ask-permit" in world.acts  # it had given its permit back
+
+
+async def test_an_abort_says_what_the_devices_said_last(env: WorkflowEnvironment) -> None:
+    """S1: of a machine whose device says on it was told that its power state is not known."""
+    async with fencing(env, World(ignores_off=True), parks=True) as run:
+        await run.abort()
+        result = await run.result(Outcome.ABORTED)
+    assert result.message.endswith("; ipmi://10.0.0.7:623 said on"), result.message
 
 
 async def test_off_is_not_acknowledged_while_nobody_asked(env: WorkflowEnvironment) -> None:

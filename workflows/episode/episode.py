@@ -218,7 +218,7 @@ class Episode(EpisodeState):
         if self.until:
             lines.append(f"* until {written(self.until)}")
         if self.off_proof:
-            lines.append("* off proven")
+            lines.append(f"* off {self.off_proof.basis}")
         if self.problem and self.phase is not Phase.NEEDS_HUMAN:
             lines.append(f"* **problem: {self.problem}**")
         workflow.set_current_details("\n".join(lines))

@@ -33,7 +33,8 @@ class Endings:
             return self.replaced()
         if (abort := self._episode.abort_asked) is not None:
             return await self.restored(Outcome.ABORTED, f"aborted by {abort.by} ({abort.reason}); the node is back")
-        proven = "off was proven; " if self._episode.off_proof is not None else ""
+        proof = self._episode.off_proof
+        proven = f"off {proof.former_basis}; " if proof is not None else ""
         return await self.restored(Outcome.RECOVERED, f"{proven}the node is back Ready with a new boot id")
 
     def replaced(self) -> End:
@@ -93,7 +94,8 @@ class Endings:
             except Interrupt as interrupt:
                 but += f"; power on: {interrupt.reason}"
         elif self._case.progress.power.powered_on_at is None:
-            but = "; the power state is not known, it may be off"
+            on = self._case.power.said_on
+            but = f"; {' and '.join(on)} said on" if on else "; the power state is not known, it may be off"
         return await self.restored(Outcome.ABORTED, f"{reason}{but}")
 
     async def left_off(self, but: str = "") -> End:
@@ -101,8 +103,8 @@ class Endings:
         abort = self._episode.abort_asked
         who = f"{abort.by} ({abort.reason})" if abort else "nobody"
         proof = self._case.power.proof
-        how = "acknowledged" if proof is not None and proof.acknowledgement is not None else "proven"
-        return await self.restored(Outcome.ABORTED, f"aborted by {who} after off was {how}: left off{but}")
+        how = proof.former_basis if proof is not None else "was proven"
+        return await self.restored(Outcome.ABORTED, f"aborted by {who} after off {how}: left off{but}")
 
     def _may_restore_path(self, *, found_cut: bool) -> bool:
         consequences = self._case.freed_something

@@ -190,6 +190,11 @@ class PowerSequence:
         """What the devices said before a person is asked: their word stands against that, not against what changes later."""
         self._progress.said_before_word = dict(self._progress.said)
 
+    @property
+    def said_on(self) -> tuple[str, ...]:
+        """The devices that said on when they were read last."""
+        return tuple(endpoint for endpoint, state in self._progress.said.items() if state is PowerState.ON)
+
     def accept(self, proof: OffProof) -> None:
         """Take a person's acknowledgement for the proof (S8)."""
         self._hold(proof)

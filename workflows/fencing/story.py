@@ -246,15 +246,19 @@ class FencingStory:
             return await self.endings.left_off()
         if case.power.is_to_be_given_up and case.power.proof is not None:
             await case.tries.carry_out(FenceStep.POWER_MANAGEMENT, act.try_give_up)
-            message = f"off is proven, and the machine is given up for good ({case.progress.power.given_up_said})"
+            given_up = case.progress.power.given_up_said
+            message = f"off {case.power.proof.basis}, and the machine is given up for good ({given_up})"
             return await self.endings.restored(Outcome.FENCED_OFF, message)
         if not case.plan.power_on and not case.progress.power.kept:
             if case.power.proof is None:
                 raise Hopeless("off no longer holds: the machine is to be left off, and somebody else has switched it on")
-            await act.say_finished("off is proven, and the machine is left off")
-            return await self.endings.restored(Outcome.FENCED_OFF, "off is proven, and the plan leaves the machine off")
+            off = f"off {case.power.proof.basis}"
+            await act.say_finished(f"{off}, and the machine is left off")
+            return await self.endings.restored(Outcome.FENCED_OFF, f"{off}, and the plan leaves the machine off")
+        proof = case.power.proof
         await act.switch_on()
-        await act.say_finished("off was proven, and the machine is switched on again")
+        off = f"off {proof.former_basis if proof is not None else 'was proven'}"
+        await act.say_finished(f"{off}, and the machine is switched on again")
         await act.wait_for_return()
         return await self.endings.returned()
 

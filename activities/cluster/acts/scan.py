@@ -22,6 +22,7 @@ from activities.clocks import utc_now, wrong_clock
 from activities.cluster.acts.cluster_lease import LeaseKeeping, ScannerLease
 from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.report.actions import ActionKeeping, Speaks
+from activities.cluster.report.alarms import AlarmNotifier
 from activities.cluster.report.at_risk import RiskKeeping
 from activities.cluster.report.levels import Levels
 from activities.cluster.report.mistakes import MistakeKeeping
@@ -98,6 +99,7 @@ class ClusterScan(ScanActivities):
         )
         self._policies = PolicyTelling(cluster, herald, on_change=view.poke) if herald is not None else None
         self._levels = Levels(cluster, meter)
+        self._alarms = AlarmNotifier(cluster, clock=view.now, notify=notify)
         self._clock = clock
         self._notify = notify
         self.publishing = Publishing(view, clock=clock)
@@ -208,7 +210,9 @@ class ClusterScan(ScanActivities):
             if request is self._latest and given_back == self._given_back:  # one that was cancelled hears of it seconds later
                 self._levels.see(report)
             rest = max(DRAWN_UP_EVERY, RESTS * (loop.time() - began))
-            attended = self._attend() if _ours_to_tell(lease, request.holder) else float("inf")
+            attended = float("inf")
+            if _ours_to_tell(lease, request.holder):
+                attended = min(self._attend(), self._alarms.attend(report, request))
             if self._actions is not None and lease.holder in {"", request.holder}:
                 attended = min(attended, self._actions.attend())
             if self._policies is not None and lease.held:

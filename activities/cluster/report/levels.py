@@ -13,6 +13,7 @@ from temporalio.common import MetricMeter
 from activities.contracts import metrics
 from activities.contracts.scan import ScanRequest
 from policy.scan.admission import WAIT_FOR_A_PERMIT
+from policy.scan.alarms import opened_breakers
 from policy.scan.report import ScanReport
 
 
@@ -23,6 +24,7 @@ class Levels:
         self._began = metrics.SCAN_BEGAN.on(meter, cluster=cluster)
         self._halted = metrics.HALTED.on(meter, cluster=cluster)
         self._stale = metrics.VIEW_STALE.on(meter, cluster=cluster)
+        self._breakers = metrics.CIRCUIT_BREAKERS_OPEN.on(meter, cluster=cluster)
         self._needed = metrics.LEASE_NEEDED.on(meter, cluster=cluster)
         self._held = metrics.LEASE_HELD.on(meter, cluster=cluster)
         self._need_person = metrics.NEED_PERSON.on(meter, cluster=cluster)
@@ -46,6 +48,7 @@ class Levels:
     def see(self, report: ScanReport) -> None:
         """What the scan has seen."""
         self._stale.set(float(bool(report.view.stale)))
+        self._breakers.set(float(sum(1 for _ in opened_breakers(report))))
         self._needed.set(float(report.lease.needed))
         self._held.set(float(report.lease.held))
 

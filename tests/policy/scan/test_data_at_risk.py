@@ -120,6 +120,7 @@ class TestTelling:
         looked(risks, pod("a"))
         due = T0 + seconds(600)
         assert risks.to_tell(due - seconds(1), 9) == []
+        assert risks.report().nearest[0].due == T0 + seconds(660), "one moment of detachment, wherever it is read"
         (warned,) = risks.to_tell(due, 9)
         assert (warned.node, warned.uid, warned.since, warned.volumes) == ("node-7", "uid-7", T0, 1)
         assert warned.detached_at == T0 + seconds(660)
@@ -274,7 +275,7 @@ class TestCancelling:
 def due_of(risks: DataAtRisk) -> float | None:
     """Seconds after the beginning at which people are told of the nearest."""
     due = risks.report().nearest[0].due
-    return None if due is None else (due - T0).total_seconds()
+    return None if due is None else (due - MARGIN - T0).total_seconds()
 
 
 class TestLooking:
