@@ -296,7 +296,7 @@ async def test_a_file_of_another_mount_is_not_sealed(world: Surroundings) -> Non
 
 @pytest.mark.parametrize("way", ["up", "absolute", "a link", "a part"])
 async def test_s41_what_lies_elsewhere_is_not_compared_byte_by_byte(world: Surroundings, tmp_path: Path, way: str) -> None:
-    """A client of Temporal names the files of a bundle, and whether a hash is right tells it what they hold: signing keys, say."""
+    """A client of Temporal names the files of a bundle; whether a hash is right tells what they hold: signing keys, say."""
     key = tmp_path / "signing-keys"
     key.write_text("s3cret")
     evidence = world.evidence()
