@@ -39,6 +39,7 @@ from workflows.kit.messages import (
 )
 from workflows.scanner.beside import BackgroundTasks, Repeated
 from workflows.scanner.granting import Granting
+from workflows.scanner.holders import LIST_LAG
 from workflows.scanner.polling import Polling
 from workflows.scanner.preserving import Preserving
 from workflows.scanner.repeat_alarm import Repeating
@@ -88,6 +89,11 @@ class HealthScanner:
     @workflow.run
     async def run(self, request: ScannerInput) -> ScannerResult:
         self._check_identity(request)
+        # What is carried over is as old as this history, and no report of its first life is left where that was reset to its
+        # very beginning; a later point shows in the random seed (S14).
+        if workflow.now() - workflow.info().workflow_start_time > LIST_LAG:
+            self._granting.holders.forget()
+        workflow.register_random_seed_callback(lambda _: self._granting.holders.forget())
         workflow.upsert_search_attributes([search.CLUSTER.value_set(request.cluster), search.KIND.value_set("HealthScanner")])
         scanning = asyncio.create_task(self._scan_on())
         try:
