@@ -18,6 +18,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 from activities.contracts.news import News, ToldEvent
 from activities.contracts.preservation import GiveUpRequest, HoldRequest
 from activities.contracts.remediation import BeforeActing
+from activities.contracts.scan import ScanRequest
 from activities.contracts.target import ActRequest, PinRequest, Target, TellRequest, UntaintRequest
 from activities.errors import ErrorType
 from policy.episode.events import EventReason
@@ -120,6 +121,29 @@ async def test_s49_what_names_no_target_of_its_own_is_asked_for_by_its_episode_o
     nameless = HoldRequest(cluster=CLUSTER, node="", machine=machine)
     await ask(act, nameless, workflow_id=f"episode/{CLUSTER}/machine/n/m", workflow_type="Preservation")
     assert did == [nameless]
+
+
+@pytest.mark.parametrize(
+    "info",
+    [{"workflow_id": "mine"}, {"workflow_type": "Fencing"}, {"workflow_id": "scanner/other"}, {"workflow_id": None}],
+    ids=str,
+)
+async def test_s38_the_cluster_lease_is_its_scanners_to_take_and_to_give_back(info: dict[str, Any]) -> None:
+    """A request says by which name the Lease is held. In another deployment's it was deleted while that one acted, and ours began
+    beside it."""
+    did = list[object]()
+
+    async def act(request: object) -> None:
+        did.append(request)
+
+    asks, scanner = (
+        ScanRequest(cluster=CLUSTER, holder="theirs"),
+        {"workflow_id": f"scanner/{CLUSTER}", "workflow_type": "HealthScanner"},
+    )
+    with refused(ErrorType.NOT_LICENSED, "nothing was done"):
+        await ask(act, asks, **(scanner | info))
+    await ask(act, asks, **scanner)
+    assert did == [asks]
 
 
 async def test_the_episode_itself_is_heard(world: World) -> None:

@@ -13,10 +13,13 @@ from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from activities.contracts.preservation import GiveUpRequest, HoldRequest
+from activities.contracts.scan import ScanRequest
 from activities.contracts.target import PinRequest, Target
 from activities.errors import ErrorType, failure
-from policy.episode.ids import episode_id
+from policy.episode.ids import episode_id, scanner_id
 from policy.episode.messages import Kind
+
+SCANNER = "HealthScanner"
 
 
 class Callers(Interceptor):
@@ -33,17 +36,19 @@ class _Known(ActivityInboundInterceptor):
             looks = getattr(argument, "look", None), getattr(getattr(argument, "before", None), "look", None)
             for target in (getattr(each, "target", None) for each in (argument, *looks)):
                 if isinstance(target, Target):
-                    _require(target.cluster, target.pinned.node, target.workflow_id, (target.kind,))
+                    _require(episode_id(target.cluster, target.pinned.node), target.workflow_id, (target.kind,))
             if isinstance(argument, HoldRequest | GiveUpRequest):
-                _require(argument.cluster, argument.looked_at)
+                _require(episode_id(argument.cluster, argument.looked_at))
             elif isinstance(argument, PinRequest):
-                _require(argument.wanted.cluster, argument.wanted.node)
+                _require(episode_id(argument.wanted.cluster, argument.wanted.node))
+            elif isinstance(argument, ScanRequest):  # which takes and gives back the cluster Lease in the name that it says (S38)
+                _require(scanner_id(argument.cluster), kinds=(SCANNER,))
         return await self.next.execute_activity(input)
 
 
-def _require(cluster: str, node: str, says: str = "", kinds: Collection[str] = tuple(Kind)) -> None:
+def _require(expected: str, says: str = "", kinds: Collection[str] = tuple(Kind)) -> None:
     """says: by which id the request calls the workflow that asks, "" for none. kinds: of which type that may be."""
-    info, expected = activity.info(), episode_id(cluster, node)
+    info = activity.info()
     if not (info.workflow_id == (says or expected) == expected and info.workflow_type in kinds):
         caller = f"asked for by {info.workflow_type} {info.workflow_id!r} as {says!r}"
         problem = f"{info.activity_type}: expected workflow {expected!r}, {caller}; nothing was done"
