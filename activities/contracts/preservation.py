@@ -14,6 +14,7 @@ from temporalio import activity
 from activities.contracts.episodes import Opened
 from activities.contracts.remediation import BeforeActing
 from activities.contracts.target import LookResult
+from policy.checks.targets import MACHINE
 from policy.preservation.book import PreservationNeed
 from policy.preservation.held import Isolation
 from policy.values.object_refs import ObjectRef
@@ -60,6 +61,11 @@ class HoldRequest:
     drained: bool | None = None
     unhealthy: str = ""
     isolation: Isolation = Isolation.NONE
+
+    @property
+    def looked_at(self) -> str:
+        """The name that its episode has it by."""
+        return self.node or (f"{MACHINE}{self.machine.namespace}/{self.machine.name}" if self.machine is not None else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

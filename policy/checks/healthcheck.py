@@ -105,11 +105,11 @@ class HealthCheck:
 
     def makes(self, remediation: RemediationObject) -> bool:
         """Whether the object is of a kind that one of its templates makes, and lies where they are made: a Machine's beside the
-        Machine, a Node's beside the template. One that a stranger makes elsewhere about a Node means nothing (S46)."""
+        Machine, a Node's beside the template. One that a stranger makes elsewhere about a Node means nothing, whichever check it
+        names as its owner (S46)."""
         made = (remediation.ref.api_version.partition("/")[0], remediation.ref.kind)
-        anywhere = self.of_machines or self.owns(remediation)
         return any(
-            kind_of(rung.template) == made and (anywhere or rung.template.namespace in {"", remediation.ref.namespace})
+            kind_of(rung.template) == made and (self.of_machines or rung.template.namespace in {"", remediation.ref.namespace})
             for rung in self.rungs
         )
 

@@ -231,7 +231,7 @@ def _orphans(known: Known, check: HealthCheck) -> list[TargetEvaluation]:
     found = []
     for remediation in known.remediations.values():
         node = known.nodes.get(remediation.target)
-        if (node is not None and check.ref.key in node.verdicts) or not check.owns(remediation):
+        if (node is not None and check.ref.key in node.verdicts) or not (check.makes(remediation) and check.owns(remediation)):
             continue
         expected = orphaned(remediation, check)
         why = "is no longer needed" if expected else "is still at work, or on its way out"

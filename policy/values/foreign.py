@@ -21,6 +21,7 @@ _UNSEEN = re.compile(
 )
 _SPACES = re.compile(r"\s+")
 _CALL = re.compile(r"(?<!\w)@(?=\w)")
+_BRACKETS = str.maketrans("<>", "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}")
 
 
 def visible(text: str) -> str:
@@ -36,8 +37,9 @@ def in_a_line(text: str, longest: int = LONGEST) -> str:
 
 
 def without_calls(text: str) -> str:
-    """The same on one line, in which a chat finds nobody to call (`@everyone`) and no link that hides where it leads."""
-    return _CALL.sub("@ ", in_a_line(text)).replace("](", "] (")
+    """The same on one line, in which a chat finds nobody to call (`@everyone`, `<!channel>`) and no link that hides where it
+    leads."""
+    return _CALL.sub("@ ", in_a_line(text)).replace("](", "] (").translate(_BRACKETS)
 
 
 def cleaned(found: Any) -> Any:

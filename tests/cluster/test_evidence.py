@@ -292,3 +292,20 @@ async def test_a_file_of_another_mount_is_not_sealed(world: Surroundings) -> Non
         ("node", "it is not as it was written"),
     }
     assert {each["name"] for each in world.read(MANIFEST)["files"]} == {each.name for each in collected.files} - {"node.json"}
+
+
+@pytest.mark.parametrize("way", ["up", "absolute", "a link", "a part"])
+async def test_s41_what_lies_elsewhere_is_not_compared_byte_by_byte(world: Surroundings, tmp_path: Path, way: str) -> None:
+    """A client of Temporal names the files of a bundle; whether a hash is right tells what they hold: signing keys, say."""
+    key = tmp_path / "signing-keys"
+    key.write_text("s3cret")
+    evidence = world.evidence()
+    collected = await collect(evidence)
+    (world.folder() / "link").symlink_to(key)
+    (world.folder() / "console.txt").write_text("s3cret of a boot")
+    names = {"up": "../../../../signing-keys", "absolute": str(key), "a link": "link", "a part": "console.txt"}
+    guess = hashlib.sha256(b"s3").hexdigest()
+    asked = EvidenceFile(name=names[way], of="its first letters", size=1, sha256=guess, at=datetime.now(UTC))
+    sealed = await seal(evidence, replace(collected, files=(asked,)))
+    assert [each.of for each in sealed.missing if each not in collected.missing] == ["its first letters"]
+    assert world.read(MANIFEST)["files"] == []

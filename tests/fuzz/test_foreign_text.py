@@ -29,6 +29,7 @@ OBEYED = (
     "x\n12:00:00.000 info workers: off is proven",
     "[click](https://evil.example.com)",
     "@everyone @here",
+    "<!channel> <@&7> <https://evil.example.com|it is off>",
     "\x00",
 )
 TEXTS = st.one_of(
@@ -51,7 +52,7 @@ def test_nothing_that_is_obeyed_is_left(text: str) -> None:
     assert len(in_a_line(text).splitlines()) <= 1
     called = without_calls(text)
     assert not hidden(called)
-    assert "](" not in called
+    assert not [each for each in ("](", "<", ">") if each in called]
     assert not re.search(r"(?<!\w)@\w", called)
 
 

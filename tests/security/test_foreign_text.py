@@ -9,20 +9,28 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import apprise
 import pytest
+import requests
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import LONGEST_MESSAGE, EventRecorder, Happening
+from activities.cluster.objects.statuses.common import ConditionText, conditions
+from activities.cluster.report.nodefences import NodeFences
+from activities.contracts.news import EpisodeSnapshot
 from activities.contracts.pages import introduced
 from policy.episode.messages import EpisodeStatus, Kind, Phase
+from policy.episode.notices import PLAIN
 from policy.values.foreign import STAND_IN
 from policy.values.object_refs import ObjectRef
 from starter.commands.session import complain
@@ -30,6 +38,7 @@ from starter.output.console import fitting_console
 from starter.output.encoding import to_json
 from starter.output.models import Told
 from starter.web import pages
+from tests.cluster.acts.world import World
 from tests.starter.keyboard import nodewarden
 from tests.test_notifying import PARKED, Receiver, notifier, replace
 from tests.test_notifying import receiver as receiver  # noqa: PLC0414 - a fixture
@@ -170,7 +179,38 @@ async def test_a_message_to_people_holds_no_markup_call_or_link(receiver: Receiv
         [title] = await receiver.has(1)
     text = receiver.got[0]["message"]
     assert holds_nothing_obeyed(text)
-    assert ("<b>" in text, "&lt;b&gt;@&nbsp;all" in text, "](" in text, "\n" in title) == (False, True, False, False), text
+    assert ("<b>" in text, "\u2039b\u203a@&nbsp;all" in text, "](" in text, "\n" in title) == (False, True, False, False), text
+
+
+@pytest.mark.parametrize(
+    "service", ["slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#ops", f"discord://{'1' * 18}/{'a' * 68}"]
+)
+async def test_a_chat_is_given_no_call_in_its_own_spelling(service: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Discord calls a whole role by `<@&7>`, and Slack a channel by `<!channel>`."""
+    sent: list[str] = []
+    answer = SimpleNamespace(status_code=200, content=b"ok", text="ok", headers={})
+    monkeypatch.setattr(requests, "request", lambda *_, **given: sent.append(str(given["data"])) or answer)
+    monkeypatch.setattr(requests, "post", lambda *_, **given: sent.append(str(given["data"])) or answer)
+    chat = apprise.Apprise()
+    assert chat.add(service)
+    title, text = PLAIN.of(replace(PARKED, text="its BMC answers <@&77> <!channel> <https://evil.example.com|off>", node="<@7>"))
+    chat.notify(body=text, title=title, body_format=apprise.NotifyFormat.TEXT)
+    assert "its BMC answers" in sent[0]
+    assert re.findall(r"<[^>]*>", sent[0]) == []
+
+
+async def test_an_object_that_kubectl_shows_is_cleaned(world: World) -> None:
+    """A NodeFence and a condition; neither begins a line of its own in what `kubectl describe` prints."""
+    told = conditions([], {"Ours": ConditionText(status="True", reason="R", message=FORGED)}, datetime.now(UTC))
+    assert holds_nothing_obeyed(told[0]["message"])
+    target, fences = await world.pinned(), NodeFences(world.connection)
+    about: dict[str, Any] = {"kind": Kind.FENCING, "cluster": "prod", "node": "node-7", "incident": "i", "reason": FORGED}
+    about |= {"phase": Phase.NEEDS_HUMAN, "step": "power-management", "started": datetime.now(UTC)}
+    status = EpisodeStatus(**about, doing="waits", problem=FORGED)
+    fence = fences._document("f", target, EpisodeSnapshot(status=status, sequence=1, at=datetime.now(UTC), message=FORGED))
+    for field in ("reason", "problem", "message"):
+        assert holds_nothing_obeyed(fence[field])
+        assert "\n" not in fence[field]
 
 
 def test_temporals_ui_is_given_no_link_of_anothers() -> None:

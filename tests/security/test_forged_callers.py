@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,10 +16,15 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from activities.contracts.news import News, ToldEvent
-from activities.contracts.target import ActRequest, Target, TellRequest
+from activities.contracts.preservation import GiveUpRequest, HoldRequest
+from activities.contracts.remediation import BeforeActing
+from activities.contracts.scan import ScanRequest
+from activities.contracts.target import ActRequest, PinRequest, Target, TellRequest, UntaintRequest
 from activities.errors import ErrorType
 from policy.episode.events import EventReason
+from policy.episode.messages import FencingInput
 from policy.episode.notices import Notice
+from policy.values.object_refs import ObjectRef
 from tests.cluster.acts.world import CLUSTER, INCIDENT, NODE, WORKFLOW, World, refused
 from workers import worker as workers
 from workers.configuration.process_settings import WorkerSettings
@@ -82,6 +88,62 @@ async def test_s49_nothing_is_done_in_another_name(row: Row, world: World) -> No
         with refused(ErrorType.NOT_LICENSED, "nothing was done"):
             await ask(act, request, **row.info)
     assert (await world.mark(), pages, world.writes) == (None, [], 0)
+
+
+@pytest.mark.parametrize("row", FORGED.values(), ids=FORGED)
+async def test_s49_what_names_no_target_of_its_own_is_asked_for_by_its_episode_only(row: Row, world: World) -> None:
+    """A Machine would be deleted on the permit of the node's true episode, a kept one given up, a node marked or leased."""
+    target, did = replace(await world.pinned(), **row.said), list[object]()
+    look = replace(await world.look(target), lease=timedelta(minutes=5))
+
+    async def act(request: object) -> None:
+        did.append(request)
+
+    wanted = FencingInput(cluster=CLUSTER, node=NODE, incident=INCIDENT)
+    machine = ObjectRef(api_version="machine.openshift.io/v1beta1", kind="Machine", name="m", namespace="n")
+    up = GiveUpRequest(cluster=CLUSTER, node=NODE, machine=machine, machine_uid="u", holder="", not_after=world.now)
+    other = replace(target, workflow_id=f"episode/{CLUSTER}/node-8", pinned=replace(target.pinned, node="node-8"))
+    with refused(ErrorType.NOT_LICENSED, "nothing was done"):
+        await ask(act, replace(up, before=BeforeActing(look=look)), **row.info)
+    with refused(ErrorType.NOT_LICENSED, "nothing was done"):
+        await ask(act, UntaintRequest(target=other, look=look), workflow_id=other.workflow_id)
+    for request in (
+        PinRequest(wanted=wanted, marks_as="run-1"),
+        HoldRequest(cluster=CLUSTER, node=NODE),
+        replace(up, victim=NODE),
+    ):
+        if row.info:
+            with refused(ErrorType.NOT_LICENSED, "nothing was done"):
+                await ask(act, request, **row.info)
+        else:
+            await ask(act, request)
+            assert did.pop() == request
+    nameless = HoldRequest(cluster=CLUSTER, node="", machine=machine)
+    await ask(act, nameless, workflow_id=f"episode/{CLUSTER}/machine/n/m", workflow_type="Preservation")
+    assert did == [nameless]
+
+
+@pytest.mark.parametrize(
+    "info",
+    [{"workflow_id": "mine"}, {"workflow_type": "Fencing"}, {"workflow_id": "scanner/other"}, {"workflow_id": None}],
+    ids=str,
+)
+async def test_s38_the_cluster_lease_is_its_scanners_to_take_and_to_give_back(info: dict[str, Any]) -> None:
+    """A request says by which name the Lease is held. In another deployment's it was deleted while that one acted, and ours began
+    beside it."""
+    did = list[object]()
+
+    async def act(request: object) -> None:
+        did.append(request)
+
+    asks, scanner = (
+        ScanRequest(cluster=CLUSTER, holder="theirs"),
+        {"workflow_id": f"scanner/{CLUSTER}", "workflow_type": "HealthScanner"},
+    )
+    with refused(ErrorType.NOT_LICENSED, "nothing was done"):
+        await ask(act, asks, **(scanner | info))
+    await ask(act, asks, **scanner)
+    assert did == [asks]
 
 
 async def test_the_episode_itself_is_heard(world: World) -> None:

@@ -9,6 +9,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts import search
 from activities.contracts.pages import SUMMARY_LENGTH, TemporalUi, introduced, page_of, queries
+from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, Outcome
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import NODE, World
@@ -39,6 +40,20 @@ async def test_the_first_sentence_says_that_a_person_is_needed_and_what_he_can_d
         assert status.advice
         assert any(f"Fencing of `{NODE}`" in each for each in facts)
         assert shown.current_details.count(status.problem) == 1
+        await run.abort()
+
+
+async def test_what_a_device_says_draws_no_line_and_no_link_in_temporals_ui(env: WorkflowEnvironment) -> None:
+    """S50: an episode's details are shown as Markdown, beside the words by which a person acknowledges that it is off."""
+    world = World(
+        off_errors=[failure(ErrorType.UNREACHABLE, "bmc says\n* off proven\n[it is off](https://evil.example.com)")] * 99
+    )
+    async with fencing(env, world, parks=True) as run:
+        await run.status()
+        shown: WorkflowMetadata = await run.handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+        assert "it is off" in shown.current_details
+        assert "* off proven" not in shown.current_details.splitlines()
+        assert "](" not in shown.current_details
         await run.abort()
 
 

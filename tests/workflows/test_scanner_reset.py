@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.testing import WorkflowEnvironment
 
-from activities.contracts.episodes import EpisodeDescription
+from activities.contracts.episodes import EpisodeDescription, FoundOpen
 from policy.episode.messages import Kind
 from policy.episode.observation import Observation
 from policy.episode.permits import PermitDecision
@@ -16,7 +20,7 @@ from policy.values.object_refs import ObjectRef
 from tests.workflows.scanned import NOW, ScriptedCluster, check, report, scanning
 from tests.workflows.surroundings import let_pass
 from workflows.kit.messages import ScannerState
-from workflows.scanner.holders import DESCRIBE_EVERY
+from workflows.scanner.holders import DESCRIBE_EVERY, LIST_LAG
 
 AFTER_RESET = ScannerState(started=NOW, known=True, described_at=NOW)
 """It believes that it knows all open episodes."""
@@ -59,6 +63,37 @@ async def test_an_episode_that_is_found_again_counts_while_it_waits_for_its_perm
             lambda status: (len(world.requests) > scans + 1 and len(status.refused) == 2) or status.opened > 0
         )
         assert {each.node: each.reason for each in status.refused} == dict.fromkeys(("node-2", "node-3"), "CapReached")
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["to its beginning", "to a later moment"])
+async def test_a_real_reset_has_the_table_built_anew_before_anything_is_granted(
+    server: WorkflowEnvironment, *, later: bool
+) -> None:
+    """S14: of a history that began with carried state, before its first report; node-1 holds a permit and bears no mark."""
+    world = ScriptedCluster(report(), known={"node-1": OPEN})
+    async with scanning(server, world, concurrency=1, state=AFTER_RESET) as scan:
+        await scan.until(lambda status: status.scans > 0)
+        assert world.listed == 0
+        run = (await scan.client_handle().describe()).run_id
+        done = [
+            each.event_id
+            async for each in scan.client_handle().fetch_history_events()
+            if each.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+        ]
+        await asyncio.sleep(0 if later else LIST_LAG.total_seconds())
+        world.found = [FoundOpen(nodes=("node-1",))]
+        world.show(report("node-2"))
+        await server.client.workflow_service.reset_workflow_execution(
+            ResetWorkflowExecutionRequest(
+                namespace=server.client.namespace,
+                workflow_execution=WorkflowExecution(workflow_id=scan.handle.id, run_id=run),
+                reason="test",
+                request_id="test",
+                workflow_task_finish_event_id=done[1 if later else 0],
+            )
+        )
+        status = await scan.until(lambda status: bool(status.refused) or status.opened > 0)
+        assert {each.node: each.reason for each in status.refused} == {"node-2": "CapReached"}
 
 
 @pytest.mark.parametrize(

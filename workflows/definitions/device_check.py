@@ -43,6 +43,7 @@ from policy.fence.device_check import (
     row_of,
     row_without_device,
 )
+from policy.values.foreign import without_calls
 from policy.values.moments import in_utc, later, written
 from workflows.kit import handing_over, options
 from workflows.kit.ids import device_check_id, power_queue
@@ -349,7 +350,7 @@ class DeviceCheck:
             worst = [row for row in report.rows if row.problem][:SHOWN_PROBLEMS]
             lines += [f"* `{row.node}` {row.endpoint}: {row.problem}" for row in worst]
             lines += [f"* and {report.problems - len(worst)} more"] if report.problems > len(worst) else []
-        workflow.set_current_details("\n".join(lines))
+        workflow.set_current_details("\n".join(map(without_calls, lines)))  # it is shown as Markdown (S50)
 
 
 def _nobody(error: ActivityError, queue: str) -> str:

@@ -26,6 +26,7 @@ from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, 
 from policy.episode.words import one_line
 from policy.fence.config import FenceStep
 from policy.objects.marks import NOTHING_ADDED, Added
+from policy.values.foreign import without_calls
 from policy.values.moments import LATEST, written
 from workflows.episode.publisher import Publisher
 from workflows.episode.state import EpisodeState, Rest, Undertaking
@@ -221,7 +222,7 @@ class Episode(EpisodeState):
             lines.append(f"* off {self.off_proof.basis}")
         if self.problem and self.phase is not Phase.NEEDS_HUMAN:
             lines.append(f"* **problem: {self.problem}**")
-        workflow.set_current_details("\n".join(lines))
+        workflow.set_current_details("\n".join(map(without_calls, lines)))  # it is shown as Markdown (S50)
 
     # What people and the scanner say --------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ class Holders:
         self.described_at: datetime | None = state.described_at
         """None: at the next occasion, whenever they were described last."""
         self.problem = ""
-        self._run = ""
+        self._run, self._forgotten = "", False
         self._described = dict[str, bool]()
         """Of marks that are seen, by incident: whether there was a line of that when the node's episode was described last."""
         self._marks = dict[str, str]()
@@ -69,6 +69,10 @@ class Holders:
             and self._described.get(seen.incident, True)
         )  # fmt: skip
 
+    def forget(self) -> None:
+        """The table may lack what an earlier life of this history has granted. Called where nobody can tell the time."""
+        self.known, self._forgotten = False, True
+
     async def rebuild(self, report: ScanReport) -> None:
         """Without carried state nothing is granted before all open episodes are in the table: those that Temporal lists, and
         those whose marks are seen (S14).
@@ -76,8 +80,8 @@ class Holders:
         An earlier scanner granted nothing after we began. So a list that is `LIST_LAG` younger than that beginning misses nobody
         whom it has let act. A reset of this workflow takes back what it knew, which its first report shows: built anew, too.
         """
-        if report.run and self._run not in {"", report.run}:
-            self.known, self._began = False, workflow.now()
+        if self._forgotten or (report.run and self._run not in {"", report.run}):
+            self.known, self._forgotten, self._began = False, False, workflow.now()
         self._run = report.run or self._run
         if self.known or not report.view.synced:
             return  # before the first sync there may be marks that nobody has seen yet

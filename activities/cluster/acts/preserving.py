@@ -58,6 +58,7 @@ from policy.preservation.pools import Pool
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent
 from policy.values.durations import format_duration
 from policy.values.errors import no_such_target
+from policy.values.foreign import visible
 from policy.values.machine_apis import MCM, machine_api
 from policy.values.moments import written
 from policy.values.object_refs import ObjectRef
@@ -430,7 +431,7 @@ def _condition_patch(document: JsonObject, condition: PreservedCondition, now: d
         "type": CONDITION,
         "status": condition.status,
         "reason": condition.reason,
-        "message": condition.message,
+        "message": visible(condition.message),
         "lastHeartbeatTime": stamp,
         "lastTransitionTime": conditions[place].get("lastTransitionTime", stamp) if same and place is not None else stamp,
     }

@@ -236,7 +236,7 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
             return place, None, f"there is no {place.called}"
         if request.uid and found["metadata"].get("uid") != request.uid:
             return place, None, f"another object is called {place.called} now"
-        if not request.uid and (why := not_ours(found, wanted)):
+        if why := not_ours(found, wanted):
             return place, None, f"there is a {place.called}, but {why}"
         return place, found, ""
 

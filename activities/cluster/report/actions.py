@@ -24,6 +24,7 @@ from activities.cluster.live.attesting import doubt_of
 from activities.cluster.report.attending import Attending
 from activities.errors import ErrorType, error_type
 from policy.episode.words import NAMESPACE, SAID_LABEL, WITHIN, ActionName, Spoken, Verb, spoken_of
+from policy.values.foreign import in_a_line
 from policy.values.moments import moment_of, written
 
 log = logging.getLogger(__name__)
@@ -140,7 +141,7 @@ class ActionKeeping(Attending):
             status = live.get("status") or {}
             if live["metadata"]["uid"] != found["metadata"]["uid"] or status.get("phase") in {DONE, REFUSED}:
                 return
-            told = status | {"phase": phase, "message": message[:1024], "at": written(self._connection.now())}
+            told = status | {"phase": phase, "message": in_a_line(message, 1024), "at": written(self._connection.now())}
             operations = [
                 {"op": "test", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]},
                 {"op": "add", "path": "/status", "value": told},

@@ -26,6 +26,7 @@ from activities.contracts.target import Target
 from activities.errors import ErrorType, error_type
 from policy.episode.messages import EpisodeStatus, PathProof, Phase, Reading, VolumeReading
 from policy.episode.nodefence import STATUSES, STEPS, node_fence_name, retries
+from policy.values.foreign import in_a_line
 from policy.values.object_refs import ObjectRef
 
 log = logging.getLogger(__name__)
@@ -234,7 +235,7 @@ def _cut(path: PathProof) -> list[tuple[str, Reading | VolumeReading]]:
 
 
 def _short(text: str) -> str:
-    return text[:LONGEST_TEXT]
+    return in_a_line(text, LONGEST_TEXT)
 
 
 def _written(moment: datetime) -> str:

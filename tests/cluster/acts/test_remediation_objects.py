@@ -319,6 +319,32 @@ async def test_one_of_another_uid_is_not_there(objects: Objects) -> None:
     assert len(await objects.all()) == 1
 
 
+@pytest.mark.parametrize(
+    ("api_version", "kind", "folder"),
+    [
+        ("storage.k8s.io/v1", "VolumeAttachment", "/apis/storage.k8s.io/v1"),
+        ("v1", "Pod", f"/api/v1/namespaces/{NAMESPACE}"),
+        (TEMPLATE.api_version, "SelfNodeRemediation", FOLDER),
+    ],
+)
+@pytest.mark.parametrize("has_check", [True, False])
+async def test_what_is_no_object_of_the_step_is_left_alone_by_those_who_know_its_uid(
+    api_version: str, kind: str, folder: str, *, has_check: bool, objects: Objects
+) -> None:
+    """S1, S9: a caller names kind, name and uid. By a VolumeAttachment or a pod that goes without proof two write one volume."""
+    spec: JsonObject = {"attacher": "csi.example.com", "nodeName": "node-2", "source": {"persistentVolumeName": "data"}}
+    if kind == "Pod":
+        spec = {"nodeName": "node-2", "containers": [{"name": "a", "image": "a"}]}
+    made = await objects.world.others.create(f"{folder}/{kind.lower()}s", {"metadata": {"name": "victim"}, "spec": spec})
+    namespace = made["metadata"].get("namespace", "")
+    template = ObjectRef(api_version=api_version, kind=f"{kind}Template", name="x", namespace=namespace)
+    asks = replace(objects.asks, template=template, name="victim", uid=made["metadata"]["uid"])
+    asks = asks if has_check else replace(asks, check=None, check_uid="")
+    for act in (objects.acts.delete, objects.acts.time_out, objects.acts.note_well, objects.acts.read):
+        assert not (await act(asks)).present
+        assert (await objects.only(f"{folder}/{kind.lower()}s"))["metadata"] == made["metadata"]
+
+
 async def test_only_the_one_that_was_looked_at_is_deleted(objects: Objects) -> None:
     """S9: another of the name is made between our look and our write."""
     first = await objects.create()

@@ -15,7 +15,7 @@ from policy.episode.fence_agents_remediations import read_request
 from policy.episode.fencing_requests import FencingRequest, Stage
 from policy.episode.needs import NeedKind
 from policy.objects.nodes import EXCLUDE_LABEL, NodeView
-from policy.objects.remediations import RemediationObject
+from policy.objects.remediations import Owner, RemediationObject
 from policy.scan.admission import AdmissionRefusal, Refused, admit
 from policy.scan.candidates import MOST_UNCOUNTED, answer_without_trying
 from policy.scan.ledger import Ledger
@@ -27,6 +27,7 @@ from tests.policy.fencing_builders import report_of
 
 SPEC = {"agent": "fence_ipmilan", "nodeparameters": {"--ip": {"node-1": "10.0.0.1"}}}
 KEY = "FenceAgentsRemediation/medik8s/node-1"
+SNR = "self-node-remediation.medik8s.io"
 
 
 def a_wish(node: str = "node-1", **fields: Any) -> Candidate:
@@ -168,8 +169,7 @@ def test_a_request_of_a_stranger_is_refused_unread_and_answered_by_nobody_else()
 @pytest.mark.parametrize(("namespace", "vetoes"), [("medik8s", True), ("tenant", False)])
 def test_a_remediation_object_of_a_stranger_keeps_nobody_from_a_node(namespace: str, vetoes: bool) -> None:
     """S46: another controller acts on a Node by objects beside the template, and on none that a tenant makes elsewhere."""
-    group = "self-node-remediation.medik8s.io/v1alpha1"
-    template = ObjectRef(api_version=group, kind="SelfNodeRemediationTemplate", name="a", namespace="medik8s")
+    template = ObjectRef(api_version=f"{SNR}/v1alpha1", kind="SelfNodeRemediationTemplate", name="a", namespace="medik8s")
     found = RemediationObject(
         ref=replace(template, kind="SelfNodeRemediation", name="node-1", namespace=namespace), target="node-1"
     )
@@ -177,6 +177,27 @@ def test_a_remediation_object_of_a_stranger_keeps_nobody_from_a_node(namespace: 
     well = [a_node(f"well-{number}") for number in range(3)]
     [candidate] = ledger_of(a_node(ready="Unknown", age=900), *well, check, found).report_parts(NOW).candidates
     assert ("that this check did not create" in candidate.refused) is vetoes, candidate.refused
+
+
+def test_what_a_stranger_lays_at_a_checks_door_makes_no_node_of_it_unwell() -> None:
+    """S46, S44: anybody who may create an object may name its owner. A hundred of them closed the check's brake, and each had an
+    episode opened that was to take it back."""
+    template = ObjectRef(api_version=f"{SNR}/v1alpha1", kind="SelfNodeRemediationTemplate", name="a", namespace="medik8s")
+    check = replace(a_check(), rungs=(Rung(template=template),))
+    owner = Owner(kind=check.ref.kind, name=check.ref.name, uid=check.uid)
+    nodes = [a_node(f"well-{number}") for number in range(3)]
+    forged = [
+        RemediationObject(
+            ref=replace(template, kind="SelfNodeRemediation", name=each.name, namespace="tenant"),
+            target=each.name,
+            owners=(owner,),
+        )
+        for each in nodes
+    ]
+    found = ledger_of(*nodes, check, *forged).report_parts(NOW)
+    assert ([each.healthy for each in found.checks], found.left_over) == ([3], ())
+    true = [replace(each, ref=replace(each.ref, namespace="medik8s")) for each in forged]
+    assert len(ledger_of(*nodes, check, *true).report_parts(NOW).left_over) == 3
 
 
 STRANGE = st.builds(

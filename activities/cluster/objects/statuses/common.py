@@ -14,6 +14,7 @@ from policy.episode.advice import waiting
 from policy.objects.remediations import RemediationObject
 from policy.remediation.templates import Unusable
 from policy.scan.report import CheckReport
+from policy.values.foreign import visible
 from policy.values.object_refs import Dialect
 from policy.values.shapes import mapping
 
@@ -158,7 +159,7 @@ def _condition(kind: str, said: ConditionText, before: Mapping[str, Any], now: d
         "type": kind,
         "status": said.status,
         "reason": said.reason,
-        "message": said.message[:MAXIMUM_CONDITION_MESSAGE],
+        "message": visible(said.message)[:MAXIMUM_CONDITION_MESSAGE],
         "lastTransitionTime": before["lastTransitionTime"] if same else seconds(now),
         **said.extra,
     }
