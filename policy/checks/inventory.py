@@ -21,6 +21,7 @@ from policy.objects.belonging import (
     cluster_named_by,
     cluster_of,
     contested,
+    machine_behind,
     of_one_cluster,
     taken_name,
 )
@@ -288,7 +289,7 @@ class Inventory:
 
     def contested(self, node: NodeView) -> str:
         """Who else says that he is that Node's machine, in words; "" for nobody (S39)."""
-        machines = self._machines_as.get(node.provider_id, {}).values() if node.provider_id else ()
+        machines = self._machines_as.get(machine_behind(node.provider_id), {}).values() if node.provider_id else ()
         others = contested(node, lambda key: self._known_as.get(key, {}))
         return others or claimed_otherwise(node, (each.machine for each in machines if each.machine is not None))
 
@@ -307,7 +308,7 @@ class Inventory:
         targets: dict[str, JudgedTarget] = {}
         for machine in machines:
             if machine.provider_id:
-                targets |= self._known_as.get(f"provider/{machine.provider_id}", {})
+                targets |= self._known_as.get(f"provider/{machine_behind(machine.provider_id)}", {})
         return self._contest_all(list(targets.values())[: MOST_NAMED + 2])
 
     def _contest_all(self, targets: Iterable[JudgedTarget]) -> list[TargetToJudge]:
@@ -330,7 +331,7 @@ class Inventory:
         if cluster:
             self._machines_in[cluster][target.key] = target
         if machine.provider_id:
-            self._machines_as[machine.provider_id][target.key] = target
+            self._machines_as[machine_behind(machine.provider_id)][target.key] = target
         target.cluster = self.clusters.get(cluster)
         self._find_node(target, machine)
         target.remediations = self._about(target)
@@ -338,7 +339,7 @@ class Inventory:
     def _untie(self, target: JudgedTarget, machine: MachineView) -> None:
         _forget(self.machines_of, target.node_name, target)
         _forget(self._machines_in, cluster_of(machine), target)
-        _forget(self._machines_as, machine.provider_id, target)
+        _forget(self._machines_as, machine_behind(machine.provider_id), target)
         self._members_lost.pop(target.key, None)
         for claim in claims_of(machine):
             _forget(self._claims, claim, target)

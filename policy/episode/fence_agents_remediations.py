@@ -257,7 +257,7 @@ class _Reader:
                 found = takes.endpoint({name: _for_node(value, other) for name, value in theirs.items()})
             except ParameterError:
                 continue  # refused when it is that node's turn; whatever it means, it is not this device
-            if found == endpoint:
+            if same_device(found, endpoint):
                 raise self._spec.refuse("nodeparameters", f"{endpoint} is the device of both {self._node} and {other}")
 
 

@@ -20,18 +20,20 @@ def named_beside(objects: Iterable[Written], endpoints: Collection[str], node: s
     """The other nodes that these objects name for one of these devices, each with the device. What can't be read of them is
     refused when it is that node's turn; whatever it means, it is not this device."""
     found: dict[str, str] = {}
-    for obj in objects:
-        spec = obj.get("spec")
+    specs = [obj.get("spec") for obj in objects]
+    devices = [(spec, *each) for spec in specs for each in _devices(spec)]
+    for spec, device, takes in devices:
         alone = spec.get("nodeName") if isinstance(spec, Mapping) else None
-        for device, takes in _devices(spec):
-            shared, by_node = _values(device.get("parameters")), device.get("nodeParameters")
-            own = {str(name): _values(values) for name, values in by_node.items()} if isinstance(by_node, Mapping) else {}
-            if isinstance(alone, str):
-                own = {alone: own.get(alone, {})}
-            for other, values in own.items():
-                theirs = _endpoint(takes, {**shared, **values}, other) if other != node else ""
-                if theirs and (mine := next((each for each in endpoints if same_device(each, theirs)), "")):
-                    found.setdefault(other, mine)
+        shared, by_node = _values(device.get("parameters")), device.get("nodeParameters")
+        own = {str(name): _values(values) for name, values in by_node.items()} if isinstance(by_node, Mapping) else {}
+        if isinstance(alone, str):
+            own = {alone: own.get(alone, {})}
+        if len(devices) == 1 and node in own:
+            break  # what one entry says of two nodes is refused when it is read
+        for other, values in own.items():
+            theirs = _endpoint(takes, {**shared, **values}, other) if other != node else ""
+            if theirs and (mine := next((each for each in endpoints if same_device(each, theirs)), "")):
+                found.setdefault(other, mine)
     return found
 
 

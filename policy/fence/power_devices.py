@@ -161,7 +161,7 @@ class DeviceReader:
                 found = takes.endpoint({key: with_node_name(value, other) for key, value in theirs.items()})
             except ParameterError:
                 continue  # refused when it is that node's turn; whatever it means, it is not this device
-            if found == endpoint:
+            if same_device(found, endpoint):
                 raise fields.refuse(f"nodeParameters.{other}", f"{endpoint} is the device of node {self._node.name} too")
 
     def _credentials(self, fields: Fields, takes: DriverParameters) -> tuple[CredentialRef, ...]:

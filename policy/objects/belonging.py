@@ -35,12 +35,19 @@ def named_by(node: NodeView) -> list[tuple[MachineApi, str, str]]:
     return [(api, namespace, name) for api, namespace, name in found if namespace and name]
 
 
+def machine_behind(provider_id: str) -> str:
+    """One spelling of a providerID, to compare it: in any case of its letters, and of EC2 and OpenStack by the id of the instance
+    alone, whatever zone or region stands before it (S39)."""
+    cloud, _, place = provider_id.casefold().partition(":")
+    return f"{cloud}:{place.rpartition('/')[2] if cloud in {'aws', 'openstack'} else place}" if provider_id else ""
+
+
 def claims_of(machine: MachineView) -> tuple[str, ...]:
     """How a Machine calls its Node, the surest way first. One that names its Node means that one and no other."""
     if machine.node_name:
         return (f"node/{machine.node_name}",)
     whose = f"machine/{machine.key}"
-    return (whose, f"provider/{machine.provider_id}") if machine.provider_id else (whose,)
+    return (whose, f"provider/{machine_behind(machine.provider_id)}") if machine.provider_id else (whose,)
 
 
 def answers_of(node: NodeView | None) -> set[str]:
@@ -68,7 +75,7 @@ def identities_of(node: NodeView | None) -> dict[str, str]:
         return {}
     found = {}
     if node.provider_id:
-        found[f"provider/{node.provider_id}"] = f"providerID {node.provider_id}"
+        found[f"provider/{machine_behind(node.provider_id)}"] = f"providerID {node.provider_id}"
     uuid = node.system_uuid.casefold()
     if uuid and not tells_nothing(uuid):
         found[f"system/{uuid}"] = f"system UUID {node.system_uuid}"
@@ -93,8 +100,10 @@ def contested(node: NodeView, having: Callable[[str], Collection[str]]) -> str:
 def claimed_otherwise(node: NodeView, machines: Iterable[MachineView]) -> str:
     """Which Machine has the Node's providerID and another Node, in words; "" for none (S39). One that names no Node may be its
     own."""
-    for machine in machines:
-        if machine.node_name not in {"", node.name} and machine.provider_id == node.provider_id and of_one_cluster(machine, node):
+    ours = machine_behind(node.provider_id)
+    for machine in machines if ours else ():
+        same = machine_behind(machine.provider_id) == ours and of_one_cluster(machine, node)
+        if same and machine.node_name not in {"", node.name}:
             told = f"the same providerID {node.provider_id} as Machine/{machine.namespace}/{machine.name}"
             return f"Node/{node.name} has {told}, whose Node is {machine.node_name}: find out which of them is that machine"
     return ""
@@ -132,7 +141,7 @@ def taken_name(machine: MachineView, node: NodeView | None) -> str:
     (S9). machine-controller-manager spells regions and accounts its own way: of its Machines only the last part is compared."""
     if node is None or not machine.provider_id or not node.provider_id:
         return ""
-    ours, theirs = machine.provider_id.casefold(), node.provider_id.casefold()
+    ours, theirs = machine_behind(machine.provider_id), machine_behind(node.provider_id)
     if ours == theirs or (machine.api is MCM and ours.rpartition("/")[2] == theirs.rpartition("/")[2]):
         return ""
     told = f"Node/{node.name} has the providerID {node.provider_id}, Machine/{machine.namespace}/{machine.name}"

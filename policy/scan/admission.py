@@ -19,6 +19,7 @@ from policy.episode.messages import Kind
 from policy.episode.needs import NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitRequest, PermitState, Replacing
+from policy.objects.belonging import machine_behind
 from policy.objects.scopes import CLUSTER, GroupCount, scope_of
 from policy.remediation.ladder import removes
 from policy.scan.budgets import ReadyOnes, ScopeBudgets, checks_of, control_plane_guard, groups_of, limit_reached, names_of
@@ -439,7 +440,7 @@ def _holders(permits: Iterable[Permit], node: str, uid: str, provider_id: str) -
         for permit in permits
         if permit.node == node
         or (uid and permit.node_uid == uid)
-        or (provider_id and permit.provider_id == provider_id)
+        or (provider_id and machine_behind(permit.provider_id) == machine_behind(provider_id))
     ]  # fmt: skip
 
 
@@ -447,7 +448,7 @@ def _same_target(candidate: Candidate, other: Candidate) -> bool:
     return (
         candidate.node == other.node
         or bool(candidate.uid and candidate.uid == other.uid)
-        or bool(candidate.provider_id and candidate.provider_id == other.provider_id)
+        or bool(candidate.provider_id and machine_behind(candidate.provider_id) == machine_behind(other.provider_id))
     )
 
 

@@ -83,8 +83,7 @@ async def device_claims(
     templates = await all_of(connections.nodes, FENCING_TEMPLATES.path())
     counting = [each for each in templates if each["metadata"]["namespace"] in source.templates]
     objects = [*counting, *await all_of(connections.nodes, FENCE_CONFIGS.path())]
-    # What one object says of two nodes is refused when it is read.
-    named = named_beside(objects, endpoints, node) if len(objects) > 1 else {}
+    named = named_beside(objects, endpoints, node)
     shared = [(endpoint, others) for endpoint in endpoints for each, others in checked.items() if same_device(each, endpoint)]
     named |= {other: endpoint for endpoint, others in shared for other in others if other != node}
     if len(named) > MOST_READ:

@@ -6,7 +6,9 @@ pinned is the one its driver compares (S9). The drivers themselves are `activiti
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from policy.fence.drivers import fence_agents
 from policy.fence.drivers.contract import DriverParameters
@@ -24,6 +26,9 @@ DRIVER_PARAMETERS: Mapping[str, DriverParameters] = {
 }
 """Those with a name of their own; every agent of the fence-agents package is one more, under its name."""
 
+_PADDED = re.compile(r"(?<![^:])0+(?=[0-9]+(?:[:?]|$))")
+"""Zeros in front of an outlet's number: 03 is outlet 3."""
+
 
 def canonical(driver: str) -> str:
     """The one spelling of a driver's name: agents are written with dashes, too."""
@@ -35,6 +40,7 @@ def parameters_of(driver: str) -> DriverParameters | None:
     return DRIVER_PARAMETERS.get(driver) or fence_agents.parameters_of(driver)
 
 
+@lru_cache(maxsize=20_000)
 def device_behind(endpoint: str) -> str:
     """The device that an endpoint leads to, whichever driver is told of it: a BMC by its address, and by the system of a service
     that has several; an outlet or a guest by the address and its plug. Each protocol has its usual port: only another one tells
@@ -51,7 +57,10 @@ def device_behind(endpoint: str) -> str:
         return f"bmc://{host}{rest}{'/' if system else ''}{system}"
     if driver == "fence_gce":
         return f"gce://{places.get('project', '')}/{places.get('zone', '')}/{plug}"
-    return f"plug://{host}/{where.partition('/')[2]}" if driver.startswith("fence_") and host else endpoint
+    if driver == "fence_azure_arm":
+        return endpoint.casefold()  # to Azure names are the same in any case
+    outlet = _PADDED.sub("", where.partition("/")[2])
+    return f"plug://{host}/{outlet}" if driver.startswith("fence_") and host else endpoint
 
 
 def bmc_of(behind: str) -> str:

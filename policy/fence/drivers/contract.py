@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0[Xx][0-9A-Fa-f]*)")
+"""An address to every resolver, and perhaps another one than was meant: 10.0.0.010 is 10.0.0.8 to the C library (S9)."""
 _ZONE = re.compile(r"[^%]*(%[A-Za-z0-9._-]{1,32})?")
 """What stands behind the % of an IPv6 address is anything at all for Python, and the name of an interface here (S41)."""
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -58,9 +60,10 @@ def host_of(parameters: Mapping[str, str], name: str, *, what: str) -> str:
     try:
         if _ZONE.fullmatch(value) is None:
             raise ValueError(name)
-        return str(ipaddress.ip_address(value))
+        address = ipaddress.ip_address(value)
+        return str(getattr(address, "ipv4_mapped", None) or address)
     except ValueError:
-        if HOST.fullmatch(value) is None:
+        if HOST.fullmatch(value) is None or _NUMBER.fullmatch(value) is not None:
             raise ParameterError(name, f"expected an IP address or a host name, got {value!r}") from None
         return value.lower()
 

@@ -550,6 +550,28 @@ async def test_a_device_that_another_nodes_configuration_names_is_used_for_neith
     assert about == ({(NODE, result.reason), ("node-8", result.reason)} if verdict is VETOED else set())
 
 
+async def test_a_device_that_one_template_gives_two_nodes_by_two_drivers_is_used_for_neither(licensed: World) -> None:
+    """S39: it is the only object there is, and each of its entries names each device once."""
+    secret = {"name": "bmc-credentials"}
+    ipmi = {"driver": "ipmi", "nodeParameters": {NODE: {"ip": "10.0.0.7"}, "node-8": {"ip": "10.0.0.8"}}, "secretRef": secret}
+    other = {"driver": "redfish", "nodeParameters": {NODE: {"ip": "10.0.1.7"}, "node-8": {"ip": "10.0.0.7"}}, "secretRef": secret}
+    await licensed.add_template(power=[ipmi, other])
+    await licensed.add_node("node-8", provider_id="metal://rack-3/8")
+    target, both = await licensed.pinned(), (ENDPOINT, "redfish://10.0.1.7:443")
+    target = replace(target, pinned=replace(target.pinned, endpoints=both, levels=(both,)))
+    result = await look(licensed, target=target, configured=Configured())
+    assert result.verdict is VETOED, result.reason
+    assert f"{ENDPOINT} is configured as the device of Node/{NODE} and of Node/node-8" in result.reason
+
+
+async def test_a_device_that_the_only_object_gives_another_node_is_used_for_neither(licensed: World) -> None:
+    """S39: our node's own configuration need be none of the objects that name nodes."""
+    await licensed.configure("node-8", "10.0.0.7")
+    await licensed.add_node("node-8", provider_id="metal://rack-3/8")
+    result = await look(licensed, configured=Configured())
+    assert f"{ENDPOINT} is configured as the device of Node/{NODE} and of Node/node-8" in result.reason
+
+
 @pytest.mark.parametrize(
     ("gone", "words"),
     [

@@ -157,9 +157,13 @@ def test_a_fleet_with_one_number_costs_no_walk_for_each_of_its_nodes() -> None:
 
 
 @pytest.mark.parametrize("machine_first", [True, False])
-def test_a_node_with_the_provider_id_of_another_nodes_machine_is_contested_until_that_is_gone(*, machine_first: bool) -> None:
+@pytest.mark.parametrize("spelled", ["aws:///eu-west-1a/i-1", "aws:///eu-west-1/i-1"])
+def test_a_node_with_the_provider_id_of_another_nodes_machine_is_contested_until_that_is_gone(
+    spelled: str, *, machine_first: bool
+) -> None:
     """S39: also where the Node that it copies is not there, or does not say its own."""
-    machine, node = a_machine(provider_id="sim:///n", node_name="gone"), a_node("n")
+    machine = a_machine(provider_id="aws:///eu-west-1a/i-1", node_name="gone")
+    node = a_node("n", provider_id=spelled)
     inventory = filled(*((machine, node) if machine_first else (node, machine)))
     assert "Machine/machines/m, whose Node is gone" in inventory.nodes["n"].contested
     assert [each.about.name for each in inventory.strange] == ["n"]

@@ -36,6 +36,11 @@ IN_PLUG = "fence_redfish://10.0.0.7:443?systems_uri=%2Fredfish%2Fv1%2FSystems%2F
         ("ec2://eu-west-1/i-1", "ec2://eu-west-1/i-2", False),
         ("fence_aliyun:///i-1?region=a", "fence_aliyun:///i-2?region=a", False),
         ("ipmi://10.0.0.7:623", "", False),
+        # One outlet, one machine of a cloud, each in two spellings.
+        ("fence_apc://pdu:23/3", "fence_apc_snmp://pdu:161/03", True),
+        ("fence_apc://pdu:23/2:3", "fence_apc_snmp://pdu:161/02:03", True),
+        ("fence_apc://pdu:23/3", "fence_apc_snmp://pdu:161/30", False),
+        ("fence_azure_arm:///Vm-1?resourceGroup=g", "fence_azure_arm:///vm-1?resourceGroup=G", True),
     ],
 )
 def test_one_outlet_or_bmc_is_one_device_by_whichever_driver(one: str, other: str, *, same: bool) -> None:

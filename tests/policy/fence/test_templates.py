@@ -132,6 +132,7 @@ def test_a_device_that_nothing_ties_to_the_node_is_refused(power: dict[str, obje
         ({"ip": "10.0.0.1"}, {"ip": "10.0.0.1", "ipport": "6230"}, "ipmi://10.0.0.1:6230"),
         ({"ip": "bmc-1.lan"}, {"ip": "BMC-1.lan", "ipport": "06230"}, "ipmi://bmc-1.lan:6230"),
         ({"ip": "fd00::7", "ipport": "623"}, {"ip": "FD00:0:0::7", "ipport": "0623"}, "ipmi://[fd00::7]:623"),
+        ({"ip": "10.0.0.1", "ipport": "623"}, {"ip": "10.0.0.1", "ipport": "443"}, "ipmi://10.0.0.1:623"),
     ],
 )
 def test_a_device_that_another_node_has_too_is_refused(own: dict[str, str], neighbours: dict[str, str], endpoint: str) -> None:

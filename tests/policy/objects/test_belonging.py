@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from policy.objects.belonging import contested, identities_of, is_machine_of, taken_name
+from policy.objects.belonging import claimed_otherwise, contested, identities_of, is_machine_of, taken_name
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT, MachineApi
@@ -36,6 +36,29 @@ def test_whoever_has_the_same_identity_is_named_with_it(field: str, value: str, 
 
 
 @pytest.mark.parametrize(
+    ("ours", "theirs", "same"),
+    [
+        # The drivers of both read the same instance out of either.
+        ("aws:///eu-west-1a/i-1", "aws:///eu-west-1b/i-1", True),
+        ("aws:///eu-west-1a/i-1", "aws:////i-1", True),
+        ("aws:///eu-west-1a/i-1", "aws:///eu-west-1a/i-2", False),
+        ("openstack:///6f2b", "openstack://region-1/6F2B", True),
+        ("azure:///subscriptions/S/vm-1", "azure:///subscriptions/s/VM-1", True),
+        ("azure:///pools/a/virtualMachines/0", "azure:///pools/b/virtualMachines/0", False),
+        ("gce://p/zone-a/n1", "gce://p/zone-b/n1", False),
+    ],
+)
+def test_one_machine_is_the_same_in_each_spelling_of_its_provider_id(ours: str, theirs: str, *, same: bool) -> None:
+    """S39: else whoever spells another's differently has that one switched off. A Machine finds its Node by it, too (S9)."""
+    node, twin = a_node("a", provider_id=ours), a_node("b", provider_id=theirs)
+    assert (told(node, twin) != "", told(twin, node) != "") == (same, same)
+    machine = MachineView(api=CLUSTER_API, namespace="ns", name="m", provider_id=theirs)
+    assert is_machine_of(machine, "a", node) is same
+    elsewhere = replace(machine, node_name="gone")
+    assert (claimed_otherwise(node, [elsewhere]) != "", taken_name(replace(machine, node_name="a"), node) == "") == (same, same)
+
+
+@pytest.mark.parametrize(
     "uuid", ["", "00000000-0000-0000-0000-000000000000", "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF", AMI, AMI.upper()]
 )
 def test_what_firmware_has_not_been_given_tells_nothing(uuid: str) -> None:
@@ -50,6 +73,7 @@ def test_of_many_a_few_are_named() -> None:
 def test_nodes_that_say_nothing_of_themselves_are_nobodys_twins() -> None:
     silent = [a_node(name, provider_id="", system_uuid="", boot_id="") for name in "ab"]
     assert told(*silent) == ""
+    assert claimed_otherwise(silent[0], [MachineView(api=OPENSHIFT, namespace="ns", name="m", node_name="b")]) == ""
 
 
 @pytest.mark.parametrize("api", [OPENSHIFT, CLUSTER_API])

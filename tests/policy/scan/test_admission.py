@@ -70,7 +70,7 @@ def test_a_node_in_an_episode_gets_no_second_one() -> None:
         assert refused.message == f"a is held by episode/c/a, incident incident-a ({holding})"
 
 
-@pytest.mark.parametrize("same", [{"node_uid": "uid-of-a"}, {"provider_id": "sim:///a"}])
+@pytest.mark.parametrize("same", [{"node_uid": "uid-of-a"}, {"provider_id": "sim:///a"}, {"provider_id": "SIM:///a"}])
 def test_a_machine_that_is_held_under_another_name_is_held(same: dict[str, str]) -> None:
     """S13: by node uid and by providerID."""
     holder = a_permit("old-name", PermitState.PARKED, **({"node_uid": "x", "provider_id": "y"} | same))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from policy.fence.drivers import parameters_of
 from policy.fence.drivers.contract import ParameterError
 from policy.fence.drivers.ipmi import ipmi_address
 from policy.fence.drivers.redfish import redfish_address
@@ -37,3 +38,22 @@ def test_a_redfish_service_is_verified_unless_that_is_taken_back() -> None:
     assert (plain.port, plain.scheme, plain.verify, plain.check_system) == (443, "https", True, True)
     assert redfish_address({"ip": "10.0.0.7", "ca-file": "/a"}).ca_file == "/a"
     assert redfish_address({"ip": "10.0.0.7", "ssl-insecure": "true", "scheme": "http"}).verify is False
+
+
+@pytest.mark.parametrize("ip", ["10.0.0.010", "10.7", "167772167", "0x0a000007", "10.0.0.0x7", "7"])
+@pytest.mark.parametrize("driver", ["ipmi", "redfish", "fence_ipmilan"])
+def test_a_number_that_a_resolver_takes_for_another_address_is_none(driver: str, ip: str) -> None:
+    """S9, S39: who pads octets with zeros means 10.0.0.10, and the C library connects to 10.0.0.8, another machine's BMC."""
+    takes = parameters_of(driver)
+    assert takes is not None
+    with pytest.raises(ParameterError, match=r"ip: expected an IP address or a host name"):
+        takes.endpoint({"ip": ip})
+    assert takes.endpoint({"ip": "bmc-7.rack3x"})
+
+
+@pytest.mark.parametrize("driver", ["ipmi", "redfish", "fence_ipmilan"])
+def test_an_address_has_one_spelling_also_as_ipv6(driver: str) -> None:
+    """S39: two nodes may name one BMC in two spellings, and neither is the other's victim."""
+    takes = parameters_of(driver)
+    assert takes is not None
+    assert takes.endpoint({"ip": "::ffff:10.0.0.7"}) == takes.endpoint({"ip": "10.0.0.7"})
