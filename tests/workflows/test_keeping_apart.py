@@ -137,6 +137,21 @@ async def test_or_on_a_persons_word_which_lifts_the_quarantine_as_well(env: Work
     assert (world.devices.count("lift-quarantine"), world.devices.count("restore-path")) == (1, 1)
 
 
+async def test_s49_what_was_cut_off_more_than_a_week_ago_is_given_back(env: WorkflowEnvironment) -> None:
+    """By the devices that it began with: what they were sealed with has ended by then, and is made anew."""
+    world = failed(switched(isolation=(CORDON, QUARANTINE, CUT)))
+    async with preserving(env, world) as run:
+        await until(run, "cut")
+        await is_released_well(run)
+        await run.is_in(Phase.NEEDS_HUMAN)
+        await run.skip(timedelta(days=8))
+        world.devices.word = True
+        await run.says(Preservation.return_path)
+        result = await run.result()
+    assert "left cut" not in result.message
+    assert (world.devices.count("lift-quarantine"), world.devices.count("restore-path")) == (1, 1)
+
+
 @pytest.mark.parametrize("ends", ["its time is over", "aborted"])
 async def test_what_has_failed_and_stays_is_left_cut_though_no_pod_was_freed(env: WorkflowEnvironment, ends: str) -> None:
     """S35: un-isolated only where the machine is well again: it may be cut although it was never read so. A Node without a

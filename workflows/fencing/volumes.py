@@ -133,7 +133,7 @@ class Volumes:
         with as_interrupt(device.endpoint):
             found = await workflow.execute_activity_method(
                 PowerActivities.list_volumes,
-                PowerRequest(target=self._episode.target, device=device, deadline=self._plan.act_deadline),
+                PowerRequest(target=self._episode.target, device=self._episode.sealed(device), deadline=self._plan.act_deadline),
                 **(
                     options.power_read(device.site, self._plan)
                     | {"summary": f"isolation: lists the volumes of {device.endpoint}"}
@@ -186,8 +186,13 @@ class Volumes:
         return replace(reading, at=asked_at)
 
     def _request(self, device: PowerDevice, volume: str, not_after: datetime | None = None) -> VolumeRequest:
-        deadline = self._plan.act_deadline
-        return VolumeRequest(target=self._episode.target, device=device, volume=volume, deadline=deadline, not_after=not_after)
+        return VolumeRequest(
+            target=self._episode.target,
+            device=self._episode.sealed(device),
+            volume=volume,
+            deadline=self._plan.act_deadline,
+            not_after=not_after,
+        )
 
 
 def _states(readings: list[VolumeReading] | tuple[VolumeReading, ...]) -> str:
