@@ -309,6 +309,27 @@ async def test_s49_the_seal_of_a_device_that_is_waited_with_is_made_anew_before_
     assert world.count("pin") == 2
 
 
+@pytest.mark.parametrize("at", ["pin", "event NodePoweredOff"])
+async def test_s40_an_address_that_a_credential_never_went_to_is_a_persons_to_admit(env: WorkflowEnvironment, at: str) -> None:
+    """It is asked for at once, and said which; what was admitted meanwhile counts from the person's `resume` on."""
+    world = World(strange_to=("Secret/nodewarden/bmc",) if at == "pin" else ())
+    async with fencing(env, world, at="" if at == "pin" else at) as run:
+        if at != "pin":  # it is sealed anew then, and by then the address is another one
+            world.key, world.strange_to = "new", ("Secret/nodewarden/bmc",)
+            await run.parked()
+            await run.resume("the keys are there again")
+            await run.until(lambda status: "gone to other hosts" in status.problem)
+        assert "Secret/nodewarden/bmc: ipmi://10.0.0.7:623: it has only gone to other hosts" in (await run.parked()).problem
+        asked, commands = (await run.status()).question, list(world.commands)
+        await run.resume("it is the right one")
+        await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN and status.question > asked)
+        assert world.commands == commands
+        world.strange_to = ()
+        await run.resume("admitted")
+        await run.result(Outcome.RECOVERED)
+    assert (world.count("off"), world.count("on")) == (1, 1)
+
+
 async def test_an_episode_is_found_and_understood_from_outside(env: WorkflowEnvironment) -> None:
     """Search attributes, details and the record are there for whoever looks."""
     world = World(ignores_off=True)

@@ -81,6 +81,8 @@ class World:
     boot_id: str = "boot-1"
     permits: list[PermitRequest] = field(default_factory=list)
     """Who asked the scanner for one, and what he said of the node."""
+    strange_to: tuple[str, ...] = ()
+    """What the check of devices says of the devices' credentials by now."""
     key: str = "key"
     """What the seals of devices are made with by now."""
     pods: int = 3
@@ -223,7 +225,7 @@ class World:
     def sealed_plan(self) -> FencingPlan:
         """As a cluster worker seals it now (S42)."""
         seal = f"{int(clock().timestamp()):x}.{self.key}"
-        return self.plan.with_devices(lambda device: replace(device, seal=seal))
+        return self.plan.with_devices(lambda device: replace(device, seal=seal, strange_to=self.strange_to))
 
     def require_seal(self, device: PowerDevice) -> None:
         """As a power worker does before it reads a credential: of that key, and not too old (S49)."""
@@ -231,6 +233,8 @@ class World:
         if key != self.key or clock().timestamp() - int(moment, 16) > SEALED_FOR.total_seconds():
             problem = f"nobody of this deployment has signed it in the last {SEALED_FOR.days} days"
             raise failure(ErrorType.INVALID_CONFIG, f"{device.endpoint}: {problem}")
+        for name in device.strange_to:
+            raise failure(ErrorType.INVALID_CONFIG, f"{name}: {device.endpoint}: it has only gone to other hosts")
 
     def require_voice(self, endpoint: str) -> None:
         """Not of a device that answers nothing."""

@@ -118,12 +118,8 @@ class Devices:
 
     async def read_given_up(self, device: PowerDevice, machine: str) -> GivenUpReading:
         """Whether a machine is given up. What can't be read is not (S3)."""
-        request = GivenUpRequest(
-            target=self._episode.target,
-            device=self._episode.sealed(device),
-            deadline=self._plan.act_deadline,
-            machine=machine,
-        )
+        target, sealed = self._episode.target, self._episode.sealed(device)
+        request = GivenUpRequest(target=target, device=sealed, deadline=self._plan.act_deadline, machine=machine)
         summary = f"{self._words.off_step}: reads whether {device.endpoint} is given up"
         try:
             return await workflow.execute_activity_method(
