@@ -233,6 +233,7 @@ class KeepingApart:
                 if self._may_restore():
                     await sequence.undo(may_restore=lambda _found_cut: self._may_restore(), patient=False)
                 if not (left := sequence.paths.left):
+                    self._episode.problem = self._episode.path_asked = ""
                     await self._leave()
                     return ""
                 freed = "a path may have been cut before this episode" if sequence.paths.found_cut else "pods were freed"
