@@ -1,4 +1,5 @@
-"""Which devices the check of fence devices has found to be configured for several nodes, asked of it by looks (S39).
+"""Which devices the check of fence devices has found to be configured for several nodes, asked of it by looks (S39), and where
+it has met each credential (S40).
 
 It resolves all nodes, every hour; a look could not. What it says is where to look, not what is so: whoever asks resolves those
 nodes himself. It is asked once a minute and process, however many nodes are looked at, and where it can't be asked, what it
@@ -13,11 +14,13 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError
 
 from policy.episode.ids import device_check_id
+from policy.fence.credential_hosts import CredentialHosts
 
 ASKED_AGAIN_SECONDS = 60.0
 QUERY_TIMEOUT = timedelta(seconds=2)
@@ -41,12 +44,25 @@ class CheckedClaims:
                 known.nodes = await self._ask(cluster) or known.nodes
         return known.nodes
 
-    async def _ask(self, cluster: str) -> dict[str, set[str]] | None:
+    async def hosts(self, cluster: str) -> CredentialHosts:
+        """Where each credential may go, by its name, as it is now: a person may just have admitted one."""
+        known = self._known[cluster]
+        found: dict[str, tuple[str, ...]] | None = await self._query(cluster, "hosts", dict[str, tuple[str, ...]])
+        known.hosts = known.hosts if found is None else found
+        return known.hosts
+
+    async def _query(self, cluster: str, name: str, answer: Any) -> Any:
+        """None where it can't be asked."""
         check = self._client.get_workflow_handle(device_check_id(cluster))
         try:
-            pairs = await check.query("shared", result_type=tuple[tuple[str, str], ...], rpc_timeout=QUERY_TIMEOUT)
+            return await check.query(name, result_type=answer, rpc_timeout=QUERY_TIMEOUT)
         except (RPCError, WorkflowQueryFailedError) as error:
-            log.debug("the check of the fence devices of %s can't be asked which are shared: %s", cluster, error)
+            log.debug("the check of the fence devices of %s can't be asked (%s): %s", cluster, name, error)
+            return None
+
+    async def _ask(self, cluster: str) -> dict[str, set[str]] | None:
+        pairs = await self._query(cluster, "shared", tuple[tuple[str, str], ...])
+        if pairs is None:
             return None
         found: defaultdict[str, set[str]] = defaultdict(set)
         for node, endpoint in pairs:
@@ -59,5 +75,6 @@ class _Known:
     """Of one cluster. asked_again: from then on, by the loop's clock."""
 
     nodes: Mapping[str, Collection[str]] = field(default_factory=dict)
+    hosts: CredentialHosts = field(default_factory=dict)
     asked_again: float = 0.0
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)

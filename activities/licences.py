@@ -13,6 +13,7 @@ worker of this deployment has taken lately: what an activity is given is what it
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import NoReturn, TypeVar
@@ -22,11 +23,12 @@ from temporalio import activity
 from activities.clocks import left_to_others, worker
 from activities.contracts import metrics
 from activities.contracts.power import LiftRequest, PowerRequest, VolumeRequest
-from activities.contracts.target import LicenceWanted, Target
+from activities.contracts.target import ActResult, LicenceWanted, Target
 from activities.errors import ErrorType, failure
 from activities.keyring import Keyring
 from policy.episode.messages import Reading, VolumeReading
 from policy.episode.words import SealedWord, Verb
+from policy.fence.credential_hosts import compared
 from policy.fence.kdump import KdumpReading, KernelDead
 from policy.fence.limits import LONGEST_ACT
 from policy.fence.plan import SEALED_FOR, FencingPlan, PowerDevice
@@ -78,9 +80,10 @@ class Licences:
         """Whether a text holds what this deployment signs with."""
         self._used: dict[_Use, tuple[_User, datetime]] = {}
 
-    def sealed(self, cluster: str, node: str, plan: FencingPlan) -> FencingPlan:
-        """The plan with a seal on each of its devices. node: whose they are: a look at another one licenses nothing of them."""
-        return plan.with_levels.with_devices(lambda device: self.sealed_device(cluster, node, device))
+    def sealed(self, cluster: str, node: str, plan: FencingPlan, hosts: Mapping[str, Collection[str]] = {}) -> FencingPlan:
+        """The plan with a seal on each of its devices. node: whose they are: a look at another one licenses nothing of them.
+        hosts: where each credential has gone so far."""
+        return plan.with_levels.with_devices(lambda device: self.sealed_device(cluster, node, compared(device, hosts)))
 
     def sealed_device(self, cluster: str, node: str, device: PowerDevice) -> PowerDevice:
         """The device with its seal."""
@@ -117,6 +120,10 @@ class Licences:
         flags = {"cordoned": added.cordoned, "out_of_service": added.out_of_service}
         items = (*(flag for flag, is_set in flags.items() if is_set), *added.taints)
         return replace(added, seals={item: self._word(now, "added", *_whose(target), item) for item in items})
+
+    def sealed_result(self, target: Target, result: ActResult) -> ActResult:
+        """What an act answers, with what our mark tells of by now known again as ours."""
+        return result if result.added is None else replace(result, added=self.sealed_added(target, result.added))
 
     def believed(self, target: Target, added: Added) -> Added:
         """Of what a request says that its episode has added, what was sealed for it: nothing else is ours to take away (S49)."""

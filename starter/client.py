@@ -312,9 +312,9 @@ class Nodewarden:
         """The check of the cluster's fence devices, running or not."""
         return DeviceCheckHandle(self.client, cluster)
 
-    async def check_devices(self, cluster: str, node: str = "") -> DeviceReport:
+    async def check_devices(self, cluster: str, node: str = "", *, admit: bool = False) -> DeviceReport:
         """See `DeviceCheckHandle.check`."""
-        return await self.device_check(cluster).check(node)
+        return await self.device_check(cluster).check(node, admit=admit)
 
     async def scanner_status(self, cluster: str) -> ScannerStatus:
         """See `ScannerHandle.status`."""

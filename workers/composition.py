@@ -151,9 +151,16 @@ async def _cluster_serving(
     from activities.permitbook import ScannerPermits
     from workers.preparing import Preparing
 
+    checked, verified = CheckedClaims(client), settings.worker.words == "verified"
     source, remediators = settings.policy_source(), settings.remediation.known_remediators()
     served = ServedCluster(
-        name, connection, machines=machines, own_node=settings.node_name, source=source, remediators=remediators
+        name,
+        connection,
+        machines=machines,
+        own_node=settings.node_name,
+        source=source,
+        remediators=remediators,
+        credential_hosts=lambda: checked.hosts(name),
     )
     permits = ScannerPermits(client)
     fences = NodeFences(connection, kept_for=settings.node_fence.kept_for)
@@ -183,7 +190,6 @@ async def _cluster_serving(
         )
     )
     identities = Identities(served.connections, scan.view)
-    checked, verified = CheckedClaims(client), settings.worker.words == "verified"
     target = ClusterTarget(
         served,
         permits,

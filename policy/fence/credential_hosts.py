@@ -8,15 +8,19 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from policy.fence.drivers.agent_parameters import canonical_name
 from policy.fence.drivers.agent_values import ValueKind, kind_of
-from policy.fence.plan import PowerDevice
+from policy.fence.plan import ON_THE_WORKER, PowerDevice
 
 HOSTS_ANNOTATION = "nodewarden.io/hosts"
 """On a Secret or ConfigMap: names, wildcards (`*.bmc.example.com`), addresses and networks, separated by commas or spaces."""
 
 EVERYWHERE = "*"
+
+CredentialHosts = Mapping[str, Collection[str]]
+"""Where each credential has gone so far, by its `subject`."""
 
 _NAME = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?")
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?(?:[/?#][^@\\]*)?")
@@ -45,6 +49,19 @@ def hosts_of(device: PowerDevice) -> frozenset[str]:
     if not found and device.driver in _CLOUDS:
         found.add(_CLOUDS[device.driver].format(region=device.parameters.get("region", "")))
     return frozenset(each.lower().strip("[]").rstrip(".") for each in found)
+
+
+def destinations(device: PowerDevice) -> dict[str, frozenset[str]]:
+    """Where each Secret and ConfigMap of a device is sent; "" is a host that its parameters do not say."""
+    hosts = hosts_of(device) or frozenset({""})
+    return {each.subject: hosts for each in device.credentials if each.kind not in ON_THE_WORKER}
+
+
+def compared(device: PowerDevice, known: CredentialHosts) -> PowerDevice:
+    """The device, saying which of its credentials have gone to other hosts only. known: the hosts of each, as far as they are
+    remembered; one of which nothing is known may go anywhere: somebody has just made it."""
+    sent = destinations(device).items()
+    return replace(device, strange_to=tuple(name for name, hosts in sent if name in known and not hosts <= {*known[name]}))
 
 
 def not_for(hosts: Collection[str], allowed: Collection[str]) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+from policy.fence.credential_hosts import destinations
 from policy.fence.drivers import bmc_of, device_behind
 from policy.fence.plan import Act, FencingPlan, PowerDevice
 from policy.fence.power import PowerState
@@ -26,6 +27,9 @@ MOST_ROWS = 2000
 LONGEST_PROBLEM = 300
 MOST_NAMED = 3
 """Of those who share a device."""
+
+MOST_CREDENTIALS = 5000
+"""Whose hosts are remembered; any further one may go anywhere."""
 
 MOST_CHARACTERS = 1_000_000
 """What is remembered travels in one message, too: half of what Temporal takes."""
@@ -178,6 +182,8 @@ class DeviceMemory:
     shared: tuple[tuple[str, str], ...] = ()
     policies: str = ""
     claimed: tuple[tuple[str, str], ...] = ()
+    hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Where each credential went when a check of all devices first met it, and where a person has admitted it (S40)."""
 
 
 def devices_of(plan: FencingPlan) -> tuple[DeviceToCheck, ...]:
@@ -247,6 +253,11 @@ class DeviceClaims:
                 for key in {behind, behind if (bmc := bmc_of(behind)) == behind else f"{bmc}/"}:
                     self._known[key][node.node, endpoint] = node
 
+    @property
+    def nodes(self) -> Collection[NodeToCheck]:
+        """All that have a device."""
+        return {node.node: node for known in self._known.values() for node in known.values()}.values()
+
     def _others(self, node: str, endpoint: str) -> list[str]:
         behind = device_behind(endpoint)
         bmc = bmc_of(behind)
@@ -303,6 +314,7 @@ class Remembered:
         self._silent = set(memory.silent)
         self._shared = set(memory.shared)
         self.policies = memory.policies
+        self.hosts = dict(memory.hosts)
         self.claimed = tuple(sorted({*memory.claimed, *memory.shared}))
         """Node and device of each that is another node's, too, as the last check of all has found; told or not."""
 
@@ -346,6 +358,17 @@ class Remembered:
         else:
             self._silent.discard(key)
 
+    def keep_hosts(self, nodes: Iterable[NodeToCheck], *, admits: bool = False) -> None:
+        """Once all devices are known, credentials that are new may go where they are configured to go by then. Never forgotten:
+        what is not configured for an hour is not new. admits: what is known already may go there, too."""
+        found = defaultdict[str, set[str]](set)
+        for each in (checked for node in nodes for checked in node.devices):
+            for name, hosts in destinations(each.device).items():
+                found[name] |= hosts
+        for name, hosts in found.items():
+            if (name in self.hosts) is admits and len(self.hosts) < MOST_CREDENTIALS:
+                self.hosts[name] = tuple(sorted(hosts.union(self.hosts.get(name, ()))))
+
     def keep_devices(self, node: str, endpoints: Collection[str]) -> None:
         """Forget what a node's configuration no longer names. Not for one that could not be read: it may name them still."""
         known = self._answered.get(node, {})
@@ -363,6 +386,7 @@ class Remembered:
         """For whoever goes on. Where it is too much, what is known of the last nodes is left out, and learnt anew by the next
         check; whose silence has been told is kept."""
         room = most - sum(len(node) + len(endpoint) + 6 for node, endpoint in (*self._silent, *self._shared, *self.claimed))
+        room -= sum(len(name) + 4 + sum(len(host) + 3 for host in hosts) for name, hosts in self.hosts.items())
         answered: dict[str, dict[str, int]] = {}
         for node, endpoints in sorted(self._answered.items()):
             room -= len(node) + 6 + sum(len(endpoint) + 14 for endpoint in endpoints)
@@ -372,7 +396,12 @@ class Remembered:
                 answered[node] = dict(endpoints)
         silent, shared = (tuple(sorted(each)) for each in (self._silent, self._shared))
         return DeviceMemory(
-            answered=answered, silent=silent, shared=shared, policies=self.policies, claimed=tuple(sorted(self.claimed))
+            answered=answered,
+            silent=silent,
+            shared=shared,
+            policies=self.policies,
+            claimed=tuple(sorted(self.claimed)),
+            hosts=self.hosts,
         )
 
 

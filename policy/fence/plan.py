@@ -38,6 +38,10 @@ class CredentialKind(StrEnum):
     ENVIRONMENT = "env"
 
 
+ON_THE_WORKER = frozenset({CredentialKind.FILE, CredentialKind.ENVIRONMENT})
+"""References that need no object: whoever may write a configuration may write one."""
+
+
 def problem_of_place(kind: CredentialKind, place: str, namespace: str = "") -> str | None:
     """Why a reference can't lead there, None where it can (S41). place: the object's name, the path, the variable. namespace: of
     what names it, below which a file has to be, as a Secret has to be within it (S40); "" where only an administrator writes."""
@@ -68,6 +72,13 @@ class CredentialRef:
     keys: Mapping[str, str] = field(default_factory=dict)
     properties: str = ""
 
+    @property
+    def subject(self) -> str:
+        """Where it leads, for people and for what is remembered of it."""
+        if self.kind in ON_THE_WORKER:
+            return f"{self.kind.value}:{', '.join(self.keys.values())}"
+        return f"{self.kind.value}/{self.namespace}/{self.name}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerDevice:
@@ -88,6 +99,9 @@ class PowerDevice:
     """How long it may take until it reads off; None: as the plan says for all."""
     levels: tuple[tuple[str, ...], ...] = ()
     """The levels of power that it is in, by their endpoints: what it says proves nothing else (S1, S4). None: it is of a path."""
+    strange_to: tuple[str, ...] = field(default=(), compare=False)
+    """Its credentials that have gone to other hosts only, as far as the check of devices knows: one that names no hosts itself is
+    not sent to it (S40)."""
     seal: str = field(default="", compare=False)
     """By which a power worker knows that a cluster worker of ours has resolved it (S42); it makes no other device."""
 

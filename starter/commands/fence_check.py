@@ -16,6 +16,9 @@ async def check(
     context: typer.Context,
     *,
     node: Annotated[str, typer.Option("--node", metavar="NODE", help="Only this node's devices.")] = "",
+    admit: Annotated[
+        bool, typer.Option("--admit", help="With --node: credentials that name no hosts may go to its devices from now on.")
+    ] = False,
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> Exit:
@@ -25,10 +28,12 @@ async def check(
     """
     from starter.output.device_table import as_table
 
+    if admit and not node:
+        raise typer.BadParameter("expected --node with it: each new address is one person's decision", param_hint="--admit")
     session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, settings, name):
         if node:
             await session.expect_node(settings, name, node)
-        report = await warden.check_devices(name, node)
+        report = await warden.check_devices(name, node, admit=admit)
     show(session, lambda: report, lambda: as_table(report), width=PIPE_WIDTH)
     return Exit.FAILED if report.problems else Exit.OK

@@ -15,7 +15,11 @@ async def protection(settings: Settings) -> list[Finding]:
     has_keys = bool(temporal.payload_keys_file or temporal.payload_keys_secret)
     found: list[tuple[bool, str, str]] = [
         (worker.words == "any", "worker.words", "a client of Temporal can have a healthy machine fenced, and speak in any name"),
-        (not hosts or "*" in hosts, "worker.credential_hosts", "a Secret that names no hosts is sent to any device"),
+        (
+            not hosts or "*" in hosts,
+            "worker.credential_hosts",
+            "a Secret that names no hosts goes where it is first configured to",
+        ),
         (insecure, "worker.insecure_devices", "passwords go where others can listen"),
         (not has_keys, "temporal.payload_keys_secret", "readers of Temporal read names, addresses and reasons"),
         (temporal.insecure, "temporal.insecure", "an attacker between us and Temporal is a client of Temporal"),

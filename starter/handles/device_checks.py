@@ -55,14 +55,14 @@ class DeviceCheckHandle:
         )
         self._what = f"check of the fence devices of {cluster}"
 
-    async def check(self, node: str = "") -> DeviceReport:
-        """Read all devices of the cluster, or of one node, now. Takes as long as they do.
+    async def check(self, node: str = "", *, admit: bool = False) -> DeviceReport:
+        """Read all devices of the cluster, or of one node, now. Takes as long as they do. admit: see `CheckRequest`.
 
         Raises SilentError where no worker answers or the cluster can't be reached, RequestError where it can't be read.
         """
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                return await self._asked(CheckRequest(node=node))
+                return await self._asked(CheckRequest(node=node, admit=admit))
             except WorkflowUpdateFailedError as error:
                 # "AcceptedUpdateCompletedWorkflow": it ended, or was terminated, with the question in hand.
                 if getattr(error.cause, "type", "") != "AcceptedUpdateCompletedWorkflow" or attempt == ATTEMPTS:

@@ -53,6 +53,7 @@ class Surroundings:
         self.person = person
         self.connection = connection
         self.directory = directory
+        self.credential_hosts: dict[str, tuple[str, ...]] = {}
 
     async def stands(self) -> None:
         await self.person.create(DEFINITIONS, definition())
@@ -64,9 +65,11 @@ class Surroundings:
         await self.person.create("/api/v1/namespaces/shoot/events", event(4, "Machine", "w-7", "shoot"))
 
     def evidence(self, limits: Limits = LIMITS, *, kept: bool = True) -> ClusterEvidence:
-        return ClusterEvidence(
-            ServedCluster("prod", self.connection), EvidenceDirectory(self.directory, limits) if kept else None, LICENCES
-        )
+        async def known_hosts() -> dict[str, tuple[str, ...]]:
+            return self.credential_hosts
+
+        served = ServedCluster("prod", self.connection, credential_hosts=known_hosts)
+        return ClusterEvidence(served, EvidenceDirectory(self.directory, limits) if kept else None, LICENCES)
 
     def folder(self) -> Path:
         return self.directory / "prod" / "node-7" / "incident-1"
@@ -145,6 +148,9 @@ async def test_no_value_of_a_secret_leaves_the_reading_of_the_fence_configuratio
     monkeypatch.setattr(world.connection, "get", with_secrets)
     collected = await collect(world.evidence())
     assert [reference.kind for device in collected.devices for reference in device.credentials] == [CredentialKind.SECRET]
+    (device,) = collected.devices
+    world.credential_hosts = {device.credentials[0].subject: ("ec2.elsewhere.example",)}  # S40: it has gone there only
+    assert [each.strange_to for each in (await collect(world.evidence())).devices] == [(device.credentials[0].subject,)]
     assert "hunter2" not in str(collected)
     assert not [each for each in world.folder().iterdir() if b"hunter2" in each.read_bytes()]
 

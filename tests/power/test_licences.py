@@ -162,6 +162,19 @@ def test_every_device_of_a_plan_is_sealed_and_no_other_is_believed(licences: Lic
         assert error_type(error.value) is ErrorType.INVALID_CONFIG
 
 
+def test_s40_a_device_says_under_its_seal_which_credentials_have_gone_elsewhere_only(licences: Licences) -> None:
+    """Else whoever can schedule activities takes the doubt away and has the password sent."""
+    device = replace(DEVICE, parameters={"ip": "10.0.0.7"}, credentials=(CredentialRef(name="bmc", namespace="nodewarden"),))
+    plan, name = FencingPlan(source="x", levels=((device,),)), "Secret/nodewarden/bmc"
+    (strange,) = licences.sealed("prod", "node-7", plan, {name: ("10.0.0.8",)}).devices
+    assert strange.strange_to == (name,)
+    run(licences.require_seal, "prod", "node-7", strange)
+    with pytest.raises(ApplicationError):
+        run(licences.require_seal, "prod", "node-7", replace(strange, strange_to=()))
+    for known in ({}, {name: ("10.0.0.8", "10.0.0.7")}, {"Secret/nodewarden/other": ("10.0.0.8",)}):
+        assert licences.sealed("prod", "node-7", plan, known).devices[0].strange_to == ()
+
+
 def test_s49_a_seal_ends_and_is_asked_for_anew_before(licences: Licences, monkeypatch: pytest.MonkeyPatch) -> None:
     """A history is kept for a month: what was a BMC's address then may be another machine's, and the password is today's."""
     sealed = licences.sealed("prod", "node-7", FencingPlan(source="x", levels=((DEVICE,),)))

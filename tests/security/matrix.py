@@ -107,7 +107,8 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
     (P.CONFIGMAP_AUTHOR, A.FREE): Cell(yes=_DECIDES),
     (P.CONFIGMAP_AUTHOR, A.SEND_CREDENTIAL): shown(
         "workers/test_credentials.py::test_a_device_elsewhere_is_refused_by_name_before_any_value_is_used",
-        yes="Where a Secret names no hosts. Name them on each Secret (`nodewarden.io/hosts`) or in `worker.credential_hosts`.",
+        yes="Where a Secret names no hosts, and no check of devices has met it yet. Name them on each Secret"
+        " (`nodewarden.io/hosts`) or in `worker.credential_hosts`.",
         closed_by=HOSTS,
     ),
     (P.CONFIGMAP_AUTHOR, A.SILENCE): Cell(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -327,3 +328,26 @@ async def test_a_device_where_others_could_listen_is_refused_before_its_secret_i
             for _ in range(2):
                 assert (await source.read("prod", device)).password == "hunter2"
         assert [record.getMessage().startswith(device.endpoint) for record in caplog.records] == [True] * told
+
+
+@pytest.mark.parametrize("mounted", [True, False], ids=["mounted", "of a cluster"])
+@pytest.mark.parametrize("says", ["", "annotation", "setting"])
+async def test_s40_a_secret_without_hosts_is_not_sent_to_one_that_it_never_went_to(
+    says: str, tmp_path: Path, *, mounted: bool
+) -> None:
+    """Whoever may write a configuration changes an address, and is sent the password. Who names the hosts has decided."""
+    api = Api({"password": encoded("secret")})
+    api.hosts = "10.0.0.0/24" if says == "annotation" else None
+    (tmp_path / "nodewarden" / "bmc").mkdir(parents=True)
+    (tmp_path / "nodewarden" / "bmc" / "password").write_text("secret")
+    objects = MountedObjects(tmp_path) if mounted else ClusterObjects({"prod": cast("ClusterConnection", api)})
+    credentials = WorkerCredentials(objects, hosts=("10.0.0.0/24",) if says == "setting" else ())
+    device = replace(bmc_with(WHOLE), strange_to=("Secret/nodewarden/bmc",))
+    assert (await credentials.read("prod", bmc_with(WHOLE))).password == "secret"
+    if says and not (mounted and says == "annotation"):
+        assert (await credentials.read("prod", device)).password == "secret"
+        return
+    with pytest.raises(ApplicationError, match=r"only gone to other hosts than 10.0.0.7; .* --admit") as error:
+        await credentials.read("prod", device)
+    assert error.value.type == ErrorType.INVALID_CONFIG
+    assert "secret" not in error.value.message

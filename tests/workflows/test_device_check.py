@@ -45,7 +45,7 @@ from policy.fence.device_check import (
     NodeToCheck,
     Reachability,
 )
-from policy.fence.plan import PowerDevice
+from policy.fence.plan import CredentialRef, PowerDevice
 from policy.fence.power import PowerState
 from tests.replay.recording import keep_history
 from tests.workflows.surroundings import Measured
@@ -173,7 +173,7 @@ class Check:
             **signal,
         )
 
-    async def asked(self, node: str = "") -> DeviceReport:
+    async def asked(self, node: str = "", *, admit: bool = False) -> DeviceReport:
         """As the command asks: starting it for the question where it does not run."""
         if not node:
             self.devices.allow(self.devices.allowed + 1)
@@ -185,7 +185,7 @@ class Check:
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         )
         return await self.client.execute_update_with_start_workflow(
-            DeviceCheck.check, CheckRequest(node=node), start_workflow_operation=start
+            DeviceCheck.check, CheckRequest(node=node, admit=admit), start_workflow_operation=start
         )
 
     async def rounds(self, number: int) -> DeviceReport:
@@ -294,6 +294,34 @@ async def test_a_device_of_two_nodes_is_told_on_both_and_is_a_problem_of_both(en
         (last, "FenceDeviceShared"),
     ]
     assert [row.node for row in report.rows if row.problem] == ["node-00", last]
+
+
+async def test_s40_where_a_credential_may_go_is_learnt_once_and_then_admitted_by_a_person(env: WorkflowEnvironment) -> None:
+    """Also by whoever goes on: in another history, and in the next run."""
+
+    def move(host: str) -> None:
+        (before,) = devices.nodes["node-1"].devices
+        moved = replace(before.device, parameters={"ip": host}, credentials=(CredentialRef(name="bmc", namespace="nodewarden"),))
+        devices.nodes["node-1"] = replace(devices.nodes["node-1"], devices=(replace(before, device=moved),))
+
+    devices, secret = Devices(), "Secret/nodewarden/bmc"
+    devices.put("node-1")
+    move("10.0.0.7")
+    async with checking(env, devices) as check:
+        await check.start()
+        claims = CheckedClaims(env.client)
+        await check.asked("node-1")
+        assert await claims.hosts(check.cluster) == {}
+        await check.rounds(1)
+        assert await claims.hosts(check.cluster) == {secret: ("10.0.0.7",)}
+        move("10.6.6.6")
+        await check.rounds(2)
+        await check.asked("node-1")
+        assert await claims.hosts(check.cluster) == {secret: ("10.0.0.7",)}
+        await check.asked("node-1", admit=True)
+        assert await claims.hosts(check.cluster) == {secret: ("10.0.0.7", "10.6.6.6")}
+        assert (await check.stopped()).memory.hosts == {secret: ("10.0.0.7", "10.6.6.6")}
+        assert await CheckedClaims(env.client).hosts("a-cluster-without-one") == {}
 
 
 async def test_many_devices_are_read_a_few_at_a_time_at_each_site(env: WorkflowEnvironment) -> None:

@@ -188,6 +188,38 @@ async def test_a_node_that_comes_back_unrestarted_after_its_pods_were_freed_stay
     assert world.count("restore-path") == 1
 
 
+async def test_s49_a_path_whose_word_takes_more_than_a_week_is_given_back(env: WorkflowEnvironment) -> None:
+    """The word was heard, and the command refused for a seal that had ended, until somebody aborted."""
+    world = World(plan=fabric_only())
+    async with fencing(env, world) as run:
+        await run.did("free-cut-pods")
+        await run.sees(ready=True)
+        await run.parked()
+        await let_pass(env, run.handle, timedelta(days=8))
+        world.word = True
+        await run.return_path()
+        await run.result(Outcome.RECOVERED)
+    assert (world.count("restore-path"), world.count("pin")) == (1, 2)
+
+
+async def test_s49_new_seals_that_are_not_to_be_had_are_asked_for_again_after_an_hour(env: WorkflowEnvironment) -> None:
+    """And not with each look: a node whose configuration is gone costs no more than it did."""
+    world = World(plan=fabric_only())
+    async with fencing(env, world) as run:
+        await run.did("free-cut-pods")
+        await run.sees(ready=True)
+        await run.parked()
+        world.pin_errors = [failure(ErrorType.INVALID_CONFIG, "the template is gone")] * 2
+        await let_pass(env, run.handle, timedelta(days=8))
+        world.word = True
+        await run.return_path()
+        await run.until(lambda status: "has signed it" in status.problem)
+        assert world.count("pin") == 2
+        await let_pass(env, run.handle, timedelta(hours=3))
+        await run.result(Outcome.RECOVERED)
+    assert (world.count("restore-path"), world.count("pin")) == (1, 4)
+
+
 async def test_a_signal_that_nothing_confirms_gives_no_path_back(env: WorkflowEnvironment) -> None:
     """S42, S43: anybody who can signal may say that the node has another boot; its pods run elsewhere by now. Nor does it once
     the API is away."""

@@ -332,8 +332,8 @@ async def test_an_episode_whose_key_was_lost_is_resumed_with_the_key_that_there_
         world.key = "new"
         run.go_on()
         await run.parked()
-        changed = {} if mended else {"parameters": {"ip": "10.0.0.66"}}
-        world.plan = world.plan.with_devices(lambda device: replace(device, seal=world.key, **changed))
+        if not mended:
+            world.plan = world.plan.with_devices(lambda device: replace(device, parameters={"ip": "10.0.0.66"}))
         await run.resume("the keys are there again")
         if not mended:
             await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN and "has signed it" in status.problem)
@@ -344,21 +344,34 @@ async def test_an_episode_whose_key_was_lost_is_resumed_with_the_key_that_there_
 
 async def test_s49_the_seal_of_a_device_that_is_waited_with_is_made_anew_before_it_ends(env: WorkflowEnvironment) -> None:
     """A hold may last; so may the wait for a person: what is configured as it was pinned goes on being believed."""
-
-    def seal(days: int) -> None:
-        """As by a cluster worker, after so many days; no other is believed from then on."""
-        world.key = f"{int((began + timedelta(days=days)).timestamp()):x}.code"
-        world.plan = world.plan.with_devices(lambda device: replace(device, seal=world.key))
-
-    world, began = World(ignores_off=True), await env.get_current_time()
-    seal(days=0)
+    world = World(ignores_off=True)
     async with fencing(env, world, parks=True) as run:
-        await let_pass(env, run.handle, timedelta(days=4))
+        await let_pass(env, run.handle, timedelta(days=8))
         world.ignores_off = False
-        seal(days=4)
         await run.resume("it is mended")
         await run.result(Outcome.RECOVERED)
-    assert len([each for each in world.acts if each == "pin"]) == 2
+    assert world.count("pin") == 2
+
+
+@pytest.mark.parametrize("at", ["pin", "event NodePoweredOff"])
+async def test_s40_an_address_that_a_credential_never_went_to_is_a_persons_to_admit(env: WorkflowEnvironment, at: str) -> None:
+    """It is asked for at once, and said which; what was admitted meanwhile counts from the person's `resume` on."""
+    world = World(strange_to=("Secret/nodewarden/bmc",) if at == "pin" else ())
+    async with fencing(env, world, at="" if at == "pin" else at) as run:
+        if at != "pin":  # it is sealed anew then, and by then the address is another one
+            world.key, world.strange_to = "new", ("Secret/nodewarden/bmc",)
+            await run.parked()
+            await run.resume("the keys are there again")
+            await run.until(lambda status: "gone to other hosts" in status.problem)
+        assert "Secret/nodewarden/bmc: ipmi://10.0.0.7:623: it has only gone to other hosts" in (await run.parked()).problem
+        asked, commands = (await run.status()).question, list(world.commands)
+        await run.resume("it is the right one")
+        await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN and status.question > asked)
+        assert world.commands == commands
+        world.strange_to = ()
+        await run.resume("admitted")
+        await run.result(Outcome.RECOVERED)
+    assert (world.count("off"), world.count("on")) == (1, 1)
 
 
 async def test_an_episode_is_found_and_understood_from_outside(env: WorkflowEnvironment) -> None:

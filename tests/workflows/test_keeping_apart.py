@@ -14,6 +14,7 @@ from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType, failure
 from policy.episode.messages import EpisodeStatus, Outcome, Phase
 from policy.episode.permits import PermitAnswer, PermitDecision
+from policy.episode.words import Verb
 from policy.fence.plan import CORDON, FencingPlan
 from policy.fence.power import PowerState, VolumeState
 from policy.objects.nodes import PRESERVE_ANNOTATION
@@ -130,6 +131,37 @@ async def test_or_on_a_persons_word_which_lifts_the_quarantine_as_well(env: Work
         await is_released_well(run)
         await run.is_in(Phase.NEEDS_HUMAN)
         assert (world.devices.count("lift-quarantine"), world.devices.count("restore-path")) == (0, 0)
+        world.devices.word = True
+        await run.says(Preservation.return_path)
+        result = await run.result()
+    assert "left cut" not in result.message
+    assert (world.devices.count("lift-quarantine"), world.devices.count("restore-path")) == (1, 1)
+
+
+async def test_s48_what_is_given_back_is_asked_for_no_more(env: WorkflowEnvironment) -> None:
+    """While its marks can't be taken off yet, `return-path` offered what was done, and `resume` was refused for it."""
+    world = failed(switched())
+    async with preserving(env, world) as run:
+        await until(run, "cut")
+        await is_released_well(run)
+        await run.is_in(Phase.NEEDS_HUMAN)
+        gate = world.devices.gates["unmark"] = world.devices.gates["uncordon"] = asyncio.Event()
+        world.devices.word = True
+        await run.says(Preservation.return_path)
+        status = await run.until(lambda _: "unmark Preservation" in world.acts)
+        gate.set()
+        await run.result()
+    assert Verb.RETURN_PATH not in {way.word for way in status.ways}
+
+
+async def test_s49_what_was_cut_off_more_than_a_week_ago_is_given_back(env: WorkflowEnvironment) -> None:
+    """By the devices that it began with: what they were sealed with has ended by then, and is made anew."""
+    world = failed(switched(isolation=(CORDON, QUARANTINE, CUT)))
+    async with preserving(env, world) as run:
+        await until(run, "cut")
+        await is_released_well(run)
+        await run.is_in(Phase.NEEDS_HUMAN)
+        await run.skip(timedelta(days=8))
         world.devices.word = True
         await run.says(Preservation.return_path)
         result = await run.result()

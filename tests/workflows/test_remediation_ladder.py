@@ -256,6 +256,22 @@ def _second_round(play: Play, node: World) -> None:
     play.resume()
 
 
+def test_s49_a_path_that_a_step_has_cut_is_given_back_after_its_seal_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its fencing failed, and the next step had the machine restarted in the end: the port is asked under a new seal."""
+    for module in ("policy.fence.plan", "tests.workflows.world"):  # a week of looks at an object would take minutes here
+        monkeypatch.setattr(f"{module}.SEALED_FOR", timedelta(minutes=30))
+    node = World(plan=switched(tries=1, restarts=0), ignores_off=True)
+    world = Remediated(ladder=(FENCE, step(Strategy.EXTERNAL, timedelta(hours=5))), node=node, has_machine=False)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        assert node.paths[PORT.endpoint] is PowerState.OFF
+        play.skip(timedelta(hours=1))
+        node.ready, node.boot_id, node.excused = True, "boot-2", True
+        play.tell(node.observation())
+        play.result(Outcome.RECOVERED)
+    assert (node.count("restore-path"), node.paths[PORT.endpoint]) == (1, PowerState.ON)
+
+
 def test_a_restart_that_one_round_has_proven_opens_no_path_of_the_next() -> None:
     """S1, S2, S35: what the second round frees ran on boot-2, on which the node is Ready again: its processes have run all the
     while, and somebody else may write by now what they write."""

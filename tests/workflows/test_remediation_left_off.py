@@ -56,6 +56,18 @@ def test_a_resume_that_cannot_switch_it_on_says_why_and_waits_for_the_next_word(
     assert world.node.commands[-1] == f"on {BMC}"
 
 
+def test_s49_it_is_switched_on_after_more_than_a_week() -> None:
+    """The device is asked under a seal that is made anew."""
+    world = stays_off()
+    with Play(world) as play:
+        play.parked()
+        play.skip(timedelta(days=8))
+        world.node.on_errors.clear()
+        play.resume()
+        play.result(Outcome.RECOVERED)
+    assert world.node.commands[-1] == f"on {BMC}"
+
+
 def test_no_other_device_is_switched_on_in_a_later_history() -> None:
     """S9: configured since then for the node is the plug of another machine."""
     world = stays_off()

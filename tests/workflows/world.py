@@ -23,7 +23,7 @@ from policy.episode.needs import Need, NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest
 from policy.fence.kdump import KdumpReading, dead_stands
-from policy.fence.plan import CutStorage, FencingPlan, PowerDevice
+from policy.fence.plan import SEALED_FOR, CutStorage, FencingPlan, PowerDevice
 from policy.fence.power import PowerAct, PowerState, Quarantine, VolumeState
 from policy.fence.templates import is_fencing_template
 from policy.objects.marks import Added, Mark
@@ -81,7 +81,9 @@ class World:
     boot_id: str = "boot-1"
     permits: list[PermitRequest] = field(default_factory=list)
     """Who asked the scanner for one, and what he said of the node."""
-    key: str = ""
+    strange_to: tuple[str, ...] = ()
+    """What the check of devices says of the devices' credentials by now."""
+    key: str = "key"
     """What the seals of devices are made with by now."""
     pods: int = 3
     cut_pods: int = 2
@@ -219,6 +221,20 @@ class World:
         """Fail with the next of them."""
         if errors:
             raise errors.pop(0)
+
+    def sealed_plan(self) -> FencingPlan:
+        """As a cluster worker seals it now (S42)."""
+        seal = f"{int(clock().timestamp()):x}.{self.key}"
+        return self.plan.with_devices(lambda device: replace(device, seal=seal, strange_to=self.strange_to))
+
+    def require_seal(self, device: PowerDevice) -> None:
+        """As a power worker does before it reads a credential: of that key, and not too old (S49)."""
+        moment, _, key = device.seal.partition(".")
+        if key != self.key or clock().timestamp() - int(moment, 16) > SEALED_FOR.total_seconds():
+            problem = f"nobody of this deployment has signed it in the last {SEALED_FOR.days} days"
+            raise failure(ErrorType.INVALID_CONFIG, f"{device.endpoint}: {problem}")
+        for name in device.strange_to:
+            raise failure(ErrorType.INVALID_CONFIG, f"{name}: {device.endpoint}: it has only gone to other hosts")
 
     def require_voice(self, endpoint: str) -> None:
         """Not of a device that answers nothing."""
@@ -373,7 +389,7 @@ class ScriptedTarget:
         marks = bool(request.marks_as) and not adopted
         return contract.PinResult(
             pinned=pinned,
-            plan=world.plan,
+            plan=world.sealed_plan(),
             need=wanted.need or world.need,
             adopted_incident=mark.incident if mark is not None and adopted else "",
             adopted_paths=mark.paths if mark is not None else (),
@@ -614,6 +630,7 @@ class ScriptedTarget:
 
     async def read_power(self, request: contract.PowerRequest) -> Reading:
         world = self.world
+        world.require_seal(request.device)
         await world.act("read")
         world.may_fail(world.read_errors)
         world.require_voice(request.device.endpoint)
@@ -700,6 +717,7 @@ class ScriptedTarget:
 
     async def read_given_up(self, request: contract.GivenUpRequest) -> GivenUpReading:
         world = self.world
+        world.require_seal(request.device)
         await world.act("read-given-up")
         given_up = "terminate" in world.acts and world.stays <= 0
         world.stays -= 1
@@ -707,6 +725,7 @@ class ScriptedTarget:
         return GivenUpReading(endpoint=request.device.endpoint, given_up=given_up, at=clock(), detail=detail)
 
     async def read_path(self, request: contract.PowerRequest) -> Reading:
+        self.world.require_seal(request.device)
         endpoint = request.device.endpoint
         await self.world.act("read-path")
         self.world.require_voice(endpoint)
@@ -733,6 +752,7 @@ class ScriptedTarget:
         return contract.QuarantineLifted(groups=())
 
     async def list_volumes(self, request: contract.PowerRequest) -> contract.VolumesResult:
+        self.world.require_seal(request.device)
         await self.world.act("list-volumes")
         attached = [VolumeReading(volume="vol-root", state=VolumeState.ATTACHED, at=clock() + self.world.ahead, root=True)]
         for volume, state in self.world.volumes.items():
@@ -751,14 +771,14 @@ class ScriptedTarget:
         return contract.CommandResult(sent=True, before=PowerState.UNKNOWN)
 
     async def read_volume(self, request: contract.VolumeRequest) -> VolumeReading:
+        self.world.require_seal(request.device)
         await self.world.act("read-volume")
         return VolumeReading(volume=request.volume, state=self.world.volumes[request.volume], at=clock() + self.world.ahead)
 
     def _require_licence(self, request: DeviceCommand, act: PowerAct) -> None:
         if not is_licensed(request, act):
             self.world.broken.append(f"S42: {act} without a licence of a look, but {request.licence!r}")
-        if request.device.seal != self.world.key:
-            raise failure(ErrorType.INVALID_CONFIG, f"{request.device.endpoint}: nobody of this deployment has signed it")
+        self.world.require_seal(request.device)
 
     async def _path(self, request: contract.PowerRequest, state: PowerState, act: str) -> contract.CommandResult:
         world, endpoint = self.world, request.device.endpoint

@@ -20,7 +20,7 @@ from activities.errors import ErrorType, failure
 from activities.power.driver import DeviceCredentials
 from policy.fence.credential_hosts import EVERYWHERE, HOSTS_ANNOTATION, annotated, hosts_of, hosts_written, not_for
 from policy.fence.insecure_devices import InsecureDevices, insecurity_of
-from policy.fence.plan import CredentialKind, problem_of_place
+from policy.fence.plan import ON_THE_WORKER, CredentialKind, problem_of_place
 from policy.values.errors import PolicyError
 from policy.values.properties import parse_properties
 
@@ -32,9 +32,6 @@ _log = logging.getLogger(__name__)
 
 MOST_TOLD = 10_000
 """Devices of which is remembered that the log has told of them."""
-
-ON_THE_WORKER = frozenset({CredentialKind.FILE, CredentialKind.ENVIRONMENT})
-"""References that need no object: whoever may write a configuration may write one."""
 
 Admission = Callable[[str | None], None]
 """Told what an object says of the hosts that it is for, None where it says nothing; raises where it is not for the device."""
@@ -82,7 +79,7 @@ class WorkerCredentials:
             found = await self._values(cluster, reference, self._admission(device, reference))
             if any(map(self._withheld, found.values())):
                 problem = "it holds keys of this deployment, which are for no device"
-                raise failure(ErrorType.INVALID_CONFIG, f"{_name(reference)}: {problem}")
+                raise failure(ErrorType.INVALID_CONFIG, f"{reference.subject}: {problem}")
             values |= found
         return DeviceCredentials(values=values)
 
@@ -111,9 +108,13 @@ class WorkerCredentials:
                 problem = f"its annotation {HOSTS_ANNOTATION}: {error}"
             else:
                 problem = not_for(hosts_of(device), allowed)
+            where = HOSTS_ANNOTATION if says is not None else "the worker's setting worker.credential_hosts"
+            if says is None and not self._hosts and reference.subject in device.strange_to:
+                problem = f"it has only gone to other hosts than {', '.join(sorted(hosts_of(device))) or 'this device'}; expected"
+                problem += " its hosts to be named, or `nodewarden fence check --node NODE --admit` once this one is right"
+                where = f"{HOSTS_ANNOTATION}, worker.credential_hosts"
             if problem:
-                where = HOSTS_ANNOTATION if says is not None else "the worker's setting worker.credential_hosts"
-                raise failure(ErrorType.INVALID_CONFIG, f"{_name(reference)}: {device.endpoint}: {problem} ({where})")
+                raise failure(ErrorType.INVALID_CONFIG, f"{reference.subject}: {device.endpoint}: {problem} ({where})")
 
         return admit
 
@@ -127,7 +128,7 @@ class WorkerCredentials:
                 return {name: self._variable(cluster, variable) for name, variable in reference.keys.items()}
             case CredentialKind.SECRET | CredentialKind.CONFIG_MAP:
                 if (problem := problem_of_place(reference.kind, reference.name)) is not None:
-                    raise failure(ErrorType.INVALID_CONFIG, f"{_name(reference)}: {problem}")
+                    raise failure(ErrorType.INVALID_CONFIG, f"{reference.subject}: {problem}")
                 data = await self._objects.data(cluster, reference, admit)
                 if reference.properties:
                     data = _properties(data, reference)
@@ -171,7 +172,7 @@ class ClusterObjects:
         if connection is None:
             known = ", ".join(sorted(self._connections)) or "none"
             problem = f"this worker knows the clusters {known}, not {cluster!r}"
-            raise failure(ErrorType.INVALID_CONFIG, f"{_name(reference)}: {problem}")
+            raise failure(ErrorType.INVALID_CONFIG, f"{reference.subject}: {problem}")
         if self._require_meant is not None:
             await self._require_meant(cluster)
         secret = reference.kind is CredentialKind.SECRET
@@ -179,7 +180,7 @@ class ClusterObjects:
         try:
             found = await connection.get(path)
         except ObjectNotFound:
-            raise failure(ErrorType.INVALID_CONFIG, f"{_name(reference)} does not exist in cluster {cluster!r}") from None
+            raise failure(ErrorType.INVALID_CONFIG, f"{reference.subject} does not exist in cluster {cluster!r}") from None
         admit(annotated((found.get("metadata") or {}).get("annotations")))
         values = found.get("data") or {}
         wanted = set(reference.keys.values()) or set(values)
@@ -200,9 +201,9 @@ class MountedObjects:
         folder = Path(reference.namespace, reference.name)
         keys = [reference.properties] if reference.properties else list(reference.keys.values())
         if not keys:
-            _read_inside(self._directory, folder, _name(reference), folder=True)
+            _read_inside(self._directory, folder, reference.subject, folder=True)
             keys = [each.name for each in (self._directory / folder).iterdir() if not each.name.startswith("..")]
-        return {key: _read_inside(self._directory, folder / key, f"{_name(reference)}: {key!r}") for key in keys}
+        return {key: _read_inside(self._directory, folder / key, f"{reference.subject}: {key!r}") for key in keys}
 
 
 def _read_inside(directory: Path, relative: Path, what: str, *, folder: bool = False) -> str:
@@ -226,23 +227,17 @@ def _without_line_end(text: str) -> str:
     return text.rstrip("\r\n")
 
 
-def _name(reference: CredentialRef) -> str:
-    if reference.kind in ON_THE_WORKER:
-        return f"{reference.kind.value}:{', '.join(reference.keys.values())}"
-    return f"{reference.kind.value}/{reference.namespace}/{reference.name}"
-
-
 def _value(data: Mapping[str, str], key: str, reference: CredentialRef) -> str:
     if key not in data:
         keys = ", ".join(sorted(data)) or "none"
-        raise failure(ErrorType.INVALID_CONFIG, f"{_name(reference)}: expected the key {key!r}, it has {keys}")
+        raise failure(ErrorType.INVALID_CONFIG, f"{reference.subject}: expected the key {key!r}, it has {keys}")
     return data[key]
 
 
 def _properties(data: Mapping[str, str], reference: CredentialRef) -> Mapping[str, str]:
     text = _value(data, reference.properties, reference)
     try:
-        return parse_properties(text, subject=_name(reference), field=f"data[{reference.properties}]")
+        return parse_properties(text, subject=reference.subject, field=f"data[{reference.properties}]")
     except PolicyError as error:
         raise failure(ErrorType.INVALID_CONFIG, str(error)) from None
 
@@ -251,4 +246,4 @@ def _decoded(value: object, key: str, reference: CredentialRef) -> str:
     try:
         return _without_line_end(base64.b64decode(str(value), validate=True).decode())
     except (binascii.Error, UnicodeDecodeError):
-        raise failure(ErrorType.INVALID_CONFIG, f"{_name(reference)}: {key!r} is not text in base64") from None
+        raise failure(ErrorType.INVALID_CONFIG, f"{reference.subject}: {key!r} is not text in base64") from None

@@ -101,7 +101,7 @@ class WorkerSettings(Section):
     credential_hosts: Annotated[tuple[str, ...], NoDecode, BeforeValidator(listed), AfterValidator(_hosts)] = Field(
         default=(),
         description="hosts and networks of power devices that get credentials which name no hosts themselves; "
-        "default: Secrets go to all, files and variables to none",
+        "default: Secrets go where the check of devices met them first, files and variables to none",
     )
     credential_variables: dict[str, tuple[Annotated[str, Field(pattern="^NODEWARDEN_CREDENTIAL_[A-Za-z0-9_]+$")], ...]] = Field(
         default_factory=dict, description="variables of this worker that fence configuration may name (env:), by cluster"

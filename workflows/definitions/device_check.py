@@ -139,6 +139,7 @@ class DeviceCheck:
         names = await self._names()
         for start in range(0, len(names), PAGE):
             rows += await self._read_page(names[start : start + PAGE], claims=claims)
+        self._remembered.keep_hosts(claims.nodes)
         await self._tell(self._remembered.hear_claims(claims))
         rows = claims.noted(rows)
         self._remembered.keep_nodes(frozenset(names))
@@ -146,9 +147,12 @@ class DeviceCheck:
         self._show()
         return self._report
 
-    async def _read_one(self, node: str) -> DeviceReport:
-        """Also one that an open episode holds: its device may be why that episode needs a person."""
+    async def _read_one(self, node: str, *, admit: bool) -> DeviceReport:
+        """Also one that an open episode holds: its device may be why that episode needs a person. admit: its credentials may go
+        where its devices are, from now on (S40)."""
         began = workflow.now()
+        if admit:
+            self._remembered.keep_hosts(await self._find((node,)), admits=True)
         rows = await self._read_page((node,), also_held=True)
         return report_of(self._cluster, rows, began=began, ended=workflow.now(), nodes=1)
 
@@ -266,7 +270,7 @@ class DeviceCheck:
         """Read the devices now. Fails where the cluster's nodes or their configuration can't be read."""
         self._asking += 1
         try:
-            return await (self._read_one(request.node) if request.node else self._check_all())
+            return await (self._read_one(request.node, admit=request.admit) if request.node else self._check_all())
         finally:
             self._asking -= 1
 
@@ -299,6 +303,11 @@ class DeviceCheck:
     def shared(self) -> tuple[tuple[str, str], ...]:
         """Node and device of each that several nodes are configured to have, as the last check of all devices has found."""
         return self._remembered.claimed
+
+    @workflow.query(description="Where each credential of a device may go that names no hosts itself.")
+    def hosts(self) -> dict[str, tuple[str, ...]]:
+        """Where each credential of a device may go that names no hosts itself."""
+        return self._remembered.hosts
 
     # Small things ---------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,8 @@ from policy.episode.observation import Observation
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, Release
 from policy.episode.words import one_line
 from policy.fence.config import FenceStep
+from policy.fence.device_check import devices_of
+from policy.fence.plan import FencingPlan, PowerDevice, sealed_anew
 from policy.objects.marks import NOTHING_ADDED, Added
 from policy.values.foreign import without_calls
 from policy.values.moments import LATEST, written
@@ -94,6 +96,15 @@ class Episode(EpisodeState):
         moment = max(workflow.now(), (self.latest_moment or self.started) + timedelta(microseconds=1))
         self.latest_moment = moment
         return moment
+
+    def sealed(self, device: PowerDevice) -> PowerDevice:
+        """The device as a power worker is asked for it: under the newest seal that there is for it (S42)."""
+        return sealed_anew(device, self.sealed_devices)
+
+    def seal_anew(self, plan: FencingPlan) -> None:
+        """What has just been configured for the node, and sealed. A device that is pinned otherwise keeps its seal (S9)."""
+        fresh = tuple(each.device for each in devices_of(plan))
+        self.sealed_devices = (*fresh, *(each for each in self.sealed_devices if each not in fresh))
 
     def begin_round(self) -> None:
         """Another boot, or another step of a ladder, is fenced from here on: what was proven of the one before proves nothing of

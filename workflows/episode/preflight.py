@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
 from temporalio import workflow
+from temporalio.exceptions import ActivityError
 
 from activities.contracts.news import News
 from activities.contracts.target import (
@@ -20,12 +21,16 @@ from activities.contracts.target import (
     LookRequest,
     LookResult,
     LookVerdict,
+    PinRequest,
     TargetActivities,
     Workload,
 )
+from activities.errors import error_message
 from policy.episode.gate import DESTRUCTIVE, Operation
+from policy.episode.messages import FencingInput
 from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import Release
+from policy.fence.plan import FencingPlan
 from policy.fence.power import PowerAct
 from policy.remediation.lease import DEFAULT_TIMEOUT, lease_duration
 from workflows.episode.episode import Episode
@@ -51,6 +56,7 @@ SLOW_LOOKS = 3
 
 PERMIT = "the permit"
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=2), timedelta(minutes=1)
+SEALED_AGAIN_AFTER = timedelta(hours=1)
 CLEAN_UP_LOOKS = 5
 CLEAN_UP_PAUSE = timedelta(seconds=10)
 
@@ -104,16 +110,18 @@ class Preflight:
         gone: Callable[[], str] = str,
         fencing: FencingProgress | None = None,
         configured: Configured | None = None,
+        plan: FencingPlan | None = None,
         idle: Callable[[], bool] = lambda: False,
     ) -> None:
         """gone: why the need is gone, for all that the episode itself knows; "" while it stands. fencing: whose deadline is
-        heeded. configured: see LookRequest. idle: whether nothing has been done that a permit would have to be kept for: who is
-        held then gives it back, and asks anew."""
+        heeded. configured: see LookRequest. plan: whose devices are kept sealed. idle: whether nothing has been done that a
+        permit would have to be kept for: who is held then gives it back, and asks anew."""
         self._episode = episode
         self.need = need
         self._gone = gone
         self._configured = configured
         self._fencing = fencing
+        self._plan = plan
         self._idle = idle
 
     @property
@@ -345,6 +353,29 @@ class Preflight:
             return False
         return True
 
+    async def keep_sealed(self) -> None:
+        """A seal ends (S49): devices that are configured as they were pinned get another one, whatever was waited for. What could
+        not be sealed is tried again after a while."""
+        episode, now = self._episode, workflow.now()
+        waits = episode.seals_tried is not None and now < episode.seals_tried + SEALED_AGAIN_AFTER
+        if self._plan is None or waits or not self._plan.sealed_anew(episode.sealed_devices).is_to_be_sealed_anew(now):
+            return
+        episode.seals_tried = now
+        wanted = FencingInput(
+            cluster=episode.cluster,
+            node=episode.node,
+            incident=episode.incident,
+            need=self.need,
+            template=self._configured.template if self._configured is not None else None,
+        )
+        config = options.cluster_read(episode.cluster) | {"summary": f"{episode.step}: has the devices sealed anew"}
+        try:
+            pin = await workflow.execute_activity_method(TargetActivities.pin, PinRequest(wanted=wanted), **config)
+        except ActivityError as error:
+            episode.note("seal", "failed", error_message(error))
+        else:
+            episode.seal_anew(pin.plan)
+
     async def why_not_clean_up(self) -> str:
         """Whether marks without an owner are mere left-overs, as a look at the node tells; "" where they are."""
         with self._episode.undertaking("a look before the clean-up") as under:
@@ -374,6 +405,7 @@ class Preflight:
         along: Along | None = None,
         licenses: LicenceWanted | None = None,
     ) -> LookResult:
+        await self.keep_sealed()
         request = LookRequest(
             target=self._episode.target,
             need=replace(self.need, word=self._episode.wish, reason="", requester=""),  # those are for people

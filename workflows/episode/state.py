@@ -384,6 +384,8 @@ class EpisodeState:
     control_plane: bool | None = None
     """Of its node; None before that has been looked at."""
     pinned: Pinned | None = None
+    sealed_devices: tuple[PowerDevice, ...] = ()
+    """The node's devices with their newest seals: a device of the plan is asked under the seal that its equal has here (S49)."""
     observation: Observation | None = None
     """The node as it was last told, whoever told it: a hint."""
     looked: Observation | None = None
@@ -455,6 +457,8 @@ class EpisodeState:
 
     # Waiting
     latest_moment: datetime | None = None
+    seals_tried: datetime | None = None
+    """When new seals were asked for last, because the ones of `sealed_devices` end."""
     not_beyond: datetime | None = None
     """No rest lasts longer: at that moment the story has something else to do."""
     undertakings: dict[str, Undertaking] = field(default_factory=dict)

@@ -106,6 +106,7 @@ def open_case(episode: Episode, progress: FencingProgress, *, configured: Config
         need,
         fencing=progress,
         configured=configured,
+        plan=plan,
         idle=lambda: not (case.touched or case.freed_something or episode.added.paths or case.isolation.has_detached),
     )
     desk = Bookkeeping(episode)

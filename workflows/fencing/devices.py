@@ -118,7 +118,8 @@ class Devices:
 
     async def read_given_up(self, device: PowerDevice, machine: str) -> GivenUpReading:
         """Whether a machine is given up. What can't be read is not (S3)."""
-        request = GivenUpRequest(target=self._episode.target, device=device, deadline=self._plan.act_deadline, machine=machine)
+        target, sealed = self._episode.target, self._episode.sealed(device)
+        request = GivenUpRequest(target=target, device=sealed, deadline=self._plan.act_deadline, machine=machine)
         summary = f"{self._words.off_step}: reads whether {device.endpoint} is given up"
         try:
             return await workflow.execute_activity_method(
@@ -223,7 +224,8 @@ class Devices:
         return CommandOutcome(ended_at=self._episode.moment(), failed=interrupt)
 
     def _request(self, device: PowerDevice) -> PowerRequest:
-        return PowerRequest(target=self._episode.target.without_levels, device=device, deadline=self._plan.act_deadline)
+        target, sealed = self._episode.target.without_levels, self._episode.sealed(device)
+        return PowerRequest(target=target, device=sealed, deadline=self._plan.act_deadline)
 
 
 async def command_licensed(

@@ -37,7 +37,7 @@ class Quarantines:
         self._episode.enter(doing=f"puts {device.endpoint} into quarantine")
         request = PowerRequest(
             target=self._episode.target,
-            device=device,
+            device=self._episode.sealed(device),
             deadline=self._plan.act_deadline,
             not_after=licence.until,
             licence=licence.signed,
@@ -54,7 +54,7 @@ class Quarantines:
         """Give its groups back, as far as nobody else has changed them meanwhile."""
         request = LiftRequest(
             target=self._episode.target,
-            device=device,
+            device=self._episode.sealed(device),
             quarantine=self._known.get(device.endpoint),
             deadline=self._plan.act_deadline,
             not_after=licence.until,

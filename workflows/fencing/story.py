@@ -29,8 +29,7 @@ from policy.episode.identity import same_machine
 from policy.episode.messages import EpisodeResult, FencingInput, Outcome, Phase
 from policy.episode.needs import NeedKind
 from policy.fence.config import FenceStep
-from policy.fence.device_check import devices_of
-from policy.fence.plan import FencingPlan, sealed_anew
+from policy.fence.plan import FencingPlan
 from workflows.episode.closing import close, not_begun, refusal
 from workflows.episode.episode import Episode
 from workflows.episode.state import End, FencingProgress, PowerProgress, Turn
@@ -136,7 +135,6 @@ class FencingStory:
         sentence with."""
         if self._case is None or not self._case.isolation.paths.left:
             return ""
-        await self._keep_sealed()
         case = self.case
         if await case.preflight.refresh() and case.pinned_node.is_replaced():
             return case.isolation.paths.left
@@ -154,8 +152,8 @@ class FencingStory:
     async def bring_back(self) -> str:
         """What this story has left off is switched on again, and its return is waited for. Answers why it does not come back, ""
         where it does."""
-        await self._keep_sealed()
         case = self.case
+        await case.preflight.keep_sealed()
         try:
             case.progress.deadline = None  # the time of the step is over, that of the machine is not
             if problem := await self.power_management.switch_on_again():
@@ -174,10 +172,10 @@ class FencingStory:
         if self.case.need.kind is NeedKind.CLEAN_UP:
             return await self._clean_up()
         while True:
-            await self._keep_sealed()
+            await self.case.preflight.keep_sealed()
             if (ended := await self._answered()) is not None:
                 return ended
-            await self._keep_sealed()  # a person may have taken days
+            await self.case.preflight.keep_sealed()  # a person may have taken days
             try:
                 with self.episode.undertaking("the flow"):
                     return await self._flow()
@@ -317,7 +315,7 @@ class FencingStory:
         except ActivityError as error:
             return "" if word or begun else error_message(error)
         if begun:
-            self._seal_anew(pin)
+            self.episode.seal_anew(pin.plan)  # the key that had sealed them may be lost
             return ""
         before = case.pinned_node.pinned
         if before.uid != pin.pinned.uid and (pin.observation is None or not same_machine(before, pin.observation)):
@@ -326,7 +324,7 @@ class FencingStory:
             case.power.end_proof()
             return f"the word for off is void: the node shows boot {pin.pinned.boot_id}, and {before.boot_id} was seen off"
         if word and set(before.endpoints) == set(pin.pinned.endpoints):
-            self._seal_anew(pin)
+            self.episode.seal_anew(pin.plan)
             return ""
         power, before_it = PowerProgress(), case.progress.power
         power.said_before_word, power.proof, power.kept = before_it.said_before_word, before_it.proof, before_it.kept
@@ -343,25 +341,6 @@ class FencingStory:
         """Whether a device or its configuration is why a person was asked: its seal may be what is not believed."""
         turn = self.case.progress.turn
         return turn is not None and issubclass(INTERRUPTS[turn.interrupt], Hopeless)
-
-    def _seal_anew(self, pin: PinResult) -> None:
-        """The key that had sealed the devices may be lost. Those that are configured now as they were pinned are sealed by the
-        one that there is (S42); any other one stays as it is, and is refused."""
-        progress, configured = self.case.progress, [each.device for each in devices_of(pin.plan)]
-        progress.pin = replace(progress.pin, plan=progress.pin.plan.sealed_anew(configured))
-        progress.power.proven = tuple(sealed_anew(each, configured) for each in progress.power.proven)
-        if (detached_from := progress.isolation.detached_from) is not None:
-            progress.isolation.detached_from = sealed_anew(detached_from, configured)
-        self._open(progress)
-
-    async def _keep_sealed(self) -> None:
-        """A seal ends (S49): devices that are configured as they were pinned get another one before."""
-        if not self.case.progress.pin.plan.is_to_be_sealed_anew(workflow.now()):
-            return
-        try:
-            self._seal_anew(await self._pin())
-        except ActivityError as error:
-            self.episode.note("seal", "failed", error_message(error))
 
     async def _is_registered_anew(self) -> bool:
         """Whether another Node object stands for the same machine. Before off it becomes the one that we are about. Afterwards
@@ -421,6 +400,7 @@ class FencingStory:
         episode.note("pin", "ok", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {pin.plan.source}")
         for warning in pin.plan.warnings:
             episode.note("plan", "warning", warning)
+        episode.seal_anew(pin.plan)
         episode.begin_round()
         progress = FencingProgress(pin=pin, deadline=self._deadline, power=power or PowerProgress())
         episode.off_proof = progress.power.proof

@@ -130,10 +130,11 @@ class Volumes:
         return [each.volume for each in await self._list(device) if not each.root]
 
     async def _list(self, device: PowerDevice) -> tuple[VolumeReading, ...]:
+        sealed = self._episode.sealed(device)
         with as_interrupt(device.endpoint):
             found = await workflow.execute_activity_method(
                 PowerActivities.list_volumes,
-                PowerRequest(target=self._episode.target, device=device, deadline=self._plan.act_deadline),
+                PowerRequest(target=self._episode.target, device=sealed, deadline=self._plan.act_deadline),
                 **(
                     options.power_read(device.site, self._plan)
                     | {"summary": f"isolation: lists the volumes of {device.endpoint}"}
@@ -186,8 +187,8 @@ class Volumes:
         return replace(reading, at=asked_at)
 
     def _request(self, device: PowerDevice, volume: str, not_after: datetime | None = None) -> VolumeRequest:
-        deadline = self._plan.act_deadline
-        return VolumeRequest(target=self._episode.target, device=device, volume=volume, deadline=deadline, not_after=not_after)
+        target, sealed, deadline = self._episode.target, self._episode.sealed(device), self._plan.act_deadline
+        return VolumeRequest(target=target, device=sealed, volume=volume, deadline=deadline, not_after=not_after)
 
 
 def _states(readings: list[VolumeReading] | tuple[VolumeReading, ...]) -> str:

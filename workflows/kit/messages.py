@@ -235,9 +235,10 @@ class DeviceCheckInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRequest:
-    """Read the devices of one node, or of all where it is ""."""
+    """Read the devices of one node, or of all where it is "". admit: of one node; see `DeviceMemory.hosts`."""
 
     node: str = ""
+    admit: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

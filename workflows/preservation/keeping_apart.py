@@ -11,7 +11,6 @@ said, it stops before its next act.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -24,8 +23,6 @@ from policy.episode.events import EventReason
 from policy.episode.messages import FencingInput, Outcome, Phase
 from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import Release
-from policy.fence.device_check import devices_of
-from policy.fence.plan import sealed_anew
 from policy.preservation.held import Isolation
 from policy.preservation.isolating import isolation_plan
 from workflows.episode.adopting import cut_unseen
@@ -131,13 +128,6 @@ class KeepingApart:
             if pin.adopted_paths:
                 self._made(pin)[1].paths.adopt(pin.adopted_paths)
                 cut_unseen(self._episode, pin.adopted_paths)
-        elif pin.plan.is_to_be_sealed_anew(workflow.now()):
-            with contextlib.suppress(Interrupt):  # refused devices are a person's case, at the next command
-                devices = [each.device for each in devices_of((await self._pin()).plan)]
-                self._known.pin = pin = replace(pin, plan=pin.plan.sealed_anew(devices))
-                if (detached_from := self._known.isolation.detached_from) is not None:
-                    self._known.isolation.detached_from = sealed_anew(detached_from, devices)
-                self._preflight = self._sequence = None
         self._episode.pinned = pin.pinned
         return self._made(pin)[1]
 
@@ -163,7 +153,7 @@ class KeepingApart:
         """The parts over what is known of the pinned node."""
         if self._preflight is None or self._sequence is None:
             plan = isolation_plan(pin.plan)
-            self._preflight = Preflight(self._episode, NEED, gone=self._objection, configured=Configured())
+            self._preflight = Preflight(self._episode, NEED, gone=self._objection, configured=Configured(), plan=plan)
             tries = Tries(self._episode, plan, before_next=self._preflight.may_go_on)
             known = self._known.isolation
             self._sequence = IsolationSequence(self._episode, plan, self._desk, self._preflight, tries, progress=known)
@@ -243,6 +233,7 @@ class KeepingApart:
                 if self._may_restore():
                     await sequence.undo(may_restore=lambda _found_cut: self._may_restore(), patient=False)
                 if not (left := sequence.paths.left):
+                    self._episode.problem = self._episode.path_asked = ""
                     await self._leave()
                     return ""
                 freed = "a path may have been cut before this episode" if sequence.paths.found_cut else "pods were freed"

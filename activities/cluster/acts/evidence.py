@@ -191,7 +191,8 @@ class ClusterEvidence(OfOneCluster, EvidenceCollection):
         except (ApplicationError, msgspec.MsgspecError, ValueError) as error:
             writing.miss("console", f"no device is known: {getattr(error, 'message', error)}")
             return ()
-        devices = {device.endpoint: device for device in self._licences.sealed(self._cluster, node.name, plan).devices}
+        hosts = await self._served.credential_hosts()
+        devices = {device.endpoint: device for device in self._licences.sealed(self._cluster, node.name, plan, hosts).devices}
         talking = [device for device in devices.values() if device.driver in TALKING_DRIVERS]
         for device in devices.values():
             if device not in talking[:DEVICES_ASKED]:

@@ -34,6 +34,7 @@ from activities.licences import Licences
 from policy.episode.needs import Need
 from policy.fence.compiling import compile_config
 from policy.fence.config import FenceConfig, Source
+from policy.fence.credential_hosts import CredentialHosts
 from policy.fence.device_check import DeviceEventReason, DeviceNotice, NodeToCheck, devices_of
 from policy.objects.marks import mark_of
 from policy.objects.nodes import NodeView
@@ -73,10 +74,11 @@ class ClusterFenceDevices(OfOneCluster, FenceDeviceActivities):
         """A few nodes side by side; lists that several configurations need are read once."""
         require_cluster(request.cluster, self._cluster)
         connections, gate = reading_once(self._connections), asyncio.Semaphore(AT_ONCE)
+        hosts = await self._served.credential_hosts()
 
         async def one(name: str) -> NodeToCheck:
             async with gate:
-                return await self._find(connections, name)
+                return await self._find(connections, name, hosts)
 
         return FenceDevices(nodes=tuple(await asyncio.gather(*(one(name) for name in request.nodes))))
 
@@ -87,13 +89,13 @@ class ClusterFenceDevices(OfOneCluster, FenceDeviceActivities):
         for notice in request.tidings:
             await self._recorder.tell(_happening(notice), quiet=REPEATED)
 
-    async def _find(self, connections: Readers, name: str) -> NodeToCheck:
+    async def _find(self, connections: Readers, name: str, hosts: CredentialHosts) -> NodeToCheck:
         body = await unless_gone(connections.nodes.get_bytes(NODES.path(name)))
         if body is None:
             return NodeToCheck(node=name, problem=no_such_target(name))
         view = decode_node(body)
         try:
-            return await self._resolved(connections, view)
+            return await self._resolved(connections, view, hosts)
         except PolicyError as error:
             return _without_devices(view, str(error))
         except ApplicationError as error:
@@ -101,11 +103,11 @@ class ClusterFenceDevices(OfOneCluster, FenceDeviceActivities):
                 raise
             return _without_devices(view, error.message)
 
-    async def _resolved(self, connections: Readers, view: NodeView) -> NodeToCheck:
+    async def _resolved(self, connections: Readers, view: NodeView, hosts: CredentialHosts) -> NodeToCheck:
         config = await configuration_for(connections, view, None, Need(), source=self._source)
         if config.errors:
             return _without_devices(view, "; ".join(config.errors))
-        plan = self._licences.sealed(self._cluster, view.name, compile_config(config))
+        plan = self._licences.sealed(self._cluster, view.name, compile_config(config), hosts)
         devices = tuple(replace(each, node=view.name) for each in devices_of(plan))
         if not devices:
             return _without_devices(view, f"{config.subject}: no device is configured")

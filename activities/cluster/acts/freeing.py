@@ -20,7 +20,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.attempt import begin_by, in_time
 from activities.cluster.acts.cut_workload import behind_cut
-from activities.cluster.acts.isolation import another_machine, may_untaint, sealed, taint_beside_mark
+from activities.cluster.acts.isolation import another_machine, may_untaint, taint_beside_mark
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.editing import edit
@@ -131,7 +131,7 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
 
         try:
             tainted = await edit_node(self._connection, target.pinned.node, decide, not_after=request.not_after)
-            tainted = sealed(tainted, self._licences, target)
+            tainted = self._licences.sealed_result(target, tainted)
         except ObjectNotFound as error:
             message = f"Node/{target.pinned.node} is gone and can't be tainted: delete what is left of its workload"
             raise failure(ErrorType.NOT_FOUND, message) from error

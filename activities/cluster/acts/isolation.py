@@ -114,7 +114,7 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
         if seen.verdict is not LookVerdict.GO:
             return ActResult(changed=False, detail=seen.reason, look=seen)
         result = await edit_node(self._connection, request.target.pinned.node, decide, not_after=not_after)
-        return replace(sealed(result, self._licences, request.target), look=seen)
+        return replace(self._licences.sealed_result(request.target, result), look=seen)
 
     @activity.defn(name="isolation.note-path")
     async def note_path(self, request: PathRequest) -> ActResult:
@@ -222,11 +222,6 @@ def _keep_for_paths(node: LiveNode, mark: Mark, now: datetime) -> Edit:
     kept = replace(mark, off_proven="")
     operations = untainted(node, kept, now) if mark.out_of_service else write_mark(node, kept)
     return Edit(detail=f"our mark and our cordon stay: cut are {', '.join(mark.paths)}", operations=operations)
-
-
-def sealed(result: ActResult, licences: Licences, target: Target) -> ActResult:
-    """With what our mark tells of by now known again as ours."""
-    return result if result.added is None else replace(result, added=licences.sealed_added(target, result.added))
 
 
 def another_machine(node: LiveNode, target: Target) -> bool:

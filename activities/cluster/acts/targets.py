@@ -12,7 +12,6 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.acts.freeing import standing_workload
-from activities.cluster.acts.isolation import sealed
 from activities.cluster.acts.news import EpisodeTeller
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.served_cluster import ServedCluster
@@ -106,11 +105,12 @@ class ClusterTarget(OfOneCluster, TargetActivities):
             levels=plan.endpoints_of_levels,
             machine_uids=tuple(each.uid for each in subject.machines_of(view)),
         )
+        hosts = await self._served.credential_hosts()
         at_once = bool(request.marks_as) and not adopted
         added = await self._marked_at_once(_target_of(request, pinned), request.not_after) if at_once else None
         return PinResult(
             pinned=pinned,
-            plan=self._licences.sealed(wanted.cluster, view.name, plan),
+            plan=self._licences.sealed(wanted.cluster, view.name, plan, hosts),
             need=need,
             control_plane=view.control_plane,
             adopted_incident=mark.incident if mark is not None and adopted else "",
@@ -140,7 +140,7 @@ class ClusterTarget(OfOneCluster, TargetActivities):
             return mark_edit(node, target, self._clock(), added)
 
         result = await edit_node(self._connection, target.pinned.node, decide, not_after=not_after)
-        return sealed(result, self._licences, target)
+        return self._licences.sealed_result(target, result)
 
     @activity.defn(name="target.last-look")
     async def last_look(self, request: LookRequest) -> LookResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 
@@ -9,14 +10,19 @@ from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.machine_paths import Connections
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
+from policy.fence.credential_hosts import CredentialHosts
 from policy.remediation.remediators import REMEDIATORS, Remediator
+
+
+async def _unknown() -> CredentialHosts:
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
 class ServedCluster:
     """machines: where Cluster API's objects live, None where all others do. own_node: the node this worker runs on, "" where not
     known. source: of the fence policies, which say whether fencing is switched off.
-    remediators: what the objects of other controllers say."""
+    remediators: what the objects of other controllers say. credential_hosts: asked of the check of devices (S40)."""
 
     name: str
     connection: ClusterConnection
@@ -26,6 +32,7 @@ class ServedCluster:
     clock: Clock = utc_now
     source: PolicySource = DEFAULT_SOURCE
     remediators: tuple[Remediator, ...] = REMEDIATORS
+    credential_hosts: Callable[[], Awaitable[CredentialHosts]] = _unknown
 
     @property
     def connections(self) -> Connections[ClusterConnection]:

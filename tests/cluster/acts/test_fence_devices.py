@@ -152,7 +152,8 @@ OURS = "nodewarden/"
 
 
 def devices_of(world: World, **options: Any) -> ClusterFenceDevices:
-    return ClusterFenceDevices(ServedCluster(CLUSTER, world.connection, clock=world.clock), LICENCES, **options)
+    served = ServedCluster(CLUSTER, world.connection, clock=world.clock, credential_hosts=world.known_hosts)
+    return ClusterFenceDevices(served, LICENCES, **options)
 
 
 async def found(world: World, *nodes: str, **options: Any) -> tuple[NodeToCheck, ...]:
@@ -176,6 +177,18 @@ async def test_every_device_of_the_configuration_is_there_once_with_its_deadline
     assert {each.deadline for each in node.devices} == {timedelta(seconds=15)}
     assert (node.problem, node.ready, node.tells, node.held) == ("", False, True, "")
     assert ready.writes == 0
+
+
+async def test_s40_an_address_that_a_credential_never_went_to_is_told_by_the_check_and_pinned_so(ready: World) -> None:
+    """The address of the ConfigMap was changed; its Secret has gone to another one so far."""
+    secret = f"secret-fence-method-bmc-{NODE}"
+    await add_config_map(ready, f"fence-config-{NODE}", config("", "bmc", bmc="agent_name=ipmi\nip=10.0.0.1\naction=reboot"))
+    await add_secret(ready, secret)
+    for known, strange in (("10.0.0.9", (f"Secret/nodewarden/{secret}",)), ("10.0.0.1", ())):
+        ready.credential_hosts = {f"Secret/nodewarden/{secret}": (known,)}
+        (node,), pinned = await found(ready, NODE), await pin(ready)
+        assert [each.device.strange_to for each in node.devices] == [strange]
+        assert [each.strange_to for each in pinned.plan.devices] == [strange]
 
 
 async def test_a_node_without_a_usable_configuration_says_why_and_hides_no_other(ready: World) -> None:

@@ -134,7 +134,9 @@ class World:
         connection.clock = self.clock
         self.permits = Permits()
         self.verdict = LookVerdict.GO
-        self.target = ClusterTarget(ServedCluster(CLUSTER, connection, clock=self.clock), self.permits, LICENCES)
+        self.credential_hosts: dict[str, tuple[str, ...]] = {}
+        served = ServedCluster(CLUSTER, connection, clock=self.clock, credential_hosts=self.known_hosts)
+        self.target = ClusterTarget(served, self.permits, LICENCES)
         self.isolation = ClusterIsolation(
             ServedCluster(CLUSTER, connection, own_node="node-1", clock=self.clock), self.looks, self.permits, LICENCES
         )
@@ -144,6 +146,10 @@ class World:
 
     def clock(self) -> datetime:
         return self.now
+
+    async def known_hosts(self) -> dict[str, tuple[str, ...]]:
+        """What the check of devices knows by now."""
+        return self.credential_hosts
 
     @property
     def writes(self) -> int:

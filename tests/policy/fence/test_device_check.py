@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from policy.fence.credential_hosts import destinations
 from policy.fence.device_check import (
     DeviceAnswer,
     DeviceClaims,
@@ -24,7 +25,7 @@ from policy.fence.device_check import (
     row_of,
 )
 from policy.fence.drivers import same_device
-from policy.fence.plan import Act, FencingPlan, PlannedMethod, PowerDevice
+from policy.fence.plan import Act, CredentialKind, CredentialRef, FencingPlan, PlannedMethod, PowerDevice
 from policy.fence.power import PowerState
 from policy.fence.served_system import system_of
 
@@ -98,6 +99,30 @@ def test_what_is_carried_is_bounded_and_never_forgets_what_was_told() -> None:
     assert 0 < len(carried.answered) < 20
     assert carried.silent == (("node-9", "ipmi://z:623"),)
     assert len(remembered.carried().answered) == 50
+
+
+def sent_to(host: str, *, node: str = "node-7", named: str = "bmc") -> NodeToCheck:
+    """A node whose BMC is at that address, with a Secret of that name."""
+    reference = CredentialRef(name=named, namespace="nodewarden")
+    device = PowerDevice(driver="ipmi", endpoint=f"ipmi://{host}:623", parameters={"ip": host}, credentials=(reference,))
+    return NodeToCheck(node=node, devices=(DeviceToCheck(device=device),))
+
+
+def test_s40_a_credential_goes_where_the_first_check_of_all_devices_has_met_it() -> None:
+    """And an address that comes later is a person's to admit, whichever node it is of and however long it was configured for
+    none. A file or a variable goes to named hosts only, and is none of these."""
+    remembered, secret = Remembered(DeviceMemory()), "Secret/nodewarden/bmc"
+    remembered.keep_hosts([sent_to("10.0.0.7")], admits=True)
+    assert remembered.hosts == {}  # nothing is known of it, and it may go anywhere: a first answer must not shut out the others
+    remembered.keep_hosts([sent_to("10.0.0.7"), sent_to("10.0.0.8", node="node-8")])
+    remembered.keep_hosts([])
+    remembered.keep_hosts([sent_to("10.6.6.6"), sent_to("10.0.0.9", named="another")])
+    assert remembered.hosts == {secret: ("10.0.0.7", "10.0.0.8"), "Secret/nodewarden/another": ("10.0.0.9",)}
+    remembered = Remembered(remembered.carried(most=0))
+    remembered.keep_hosts([sent_to("10.0.0.10")], admits=True)
+    assert remembered.hosts[secret] == ("10.0.0.10", "10.0.0.7", "10.0.0.8")
+    on_the_worker = CredentialRef(kind=CredentialKind.ENVIRONMENT, keys={"password": "BMC"})
+    assert destinations(PowerDevice(driver="ipmi", endpoint="e", credentials=(on_the_worker,))) == {}
 
 
 def test_what_left_is_forgotten() -> None:
