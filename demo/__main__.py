@@ -26,6 +26,7 @@ from demo.simulation import Simulation
 from demo.summary import Accident, judge, show
 from policy.episode.messages import EpisodeResult
 from starter.client import Nodewarden
+from starter.deploy.shipped import people
 from starter.handles.status import ClusterStatus
 from starter.output.console import fitting_console
 from starter.output.display import LineDisplay, LiveDisplay, watch
@@ -81,6 +82,9 @@ class Demo:
                 fencing_template(simulation.facts),
             )
             await simulation.apply("/apis/remediation.medik8s.io/v1alpha1/nodehealthchecks", health_check())
+            for document in yaml.safe_load_all(people().read_text(encoding="utf-8")):  # who may say what
+                plural = document["kind"].lower().removesuffix("y") + ("ies" if document["kind"].endswith("y") else "s")
+                await simulation.apply(f"/apis/{document['apiVersion']}/{plural}", document)
             code = 1
 
             async def show_it() -> None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from temporalio.api.enums.v1 import TaskQueueType
@@ -37,7 +39,7 @@ from starter.handles.episodes import EpisodeHandle, named
 from starter.handles.history import History
 from starter.handles.preservations import PreservedNodes, open_preservations
 from starter.handles.scanners import ScannerHandle, StartedScanner
-from starter.handles.speaking import Speaker, attested
+from starter.handles.speaking import Speaker, attested, own_connection
 from starter.handles.status import ClusterStatus, NodeEpisodes, SilentEpisode
 from workers.configuration.settings import Settings, load
 from workers.connect import connect
@@ -47,6 +49,8 @@ from workers.identity import holder
 from workers.payloads.converting import for_people
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, episode_id
 from workflows.kit.messages import ScannerStatus, Word
+
+_log = logging.getLogger(__name__)
 
 CHECK_EVERY = timedelta(hours=1)
 SHOWN_ENDED = 10
@@ -78,8 +82,12 @@ class Nodewarden:
         namespace: str = "",
         speaker: Speaker | None = None,
     ) -> AsyncIterator[Nodewarden]:
-        """Connect to the Temporal of the arguments, else of the settings, else to the embedded one that `nodewarden up` runs."""
+        """Connect to the Temporal of the arguments, else of the settings, else to the embedded one that `nodewarden up` runs.
+
+        speaker: who speaks; None: the caller, as Kubernetes knows it by the settings or the kubeconfig that are read here.
+        """
         settings = settings or load()
+        speaker = speaker or Speaker(partial(own_connection, settings), otherwise="", complain=_log.warning)
         temporal = settings.temporal
         found = address or temporal.address or _embedded_address(settings)
         temporal = temporal.model_copy(update={"address": found, "namespace": namespace or temporal.namespace})

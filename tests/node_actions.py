@@ -14,6 +14,7 @@ from policy.episode import attesting
 from policy.episode.attesting import GROUP, PLURAL, POLICY, VERSION
 from policy.episode.words import NAMESPACE, ActionName
 from simulator.api.server import ApiServer
+from simulator.api.storage.store import Store
 from simulator.client import ApiAddress, ApiClient
 from simulator.resources import Resource
 from tests.deploy.manifests import path_of
@@ -56,3 +57,11 @@ async def api_with_actions(*, enforced: bool = True) -> AsyncIterator[tuple[ApiC
             for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding") if enforced else ():
                 await person.create(path_of(shipped(kind)), shipped(kind))
             yield person, connection
+
+
+def of_old(store: Store) -> None:
+    """The policy has been in force since long: a simulated server can be told so, and nobody waits."""
+    for plural in ("validatingadmissionpolicies", "validatingadmissionpolicybindings"):
+        kind = ("admissionregistration.k8s.io", plural)
+        for found in store.documents(plural, group=kind[0]):
+            store.put(kind, found | {"metadata": found["metadata"] | {"creationTimestamp": LONG_AGO}})

@@ -16,6 +16,7 @@ from policy.values.moments import later, moment_of
 GROUP, VERSION, PLURAL = "nodewarden.io", "v1alpha1", "nodeactions"
 POLICY = "nodewarden-node-actions"
 """Name of the policy, and of its binding."""
+HOW_TO = "`nodewarden deploy people | kubectl apply -f -`"
 
 _CREATED = "request.operation != 'CREATE' || "
 VALIDATIONS = (
@@ -31,9 +32,9 @@ Object = Mapping[str, Any]
 def doubt(policy: Object | None, binding: Object | None, created: datetime) -> str:
     """Why a NodeAction of that moment may bear any name, "" where the server has seen to it that it does not."""
     if policy is None or binding is None:
-        return f"the API server does not check names: it has no ValidatingAdmissionPolicy {POLICY} with its binding"
+        return f"the API server does not check names: it has no ValidatingAdmissionPolicy {POLICY} with its binding ({HOW_TO})"
     if not (_checks(policy.get("spec") or {}) and _denies(binding.get("spec") or {})):
-        return f"the ValidatingAdmissionPolicy {POLICY}, or its binding, is not as nodewarden ships it"
+        return f"the ValidatingAdmissionPolicy {POLICY}, or its binding, is not as nodewarden ships it ({HOW_TO})"
     for each in (policy, binding):
         since = moment_of((each.get("metadata") or {}).get("creationTimestamp"))
         if since is None or created < later(since, SETTLED):

@@ -157,9 +157,9 @@ class Session:
     @asynccontextmanager
     async def _speaking(self, settings: Settings) -> AsyncIterator[Nodewarden]:
         from starter.client import Nodewarden
-        from starter.handles.speaking import Speaker
+        from starter.handles.speaking import Speaker, own_connection
 
-        speaker = Speaker(partial(self.own_connection, settings), otherwise=me(), complain=complain)
+        speaker = Speaker(partial(own_connection, settings), otherwise=me(), complain=complain)
         async with Nodewarden.connect(settings, speaker=speaker) as warden:
             yield warden
 
@@ -211,20 +211,6 @@ class Session:
             return
         if found is None:
             raise NoSuchNodeError(node)
-
-    @asynccontextmanager
-    async def own_connection(self, settings: Settings, name: str) -> AsyncIterator[ClusterConnection | None]:
-        """The caller's own way to a cluster; None where he has none."""
-        from workers.configuration.setting_sources import SettingsError
-        from workers.connections import open_connection
-
-        try:
-            opened = await open_connection(name, settings.connections()[name])
-        except (KeyError, SettingsError):
-            yield None
-            return
-        async with opened as connection:
-            yield connection
 
     async def _expect_cluster(self, warden: Nodewarden, settings: Settings, name: str) -> None:
         """A name that the settings do not know, that no worker serves, and that has never had a scanner, is a slip of the pen."""

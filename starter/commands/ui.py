@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands.arguments import ClusterOption
-from starter.commands.session import Exit, Session, me, session_of, working
+from starter.commands.session import Exit, me, session_of, working
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -77,7 +77,7 @@ async def ui(
     keep_memory_private()
     sessions = _sessions(session_keys)
     async with stop_on_signals() as stop, session.connected_to_all() as (warden, settings, names):
-        keeper = _keeper(session, warden, settings, login=not is_loopback(host) or behind_proxy)
+        keeper = _keeper(warden, settings, login=not is_loopback(host) or behind_proxy)
         reading, temporal = partial(read_named, settings), _temporal_ui(settings)
         views = Views(warden, names, source=settings.policy_source(), reading=reading, temporal=temporal)
         try:
@@ -90,13 +90,11 @@ async def ui(
 
 
 @asynccontextmanager
-async def page_beside(
-    session: Session, settings: Settings, client: Client, clusters: tuple[str, ...], *, port: int | None
-) -> AsyncIterator[str]:
+async def page_beside(settings: Settings, client: Client, clusters: tuple[str, ...], *, port: int | None) -> AsyncIterator[str]:
     """The page on the loopback, while something else is done in this process: where it is, to be said behind other addresses, or
     why there is none. port: None for no page, of which nothing is said."""
     from starter.client import Nodewarden
-    from starter.handles.speaking import Speaker
+    from starter.handles.speaking import Speaker, own_connection
     from starter.plans.live import read_named
 
     if port is None:
@@ -108,13 +106,12 @@ async def page_beside(
     except ModuleNotFoundError:
         yield ""
         return
-    opening = partial(session.own_connection, settings)
-    speaker = Speaker(opening, otherwise=me(), complain=log.warning)
+    speaker = Speaker(partial(own_connection, settings), otherwise=me(), complain=log.warning)
     warden = Nodewarden(client, speaker=speaker, page=settings.page_url)
     reading, temporal = partial(read_named, settings), _temporal_ui(settings)
     views = Views(warden, clusters, source=settings.policy_source(), reading=reading, temporal=temporal)
     async with AsyncExitStack() as stack:
-        page = serving(views, host="127.0.0.1", port=port, keeper=_keeper(session, warden, settings, login=False))
+        page = serving(views, host="127.0.0.1", port=port, keeper=_keeper(warden, settings, login=False))
         try:
             where = f", page {await stack.enter_async_context(page)}"
         except OSError as error:
@@ -147,8 +144,9 @@ def _sessions(file: Path | None) -> Sessions:
     return parsed(text, f"--session-keys: {file}", Sessions)
 
 
-def _keeper(session: Session, warden: Nodewarden, settings: Settings, *, login: bool) -> Doorkeeper:
+def _keeper(warden: Nodewarden, settings: Settings, *, login: bool) -> Doorkeeper:
+    from starter.handles.speaking import own_connection
     from starter.web.who import OwnHouse, Reviewed
 
-    opening = partial(session.own_connection, settings)
+    opening = partial(own_connection, settings)
     return Reviewed(warden, opening, shared=settings.shared_tokens) if login else OwnHouse(warden, opening, name=me())

@@ -59,7 +59,7 @@ async def up(
     async with (
         stop_on_signals() as stop,
         process.temporal(settings, embed=True, stop=stop) as running,
-        page_beside(session, settings, running.client, tuple(clusters), port=ui_port if ui else None) as page,
+        page_beside(settings, running.client, tuple(clusters), port=ui_port if ui else None) as page,
     ):
         warden = Nodewarden(running.client)
         where = f"{_where(running, settings)}{page}"

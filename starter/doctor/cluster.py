@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import LEASES, PODS
+from activities.cluster.live.attesting import doubt_of
 from activities.cluster.objects.conflicts import leader_lease
 from policy.checks.conflicts import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES, TAKEOVER, conflict
+from policy.episode.words import SETTLED
+from policy.values.moments import written
 from starter.doctor.findings import Finding, ok, problem, warning
 
 CONTROLLER_MANAGER = "kube-controller-manager"
@@ -27,6 +30,14 @@ async def clocks(connection: ClusterConnection) -> list[Finding]:
     if connection.skewed:
         return [problem(connection.skewed, "set the wrong clock by NTP: too early a clock puts off every timeout")]
     return [ok("this clock and the API server's agree")]
+
+
+async def people(connection: ClusterConnection, *, required: bool) -> list[Finding]:
+    """Whether Kubernetes attests who speaks. required: no other word is heard."""
+    if doubt := await doubt_of(connection, {"metadata": {"creationTimestamp": written(connection.now() + SETTLED)}}):
+        then = "no person's word is heard" if required else "names are not verified"
+        return [(problem if required else warning)(f"{doubt}; {then}", "apply it (docs/security.md)")]
+    return [ok("the API server checks who speaks")]
 
 
 async def operators(connection: ClusterConnection, *, takeover: bool) -> list[Finding]:

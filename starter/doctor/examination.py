@@ -79,6 +79,7 @@ async def _kubernetes(settings: Settings, cluster: str, *, fix: bool) -> list[Ex
             "clocks": partial(surroundings.clocks, connection),
             "rights": partial(rights, connection),
             "definitions": partial(definitions, connection, fix=fix),
+            "people's words": partial(surroundings.people, connection, required=settings.worker.words == "verified"),
             "health checks": partial(health_checks, settings, connection, machines),
             "credentials": partial(credentials, connection, machines, settings.policy_source())
             if settings.secrets_directory is None

@@ -6,8 +6,8 @@ or whose cluster has no such kind, says who he is himself, as before; whether th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,6 +22,7 @@ from workflows.kit.messages import Word
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import ClusterConnection
+    from workers.configuration.settings import Settings
 
 W = TypeVar("W", bound=Word)
 Opening = Callable[[str], AbstractAsyncContextManager["ClusterConnection | None"]]
@@ -68,6 +69,21 @@ class Speaker:
     def _expect_none(self, why: str, refused: type[RefusedError] = RefusedError) -> None:
         if self._insists:
             raise refused(f"nothing is said that Kubernetes does not attest: {why}")
+
+
+@asynccontextmanager
+async def own_connection(settings: Settings, name: str) -> AsyncIterator[ClusterConnection | None]:
+    """The caller's own way to a cluster; None where he has none."""
+    from workers.configuration.setting_sources import SettingsError
+    from workers.connections import open_connection
+
+    try:
+        opened = await open_connection(name, settings.connections()[name])
+    except (KeyError, SettingsError):
+        yield None
+        return
+    async with opened as connection:
+        yield connection
 
 
 async def attested(speaker: Speaker | None, cluster: str, word: W, spoken: Spoken) -> W:

@@ -55,7 +55,6 @@ PLAYED = Cell()
 ADMINISTRATORS = frozenset({Principal.CONFIGMAP_AUTHOR, Principal.OTHER_CLUSTER})
 """They decide on machines by what they may write; docs/security.md lists them among the administrators."""
 
-WORDS = "worker.words: verified"
 HOSTS = "worker.credential_hosts"
 
 
@@ -69,6 +68,9 @@ PROOFS = "security/test_forged_proofs.py::test_s1_a_proof_that_a_caller_has_made
 CANARY = "system/test_canary.py::test_a_secret_in_a_history_or_a_memo_is_found_in_the_servers_database"
 VERIFIED = "security/test_words_of_people.py::test_a_word_that_nobody_attests_is_refused_to_the_person"
 ACKNOWLEDGED = "cluster/acts/test_verified_words.py::test_nor_is_a_word_for_off_a_proof"
+WISHED = "cluster/acts/test_verified_words.py::test_a_last_look_takes_no_wish_for_a_persons_that_nobody_has_verified"
+MADE_UP_MARK = "security/test_matrix.py::test_s28_a_mark_that_a_client_of_temporal_has_made_up_takes_nothing_of_others_away"
+LOCAL_PAGE = "security/test_page_of_this_machine.py::test_another_user_of_the_host_says_and_reads_nothing"
 SEALED = "power/test_licences.py::test_every_device_of_a_plan_is_sealed_and_no_other_is_believed"
 TOKENS = "security/test_token_of_another_cluster.py::"
 LOOKING = "security/test_who_looks_at_the_page.py::"
@@ -83,12 +85,10 @@ _BY_FRONTEND = (
     "It ends the scanner, takes tasks and does nothing, or starts workflows without end. Let only workers and operators reach"
     " Temporal's frontend; the alerts `NodewardenNotScanning` and `NodewardenQueueUnserved` tell of it."
 )
-_ANY_WORDS = "With `worker.words: any`, the default, a wish to fence needs no proof of who has it. Set `worker.words: verified`."
-_ANY_ACK = (
-    "With `worker.words: any` an acknowledgement that a silent node's machine is off needs no proof of who gives it."
-    " Set `worker.words: verified`."
+_BY_POLLER = (
+    "It answers for the worker that verifies words, and those that need no seal (`hold`, `resume`, `abort`, `return-path`,"
+    " `preserve`, `pause`) are obeyed in any name; `fence`, `remediate` and `ack-off` are not. Let only workers poll."
 )
-_ANY_NAME = "The name is shown as `not verified`, and the word is obeyed. Set `worker.words: verified`."
 _UP = (
     "Every user of the host reaches the Temporal of `nodewarden up`, and is a client of Temporal."
     " Use a computer of one person, or a Temporal with TLS."
@@ -140,41 +140,35 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
         f"{FORGED}test_a_command_that_no_look_has_licensed_is_refused",
         f"{FORGED}test_a_look_of_his_own_licenses_nothing",
         VERIFIED,
-        yes=_ANY_WORDS,
-        closed_by=WORDS,
     ),
-    (P.TEMPORAL_CLIENT, A.FREE): shown(PROOFS, ACKNOWLEDGED, yes=_ANY_ACK, closed_by=WORDS),
+    (P.TEMPORAL_CLIENT, A.FREE): shown(PROOFS, ACKNOWLEDGED),
     (P.TEMPORAL_CLIENT, A.READ_SECRET): shown(CANARY),
     (P.TEMPORAL_CLIENT, A.SEND_CREDENTIAL): shown(f"{FORGED}test_no_credential_goes_to_a_device_of_his_own"),
-    (P.TEMPORAL_CLIENT, A.UNTAINT): PLAYED,
-    (P.TEMPORAL_CLIENT, A.IMPERSONATE): shown(VERIFIED, yes=_ANY_NAME, closed_by=WORDS),
+    (P.TEMPORAL_CLIENT, A.UNTAINT): shown(MADE_UP_MARK),
+    (P.TEMPORAL_CLIENT, A.IMPERSONATE): shown(VERIFIED),
     (P.TEMPORAL_CLIENT, A.SILENCE): Cell(yes=_BY_FRONTEND),
     (P.TEMPORAL_CLIENT, A.FLOOD): Cell(yes=_BY_FRONTEND),
-    (P.POLLER, A.POWER_OFF): shown(
-        "power/test_licences.py::test_another_deployments_licence_is_none", VERIFIED, yes=_ANY_WORDS, closed_by=WORDS
-    ),
-    (P.POLLER, A.FREE): shown(PROOFS, ACKNOWLEDGED, yes=_ANY_ACK, closed_by=WORDS),
+    (P.POLLER, A.POWER_OFF): shown("power/test_licences.py::test_another_deployments_licence_is_none", WISHED),
+    (P.POLLER, A.FREE): shown(PROOFS, ACKNOWLEDGED),
     (P.POLLER, A.READ_SECRET): shown(CANARY),
     (P.POLLER, A.SEND_CREDENTIAL): shown(SEALED),
-    (P.POLLER, A.UNTAINT): PLAYED,
-    (P.POLLER, A.IMPERSONATE): shown(VERIFIED, yes=_ANY_NAME, closed_by=WORDS),
+    (P.POLLER, A.UNTAINT): shown(MADE_UP_MARK),
+    (P.POLLER, A.IMPERSONATE): Cell(yes=_BY_POLLER),
     (P.POLLER, A.SILENCE): Cell(yes=_BY_FRONTEND),
     (P.POLLER, A.FLOOD): Cell(yes=_BY_FRONTEND),
     **{(P.VIEWER, act): PLAYED for act in (A.FREE, A.READ_SECRET, A.SEND_CREDENTIAL, A.UNTAINT, A.IMPERSONATE)},
     (P.VIEWER, A.POWER_OFF): shown(f"{LOOKING}test_whoever_may_look_and_not_speak_says_nothing"),
     (P.VIEWER, A.SILENCE): shown(f"{LOOKING}test_whoever_may_look_and_not_speak_says_nothing"),
     (P.VIEWER, A.FLOOD): shown(f"{TOKENS}test_invented_tokens_cost_a_cluster_no_more_than_a_few_reviews"),
-    (P.LOCAL_USER, A.POWER_OFF): Cell(yes=_UP, closed_by=WORDS),
-    (P.LOCAL_USER, A.FREE): shown(PROOFS, ACKNOWLEDGED, yes=_UP, closed_by=WORDS),
+    (P.LOCAL_USER, A.POWER_OFF): shown(LOCAL_PAGE),
+    (P.LOCAL_USER, A.FREE): shown(PROOFS, ACKNOWLEDGED),
     (P.LOCAL_USER, A.READ_SECRET): shown(
         "workers/test_embedded.py::test_nobody_else_looks_into_its_database",
         "workers/test_keeping_secrets.py::test_another_process_of_the_same_user_does_not_look_into_it",
     ),
     (P.LOCAL_USER, A.SEND_CREDENTIAL): shown(SEALED),
-    (P.LOCAL_USER, A.UNTAINT): PLAYED,
-    (P.LOCAL_USER, A.IMPERSONATE): shown(
-        "security/test_page_of_this_machine.py::test_another_user_of_the_host_says_and_reads_nothing", yes=_UP, closed_by=WORDS
-    ),
+    (P.LOCAL_USER, A.UNTAINT): shown(MADE_UP_MARK),
+    (P.LOCAL_USER, A.IMPERSONATE): shown(LOCAL_PAGE),
     (P.LOCAL_USER, A.SILENCE): Cell(yes=_UP),
     (P.LOCAL_USER, A.FLOOD): Cell(yes=_UP),
     **{(P.WEB_PAGE, act): shown(ANOTHER_SITE, A_FORM, BY_HTTP) for act in Act},

@@ -29,12 +29,12 @@ from activities.contracts.words import Verification, VerifyRequest
 from policy.episode.attesting import GROUP, PLURAL, POLICY, doubt
 from policy.episode.messages import Kind, Outcome, Phase, Pinned
 from policy.episode.words import ANSWERS, NAMESPACE, SAID_LABEL, SETTLED, WITHIN, ActionName, SealedWord, Spoken, Verb
-from simulator.api.storage.store import Store
 from simulator.client import ApiAddress, ApiClient, ApiError
+from starter.client import Nodewarden
 from starter.errors import RefusedError
 from tests.deploy.manifests import path_of
 from tests.licensing import LICENCES
-from tests.node_actions import ACTIONS, LONG_AGO, PEOPLE, Object, api_with_actions, made, shipped
+from tests.node_actions import ACTIONS, LONG_AGO, Object, api_with_actions, made, shipped
 from tests.system.fixtures import Standing
 from tests.system.harness import System
 from tests.system.questions import in_phase
@@ -226,28 +226,15 @@ async def test_without_the_policy_no_name_is_believed_and_where_it_is_needed_no_
 @pytest.fixture(scope="module")
 async def system(standing: Standing) -> AsyncIterator[System]:
     """Its administrator may do everything, and is called so; other people are service accounts."""
-    words = {"worker": {"words": "verified", "sticky_timeout": "500ms"}}
-    async with standing(nodes=4, demo_workloads=False, settings=words) as running:
+    async with standing(nodes=4, demo_workloads=False) as running:
         await under_shipped_rights(running)
-        for document in PEOPLE:
-            await running.client.create(path_of(document), document)
         began = asyncio.get_running_loop().time()
         await running.start_worker()
         await running.apply_policy(plan={"waitBeforePower": "10m"}, check={"minHealthy": 1})
         await running.start_scanner()
-        if running.cluster.api is not None:
-            of_old(running.cluster.api.store)
-        else:
+        if running.cluster.api is None:
             await asyncio.sleep(max(0.0, began + SETTLED.total_seconds() + 1 - asyncio.get_running_loop().time()))
         yield running
-
-
-def of_old(store: Store) -> None:
-    """The policy has been in force since long: a simulated server can be told so, and nobody waits."""
-    for plural in ("validatingadmissionpolicies", "validatingadmissionpolicybindings"):
-        kind = ("admissionregistration.k8s.io", plural)
-        for found in store.documents(plural, group=kind[0]):
-            store.put(kind, found | {"metadata": found["metadata"] | {"creationTimestamp": LONG_AGO}})
 
 
 def said_by_admin(action: Verb, node: str, reason: str = REASON) -> Object:
@@ -260,14 +247,15 @@ async def test_a_word_that_nobody_attests_is_refused_to_the_person(system: Syste
     """S44. An episode that a person wants ends before it has looked at anything."""
     system.break_node(NODE, "kubelet-stops")
     await in_phase(system, NODE, Phase.RUNNING)
-    episode = system.warden.episode(system.cluster_name, NODE)
+    unattested = Nodewarden(system.warden.client)
+    episode = unattested.episode(system.cluster_name, NODE)
     for word in (episode.hold, episode.abort):
         with pytest.raises(RefusedError, match="verified words only"):
             await word(who="root", reason=REASON)
     with pytest.raises(RefusedError, match="verified words only"):
-        await system.warden.stop_scanner(system.cluster_name, who="root", reason=REASON)
-    fencing = await system.warden.fence(system.cluster_name, "node-3", reason=REASON, requester="root")
-    preserving = await system.warden.preserve(system.cluster_name, "node-4", reason=REASON, requester="root")
+        await unattested.stop_scanner(system.cluster_name, who="root", reason=REASON)
+    fencing = await unattested.fence(system.cluster_name, "node-3", reason=REASON, requester="root")
+    preserving = await unattested.preserve(system.cluster_name, "node-4", reason=REASON, requester="root")
     for begun in (fencing, preserving):
         ended = await begun.result()
         assert (ended.outcome, "verified words only" in ended.message, ended.record) == (Outcome.REFUSED, True, ())

@@ -30,6 +30,7 @@ from tests.cluster.fencing_requests import NAMESPACE as MEDIK8S
 from tests.cluster.fencing_requests import leader
 from tests.deploy.manifests import path_of
 from tests.documents import ROOT, documents
+from tests.node_actions import PEOPLE
 from tests.starter.conftest import SETTINGS
 from tests.starter.keyboard import nodewarden
 from workers.configuration.settings import Settings, load
@@ -296,15 +297,28 @@ async def test_who_is_not_reached_is_one_problem_and_everything_else_is_looked_a
 async def test_what_the_settings_leave_open_is_said_by_name() -> None:
     """Of a default installation, and of one that has closed all of it."""
     closed = {
-        "worker": {"words": "verified", "credential_hosts": ["10.0.0.0/8"], "insecure_devices": "refuse"},
+        "worker": {"credential_hosts": ["10.0.0.0/8"], "insecure_devices": "refuse"},
         "temporal": {"payload_keys_secret": "nodewarden/nodewarden-payload-keys"},
     }
     found = [each.what.partition(":")[0] for each in await protection(Settings(temporal={"insecure": True}))]  # type: ignore[arg-type]
     assert found == [
-        "worker.words",
         "worker.credential_hosts",
         "worker.insecure_devices",
         "temporal.payload_keys_secret",
         "temporal.insecure",
     ]
     assert levels(await protection(Settings(**closed))) == [Level.OK]  # type: ignore[arg-type]
+    closed["worker"]["words"] = "any"
+    only(await protection(Settings(**closed)), Level.WARNING, "worker.words: ")  # type: ignore[arg-type]
+
+
+async def test_a_cluster_that_does_not_check_who_speaks_is_told_of_and_how_it_comes_to(api: ApiServer) -> None:
+    """S44: with the shipped settings no word of a person is heard there."""
+    async with ClusterConnection.to(api.url, token="administrator") as connection:
+        only(await surroundings.people(connection, required=True), Level.PROBLEM, "nodewarden deploy people", "word is heard")
+        only(await surroundings.people(connection, required=False), Level.WARNING, "names are not verified")
+        async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as person:
+            for document in PEOPLE:
+                await person.create(path_of(document), document)
+    async with ClusterConnection.to(api.url, token="worker") as worker:  # by the shipped rights
+        assert levels(await surroundings.people(worker, required=True)) == [Level.OK]

@@ -40,6 +40,8 @@ from simulator.objects import JsonObject, is_ready, is_terminating, node_of
 from simulator.resources import NODES, Resource
 from starter.client import Nodewarden
 from starter.errors import RequestError
+from tests.deploy.manifests import path_of
+from tests.node_actions import PEOPLE, of_old
 from tests.patience import PATIENCE
 from tests.system.canary import RUN
 from tests.system.nursery import Nursery
@@ -90,7 +92,8 @@ class System:
     """See the module. `cluster_name` is how settings, workflow ids and task queues call the cluster; `platform` what its machines
     are; `machines` says how the management cluster is reached, where there is one; `workers_as`: its workers are Machines that a
     MachineSet replaces; `own_disks`: its volumes are disks of the platform; `real_controllers`: those of Kubernetes look after
-    it, which needs a real API server; `shape`: what else a `SimulatedCluster` is told."""
+    it, which needs a real API server; `people`: deploy/people.yaml is in force, which else a chart brings; `shape`: what else a
+    `SimulatedCluster` is told."""
 
     def __init__(
         self,
@@ -110,6 +113,7 @@ class System:
         workers_as: MachineOptions | None = None,
         own_disks: bool = False,
         real_controllers: bool = False,
+        people: bool = True,
         shape: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder = folder
@@ -129,6 +133,7 @@ class System:
         self._workers_as = workers_as
         self._own_disks = own_disks
         self._real_controllers = real_controllers
+        self._people = people
         self._of_cluster = dict(shape or {})
         self._stack = AsyncExitStack()
 
@@ -144,6 +149,8 @@ class System:
                 RUN.listen(self.namespace, self.cluster.api.store)
             self.client = await self._stack.enter_async_context(ApiClient(self.cluster.address, user_agent="test"))
             self.settings = self._write_settings()
+            if self._people:
+                await self._know_people()
             connection = Nodewarden.connect(self.settings, address=self.temporal.address, namespace=self.namespace)
             self.warden = await self._stack.enter_async_context(connection)
             self._stack.push_async_callback(self._look_for_secrets)
@@ -210,6 +217,13 @@ class System:
         keys.touch(mode=0o600)
         keys.write_text(f"{RUN.value}-with-which-the-workers-of-a-test-sign\n")
         return settings
+
+    async def _know_people(self) -> None:
+        """The policy by which the API server attests who speaks: since long on a simulated server, where nobody has to wait."""
+        for document in PEOPLE:
+            await self.client.create(path_of(document), document)
+        if self.cluster.api is not None:
+            of_old(self.cluster.api.store)
 
     # Workers ---------------------------------------------------------------------------------------------------------
 

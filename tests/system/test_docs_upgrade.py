@@ -19,10 +19,11 @@ from policy.episode.messages import Outcome, Phase
 from simulator.resources import DEPLOYMENTS
 from tests.deploy import helm_command
 from tests.documents import ROOT
+from tests.node_actions import of_old
 from tests.system.fixtures import MakeSystem
 from tests.system.harness import System
 from tests.system.pods_of_chart import NAMESPACE, PodsOfChart
-from tests.system.questions import in_phase
+from tests.system.questions import in_phase, simulated_api
 from tests.system.temporal_server import TemporalServer
 from workers.embedded.server_process import find_binary, free_ports
 
@@ -113,13 +114,14 @@ async def versioning(tmp_path: Path) -> AsyncIterator[TemporalServer]:
 
 async def test_the_page_is_followed_with_an_episode_open(versioning: TemporalServer, make_system: MakeSystem) -> None:
     """An episode ends under the build that began it, the scanner moves to the new one and back, and nothing is repaired twice."""
-    system = await make_system(nodes=5, zones=3, demo_workloads=False, temporal=versioning)
+    system = await make_system(nodes=5, zones=3, demo_workloads=False, temporal=versioning, people=False)
     pods, shell, client = PodsOfChart(system), Shell(system, _values(system)), system.warden.client
     scanner, episode = f"scanner/{system.cluster_name}", f"episode/{system.cluster_name}/node-2"
     helm_first, rest = INSTALL.partition("\n")[::2]
     await shell.run(helm_first)
     await pods.follow()
     await shell.run(rest)
+    of_old(simulated_api(system).store)
     told = pods.running["nodewarden-0-1-0"][1].log.read_text(encoding="utf-8")
     assert "set-current-version --deployment-name fleet --build-id 0.1.0" in told, "a worker says what makes its version current"
     await system.apply_policy(plan=PLAN)
@@ -163,7 +165,7 @@ async def test_the_page_is_followed_with_an_episode_open(versioning: TemporalSer
 
 async def test_a_worker_of_the_chart_does_the_main_job(make_system: MakeSystem) -> None:
     """With the settings and the rights that the chart renders, and ready by its own probe; the way back without versions, too."""
-    system = await make_system(nodes=5, zones=3)
+    system = await make_system(nodes=5, zones=3, people=False)
     [port] = free_ports("127.0.0.1", 1)
     pods, shell = PodsOfChart(system), Shell(system, _values(system, metrics=f"127.0.0.1:{port}"))
     await shell.run(INSTALL.partition("\n")[0].replace(" --set versioning.deployment=fleet", ""))

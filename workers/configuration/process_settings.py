@@ -115,7 +115,9 @@ class WorkerSettings(Section):
     )
     signing_keys_secret: str = Field(default="", pattern=SECRET_NAME, description=SAME_ELSEWHERE)
     words: Literal["any", "verified"] = Field(
-        default="any", description="verified: what a person says is refused where Kubernetes does not attest who they are"
+        default="verified",
+        description="verified: what a person says is refused where Kubernetes does not attest who they are (docs/security.md); "
+        "any: a client of Temporal can have a healthy machine switched off, and pods freed on its word",
     )
     graceful_shutdown: Duration = Field(
         default=timedelta(seconds=30), description="what a stopping worker lets its running activities take"

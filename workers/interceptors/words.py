@@ -22,7 +22,7 @@ from workflows.kit.messages import Word
 
 REFUSED = (
     "this nodewarden hears verified words only (worker.words): say it with the command line and a kubeconfig that may create "
-    "NodeActions, or with `kubectl create` of one (docs/security.md)"
+    "NodeActions, or with `kubectl create` of one; `nodewarden doctor` says what is missing (docs/security.md)"
 )
 CHANGE = "only verified words are heard"
 """Marks a run that was refused, so that it is read the same way whatever is set by then."""
