@@ -23,6 +23,6 @@ OpenArgument = Annotated[
 ]
 ForOption = Annotated[str, typer.Option("--for", metavar="DURATION", help="How long, such as 2h.")]
 QuestionOption = Annotated[
-    int, typer.Option("--question", metavar="NUMBER", help="Of what is asked, as `nodewarden status` shows it with the command.")
+    int, typer.Option("--question", metavar="NUMBER", help="The number of what it asks, as `nodewarden status` shows it.")
 ]
 UntilOption = Annotated[str, typer.Option("--until", metavar="RFC3339", help="Until when.")]

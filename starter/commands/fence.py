@@ -50,7 +50,7 @@ async def begin(
         return await fence_plan.show_plan(session, node, named)
     why = given("--reason", reason)
     if not yes and not on_a_terminal():
-        complain(f"--yes: expected it where there is no terminal to ask on: it switches {node} off and deletes its pods")
+        complain(f"no terminal: confirm with --yes that {node} is switched off and its pods are deleted")
         return Exit.USAGE
     if not yes and not typer.confirm(f"Switch {node} off and on again, and delete its pods?", err=True):
         complain(f"{node} is not fenced: you did not say yes")

@@ -70,7 +70,8 @@ async def pause(
 ) -> None:
     """Begin nothing new in a cluster and do nothing destructive, until `unpause` or for a while.
 
-    Machines that are off already are still freed and switched on again. Of two pauses the later one counts.
+    Machines that are off already are still freed and switched on again. A pause replaces the one in force, except a longer one
+    of another person.
     """
     session = session_of(context, cluster=cluster, output=output)
     ends = ending(hold, until)
@@ -88,7 +89,7 @@ async def unpause(
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> None:
-    """End a pause: whoever waits is served."""
+    """End the pause of a cluster, also another person's: queued nodes are served."""
     session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, _, name):
         answer = await warden.scanner(name).unpause(who=who, reason=given("--reason", reason))

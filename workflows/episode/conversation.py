@@ -203,7 +203,7 @@ class EpisodeConversation:
         if question is not None and question != (now := self.episode.question):
             asked = str(self.episode.held) if self.episode.is_held else self.episode.problem
             got = f"an answer to question {question}" if question else "no number"
-            raise ValueError(f"{word.value}: expected the number of what is asked, got {got}; asked now is {now}: {asked}")
+            raise ValueError(f"{word.value}: expected the --question that is asked, got {got}; asked now is {now}: {asked}")
 
     @workflow.update(description="Stop the episode: before off what it has added is taken away, after off the machine stays off.")
     async def abort(self, request: AbortRequest) -> str:
