@@ -25,6 +25,7 @@ from demo.platforms import CHOICES, DEFAULT, why_not
 from demo.simulation import Simulation
 from demo.summary import Accident, judge, show
 from policy.episode.messages import EpisodeResult
+from policy.values.moments import written
 from starter.client import Nodewarden
 from starter.handles.status import ClusterStatus
 from starter.output.console import fitting_console
@@ -108,7 +109,9 @@ class Demo:
             await asyncio.sleep(4)
             places = await simulation.pods_of("database")
             for pod, how in ACCIDENTS:
-                self._accidents.append(Accident(node=places[pod], how=f"{how}, under {pod}", at=datetime.now(UTC)))
+                accident = Accident(node=places[pod], how=f"{how}, under {pod}", at=datetime.now(UTC))
+                self._accidents.append(accident)
+                self._say(f"{written(accident.at)} demo: breaks {accident.node}: {accident.how}")
                 await simulation.break_node(places[pod], how)
                 await asyncio.sleep(2)
             await asyncio.wait_for(asyncio.shield(watching), PATIENCE)
