@@ -231,7 +231,7 @@ def why_at(known: NodeTimeline, moment: datetime) -> list[str]:
         later = [each for each in known.entries if each.kind is TimelineKind.EPISODE and each.at > moment]
         said += [f"the next one began {wording.span(each.at - moment)} later: {_told(each)}" for each in later[:1]]
     if not any(each.kind is TimelineKind.CONDITION for each in holding):
-        said.append("how its conditions were then, nobody remembers")
+        said.append("conditions of that time are not recorded")
     return said
 
 

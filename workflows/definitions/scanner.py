@@ -318,7 +318,7 @@ class HealthScanner:
         ended = self._granting.pause
         self._keep(unpaused(self._granting.pauses, who=request.by, reason=request.reason, now=workflow.now()))
         workflow.logger.info("%s ends a pause of %s: %s", request.by, self._input.cluster, request.reason)
-        return f"{self._input.cluster} goes on" if ended is not None else f"{self._input.cluster} was not paused"
+        return f"{self._input.cluster} is no longer paused" if ended is not None else f"{self._input.cluster} was not paused"
 
     @unpause.validator
     def _check_unpause(self, request: PersonRequest) -> None:
