@@ -180,7 +180,8 @@ class Demo:
         self._say(f"What the worker logs is in {self._state / LOG}. Ctrl-C ends everything.")
 
     def _say(self, text: str) -> None:
-        self._console.print(text, highlight=False, soft_wrap=True)
+        # A command is copied from there, so a line with one is not broken by us.
+        self._console.print(text, highlight=False, soft_wrap=text.startswith("  "))
 
 
 def main() -> int:

@@ -26,8 +26,8 @@ from policy.checks.fence_policies import PolicySource
 from policy.dialects.head import DEFAULT_NAMESPACE
 from policy.episode.needs import Need
 from policy.fence.compiling import compile_config
-from policy.fence.config import CLUSTER, INSTANCE, FenceConfig, FenceStep, MethodAction
-from policy.fence.shown import shown_parameters
+from policy.fence.config import INSTANCE, FenceConfig, FenceStep
+from policy.fence.shown import does, shown_parameters
 from policy.fence.templates import KIND as FENCING_TEMPLATE
 from policy.fence.variables import has_placeholder
 from policy.objects.nodes import NodeView
@@ -37,9 +37,6 @@ from starter.errors import NoSuchNodeError
 from starter.plans.manifests import Manifest, Unreadable, read_files
 
 PREFIX = "fence-"
-_DOES = dict.fromkeys((MethodAction.REBOOT, MethodAction.RESTART), "power off, prove off, power on")
-_DOES |= {MethodAction.CORDON: "cordon", MethodAction.UNCORDON: "uncordon"}
-"""What people call it; the others bear their own names."""
 
 
 async def planned(
@@ -99,8 +96,7 @@ def as_table(config: FenceConfig) -> RenderableType:
         lines.append(Text(f"{step.value}:{'' if config.step(step) else ' nothing'}", style="bold"))
         for method in config.step(step):
             template = f" of {method.template}" if method.template else ""
-            by = "(Kubernetes API)" if method.driver == CLUSTER else f"by {method.driver}"
-            lines.append(Text(f"  {method.name}{template}: {_DOES.get(method.action, method.action.value)} {by}"))
+            lines.append(Text(f"  {method.name}{template}: {does(method)}"))
             lines += [Text(f"    {name}={value}") for name, value in shown_parameters(method).items()]
     lines += [Text(f"error: {error}", style="red") for error in config.errors]
     lines += [Text(f"warning: {warning}", style="yellow") for warning in config.warnings]

@@ -54,8 +54,8 @@ async def test_a_persons_word_stands_for_the_proof(env: WorkflowEnvironment) -> 
         assert advice == (
             "fix the cause, then `nodewarden resume node-7 --question 1` tries again; if you saw it off, "
             "`nodewarden ack-off node-7 --question 1 --who … --reason …` has its pods "
-            "started elsewhere; or `nodewarden abort node-7`: it ends once the power state is read; a machine that is off stays "
-            "off, `nodewarden fence node-7 --reason …` brings it back"
+            "started elsewhere (if it runs, data is corrupted); or `nodewarden abort node-7`: it ends once the power state "
+            "is read; a machine that is off stays off, `nodewarden fence node-7 --reason …` brings it back"
         )
         await run.did("event NeedsHuman")
         assert any(event.reason == "NeedsHuman" and event.message.endswith(f"; {advice}") for event in world.events)

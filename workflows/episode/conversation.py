@@ -167,7 +167,7 @@ class EpisodeConversation:
         parked = self.episode.held is None
         return {
             Verb.RESUME: "tries again" if parked else "ends the hold, and the episode goes on",
-            Verb.RETURN_PATH: f"gives {self.episode.path_asked} back",
+            Verb.RETURN_PATH: f"gives {self.episode.path_asked} back (if anything still writes there, data is corrupted)",
             Verb.HOLD: "keeps it from its next destructive act until `resume`, or for a while",
             Verb.ABORT: self.what_abort_means(AbortRequest(who="", reason="")),
         }
