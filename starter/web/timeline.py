@@ -144,7 +144,7 @@ def _episode(episode: EpisodeRecord | EndedEpisode, entries: Sequence[RecordEntr
         at=episode.started,
         kind=TimelineKind.EPISODE,
         what=f"{episode.kind.value} begins" if open_now else f"{episode.kind.value}: {episode.outcome}",
-        detail=episode.why or "nobody said why",
+        detail=episode.why or "no reason given",
         incident=episode.incident,
         until=episode.ended,
         goes_on=open_now,
