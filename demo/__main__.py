@@ -25,6 +25,7 @@ from demo.platforms import CHOICES, DEFAULT, why_not
 from demo.simulation import Simulation
 from demo.summary import Accident, judge, show
 from policy.episode.messages import EpisodeResult
+from policy.values.moments import written
 from starter.client import Nodewarden
 from starter.deploy.shipped import people
 from starter.handles.status import ClusterStatus
@@ -112,7 +113,9 @@ class Demo:
             await asyncio.sleep(4)
             places = await simulation.pods_of("database")
             for pod, how in ACCIDENTS:
-                self._accidents.append(Accident(node=places[pod], how=f"{how}, under {pod}", at=datetime.now(UTC)))
+                accident = Accident(node=places[pod], how=f"{how}, under {pod}", at=datetime.now(UTC))
+                self._accidents.append(accident)
+                self._say(f"{written(accident.at)} demo: breaks {accident.node}: {accident.how}")
                 await simulation.break_node(places[pod], how)
                 await asyncio.sleep(2)
             await asyncio.wait_for(asyncio.shield(watching), PATIENCE)
@@ -181,7 +184,8 @@ class Demo:
         self._say(f"What the worker logs is in {self._state / LOG}. Ctrl-C ends everything.")
 
     def _say(self, text: str) -> None:
-        self._console.print(text, highlight=False, soft_wrap=True)
+        # A command is copied from there, so a line with one is not broken by us.
+        self._console.print(text, highlight=False, soft_wrap=text.startswith("  "))
 
 
 def main() -> int:

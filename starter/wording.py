@@ -123,6 +123,8 @@ def trouble(episode: EpisodeStatus) -> str:
     """What goes wrong at this moment and is tried again, and which try it is; "" where nothing does, or a person is asked."""
     if not episode.problem or episode.phase is Phase.NEEDS_HUMAN:
         return ""
+    if episode.problem in episode.doing:
+        return repeated(episode)  # it is said already
     return f"{said}; the last problem: {episode.problem}" if (said := repeated(episode)) else episode.problem
 
 

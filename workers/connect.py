@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 from datetime import timedelta
 from pathlib import Path
+from textwrap import shorten
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, Plugin, TLSConfig
@@ -139,4 +141,5 @@ def _refusal(error: Exception, settings: TemporalSettings) -> Exception | None:
 
 def _one_line(error: BaseException) -> str:
     text = str(error) or type(error).__name__
-    return " ".join(text.split())[:200]
+    said = re.search(r'(?:message|error): "([^"]+)"', text)  # the innermost, of Rust's own errors
+    return said[1] if said else shorten(text, 200, placeholder=" …")

@@ -17,7 +17,7 @@ from temporalio.worker import Interceptor
 from workers.configuration.process_settings import TracingSettings
 from workers.configuration.setting_sources import SettingsError
 
-EXTRA = "expected the extra otel: pip install 'nodewarden[otel]'"
+EXTRA = "expected the extra otel: in a checkout of nodewarden, pip install '.[otel]'"
 LAST_SPANS_SECONDS = 5.0
 EXPORT_SECONDS = 4
 

@@ -12,7 +12,7 @@ ASK_STATUS = "`nodewarden status` says what to do"
 
 COMMANDS = {
     Verb.RESUME: "nodewarden resume {node} --question {question}",
-    Verb.RETURN_PATH: "nodewarden return-path {node} --question {question}",
+    Verb.RETURN_PATH: "nodewarden return-path {node} --question {question} --reason …",
     Verb.ACK_OFF: "nodewarden ack-off {node} --question {question} --who … --reason …",
     Verb.EXTEND: "nodewarden preserve extend {node} --for 24h",
     Verb.ISOLATE: "nodewarden preserve {node} --isolate",
@@ -20,14 +20,14 @@ COMMANDS = {
 """Of words that are not a command of their own, or that ask for more than a node."""
 
 ONLY_IF = {
-    Verb.RESUME: "once it is mended",
+    Verb.RESUME: "after you fixed the cause",
     Verb.ACK_OFF: "if you saw it off",
     Verb.RETURN_PATH: "once nothing on it writes any more",
 }
 """When an episode that waits for a person is to be told so, where each word stands by itself."""
 
 _SENTENCE = (
-    (Verb.RESUME, "mend it, then ", ""),
+    (Verb.RESUME, "fix the cause, then ", ""),
     (Verb.RETURN_PATH, "once nothing on it writes any more, ", ""),
     (Verb.ACK_OFF, "if you saw it off, ", ""),
     (Verb.ABORT, "or ", ":"),

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from policy.fence.config import FenceConfig, FenceStep, Method, MethodAction
+from policy.fence.config import CLUSTER, FenceConfig, FenceStep, Method, MethodAction
 from policy.fence.plan import CredentialKind, CredentialRef
+
+_DOES = dict.fromkeys((MethodAction.REBOOT, MethodAction.RESTART), "power off, prove off, power on")
+_DOES |= {MethodAction.CORDON: "cordon", MethodAction.UNCORDON: "uncordon"}
+"""What people call it; the others bear their own names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +47,12 @@ def shown_config(config: FenceConfig) -> ShownConfig:
         warnings=tuple(config.warnings),
         errors=tuple(config.errors),
     )
+
+
+def does(method: Method | ShownMethod) -> str:
+    """For people, and by what."""
+    by = "(Kubernetes API)" if method.driver == CLUSTER else f"by {method.driver}"
+    return f"{_DOES.get(method.action, method.action.value)} {by}"
 
 
 def shown_parameters(method: Method) -> dict[str, str]:

@@ -23,7 +23,7 @@ OpenArgument = Annotated[
 ]
 ForOption = Annotated[str, typer.Option("--for", metavar="DURATION", help="How long, such as 2h.")]
 QuestionOption = Annotated[
-    int, typer.Option("--question", metavar="NUMBER", help="Of what is asked, as `nodewarden status` shows it with the command.")
+    int, typer.Option("--question", metavar="NUMBER", help="The number of what it asks, as `nodewarden status` shows it.")
 ]
 OfOption = Annotated[
     str, typer.Option("--of", metavar="NAME", help="Whose it is, as it is shown; default: your own. That person is told.")

@@ -39,7 +39,7 @@ async def confirmed(
     if yes:
         return None
     if not on_a_terminal():
-        complain(f"no terminal to ask on: confirm with --yes. {question}")
+        complain(f"no terminal: confirm with --yes. {question}")
         return Exit.USAGE
     if show is not None:
         await show()

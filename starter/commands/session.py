@@ -114,7 +114,9 @@ class Session:
             return {self.cluster: known[self.cluster]}
         if not known:
             message = "clusters: there is no current kubeconfig context; name a cluster in nodewarden.yaml or set KUBECONFIG"
-            raise SettingsError(message)
+            named = os.environ.get("KUBECONFIG", "").split(os.pathsep)
+            missing = "".join(f"; the kubeconfig {each} does not exist" for each in named if each and not Path(each).exists())
+            raise SettingsError(message + missing)
         return known
 
     def one_cluster(self, settings: Settings) -> str:

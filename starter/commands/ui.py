@@ -70,7 +70,7 @@ async def ui(
         from starter.web.app import serving
         from starter.web.views import Views
     except ModuleNotFoundError as missing:
-        raise SettingsError(f"the page needs {missing.name}: pip install 'nodewarden[ui]'") from None
+        raise SettingsError(f"the page needs {missing.name}: in a checkout of nodewarden, pip install '.[ui]'") from None
     tls = tls_of(tls_cert, tls_key)
     if not is_loopback(host) and tls is None and not behind_proxy:
         raise SettingsError(f"--host: expected the loopback, or --tls-cert and --tls-key, or --behind-proxy; got {host}")

@@ -14,15 +14,15 @@ async def protection(settings: Settings) -> list[Finding]:
     insecure = worker.insecure_devices is not InsecureDevices.REFUSE
     has_keys = bool(temporal.payload_keys_file or temporal.payload_keys_secret)
     found: list[tuple[bool, str, str]] = [
-        (worker.words == "any", "worker.words", "a client of Temporal can have a healthy machine fenced, and speak in any name"),
-        (
-            not hosts or "*" in hosts,
-            "worker.credential_hosts",
-            "a Secret that names no hosts goes where it is first configured to",
-        ),
-        (insecure, "worker.insecure_devices", "passwords go where others can listen"),
-        (not has_keys, "temporal.payload_keys_secret", "readers of Temporal read names, addresses and reasons"),
-        (temporal.insecure, "temporal.insecure", "an attacker between us and Temporal is a client of Temporal"),
+        (worker.words == "any", "worker.words: verified", "any client of Temporal can fence a healthy machine, in any name"),
+        (not hosts or "*" in hosts, "worker.credential_hosts: [NETWORK]", "a Secret without hosts goes where it is first configured to"),
+        (insecure, "worker.insecure_devices: refuse", "passwords may go where others can listen"),
+        (not has_keys, "temporal.payload_keys_secret: NAMESPACE/NAME", "readers of Temporal read names, addresses and reasons"),
+        (temporal.insecure, "temporal.insecure: false", "an attacker between us and Temporal is a client of Temporal"),
     ]
-    open_ones = [warning(f"{name}: {what}", "see docs/security.md") for is_open, name, what in found if is_open]
+    open_ones = [
+        warning(f"{to_set.partition(':')[0]}: {what}", f"set {to_set} (docs/security.md)")
+        for is_open, to_set, what in found
+        if is_open
+    ]
     return open_ones or [ok("no setting leaves open what it could close")]

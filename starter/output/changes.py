@@ -39,10 +39,10 @@ def _nodes(before: ClusterStatus | None, after: ClusterStatus) -> Iterator[str]:
     for name, row in _rows(after).items():
         former = known.get(name)
         was = former.health if former else Health.HEALTHY
-        if row.health is not was:
-            yield f"node {name}: {wording.verdict(row, after.at)}"
         if former is not None and former.ready != row.ready:
             yield f"node {name}: Ready is {row.ready}"
+        if row.health is not was:
+            yield f"node {name}: {wording.verdict(row, after.at)}"
         if former is not None and former.schedulable != row.schedulable:
             yield f"node {name}: {'schedulable again' if row.schedulable else 'cordoned'}"
     for name, former in known.items():
@@ -100,18 +100,19 @@ def episode_changes(former: EpisodeStatus | None, episode: EpisodeStatus) -> Ite
     name = f"episode {episode.node}"
     if former is None:
         yield f"{name}: {episode.kind.value} {episode.incident} open: {episode.reason or 'no reason given'}"
+    # What is proven comes before what is done on that proof.
+    if episode.off_proof is not None and (former is None or former.off_proof is None):
+        yield f"{name}: {wording.off_proof(episode)}"
+    if episode.restart_proof is not None and (former is None or former.restart_proof is None):
+        yield f"{name}: restart proven, boot id {episode.restart_proof.boot_id}"
     doing = (episode.phase, episode.step, episode.doing)
     if former is None or (former.phase, former.step, former.doing) != doing:
-        where = ", ".join(filter(None, (episode.phase.value, episode.step, wording.repeated(episode))))
+        where = ", ".join(filter(None, (wording.phase(episode), episode.step, wording.repeated(episode))))
         yield f"{name}: {where}: {episode.doing}"
     if episode.rung and (former is None or former.rung != episode.rung):
         yield f"{name}: step {episode.rung}{f', machine {episode.machine}' if episode.machine else ''}"
     if episode.preserved_until is not None and (former is None or former.preserved_until != episode.preserved_until):
         yield f"{name}: preserved until {written(episode.preserved_until)}"
-    if episode.off_proof is not None and (former is None or former.off_proof is None):
-        yield f"{name}: {wording.off_proof(episode)}"
-    if episode.restart_proof is not None and (former is None or former.restart_proof is None):
-        yield f"{name}: restart proven, boot id {episode.restart_proof.boot_id}"
     if episode.problem and (former is None or former.problem != episode.problem):
         yield f"{name}: problem: {episode.problem}"
     if episode.held != (former.held if former is not None else ""):

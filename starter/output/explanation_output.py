@@ -38,9 +38,9 @@ JUDGED = {Health.HEALTHY: "healthy", Health.SOON: "unhealthy soon", Health.UNHEA
 
 
 _PERMITS = {
-    PermitState.RESERVED: "a permit is reserved for",
-    PermitState.OPEN: "a permit is held by",
-    PermitState.PARKED: "no permit is held meanwhile by",
+    PermitState.RESERVED: "a permit is reserved for incident {}",
+    PermitState.OPEN: "a permit is held by incident {}",
+    PermitState.PARKED: "incident {} holds no permit while it waits",
 }
 
 
@@ -95,7 +95,7 @@ def scanner_says(answer: NodeExplanation, scanner: ScannerStatus) -> list[str]:
         nearest = wording.still_at_risk(report.at_risk, episodes).nearest
         said += [f"data at risk: {wording.at_risk(row, now)}" for row in nearest if row.node == node]
     said += [
-        f"{_PERMITS[permit.holding]} incident {permit.incident}" + (f": {permit.reason}" if permit.reason else "")
+        _PERMITS[permit.holding].format(permit.incident) + (f": {permit.reason}" if permit.reason else "")
         for permit in scanner.permits
         if permit.node == node
     ]

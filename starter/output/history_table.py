@@ -53,7 +53,7 @@ def _of_episode(each: EndedEpisode) -> _Line:
     took = wording.span(each.ended - each.started)
     return _Line(
         cells=(each.node, each.kind.value, outcome, written(each.started), took, each.incident or "-"),
-        why=Text(f"{each.why or 'nobody said why'}; {each.message}"),
+        why=Text(f"{each.why or 'no reason given'}; {each.message}"),
     )
 
 

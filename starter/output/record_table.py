@@ -65,7 +65,7 @@ def story(title: RenderableType, began: datetime, moments: Iterable[Moment]) -> 
 def as_table(record: EpisodeRecord) -> RenderableType:
     """Who, why, what happened, and what proves that the machine was off."""
     title = Text.assemble((record.node, "bold"), f": {record.kind.value}, incident {record.incident}, {_stands(record)}")
-    why = Text(f"because: {record.why or 'nobody said why'}\n")
+    why = Text(f"because: {record.why or 'no reason given'}\n")
     told = any(entry.act == END for entry in record.entries)
     end = [Moment(at=record.ended, what=record.outcome, detail=record.message)] if record.ended is not None and not told else []
     opened = Moment(at=record.started, what="episode opened", detail=written(record.started))

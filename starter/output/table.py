@@ -79,6 +79,8 @@ def _head(status: ClusterStatus, now: datetime, where: str) -> RenderableType:
         holding = sum(1 for permit in scanner.permits if permit.holding.value != "parked")
         line.append(f"  {inventory}{wording.view(scanner)}", style=_view_style(status))
         line.append(f", {holding} of {scanner.concurrency} permits in use")
+        if waiting := sum(episode.phase is Phase.NEEDS_HUMAN for episode in status.episodes):
+            line.append(f", {counted(waiting, 'episode')} {'needs' if waiting == 1 else 'need'} a person", style="bold red")
         if scanner.stopping:
             line.append("  stopping", style="yellow")
     line.append(f"  {written(now)}", style="dim")
@@ -125,7 +127,7 @@ def _nodes(report: ScanReport, now: datetime, *, live: bool) -> RenderableType:
         below.append(Text(f"… and {report.inventory - len(rows)} more nodes, no sicker than these", style="dim"))
     if live and now - report.at >= OLD:
         # That a healthy node is cordoned, or another one Ready again, is no reason for a scan to be answered at once.
-        below.append(Text(f"as a scan saw them {wording.span(now - report.at)} ago", style="dim"))
+        below.append(Text(f"as the scanner saw them {wording.span(now - report.at)} ago", style="dim"))
     return Group(table, *below)
 
 

@@ -27,7 +27,7 @@ from policy.dialects.head import DEFAULT_NAMESPACE
 from policy.episode.needs import Need
 from policy.fence.compiling import compile_config
 from policy.fence.config import INSTANCE, FenceConfig, FenceStep
-from policy.fence.shown import shown_parameters
+from policy.fence.shown import does, shown_parameters
 from policy.fence.templates import KIND as FENCING_TEMPLATE
 from policy.fence.variables import has_placeholder
 from policy.objects.nodes import NodeView
@@ -96,7 +96,7 @@ def as_table(config: FenceConfig) -> RenderableType:
         lines.append(Text(f"{step.value}:{'' if config.step(step) else ' nothing'}", style="bold"))
         for method in config.step(step):
             template = f" of {method.template}" if method.template else ""
-            lines.append(Text(f"  {method.name}{template}: {method.action.value} by {method.driver}"))
+            lines.append(Text(f"  {method.name}{template}: {does(method)}"))
             lines += [Text(f"    {name}={value}") for name, value in shown_parameters(method).items()]
     lines += [Text(f"error: {error}", style="red") for error in config.errors]
     lines += [Text(f"warning: {warning}", style="yellow") for warning in config.warnings]

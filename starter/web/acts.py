@@ -271,4 +271,4 @@ async def _pods(connection: ClusterConnection, node: str) -> str:
     found = (await connection.get(PODS.path(), query=query)).get("items", [])
     claims = sum("persistentVolumeClaim" in volume for pod in found for volume in pod.get("spec", {}).get("volumes") or ())
     more = "at least " if len(found) == PODS_COUNTED else ""
-    return f"{more}{counted(len(found), 'pod')} on it, with {counted(claims, 'volume')} of their claims"
+    return f"{more}{counted(len(found), 'pod')} on it, with {counted(claims, 'persistent volume')}"

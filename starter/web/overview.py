@@ -26,7 +26,7 @@ MOVES = {
     AdmissionRefusal.SCOPE_CAP: "an episode in the same group has to end",
     AdmissionRefusal.IN_FLIGHT: "a repair under the same check has to end",
     AdmissionRefusal.REPLACEMENT: "the replacement under way has to be done",
-    AdmissionRefusal.NODE_HELD: "whoever holds the node has to give it back",
+    AdmissionRefusal.NODE_HELD: "the holder of the node has to give it back",
     AdmissionRefusal.STALE_VIEW: "the view of the cluster has to be live again",
     AdmissionRefusal.NO_CLUSTER_LEASE: "the cluster Lease has to be ours",
     AdmissionRefusal.CIRCUIT_BREAKER: "enough targets of the check have to be healthy again, which closes its circuit breaker",
@@ -190,7 +190,7 @@ def _stops(scanner: ScannerStatus) -> Iterator[str]:
     if report.policies.problem:
         yield f"the fence policies can't be used: {report.policies.problem}"
     if report.lease.needed and not report.lease.held:
-        yield f"the cluster Lease is not held: {report.lease.problem or report.lease.holder or 'nobody has it'}"
+        yield f"the cluster Lease is not held: {report.lease.problem or report.lease.holder or 'no holder'}"
     for check in report.checks:
         if said := stop_of(check):
             yield said

@@ -17,6 +17,7 @@ from starlette.templating import Jinja2Templates
 from activities.contracts.pages import queries
 from policy.episode.advice import ONLY_IF, advice
 from policy.episode.ids import episode_id, scanner_id
+from policy.fence.shown import does
 from policy.scan.report import TargetRow
 from policy.values import foreign
 from policy.values.moments import written
@@ -75,6 +76,7 @@ _FILTERS: dict[str, Any] = {
     "repeated": wording.repeated,
     "more_advice": lambda episode: episode.advice if episode.advice != advice(episode.ways) else "",
     "commands": _with_commands,
+    "does": does,
 }
 _GLOBALS: dict[str, Any] = {"only_if": ONLY_IF, "progress": progress, "episode_id": episode_id, "scanner_id": scanner_id}
 templates.env.finalize = _shown

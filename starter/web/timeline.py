@@ -144,7 +144,7 @@ def _episode(episode: EpisodeRecord | EndedEpisode, entries: Sequence[RecordEntr
         at=episode.started,
         kind=TimelineKind.EPISODE,
         what=f"{episode.kind.value} begins" if open_now else f"{episode.kind.value}: {episode.outcome}",
-        detail=episode.why or "nobody said why",
+        detail=episode.why or "no reason given",
         incident=episode.incident,
         until=episode.ended,
         goes_on=open_now,
@@ -231,7 +231,7 @@ def why_at(known: NodeTimeline, moment: datetime) -> list[str]:
         later = [each for each in known.entries if each.kind is TimelineKind.EPISODE and each.at > moment]
         said += [f"the next one began {wording.span(each.at - moment)} later: {_told(each)}" for each in later[:1]]
     if not any(each.kind is TimelineKind.CONDITION for each in holding):
-        said.append("how its conditions were then, nobody remembers")
+        said.append("conditions of that time are not recorded")
     return said
 
 

@@ -376,7 +376,7 @@ async def test_an_event_that_could_not_be_counted_is_not_taken_for_told(
     uid = (await person.get(f"{CHECKS}/workers"))["metadata"]["uid"]
     refusal = Refusal(node="node-1", check=REF, reason="Quorum", message="too few")
     happening = Happening(
-        about=REF, uid=uid, reason="RemediationSkipped", message="Node/node-1 is left alone: too few", warning=True
+        about=REF, uid=uid, reason="RemediationSkipped", message="nothing is begun for Node/node-1: too few", warning=True
     )
     async with ClusterConnection.to(api.url, token="abc") as other:
         await EventRecorder(other).tell(happening)

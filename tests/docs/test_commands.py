@@ -11,6 +11,8 @@ import pytest
 import typer
 from typer.exceptions import TyperException
 
+from policy.episode.advice import ways
+from policy.episode.words import ANSWERS, Verb, Way
 from starter.cli import app
 from starter.commands.groups import NodeOrCommand
 from tests.docs.reading import ROOT, Line, lines_of, spelled_out, words_of
@@ -38,7 +40,10 @@ def understood(line: Line) -> None:
             assert found is not None, f"{line}: no command {words[0]!r}; there are {', '.join(sorted(command.commands))}"
             command, words = found, words[1:]
         try:
-            command.make_context(command.name, list(words), parent=context)
+            made = command.make_context(command.name, list(words), parent=context)
+            assert command.name not in ANSWERS or made.params["question"], (
+                f"{line}: expected --question, without it it is refused"
+            )
         except TyperException as error:
             if line.whole or type(error).__name__ not in LACKS:
                 raise
@@ -78,6 +83,13 @@ def test_every_command_line_is_understood(line: Line) -> None:
     understood(line)
 
 
+@pytest.mark.parametrize("way", ways("node-7", dict.fromkeys(Verb, ""), 3), ids=lambda way: way.word.value)
+def test_what_an_episode_offers_has_all_that_its_command_asks_for(way: Way) -> None:
+    """S44: it is copied as it stands."""
+    if way.word not in {Verb.FENCE, Verb.REMEDIATE, Verb.STOP_SCAN, Verb.PAUSE, Verb.UNPAUSE}:  # said to no episode
+        understood(Line(page="policy/episode/advice.py", line=0, text=way.command, whole=True))
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -85,6 +97,8 @@ def test_every_command_line_is_understood(line: Line) -> None:
         "nodewarden hold node-7 --fore 2h",
         "nodewarden deploy",
         "nodewarden abort",
+        "nodewarden resume node-7",
+        "nodewarden return-path node-7 --question 3",
         "nodewarden scan begin",
     ],
 )

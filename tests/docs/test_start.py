@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from demo.__main__ import ACCIDENTS
 from demo.summary import show
 from starter.output.table import render
 from tests.docs.reading import DOCS, ROOT, blocks
@@ -50,6 +51,8 @@ async def test_the_page_is_followed_on_a_demo(tmp_path: Path) -> None:
     async with nodewarden("--keep", "--state", str(state), module="demo", COLUMNS="130") as demo:
         await demo.says("✓ 2 nodes broken, 2 recovered on proof of off, no volume ever had two writers.", within=120)
         await demo.says("Still up.")
+        for pod, how in ACCIDENTS:
+            assert "Z demo: breaks node-" in await demo.says(f": {how}, under {pod}", within=1)
         looked = await typed(looks, state)
         assert "12 nodes" in looked
         assert "node-7" in looked

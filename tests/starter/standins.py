@@ -121,7 +121,7 @@ class FencingStandIn:
             permit=self._phase is Phase.RUNNING and self._outcome is None,
             queued="1 of 1 in use: node-held" if self._phase is Phase.QUEUED else "",
             problem="the BMC refuses our password" if self._phase is Phase.NEEDS_HUMAN else "",
-            advice="mend it, then `nodewarden resume`" if self._phase is Phase.NEEDS_HUMAN else "",
+            advice="fix the cause, then `nodewarden resume`" if self._phase is Phase.NEEDS_HUMAN else "",
             question=QUESTION,
             ways=ways(self._input.node, self._consequences(), QUESTION),
         )

@@ -33,11 +33,11 @@ def test_a_node_that_falls_ill_is_cordoned_and_gets_well_again() -> None:
     unhealthy = status(row("node-3", Health.UNHEALTHY, since=ago(4), ready="Unknown", schedulable=False), row("node-4"))
     well = status(row("node-3"), row("node-4"))
     assert changes(sick(), unhealthy) == [
-        "node node-3: unhealthy 4s",
         "node node-3: Ready is Unknown",
+        "node node-3: unhealthy 4s",
         "node node-3: cordoned",
     ]
-    assert changes(unhealthy, well) == ["node node-3: healthy", "node node-3: Ready is True", "node node-3: schedulable again"]
+    assert changes(unhealthy, well) == ["node node-3: Ready is True", "node node-3: healthy", "node node-3: schedulable again"]
 
 
 def test_a_sick_node_that_vanishes_from_the_list_is_not_passed_over() -> None:
@@ -70,12 +70,18 @@ def test_the_story_of_an_episode() -> None:
     ]
     assert changes(begun, begun) == []
     assert [line.split(" read ")[0] for line in changes(begun, off)] == [
-        "episode node-7: running, power-management: frees its pods",
         "episode node-7: off proven,",
+        "episode node-7: running, power-management: frees its pods",
     ]
     assert changes(off, back) == ["episode node-7: restart proven, boot id b2"]
     (end,) = changes(back, done)
     assert end.startswith("episode node-7: recovered after 2m07s: the node is back Ready with a new boot id (off proven, read ")
+
+
+def test_an_episode_that_goes_on_is_not_called_done() -> None:
+    """What the node-fencing proposal calls done is a machine that is on its way back."""
+    returning = replace(status(row("n")), episodes=(episode(phase=Phase.DONE, doing="waits for the node to come back Ready"),))
+    assert "episode node-7: returning, power-management: waits for the node to come back Ready" in changes(None, returning)
 
 
 def test_a_further_try_is_told_with_what_it_does() -> None:

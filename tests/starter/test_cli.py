@@ -146,7 +146,7 @@ FENCE, REMEDIATE = ("fence", "--reason", "smoke", "-y"), ("remediate", "--with",
             "sick-1",
             leave,
             1,
-            "nodewarden: sick-1 waits for a person: the BMC refuses our password; mend it, then `nodew",
+            "nodewarden: sick-1 waits for a person: the BMC refuses our password; fix the cause, then `nodew",
         ),
         (REMEDIATE, "gone-1", leave, 0, "gone-1: replaced after "),
         (REMEDIATE, "refused-1", leave, 3, "nodewarden: refused-1 is not remediated: as the script says"),
@@ -319,6 +319,15 @@ async def test_no_temporal_is_code_5_and_one_line(keyboard: Path, monkeypatch: p
     assert len(result.stderr.splitlines()) == 1
 
 
+async def test_a_kubeconfig_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "gone"))
+    result = await nodewarden("status")
+    assert (result.exit_code, result.stderr.rstrip().endswith(f"; the kubeconfig {tmp_path / 'gone'} does not exist")) == (
+        2,
+        True,
+    )
+
+
 @pytest.mark.parametrize(
     ("settings", "words", "code", "said"),
     [
@@ -394,7 +403,7 @@ async def test_fence_needs_a_reason_and_a_yes_and_a_dry_run_needs_none(keyboard:
     refused = await nodewarden("fence", "node-1", "-c", cluster)
     assert (refused.exit_code, refused.stderr) == (2, f"{NO_REASON}\n")
     unasked = await nodewarden("fence", "node-1", "-c", cluster, "--reason", "smoke")
-    assert (unasked.exit_code, "no terminal to ask on: confirm with --yes. Switch node-1 off" in unasked.stderr) == (2, True)
+    assert (unasked.exit_code, "no terminal: confirm with --yes" in unasked.stderr) == (2, True)
     (keyboard / SETTINGS).write_text(UNREACHABLE.format(cluster=cluster), encoding="utf-8")
     dry, plan = [await nodewarden("fence", *words, "-c", cluster) for words in (("node-1", "--dry-run"), ("plan", "node-1"))]
     assert (dry.exit_code, dry.stderr) == (plan.exit_code, plan.stderr) == (5, plan.stderr)

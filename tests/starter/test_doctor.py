@@ -300,8 +300,9 @@ async def test_what_the_settings_leave_open_is_said_by_name() -> None:
         "worker": {"credential_hosts": ["10.0.0.0/8"], "insecure_devices": "refuse"},
         "temporal": {"payload_keys_secret": "nodewarden/nodewarden-payload-keys"},
     }
-    found = [each.what.partition(":")[0] for each in await protection(Settings(temporal={"insecure": True}))]  # type: ignore[arg-type]
-    assert found == [
+    opened = await protection(Settings(temporal={"insecure": True}))  # type: ignore[arg-type]
+    assert opened[0].do == "set worker.credential_hosts: [NETWORK] (docs/security.md)"
+    assert [each.what.partition(":")[0] for each in opened] == [
         "worker.credential_hosts",
         "worker.insecure_devices",
         "temporal.payload_keys_secret",

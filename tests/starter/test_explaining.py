@@ -107,6 +107,8 @@ def test_what_a_device_answers_is_said_while_it_is_tried_again() -> None:
     trouble = "try 2 of 3; the last problem: no answer from the BMC within 4.0 s"
     assert conclusion(explained(opened=tried)) == f"an episode is running: commands power off; {trouble}"
     assert f"it does: commands power off {trouble}" in page_of(explained(opened=tried))
+    again = replace(tried, doing=f"will try again: {tried.problem}")
+    assert conclusion(explained(opened=again)) == f"an episode is running: will try again: {tried.problem}; try 2 of 3"
 
 
 @pytest.mark.parametrize(

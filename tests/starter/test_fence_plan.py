@@ -160,7 +160,10 @@ async def test_a_table_says_the_same() -> None:
     result = await nodewarden("fence", "plan", "n1", "-f", "-", text=yaml.safe_dump(a_node()))
     assert result.exit_code == 0
     assert "n1: default (default)" in result.stdout
-    assert "  restart-instance: restart by ec2\n    region=us-east-1\n    instance=i-0123456789abcdef0\n" in result.stdout
+    assert (
+        "  restart-instance: power off, prove off, power on by ec2\n    region=us-east-1\n    instance=i-0123456789abcdef0\n"
+        in result.stdout
+    )
 
 
 async def test_no_file_and_no_cluster_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

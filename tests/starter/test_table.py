@@ -82,7 +82,7 @@ def test_how_old_the_rows_of_nodes_are_is_said() -> None:
     shown = status(row("node-3"))
     assert [drawn(shown, later=seconds)[-1] for seconds in (4, 23)] == [
         "node-3   zone-a   True    healthy   yes",
-        "as a scan saw them 23s ago",
+        "as the scanner saw them 23s ago",
     ]
 
 
@@ -205,10 +205,10 @@ def test_what_it_does_and_what_is_wrong_are_not_the_same_sentence_twice() -> Non
 @pytest.mark.parametrize("width", range(60, 150, 3))
 def test_a_command_stays_on_one_line_to_be_copied(width: int) -> None:
     resume, ack = "`nodewarden resume node-7`", "`nodewarden ack-off node-7 --who … --reason …`"
-    parked = episode(phase=Phase.NEEDS_HUMAN, problem="p", advice=f"mend it, then {resume} tries again; if you saw it off, {ack}")
-    paused = scanner(
-        report(row("node-1")), pauses=(Pause(who="ann", owner="ann", reason="the switch of rack 2 is replaced", since=NOW),)
+    parked = episode(
+        phase=Phase.NEEDS_HUMAN, problem="p", advice=f"fix the cause, then {resume} tries again; if you saw it off, {ack}"
     )
+    paused = scanner(report(row("node-1")), pauses=(Pause(who="ann", owner="ann", reason="the switch of rack 2 is replaced", since=NOW),))
     lines = drawn(status(episodes=(parked,), scanner=paused), width=width)
     for command in (resume, ack, "`nodewarden unpause`"):
         assert any(command in line for line in lines), lines
@@ -225,6 +225,7 @@ def test_what_waits_for_a_person_does_not_answer_or_does_not_fit_is_not_left_out
     parked = episode(phase=Phase.NEEDS_HUMAN, problem="the BMC refuses our password", doing="waits")
     silent = SilentEpisode(node="node-8", workflow_id="w", problem="no answer within 10 s")
     lines = drawn(status(row("node-1"), episodes=(parked,), silent=(silent,), left_out=7))
+    assert "0 of 1 permits in use, 1 episode needs a person" in lines[0]
     assert any("needs-human" in line for line in lines)
     assert any("the BMC refuses our password" in line for line in lines)
     assert any(line.startswith("node-8") and "no answer within 10 s" in line for line in lines)

@@ -233,12 +233,12 @@ async def test_the_only_cluster_is_what_one_sees(page: aiohttp.ClientSession) ->
 
 async def test_an_episode_that_needs_a_person_says_what_to_do(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
     """S44."""
-    advice = "mend it, then `nodewarden resume node-2 --question 3`"
+    advice = "fix the cause, then `nodewarden resume node-2 --question 3`"
     waits = episode("node-2", phase=Phase.NEEDS_HUMAN, problem="the BMC is silent", advice=advice)
     scripted.answer = dataclasses.replace(status(), episodes=(waits,))
     body = await text(page, f"/c/{CLUSTER}")
     assert "the BMC is silent" in body
-    assert "mend it, then <code>nodewarden resume node-2 --question 3</code>" in body
+    assert "fix the cause, then <code>nodewarden resume node-2 --question 3</code>" in body
     scripted.episodes = NodeEpisodes(episode=waits, ended=(result("node-2"),))
     assert "the BMC is silent" in await text(page, f"/c/{CLUSTER}/nodes/node-2")
 

@@ -198,7 +198,7 @@ async def test_before_a_fencing_it_is_shown_what_runs_there_and_what_would_be_do
             async with page.get(f"/api/v1/clusters/{cluster}/acts/fence?node=node-1") as answer:
                 found = await answer.json()
             conforms("/api/v1/clusters/{cluster}/acts/{word}", found)
-            assert found["known"][-1] == "1 pod on it, with 1 volume of their claims"
+            assert found["known"][-1] == "1 pod on it, with 1 persistent volume"
             assert found["plan"]["node"] == "node-1"
             assert found["plan"]["errors"]
             async with page.get(f"/c/{cluster}/acts/fence?node=node-1") as answer:

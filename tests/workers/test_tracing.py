@@ -194,7 +194,9 @@ async def test_a_stored_history_replays_with_traces(kind: str) -> None:
 
 async def test_without_the_extra_the_setting_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
-    with pytest.raises(SettingsError, match=r"tracing: expected the extra otel: pip install 'nodewarden\[otel\]'"):
+    with pytest.raises(
+        SettingsError, match=r"tracing: expected the extra otel: in a checkout of nodewarden, pip install '\.\[otel\]'"
+    ):
         async with tracing(TracingSettings(endpoint="http://127.0.0.1:4318/v1/traces"), identity="x"):
             pass
     async with tracing(None, identity="x") as around:

@@ -150,6 +150,12 @@ async def test_a_dead_node_is_isolated_switched_off_proven_freed_switched_on_and
     assert result.freed_pods == 3
 
 
+async def test_a_device_that_fails_is_recorded_once_a_try(env: WorkflowEnvironment) -> None:
+    async with fencing(env, World(plan=plan(tries=2, restarts=0), off_errors=[SILENT] * 2)) as run:
+        await run.parked()
+        assert [entry.outcome for entry in await run.record() if entry.act == "power-off"] == ["failed"] * 2
+
+
 async def test_a_node_that_comes_back_during_the_wait_is_only_uncordoned(env: WorkflowEnvironment) -> None:
     """S20: the need is looked at live; a hint of the scanner is confirmed before anything follows from it."""
     order = "cordon > uncordon > release-lease"

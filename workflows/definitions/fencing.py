@@ -40,7 +40,7 @@ class Fencing(EpisodeConversation):
 
     def consequences(self) -> dict[Verb, str]:
         """A person may vouch that the machine is off."""
-        return {**super().consequences(), Verb.ACK_OFF: "has its pods started elsewhere"}
+        return {**super().consequences(), Verb.ACK_OFF: "has its pods started elsewhere (if it runs, data is corrupted)"}
 
     def why_not(self, word: Verb) -> str:
         """His word is of use while it waits for a person, and off has yet to be proven."""

@@ -167,7 +167,7 @@ class EpisodeConversation:
         parked = self.episode.held is None
         return {
             Verb.RESUME: "tries again" if parked else "ends your hold (`--of NAME`: another one), and the last one lets it go on",
-            Verb.RETURN_PATH: f"gives {self.episode.path_asked} back",
+            Verb.RETURN_PATH: f"gives {self.episode.path_asked} back (if anything still writes there, data is corrupted)",
             Verb.HOLD: "keeps it from its next destructive act until `resume`, or for a while",
             Verb.ABORT: self.what_abort_means(AbortRequest(who="", reason="")),
         }
@@ -206,7 +206,7 @@ class EpisodeConversation:
         if question is not None and question != (now := self.episode.question):
             asked = self.episode.held_by if self.episode.is_held else self.episode.problem
             got = f"an answer to question {question}" if question else "no number"
-            raise ValueError(f"{word.value}: expected the number of what is asked, got {got}; asked now is {now}: {asked}")
+            raise ValueError(f"{word.value}: expected the --question that is asked, got {got}; asked now is {now}: {asked}")
 
     @workflow.update(description="Stop the episode: before off what it has added is taken away, after off the machine stays off.")
     async def abort(self, request: AbortRequest) -> str:

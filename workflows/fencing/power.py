@@ -122,7 +122,6 @@ class PowerSequence:
                 self._progress.told_after = commanded.after
                 continue
             failed = commanded.failed
-            self._episode.note("power-off", "failed", failed.reason)
             if last or isinstance(failed, Unlicensed):
                 break
         return failed

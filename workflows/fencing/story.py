@@ -513,7 +513,7 @@ class FencingStory:
     def what_abort_means(self, request: AbortRequest) -> str:
         """What comes of an abort now, for whoever has asked for it."""
         if not self.touched:
-            return f"power has not been touched, what was added to the node is taken off again{self._but_cut()}"
+            return f"power has not been touched, our cordon and annotation are removed{self._but_cut()}"
         return after_off(request, self.episode.node)
 
     def _but_cut(self) -> str:

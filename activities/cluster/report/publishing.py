@@ -148,7 +148,7 @@ class Publishing(Attending):
                 about=refusal.check,
                 uid=str(found["metadata"].get("uid", "")),
                 reason="RemediationSkipped",
-                message=f"{_called(refusal.node)} is left alone: {refusal.message or refusal.reason}",
+                message=f"nothing is begun for {_called(refusal.node)}: {refusal.message or refusal.reason}",
                 warning=True,
             )
             if refused := await self._tell(happening, once=True):
