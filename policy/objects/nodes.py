@@ -68,6 +68,7 @@ OUR_TAINT = Taint(key=OUT_OF_SERVICE_TAINT, value="nodeshutdown", effect="NoExec
 class NodeView:
     """One node as last seen. Empty strings mean that the object does not carry the field.
 
+    addresses: IP addresses, inside and outside the cluster.
     unreadable: why hardly anything is known of a Node that is there all the same, "" for all others.
     """
 
@@ -83,6 +84,7 @@ class NodeView:
     provider_id: str = ""
     boot_id: str = ""
     system_uuid: str = ""
+    addresses: tuple[str, ...] = ()
     unreadable: str = ""
 
     @property

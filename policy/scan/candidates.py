@@ -25,6 +25,7 @@ from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject
 from policy.objects.scopes import CLUSTER, group_of, scope_of
+from policy.remediation.escalation import EscalationStep
 from policy.remediation.ladder import body_of, fences_only, possible
 from policy.remediation.lineage import turn_of
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
@@ -35,8 +36,21 @@ from policy.values.errors import PolicyError
 MOST_UNCOUNTED = 5
 """How many requests of one namespace that no setting names a report shows: a flood of them leaves room for others (S46, S44)."""
 
-_Ranked = tuple[int, datetime, str, str, str]
-"""Rank, since, victim, check and why it can't be acted on: sorts as candidates go into the report."""
+
+class _Choice(NamedTuple):
+    """Since when, under which check, by which of its targets, what can be done, and why not."""
+
+    since: datetime
+    key: str
+    target: JudgedTarget
+    verdict: Verdict
+    steps: tuple[EscalationStep, ...]
+    refused: str
+
+
+_Ranked = tuple[int, datetime, str, str, str, _Choice | None]
+"""Rank, since, victim, check and why it can't be acted on: sorts as candidates go into the report. The choice behind it, None of
+another system's request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +68,7 @@ def choose(known: Known, watching: frozenset[str]) -> CandidateChoice:
     requests, untold = _rank_requests(known, watching)
     ranked += requests
     chosen = nsmallest(MAXIMUM_CANDIDATES, _spread(known, ranked))
-    candidates = tuple(_candidate(known, victim, key, refused) for _, _, victim, key, refused in chosen)
+    candidates = tuple(_candidate(known, victim, key, refused, choice) for _, _, victim, key, refused, choice in chosen)
     return CandidateChoice(candidates=candidates, left_out=len(ranked) + untold - len(candidates), waiting=waiting)
 
 
@@ -87,7 +101,7 @@ def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaul
         # Of these admission lets in nobody either (S17).
         waits = waits or (bool(spent) and not spent.isdisjoint(_healthy_under(known, victim)))
         rank = 3 if refused else 1 if name in watching else 2 if waits else 0
-        ranked.append((rank, since, victim, key, refused))
+        ranked.append((rank, since, victim, key, refused, choice))
     return ranked, waiting
 
 
@@ -165,8 +179,9 @@ def braked(known: Known, victim: str) -> str:
     policies, tally = known.policies, known.groups
     if policies.problem:
         return f"the fence policies can't be used: {policies.problem}"
-    groups = [CLUSTER, *(group for node in known.nodes_of(victim) for group in tally.groups_of(node))]
-    taking = int(any(node.ready for node in known.nodes_of(victim)))  # it included, as admission counts it
+    nodes = known.nodes_of(victim) if policies.storms else []
+    groups = [CLUSTER, *(group for node in nodes for group in tally.groups_of(node))]
+    taking = int(any(node.ready for node in nodes))  # it included, as admission counts it
     if waits := next((each.words for each in held_back(known, victim) if each.weight is Weight.NOT_LICENSED), ""):
         return waits
     if down := policies.storage_down(tally.of(CLUSTER)):
@@ -191,10 +206,10 @@ def _rank_requests(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked
                 continue
             refused = why_not_asked_for(known, request)
             if request.uncounted:
-                strangers[request.ref.namespace].append((4, request.created or NEVER, request.node, key, refused))
+                strangers[request.ref.namespace].append((4, request.created or NEVER, request.node, key, refused, None))
                 continue
             rank = 3 if refused else 1 if request.node in watching else 2 if braked(known, request.node) else 0
-            ranked.append((rank, request.created or NEVER, request.node, key, refused))
+            ranked.append((rank, request.created or NEVER, request.node, key, refused, None))
     told = [each for found in strangers.values() for each in nsmallest(MOST_UNCOUNTED, found)]
     return [*ranked, *told], sum(map(len, strangers.values())) - len(told)
 
@@ -237,21 +252,10 @@ def in_turn(known: Known) -> list[tuple[HealthCheck, JudgedTarget]]:
     """Checks and their targets in admission's order, before budgets, quorum and what only a scanner knows."""
     ranked, _ = _rank(known, frozenset())
     turns = []
-    for rank, since, victim, key, _ in ranked:
-        if rank == 0:
-            target = _under_which(known, known.say(victim), (key,)).target
-            turns.append((since, target.victim_name, key, target))
+    for rank, since, _, key, _, choice in ranked:
+        if rank == 0 and choice is not None:
+            turns.append((since, choice.target.victim_name, key, choice.target))
     return [(known.checks[key], target) for _, _, key, target in sorted(turns, key=lambda turn: turn[:2])]
-
-
-class _Choice(NamedTuple):
-    """Since when, under which check, by which of its targets, and why not."""
-
-    since: datetime
-    key: str
-    target: JudgedTarget
-    verdict: Verdict
-    refused: str
 
 
 def _under_which(known: Known, said: Mapping[str, list[tuple[JudgedTarget, Verdict]]], offended: Iterable[str]) -> _Choice:
@@ -263,8 +267,8 @@ def _under_which(known: Known, said: Mapping[str, list[tuple[JudgedTarget, Verdi
             if not verdict.calls_for_action:
                 continue
             check, since = known.checks[key], verdict.since or target.changed
-            refused = _impossible(check, target)
-            choice = _Choice(since, key, target, verdict, refused or _in_other_hands(check, target))
+            steps, refused = _possible(check, target)
+            choice = _Choice(since, key, target, verdict, steps, refused or _in_other_hands(check, target))
             choices.append((bool(refused), verdict.expired or NEVER, key, since, target.key, choice))
     return min(choices, key=lambda each: each[:-1])[-1]
 
@@ -288,13 +292,12 @@ def left_alone(known: Known, victim: str, *, exempt: str = "") -> Objection | No
     return next((each for each in held_back(known, victim, exempt=exempt) if each.weight is Weight.VETOED), None)
 
 
-def _impossible(check: HealthCheck, target: JudgedTarget) -> str:
-    """Why nothing that the check wants can be done; "" else."""
+def _possible(check: HealthCheck, target: JudgedTarget) -> tuple[tuple[EscalationStep, ...], str]:
+    """What of that which the check wants can be done, and why nothing, "" else."""
     try:
-        _, refused = possible(check, body_of(target))
+        return possible(check, body_of(target))
     except PolicyError as error:
-        return str(error)
-    return refused
+        return (), str(error)
 
 
 def _in_other_hands(check: HealthCheck, target: JudgedTarget) -> str:
@@ -310,14 +313,13 @@ def _is_anothers(remediation: RemediationObject, check: HealthCheck) -> bool:
     return not check.of_machines and not check.owns(remediation)
 
 
-def _candidate(known: Known, victim: str, key: str, refused: str) -> Candidate:
-    if key in known.requests:
+def _candidate(known: Known, victim: str, key: str, refused: str, choice: _Choice | None) -> Candidate:
+    if choice is None:
         return _asked_for(known, known.requests[key], refused)
     check, said = known.checks[key], known.say(victim)
-    since, _, target, verdict, _ = _under_which(known, said, (key,))
+    since, _, target, verdict, steps, _ = choice
     view, machine = target.node, target.machine
-    steps, _ = possible(check, body_of(target)) if not refused else ((), "")
-    ladder = () if fences_only(check, steps) else steps
+    ladder = () if refused or fences_only(check, steps) else steps
     offended = [known.checks[each] for each, pairs in said.items() if any(verdict.calls_for_action for _, verdict in pairs)]
     turn = turn_of(target, offended, known.now, retries=known.retries) if ladder else None
     uninitialized = target.cluster is not None and not target.cluster.control_plane_initialized

@@ -87,7 +87,7 @@ class Known:
 
     def pause_of(self, victim: str) -> str:
         """Why the Cluster of the victim is paused, "" where it is not, or where nothing is known of one."""
-        together = self.together(victim)
+        together = self.together(victim) if self.clusters else ()
         keys = {key for each in together for key in clusters_of(each.node, (each.machine,) if each.machine is not None else ())}
         known = (self.clusters.get(key) for key in sorted(keys))
         return next((each.paused for each in known if each is not None and each.paused), "")

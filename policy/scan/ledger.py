@@ -101,6 +101,10 @@ class Ledger:
         """Who else says that he is that Node's machine, in words; "" for nobody (S39)."""
         return self._inventory.contested(node)
 
+    def nodes(self) -> list[NodeView]:
+        """All Nodes."""
+        return [target.node for target in self._inventory.nodes.values() if target.node is not None]
+
     def __contains__(self, node: str) -> bool:
         """Whether there is a Node object of that name."""
         return node in self._inventory.nodes

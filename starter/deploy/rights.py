@@ -289,8 +289,11 @@ RIGHTS: tuple[Right, ...] = (
         resources=("fencingtemplates", "volumedetachmenttemplates"),
         verbs=_LOOK,
     ),
-    Right(groups=("nodewarden.io",), resources=("machinedeletiontemplates", "reboottemplates"), verbs=("list", "watch")),
-    Right(groups=("nodewarden.io",), resources=("fenceconfigs",), verbs=("list",)),
+    Right(
+        groups=("nodewarden.io",),
+        resources=("fenceconfigs", "machinedeletiontemplates", "reboottemplates"),
+        verbs=("list", "watch"),
+    ),
     Right(
         why="Episodes as the node-fencing proposal shows them: one object per node, taken away some time after the end.",
         groups=("ha.k8s.io",),

@@ -77,7 +77,7 @@ async def test_machines_are_followed_beside_a_check_of_nodes_as_one_may_claim_a_
     await with_check(person)
     scan = await open_scan()
     report = await first(scan)
-    assert scan.view.whole
+    assert scan.view.follow_claims()
     await system.install(person)
     await person.patch(f"{NODES}/node-0/status", {"status": {"conditions": conditions("Unknown")}})
     machine = system.machine("claims")

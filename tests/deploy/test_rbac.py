@@ -79,7 +79,7 @@ from starter.deploy.features import SHIPPED, Feature, Process, features_of, proc
 from starter.deploy.rbac import leases, rbac
 from tests.cel import CelPython
 from tests.cluster import test_preserving as kept
-from tests.cluster.builders import CHECKS, NODES, check, definition, node, templates
+from tests.cluster.builders import CHECKS, NODES, check, definition, node, templates, until
 from tests.cluster.fencing_requests import NAMESPACE, OWNER, REMEDIATIONS, remediation, request_definition
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
 from tests.deploy.manifests import path_of
@@ -266,6 +266,7 @@ async def _scan(worker: ClusterConnection, stack: AsyncExitStack) -> ScanReport:
     lease = ScannerLease(worker, duration=timedelta(seconds=3))
     limits = ViewLimits(grace=timedelta(0))
     scan = await stack.enter_async_context(ClusterScan(CLUSTER, ClusterView(worker, limits=limits, source=TRUSTED), lease=lease))
+    scan.view.follow_claims()  # as the first last look does
     environment = ActivityEnvironment()
     report, known, renewals = None, "", 0
     for _ in range(8):
@@ -276,6 +277,7 @@ async def _scan(worker: ClusterConnection, stack: AsyncExitStack) -> ScanReport:
         if renewals > 1 and len(report.candidates) > 2:
             break
     assert report is not None
+    await until(lambda: scan.view.fence_objects() is not None)
     assert report.view.stale == ""
     assert report.lease.held, report.lease
     assert {candidate.node for candidate in report.candidates} == {SICK, UNSELECTED}

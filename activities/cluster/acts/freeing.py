@@ -353,7 +353,7 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         contested = await self._identities.contested(node.view) if node is not None else ""
         by_devices = not isinstance(request, FreeDumpingRequest)
         by_devices = by_devices and not (isinstance(request, FreeRequest) and request.proof.acknowledgement is not None)
-        claim = await claimed_by(self._served, request.target, self._checked) if by_devices else None
+        claim = await claimed_by(self._served, request.target, self._identities, self._checked) if by_devices else None
         seen = Seen(
             node=node.view if node is not None else None,
             contested=contested or (claim.words if claim is not None else ""),

@@ -1,8 +1,9 @@
 """Who else is configured to be fenced by a node's devices: asked before they are used for anything that destroys (S39).
 
-A device that is written beside two nodes switches off the wrong one of them. Read are the few objects that name nodes; only
-whom they name for the very device is resolved. What names nobody (ConfigMaps, which are read by name; selectors; a node's name
-within a value) the check of fence devices finds, which resolves all nodes every hour: whom it has found is resolved, too.
+A device that is written beside two nodes switches off the wrong one of them. Asked are the objects that name nodes, which are
+watched from the first question on; only whom they name for the very device is resolved, live. What names nobody (ConfigMaps,
+which are read by name; selectors; a node's name within a value) the check of fence devices finds, which resolves all nodes every
+hour: whom it has found is resolved, too.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from typing import Protocol
 
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.events import EventRecorder, Happening
-from activities.cluster.api.paths import FENCE_CONFIGS, FENCING_TEMPLATES
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.live.plans import all_of, configuration_for
+from activities.cluster.live.identities import Identities
+from activities.cluster.live.plans import configuration_for
 from activities.cluster.objects.livenode import find_node
 from activities.cluster.objects.reading import Readers
 from activities.cluster.objects.reading_once import reading_once
@@ -59,13 +60,21 @@ class Claim:
 
 
 async def claimed_by(
-    served: ServedCluster, target: Target, checked: CheckedDevices | None, *, once: Readers | None = None
+    served: ServedCluster,
+    target: Target,
+    identities: Identities,
+    checked: CheckedDevices | None,
+    *,
+    once: Readers | None = None,
 ) -> Claim | None:
     """Who else is to be fenced by the pinned devices."""
-    pinned, shared = target.pinned, await checked.shared(target.cluster) if checked is not None else {}
-    return await device_claims(
-        once or reading_once(served.connections), pinned.node, pinned.endpoints, served.source, checked=shared
-    )
+    pinned = target.pinned
+    if not pinned.endpoints:
+        return None
+    shared = await checked.shared(target.cluster) if checked is not None else {}
+    objects = await identities.fence_objects(once)
+    once = once or reading_once(served.connections)
+    return await device_claims(once, pinned.node, pinned.endpoints, served.source, objects=objects, checked=shared)
 
 
 async def device_claims(
@@ -74,16 +83,14 @@ async def device_claims(
     endpoints: Collection[str],
     source: PolicySource,
     *,
+    objects: Collection[JsonObject],
     checked: Mapping[str, Collection[str]],
 ) -> Claim | None:
-    """None: no other node is fenced by one of these devices. checked: which nodes the last check of all devices has found to
-    have one together."""
-    if not endpoints:
-        return None
-    templates = await all_of(connections.nodes, FENCING_TEMPLATES.path())
-    counting = [each for each in templates if each["metadata"]["namespace"] in source.templates]
-    objects = [*counting, *await all_of(connections.nodes, FENCE_CONFIGS.path())]
-    named = named_beside(objects, endpoints, node)
+    """None: no other node is fenced by one of these devices. objects: all that name nodes beside devices. checked: which nodes
+    the last check of all devices has found to have one together."""
+    # A FenceConfig is in no namespace, a template in one that counts (S40).
+    counting = [each for each in objects if each["metadata"].get("namespace", "") in {"", *source.templates}]
+    named = named_beside(counting, endpoints, node)
     shared = [(endpoint, others) for endpoint in endpoints for each, others in checked.items() if same_device(each, endpoint)]
     named |= {other: endpoint for endpoint, others in shared for other in others if other != node}
     if len(named) > MOST_READ:

@@ -1,22 +1,23 @@
 """Who else says that he is the machine of a Node: asked before a machine is destroyed, or anything is freed of it (S39).
 
 A kubelet writes its providerID and its system UUID itself when it registers. Whoever copies another's would have us switch that
-one off; and a Machine that has the providerID and another Node claims the machine as well. Everybody who is there was seen by the
-watch; where that is not whole, all Nodes and Machines are listed. It can only say no.
+one off; and a Machine that has the providerID and another Node claims the machine as well. All that can claim it is watched from
+the first question on; until the watch has seen it, all Nodes and Machines are listed. It can only say no.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Protocol
 
-from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.machine_paths import MACHINES, Connections, as_served
-from activities.cluster.api.paths import NODES
+from activities.cluster.api.paths import FENCE_CONFIGS, FENCING_TEMPLATES, NODES
+from activities.cluster.live.plans import all_of
 from activities.cluster.objects.decoding import NODE_DECODING
-from activities.cluster.objects.livenode import addresses_of
 from activities.cluster.objects.machines_decoding import machine_decoding
-from activities.cluster.objects.reading import read_views
+from activities.cluster.objects.reading import Readers, read_views
 from policy.fence.kdump import normal_address
 from policy.objects.belonging import claimed_otherwise, contested, identities_of
 from policy.objects.machines import MachineView
@@ -25,14 +26,19 @@ from policy.values.machine_apis import CLUSTER_API, OPENSHIFT, MachineApi
 
 
 class WatchedNodes(Protocol):
-    """Whoever watches all Nodes of the cluster."""
+    """Watches all that can claim a machine of the cluster."""
 
-    @property
-    def whole(self) -> bool:
-        """Whether it has seen all Nodes and Machines, and nothing speaks against it."""
+    def follow_claims(self) -> bool:
+        """Follow from now on what can claim a machine. Whether all Nodes and Machines are known, and nothing is in doubt."""
 
     def contested(self, node: NodeView) -> str:
         """Who else says that he is that Node's machine, in words; "" for nobody."""
+
+    def nodes(self) -> Iterable[NodeView]:
+        """All Nodes."""
+
+    def fence_objects(self) -> list[JsonObject] | None:
+        """All FencingTemplates and FenceConfigs, None where not all are known."""
 
 
 class Identities:
@@ -46,18 +52,27 @@ class Identities:
         """The same, as far as anybody can know. Raises what the API refuses."""
         if not identities_of(node):
             return ""
-        if self._watched is not None and self._watched.whole:
+        if self._watched is not None and self._watched.follow_claims():
             return self._watched.contested(node)
         known = await self._listed()
         machines = [each for api in (OPENSHIFT, CLUSTER_API) for each in await self._machines(api)]
         return contested(node, lambda key: known.get(key, ())) or claimed_otherwise(node, machines)
 
     async def at_address(self, node: str, address: str) -> str:
-        """Which other Node shows that address, "" for none. Read from the server, as a watch keeps no addresses."""
-        for other in await self._connections.nodes.list_objects(NODES.path()):
-            if address in map(normal_address, addresses_of(other)) and other["metadata"]["name"] != node:
-                return str(other["metadata"]["name"])
-        return ""
+        """Which other Node shows that address, "" for none."""
+        watched = self._watched
+        others = watched.nodes() if watched is not None and watched.follow_claims() else await self._nodes()
+        return next((each.name for each in others if each.name != node and address in map(normal_address, each.addresses)), "")
+
+    async def fence_objects(self, once: Readers | None = None) -> list[JsonObject]:
+        """All objects that name nodes beside devices."""
+        if self._watched is not None and self._watched.follow_claims() and (seen := self._watched.fence_objects()) is not None:
+            return seen
+        reader = (once or self._connections).nodes
+        return [each for resource in (FENCING_TEMPLATES, FENCE_CONFIGS) for each in await all_of(reader, resource.path())]
+
+    async def _nodes(self) -> list[NodeView]:
+        return await read_views(self._connections.nodes, NODES, NODE_DECODING)
 
     async def _machines(self, api: MachineApi) -> list[MachineView]:
         connection = self._connections.of(api.api_version)
@@ -65,7 +80,7 @@ class Identities:
 
     async def _listed(self) -> dict[str, list[str]]:
         found: defaultdict[str, list[str]] = defaultdict(list)
-        for view in await read_views(self._connections.nodes, NODES, NODE_DECODING):
+        for view in await self._nodes():
             for key in identities_of(view):
                 found[key].append(view.name)
         return found

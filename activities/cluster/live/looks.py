@@ -3,10 +3,11 @@
 What is read here is judged in `policy/episode`: the need by `need_now.py`, all that stands in the way by `gate.py`.
 
 Never with a guess: what cannot be read is no leave to act. Never from the watch cache either, but for who else has the node's
-identity, which needs all Nodes and can only say no (`identities.py`). Restoring acts (power on) look too,
-but only at the machine's identity, at who says "hands off", and at who else has the node by now; they need no licence, since no
-brake may keep a node down. A look does not act: consequences look again themselves, in the activity that writes (`freeing.py`).
-Where all says go, the rest of a control plane is looked at as well before a member of it is taken (`control_planes.py`).
+identity or is named beside its devices, which needs all objects and can only say no (`identities.py`). Restoring acts (power
+on) look too, but only at the machine's identity, at who says "hands off", and at who else has the node by now; they need no
+licence, since no brake may keep a node down. A look does not act: consequences look again themselves, in the activity that
+writes (`freeing.py`). Where all says go, the rest of a control plane is looked at as well before a member of it is taken
+(`control_planes.py`).
 """
 
 from __future__ import annotations
@@ -270,7 +271,7 @@ class LastLook:
         """Who else is to be fenced by the node's devices (S39)."""
         if not request.destructive or request.configured is None:
             return ""
-        claim = await claimed_by(self._served, request.target, self._checked, once=once)
+        claim = await claimed_by(self._served, request.target, self._identities, self._checked, once=once)
         if claim is not None:
             node = replace(claim.other.ref, name=request.target.pinned.node)
             await tell_both(self._connection, node, request.target.pinned.uid, claim)

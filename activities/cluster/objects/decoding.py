@@ -34,6 +34,8 @@ T = TypeVar("T")
 READ_OUT = frozenset({CONDITION, OWNER_REMEDIATED})
 """Types of conditions whose messages are read."""
 
+IP_ADDRESSES = frozenset({"InternalIP", "ExternalIP"})
+
 LONGEST_PROBLEM = 200
 
 
@@ -117,8 +119,14 @@ class _NodeInfo(msgspec.Struct, rename="camel"):
     system_uuid: str | None = msgspec.field(name="systemUUID", default=None)
 
 
+class _Address(msgspec.Struct):
+    type: str = ""
+    address: str = ""
+
+
 class _NodeStatus(msgspec.Struct, rename="camel"):
     conditions: list[WireCondition] | None = None
+    addresses: list[_Address] | None = None
     node_info: _NodeInfo | None = None
 
 
@@ -189,6 +197,7 @@ def _view(node: _Node) -> NodeView:
         provider_id=spec.provider_id or "",
         boot_id=node_info.boot_id or "",
         system_uuid=node_info.system_uuid or "",
+        addresses=tuple(dict.fromkeys(each.address for each in status.addresses or () if each.type in IP_ADDRESSES)),
     )
 
 

@@ -60,7 +60,7 @@ class LiveNode:
     @property
     def addresses(self) -> tuple[str, ...]:
         """Its IP addresses, inside and outside the cluster."""
-        return addresses_of(self.document)
+        return self.view.addresses
 
     @property
     def taints(self) -> tuple[Taint, ...]:
@@ -69,13 +69,6 @@ class LiveNode:
             Taint(key=taint.get("key", ""), effect=taint.get("effect", ""), value=taint.get("value", ""))
             for taint in (self.document.get("spec") or {}).get("taints") or ()
         )
-
-
-def addresses_of(document: JsonObject) -> tuple[str, ...]:
-    """The IP addresses that a Node shows."""
-    found = (document.get("status") or {}).get("addresses") or ()
-    kept = (str(each.get("address") or "") for each in found if each.get("type") in {"InternalIP", "ExternalIP"})
-    return tuple(dict.fromkeys(address for address in kept if address))
 
 
 async def read_node(connection: ApiReader, name: str) -> LiveNode:

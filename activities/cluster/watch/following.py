@@ -1,10 +1,10 @@
 """Which collections of a cluster are followed, and what each change of them tells the ledger.
 
-Nodes, health checks and the ConfigMaps of fence policies always; Machines and what tells of upgrades from the first health check
-or pool of preservations on; Clusters from the first check on that needs them, or the first Node that names one; remediation
-objects and templates from the first check on that names one. A kind that the server does not know is looked for when its
-definition comes, and every few minutes. Cluster API's objects may live behind another connection (a management cluster).
-`view.py` judges how fresh all of it is.
+Nodes, health checks and the ConfigMaps of fence policies always; Machines and what tells of upgrades from the first health
+check or pool of preservations on, or the first last look, as FencingTemplates and FenceConfigs; Clusters from the first check
+on that needs them, or the first Node that names one; remediation objects and templates from the first check on that names one.
+A kind that the server does not know is looked for when its definition comes, and every few minutes. Cluster API's objects may
+live behind another connection (a management cluster). `view.py` judges how fresh all of it is.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from activities.cluster.api.paths import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
     FENCE_AGENTS_REMEDIATIONS,
+    FENCE_CONFIGS,
+    FENCING_TEMPLATES,
     LEASES,
     NODE_ACTIONS,
     NODE_HEALTH_CHECKS,
@@ -167,6 +169,9 @@ class Watches:
             limits=limits,
         )
         servers = {id(each): each for each in (connection, self.machines)}.values()
+        self._fencing: tuple[Following, ...] = ()
+        """What names nodes beside devices, from the first last look on. No part of `self`: no check is judged by it."""
+        self._fence_objects: dict[tuple[Resource, str], JsonObject] = {}
         self._fence_maps: dict[str, Any] = {}
         """What ConfigMaps of fence configuration say."""
         self._definitions = [
@@ -208,6 +213,7 @@ class Watches:
             yield self.volumes
         yield from self._remediations_elsewhere.values()
         yield from self._templates
+        yield from self._fencing
 
     def checks(self) -> Mapping[Dialect, Following]:
         """The collections of health checks."""
@@ -272,10 +278,20 @@ class Watches:
         for reflector in (*self, *self._beside()):
             await reflector.stop()
 
-    @property
-    def has_machines(self) -> bool:
-        """Whether all Machines that may claim a Node's machine have been listed, or are of a kind that is not served."""
-        return all(api in self._machines and self._machines[api].synced for api in _MAY_CLAIM)
+    def follow_claims(self) -> bool:
+        """Follow from now on what can claim a machine or its devices (S39). Whether all Machines that can have been listed, or
+        are of a kind that is not served."""
+        self._follow_machines(*_MAY_CLAIM)
+        if not self._fencing:
+            kinds = (FENCING_TEMPLATES, FENCE_CONFIGS)
+            self._fencing = tuple(self._reflector(each, OBJECT_DECODING, partial(self._fencing_changed, each)) for each in kinds)
+            self._begin(self._fencing)
+        return all(self._machines[api].synced for api in _MAY_CLAIM)
+
+    def fence_objects(self) -> list[JsonObject] | None:
+        """All FencingTemplates and FenceConfigs, None where not all are known, or changes do not reach us."""
+        known = self._fencing and all(each.synced and each.streaming for each in self._fencing)
+        return list(self._fence_objects.values()) if known else None
 
     @property
     def pools_doubt(self) -> str:
@@ -369,6 +385,12 @@ class Watches:
         if name.startswith(FENCE_MAPS):
             self._fence_maps[name] = (found or {}).get("data")
         self._changed(lambda: self.intake.put_config_map(name, found))
+
+    def _fencing_changed(self, resource: Resource, key: str, found: JsonObject | None) -> None:
+        if found is None:
+            self._fence_objects.pop((resource, key), None)
+        else:
+            self._fence_objects[resource, key] = found
 
     def _machine_changed(self, api: MachineApi, key: str, machine: MachineView | None) -> None:
         self._preservations.machine_changed(self._machines[api].resource, key, machine)

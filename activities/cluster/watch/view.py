@@ -211,10 +211,18 @@ class ClusterView:
         fault = self._inventory_fault(self._believed, len(self.ledger), now) if self.synced else ""
         return self._state(now, self._trouble() or fault).stale
 
-    @property
-    def whole(self) -> bool:
-        """Whether all Nodes and Machines are known, and nothing speaks against what is known of them."""
-        return self.synced and self.watches.has_machines and not self.doubt()
+    def follow_claims(self) -> bool:
+        """Follow from now on all that can claim a machine (S39), whether or not there is a policy. Whether all Nodes and Machines
+        are known, and nothing speaks against what is known of them."""
+        return self.watches.follow_claims() and self.synced and not self.doubt()
+
+    def nodes(self) -> Iterable[NodeView]:
+        """All Nodes."""
+        return self.ledger.nodes()
+
+    def fence_objects(self) -> list[JsonObject] | None:
+        """All FencingTemplates and FenceConfigs, None where not all are known."""
+        return self.watches.fence_objects()
 
     def contested(self, node: NodeView) -> str:
         """Who else says that he is that Node's machine, in words; "" for nobody (S39)."""

@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
+from activities.cluster.acts.freeing import ClusterFreeing
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live import device_claims, looks
 from activities.cluster.live.device_claims import MOST_ASKED, MOST_READ
 from activities.cluster.live.identities import Identities
 from activities.cluster.live.looks import LastLook
+from activities.cluster.watch.view import ClusterView
 from activities.contracts.target import Configured, LicenceWanted, LookResult, LookVerdict
 from activities.errors import ErrorType
 from policy.episode.gate import LOOKED_AT, Operation
@@ -46,7 +48,10 @@ from tests.cluster.acts.world import (
     our_mark,
     refused,
 )
+from tests.cluster.builders import until
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System
+from tests.cluster.scans import LIVE, WATCHES
+from tests.licensing import LICENCES as KEPT_LICENCES
 
 CHECK_NEED = Need(kind=NeedKind.CHECK, reason="ReadyUnknown", check=CHECK_REF)
 HOLD = "nodewarden.io/hold"
@@ -322,12 +327,68 @@ async def test_another_nodes_machine_with_its_provider_id_keeps_it_whoever_has_s
     assert (f"Machine/{system.namespace}/claims, whose Node is another-node" in result.reason) is lists
 
 
+EVERYTHING = ("nodes", "machines", "fencingtemplates", "fenceconfigs")
+
+
+def _lists(world: World) -> dict[str, int]:
+    return {each: world.server.requests.total("list", each, OURS) for each in EVERYTHING}
+
+
+async def test_without_a_policy_only_the_first_look_lists_the_cluster(world: World) -> None:
+    """S39: a person fences by hand. All that can claim the machine or its devices is watched from the first look on; each later
+    look and each round of freeing asks the watch, and sees what has come since."""
+    await world.install_kinds()
+    await OPENSHIFT.install(world.others)
+    await world.hold_cluster_lease()
+    template = await world.add_template()
+    view = ClusterView(world.connection, limits=LIVE, watch_limits=WATCHES)
+    served = ServedCluster("prod", world.connection, own_node="node-1", clock=world.clock)
+    identities = Identities(served.connections, view)
+    looks_itself = LastLook(served, world.permits, identities=identities)
+    freeing = ClusterFreeing(served, looks_itself.look, KEPT_LICENCES, identities=identities)
+    view.watches.start()
+    try:
+        await until(lambda: view.synced)
+        asked = await world.look(configured=Configured(template=template))
+        assert (await looks_itself.look(asked)).verdict is GO
+        await until(lambda: view.synced and view.fence_objects() is not None)
+        await world.mark_as_ours()
+        world.server.requests.reset()
+        for _ in range(3):
+            assert (await looks_itself.look(asked)).verdict is GO
+            await ActivityEnvironment().run(freeing.delete_workload, await world.free())
+            assert await identities.at_address(NODE, "10.0.0.7") == ""
+        assert _lists(world) == dict.fromkeys(EVERYTHING, 0)
+        await world.add_node("node-8", provider_id="metal://rack-3/8")
+        await world.configure("node-8", "10.0.0.7")
+        await until(lambda: len(view.fence_objects() or ()) == 2)
+        assert "and of Node/node-8" in (await looks_itself.look(asked)).reason
+        address = {"status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.7"}]}}
+        await world.change_node(address, subresource="status", name="node-8")
+        await until(lambda: any(each.addresses for each in view.nodes()))
+        assert await identities.at_address(NODE, "10.0.0.7") == "node-8"
+        await _twin(world)
+        await until(lambda: "twin" in view.ledger)
+        assert "as twin" in (await looks_itself.look(asked)).reason
+    finally:
+        await view.close()
+
+
 @dataclass(kw_only=True)
 class Watched:
     """Whoever watches, and what he says."""
 
     whole: bool
     words: str = ""
+
+    def follow_claims(self) -> bool:
+        return self.whole
+
+    def nodes(self) -> list[NodeView]:
+        return []
+
+    def fence_objects(self) -> None:
+        """Nothing is known of them."""
 
     def contested(self, node: NodeView) -> str:
         assert node.name == NODE
