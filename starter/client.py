@@ -64,8 +64,8 @@ class Nodewarden:
     def __init__(self, client: Client, *, speaker: Speaker | None = None, page: str = "") -> None:
         """speaker: who speaks to workflows; None: nobody attests that, and each method is told by whom it is called. page: the
         address of our page, which Temporal's is to link to."""
-        config: dict[str, Any] = {**client.config(), "data_converter": for_people(client.data_converter)}
-        self.client = client = Client(**config)
+        config: dict[str, Any] = {**client.config(active_config=True), "data_converter": for_people(client.data_converter)}
+        self.client = client = Client(**config | {"plugins": []})  # a worker's plugin would put its own converter back (S50)
         self.page = page
         self.history = History(client)
         """Episodes that have ended, and the decision record of each."""

@@ -50,6 +50,7 @@ from workers.payloads.converting import DATA_CONVERTER, for_people
 
 FORGED = "\x1b]0;safe\x07\x1b[2J\x1b[32moff is proven\x1b[0m\n\x9b1Anodewarden: it is off\u202e [red]x[/red] :boom: <b>@all</b>"
 OBEYED = ("\x1b", "\x9b", "\x07", "\u202e")
+IN_ASCII = FORGED.encode("ascii", "ignore").decode()
 
 
 def holds_nothing_obeyed(text: str) -> bool:
@@ -75,7 +76,22 @@ def test_a_terminal_gets_no_escape_but_ours_and_takes_no_text_for_markup(monkeyp
     assert ours.count("[red]x[/red] :boom:") == 2
 
 
-async def test_a_verdict_of_evaluate_shows_a_condition_as_it_is_written(tmp_path: Path) -> None:
+def test_a_pipe_gets_no_escape_and_takes_no_text_for_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is written to a file or a mail is looked at on a terminal later."""
+    table = Table(box=None)
+    table.add_column("WHY")
+    table.add_row(FORGED)
+    fitting_console().print(Group(table, Text(FORGED, style="red")))
+    shown = capsys.readouterr().out
+    assert holds_nothing_obeyed(shown)
+    assert shown.count("[red]x[/red] :boom:") == 2
+
+
+@pytest.mark.parametrize("columns", ["80", "240"], ids=["below the table", "in the table"])
+async def test_a_verdict_of_evaluate_shows_a_condition_as_it_is_written(
+    columns: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
     check = {
         "apiVersion": "cluster.x-k8s.io/v1beta1",
         "kind": "MachineHealthCheck",
@@ -107,12 +123,13 @@ def test_a_refusal_begins_no_line_of_ours(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err == f"nodewarden: one{STAND_IN}two{STAND_IN}[32m\n"
 
 
-async def test_what_temporal_answers_is_cleaned_as_it_is_read() -> None:
+@pytest.mark.parametrize("forged", [FORGED, IN_ASCII], ids=["of any characters", "of ASCII alone"])
+async def test_what_temporal_answers_is_cleaned_as_it_is_read(forged: str) -> None:
     """Each command and page shows it, and each of its sentences is one line."""
     converter = for_people(DATA_CONVERTER)
     about: dict[str, Any] = {"kind": Kind.FENCING, "cluster": "prod", "node": "node-7", "incident": "i", "reason": "drill"}
     about |= {"phase": Phase.NEEDS_HUMAN, "step": "power-management", "started": datetime.now(UTC)}
-    status = EpisodeStatus(**about, doing=FORGED)
+    status = EpisodeStatus(**about, doing=forged)
     [payload] = await DATA_CONVERTER.encode([status])
     [read] = await converter.decode([payload], [EpisodeStatus])
     assert holds_nothing_obeyed(read.doing)

@@ -149,6 +149,18 @@ class FencingStandIn:
         self._end(Outcome.RECOVERED, "off-proven", f"by {request.who}: {request.reason}")
         return "off acknowledged"
 
+    @acknowledge_off.validator
+    def _check_acknowledge(self, request: AcknowledgeRequest) -> None:
+        _require_answered("ack-off", request)
+
+    @workflow.update
+    def return_path(self, request: PersonRequest) -> str:
+        return f"given back for {request.who}"
+
+    @return_path.validator
+    def _check_return(self, request: PersonRequest) -> None:
+        _require_answered("return-path", request)
+
     @workflow.update
     def hold(self, request: PersonRequest) -> str:
         return f"held by {request.who}"
@@ -162,12 +174,16 @@ class FencingStandIn:
     def _check_resume(self, request: PersonRequest) -> None:
         if self._phase is not Phase.NEEDS_HUMAN:
             raise ValueError("resume: this one goes on by itself")
-        if request.question != QUESTION:
-            raise ValueError(f"resume: asked now is {QUESTION}")
+        _require_answered("resume", request)
 
     def _end(self, outcome: Outcome, act: str, message: str) -> None:
         self._outcome, self._message = outcome, message
         self._record.append(RecordEntry(at=workflow.now(), step="", act=act, outcome=outcome.value, detail=message))
+
+
+def _require_answered(word: str, request: PersonRequest | AcknowledgeRequest) -> None:
+    if request.question != QUESTION:
+        raise ValueError(f"{word}: asked now is {QUESTION}")
 
 
 @workflow.defn(name="Remediation", sandboxed=False)

@@ -189,7 +189,10 @@ CIRCUIT_BREAKER = (
     [
         (("abort",), "sick-1", 0, "abort noted"),
         (("abort", "--reason", "enough", "--power-on"), "sick-1", 0, "abort noted"),
-        (("ack-off", *AMY, "--reason", "pulled the plug"), "sick-1", 0, "off acknowledged"),
+        (("ack-off", *AMY, "--reason", "pulled the plug", "--question", "7"), "sick-1", 0, "off acknowledged"),
+        (("ack-off", *AMY, "--reason", "pulled the plug"), "sick-1", 3, "nodewarden: ack-off: asked now is 7"),
+        (("return-path", *AMY, "-r", "it writes no more", "--question", "7"), "sick-1", 0, "given back for amy"),
+        (("return-path", *AMY, "-r", "it writes no more"), "sick-1", 3, "nodewarden: return-path: asked now is 7"),
         (("hold", *AMY), "sick-1", 0, "held by amy"),
         (
             ("resume", *AMY, "--question", "7"),
@@ -215,7 +218,7 @@ CIRCUIT_BREAKER = (
 async def test_people_talk_to_an_episode(  # noqa: PLR0917 - pytest passes them by name
     keyboard: Path, warden: Nodewarden, cluster: str, words: tuple[str, ...], node: str, code: int, said: str
 ) -> None:
-    """Where somebody answers it is what he says, and otherwise why nobody did."""
+    """Where somebody answers it is what he says, and otherwise why nobody did. S48: an answer carries its question's number."""
     if node != "node-1":
         await warden.start_scanner(cluster)
         await warden.fence(cluster, node, reason="smoke")

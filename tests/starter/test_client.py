@@ -14,6 +14,7 @@ from temporalio.worker import Worker
 
 from policy.episode.messages import FencingInput, Outcome, Phase
 from policy.episode.needs import NeedKind
+from policy.values.foreign import STAND_IN
 from policy.values.object_refs import ObjectRef
 from starter.client import Nodewarden
 from starter.errors import EpisodeHeldError, RequestError, SilentError
@@ -51,6 +52,12 @@ async def test_a_fencing_starts_with_all_that_people_look_for(warden: Nodewarden
     assert (sent.cluster, sent.node, sent.template, sent.permit_granted) == (cluster, "node-1", TEMPLATE, False)
     assert sent.need.kind is NeedKind.PERSON
     assert (await described.memo())["incident"] == sent.incident == (await episode.status()).incident
+
+
+async def test_what_a_command_reads_of_an_episode_is_cleaned_for_people(warden: Nodewarden, cluster: str) -> None:
+    """S50: also in `nodewarden up`, whose client is its workers' own: their plugin must not put the raw converter back."""
+    episode = await warden.fence(cluster, "node-1", reason="smoke\x1b[2J\nnodewarden: off is proven")
+    assert (await episode.status()).reason == f"smoke{STAND_IN}[2J nodewarden: off is proven"
 
 
 async def test_the_same_request_joins_and_a_different_one_is_refused_with_the_holders_name(

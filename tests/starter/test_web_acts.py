@@ -80,6 +80,24 @@ async def test_a_word_is_previewed_then_said_and_its_answer_shown(
     await episode.abort(who="ann", reason="enough")
 
 
+@pytest.mark.parametrize(
+    ("word", "answer"),
+    [("ack-off", "off acknowledged"), ("return-path", f"given back for {ME}"), ("resume", f"goes on for {ME}")],
+)
+async def test_a_word_that_answers_carries_the_number_of_the_question_that_was_seen(
+    word: str, answer: str, page: aiohttp.ClientSession, mine: Nodewarden, cluster: str
+) -> None:
+    """S48."""
+    episode = await mine.fence(cluster, "sick-1", reason="drill")
+    said = {"word": word, "node": "sick-1", "reason": "seen at the rack"}
+    for question in ({}, {"question": 6}):
+        refused = await act(page, cluster, **said, **question, expected=409)
+        assert f"{word}: asked now is 7" in refused["error"]
+    assert answer in (await act(page, cluster, **said, question=7))["answer"]
+    if word != "ack-off":
+        await episode.abort(who="ann", reason="enough")
+
+
 async def test_a_word_that_is_not_heard_is_offered_to_nobody_and_refused_with_its_reason(
     page: aiohttp.ClientSession, mine: Nodewarden, cluster: str
 ) -> None:

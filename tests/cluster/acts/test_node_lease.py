@@ -133,3 +133,20 @@ async def test_a_lease_of_an_earlier_build_which_did_not_say_whose_it_is_is_ours
     await world.hold_node_lease("nodewarden", seconds=600)
     assert await world.take_lease() is None
     assert (await world.node_lease())["spec"]["holderIdentity"] == OURS
+
+
+async def test_s38_a_deployment_that_loses_the_cluster_while_it_takes_a_node_asks_anew_and_steals_nothing(world: World) -> None:
+    """Both leases pass on between the reading and the PUT: that the cluster was ours says nothing at the next attempt."""
+    await world.hold_node_lease(f"nodewarden/{THEIRS}", seconds=600)
+    await world.hold_cluster_lease()
+
+    async def both_pass_on() -> None:
+        await world.hold_cluster_lease(THEIRS)
+        renewed = {"spec": {"leaseTransitions": 4}}
+        await world.others.patch(LEASES.path(f"node-{NODE}", namespace=NODE_LEASES), renewed)
+
+    world.connection.before_writes.append(both_pass_on)
+    result = await world.take_lease()
+    assert result is not None
+    assert result.holder == f"nodewarden/{THEIRS}"
+    assert (await world.node_lease())["spec"]["holderIdentity"] == f"nodewarden/{THEIRS}"
