@@ -15,7 +15,11 @@ async def protection(settings: Settings) -> list[Finding]:
     has_keys = bool(temporal.payload_keys_file or temporal.payload_keys_secret)
     found: list[tuple[bool, str, str]] = [
         (worker.words == "any", "worker.words: verified", "any client of Temporal can fence a healthy machine, in any name"),
-        (not hosts or "*" in hosts, "worker.credential_hosts: [NETWORK]", "a Secret without hosts goes where it is first configured to"),
+        (
+            not hosts or "*" in hosts,
+            "worker.credential_hosts: [NETWORK]",
+            "a Secret without hosts goes where it first went",
+        ),
         (insecure, "worker.insecure_devices: refuse", "passwords may go where others can listen"),
         (not has_keys, "temporal.payload_keys_secret: NAMESPACE/NAME", "readers of Temporal read names, addresses and reasons"),
         (temporal.insecure, "temporal.insecure: false", "an attacker between us and Temporal is a client of Temporal"),

@@ -5,12 +5,16 @@ The person writes it with their own rights, so that Kubernetes attests who it wa
 
 from __future__ import annotations
 
-from activities.cluster.api.connection import ClusterConnection
+from typing import TYPE_CHECKING
+
 from activities.cluster.api.paths import NODES, SELF_REVIEWS
 from activities.cluster.api.refusals import ObjectNotFound
 from policy.episode.vetoes import HOLD_ANNOTATION, is_held
 from starter.errors import MissingError, NoSuchNodeError, RefusedError
 from starter.handles.speaking import Opening
+
+if TYPE_CHECKING:
+    from activities.cluster.api.connection import ClusterConnection
 
 
 async def hold_node(opening: Opening, cluster: str, node: str, *, reason: str) -> str:
@@ -26,7 +30,7 @@ async def hold_node(opening: Opening, cluster: str, node: str, *, reason: str) -
         if found is not None and is_held(found) and not found.startswith(f"by {me}: "):
             raise RefusedError(f"{node} has no open episode, and is held already: {found or HOLD_ANNOTATION}")
         await _write(connection, node, f"by {me}: {reason}")
-    return f"{node} has no open episode, and none begins: `nodewarden resume {node}` ends that (annotation {HOLD_ANNOTATION})"
+    return f"{node} has no open episode, and none begins until you resume it (annotation {HOLD_ANNOTATION})"
 
 
 async def resume_node(opening: Opening, cluster: str, node: str, *, of: str, missing: MissingError) -> str:

@@ -206,7 +206,6 @@ CIRCUIT_BREAKER = (
             (words, "node-1", 4, NOBODY)
             for words in (
                 ("abort",),
-                ("hold",),
                 ("resume",),
                 ("return-path", "-r", "x"),
                 ("ack-off", *AMY, "--reason", "saw it"),

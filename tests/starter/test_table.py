@@ -208,7 +208,9 @@ def test_a_command_stays_on_one_line_to_be_copied(width: int) -> None:
     parked = episode(
         phase=Phase.NEEDS_HUMAN, problem="p", advice=f"fix the cause, then {resume} tries again; if you saw it off, {ack}"
     )
-    paused = scanner(report(row("node-1")), pauses=(Pause(who="ann", owner="ann", reason="the switch of rack 2 is replaced", since=NOW),))
+    paused = scanner(
+        report(row("node-1")), pauses=(Pause(who="ann", owner="ann", reason="the switch of rack 2 is replaced", since=NOW),)
+    )
     lines = drawn(status(episodes=(parked,), scanner=paused), width=width)
     for command in (resume, ack, "`nodewarden unpause`"):
         assert any(command in line for line in lines), lines

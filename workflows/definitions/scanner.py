@@ -338,7 +338,9 @@ class HealthScanner:
             raise refused(f"unpause: {error}") from error
         self._keep(pauses.unpaused(granting.pauses, ended, who=request.by, reason=request.reason, now=now))
         workflow.logger.info("%s ends a pause of %s: %s", request.by, cluster, request.reason)
-        goes_on = f"{cluster} is still {pauses.told(granting.in_force)}" if granting.in_force else f"{cluster} is no longer paused"
+        goes_on = (
+            f"{cluster} is still {pauses.told(granting.in_force)}" if granting.in_force else f"{cluster} is no longer paused"
+        )
         return f"{goes_on}; you have ended: {'; '.join(map(str, ended))}"
 
     @unpause.validator
