@@ -103,18 +103,18 @@ async def test_what_is_told_twice_is_sent_once_and_names_its_incident(receiver: 
 
 
 async def test_a_message_leads_to_the_page_where_there_is_one(receiver: Receiver) -> None:
-    """And whoever words it himself puts the address where he likes."""
+    """And who words it puts the address where they like. It is ours: in what others have written that `@` would call somebody."""
     own = {When.ENDED: Wording(text="{outcome}, see {link} for more")}
     recipient = Recipient(name="notifications[0]", url_file=receiver.file, rule=NoticeRule(wordings=own))
-    async with Notifier([recipient], page="https://nodes.example.com") as people:
+    async with Notifier([recipient], page="https://example.com/@nodes") as people:
         for notice in (PARKED, ENDED, replace(PARKED, node="", text="all is halted", when=When.HALTED)):
             people.tell(notice)
         await receiver.has(3)
-    of_node = "https://nodes.example.com/c/prod/nodes/node-7"
+    of_node = "https://example.com/@nodes/c/prod/nodes/node-7"
     assert [each["message"] for each in receiver.got] == [
         f"{PARKED.text}\n{of_node}",
         f"recovered, see {of_node} for more",
-        "all is halted\nhttps://nodes.example.com/c/prod",
+        "all is halted\nhttps://example.com/@nodes/c/prod",
     ]
 
 

@@ -29,7 +29,7 @@ from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, empty_world, ref
 from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, PAUSED, SKIP, System, machine_of
 from tests.cluster.management import management_cluster
 from tests.cluster.scans import OURS
-from tests.cluster.test_preserving import DEFINITIONS, definition
+from tests.cluster.test_preserving import DEFINITIONS, MACHINES, definition, machine
 from tests.cluster.test_preserving import MACHINES as MCM_MACHINES
 from tests.cluster.test_preserving import machine as mcm_machine
 from tests.licensing import LICENCES
@@ -198,6 +198,9 @@ BOTH, UNSAID = (True, False), (False,)
 KEPT = annotated(PRESERVE_ANNOTATION, "now")
 ON_ITS_MACHINE = f"{PRESERVE_ANNOTATION}=now on Machine {MACHINE}"
 UNREAD = "its Machine could not be read"
+THE_CLUSTER = f"/clusters/{CLUSTER_NAME}: 503"
+CLUSTER_UNREAD = unread(f"/clusters/{CLUSTER_NAME}")
+"""And nothing else: its Machines are in a namespace of that name."""
 ON_FOR_PERSON = {**RESTORES, "need": PERSON}
 
 WHOSE = [
@@ -233,7 +236,7 @@ VETOES = [
 ]
 DOUBTS = [
     Case("S20 a machine that cannot be read", unread("/machines"), UNLICENSED, UNREAD, said=BOTH),
-    Case("S20 a Cluster that cannot be read", unread("/clusters/"), UNLICENSED, UNREAD, systems=(CLUSTER_API,)),
+    Case("S20 a Cluster that cannot be read", CLUSTER_UNREAD, UNLICENSED, THE_CLUSTER, systems=(CLUSTER_API,)),
     Case("S7 a check that cannot be read as written", _no_selector, UNLICENSED, "can no longer be read"),
 ]
 BEFORE_ON = [
@@ -317,6 +320,20 @@ class TestUncordon:
         assert (f"left cordoned: the annotation {ON_ITS_MACHINE}" in result.detail) is left
         assert (await world.node())["spec"].get("unschedulable", False) is left
         assert await world.mark() is None
+
+    @pytest.mark.parametrize(("provider_id", "left"), [("metal://rack-3/7", True), ("metal://rack-3/8", False)])
+    async def test_what_is_said_on_a_machine_of_another_provider_id_leaves_no_cordon_of_ours(
+        self, provider_id: str, left: bool, world: World
+    ) -> None:
+        """S9: it is found by its label alone. The name is another machine's by now, and that one is kept by nobody."""
+        await world.add_node(unschedulable=True)
+        await world.mark_as_ours(cordoned=True)
+        await world.others.create(DEFINITIONS, definition())
+        await world.others.create("/api/v1/namespaces", {"metadata": {"name": "shoot"}})
+        await world.others.create(MACHINES, machine(**{PRESERVE_ANNOTATION: "now"}) | {"spec": {"providerID": provider_id}})
+        result = await world.isolation.mark_schedulable(await world.restore())
+        assert ("left cordoned" in result.detail) is left, result.detail
+        assert (await world.node())["spec"].get("unschedulable", False) is left
 
     @pytest.mark.parametrize("ours", [True, False])
     async def test_a_machine_that_cannot_be_read_is_waited_for_where_a_cordon_is_ours(self, ours: bool, world: World) -> None:
@@ -408,8 +425,9 @@ async def test_a_cluster_that_cannot_be_read_licenses_nothing_under_a_check_of_n
     await system.install(world.others)
     await system.add_cluster(world.others)
     await system.add_machine(world.others, MACHINE, node=NODE)
-    await unread("/clusters/")(world, system)
-    assert (await look(world, system, need=OF_NODES, operation=Operation.REMOVE)).verdict is UNLICENSED
+    await CLUSTER_UNREAD(world, system)
+    result = await look(world, system, need=OF_NODES, operation=Operation.REMOVE)
+    assert (result.verdict, THE_CLUSTER in result.reason) == (UNLICENSED, True), result.reason
 
 
 async def test_the_cluster_of_a_machine_without_a_node_is_asked_as_well(world: World) -> None:

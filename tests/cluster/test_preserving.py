@@ -184,6 +184,19 @@ async def test_p01_preserving_a_running_machine_writes_its_expiry_and_keeps_the_
     assert (again.changed, again.expiry) == ((), hold.expiry)
 
 
+async def test_what_is_said_on_a_node_that_is_another_machine_by_now_keeps_none_of_its_former_name(world: Surroundings) -> None:
+    """S9, S39: the host name went to another machine, and a person wants that one kept."""
+    other = node(**{PRESERVE_ANNOTATION: "now"})
+    other["spec"]["providerID"] = "aws:///eu-west-1/i-2"
+    former = machine()
+    former["spec"]["providerID"] = "aws:///eu-west-1/i-1"
+    await world.has(other, former)
+    before = await world.node()
+    assert not (await world.hold()).preserved
+    assert await world.node() == before
+    assert "preserveExpiryTime" not in (await world.machine())["status"]["currentStatus"]
+
+
 async def test_releasing_it_leaves_the_objects_as_they_were(world: Surroundings) -> None:
     """S28."""
     before = {"team": "db", SCALE_DOWN_DISABLED: "false"}

@@ -23,6 +23,7 @@ from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view import ClusterView
 from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import OpenEpisode
+from policy.checks.storms import ACTIVE, COOLING_DOWN
 from policy.objects.marks import Mark
 from policy.scan.report import ScanReport, SeenVersion
 from policy.values.object_refs import Dialect
@@ -508,3 +509,56 @@ async def test_a_kind_that_was_listed_once_and_is_refused_since_holds_up_everyth
     for seen in (report, later):
         assert "not being told of changes of nodehealthchecks" in seen.view.stale
         assert seen.view.notice == ""
+
+
+async def test_a_view_that_has_not_listed_all_remembers_the_size_that_was_believed(
+    api: ApiServer, person: ApiClient, open_scan: Open
+) -> None:
+    """S18: a worker that has just begun and can't list Nodes knows none, and the next one would believe whatever is left."""
+    await fleet(person)
+    first = await open_scan()
+    report = await observe_until(first, None, lambda report: report.inventory == 4 and not report.view.stale)
+    api.faults.add(Fault(accident=Accident.STATUS, status=403, verb="list", path="/nodes"))
+    fresh = await open_scan()
+    blind = await observe(fresh, asked(report))
+    assert (blind.view.synced, bool(blind.view.stale), blind.inventory) == (False, True, 4)
+
+
+async def test_what_an_api_that_answers_nothing_refuses_for_long_is_followed_like_any_other_once_it_answers(
+    api: ApiServer, person: ApiClient, open_scan: Open
+) -> None:
+    """S18: while not even Nodes are listed nothing is learnt about a single kind. The view is whole with all of them, or not."""
+    await fleet(person)
+    await with_policy(person)
+    scan = await open_scan(limits=replace(LIVE, broken=timedelta(0)))
+    outage = api.faults.add(Fault(accident=Accident.STATUS, status=403, verb="list"))
+    report = await observe_until(scan, None, lambda _: scan.view.watches.checks()[Dialect.MEDIK8S].problem)
+    assert scan.view.watches.unlisted() == {}
+    assert (report.view.synced, report.view.notice) == (False, "")
+    api.faults.remove(outage)
+    await observe_until(scan, report, lambda report: bool(report.checks) and not report.view.stale)
+
+
+async def test_a_storm_s_cooldown_begins_anew_after_an_outage_in_which_nobody_asked_for_a_report(
+    api: ApiServer, person: ApiClient, open_scan: Open
+) -> None:
+    """S17: nobody saw that all stayed well meanwhile, also where no worker was asked what it sees."""
+    began = now().replace(microsecond=0) - timedelta(minutes=2)
+    await fleet(person)
+    await with_policy(person, stormCooldownDuration="10m")
+    since = {"status": "True", "reason": "x", "message": "", "lastTransitionTime": began.isoformat().replace("+00:00", "Z")}
+    storm = [{"type": each, **since} for each in (ACTIVE, COOLING_DOWN)]
+    await person.patch(f"{CHECKS}/workers/status", {"status": {"conditions": storm}})
+    scan = await open_scan(limits=replace(LIVE, broken=timedelta(0)))
+    report = await observe_until(scan, None, lambda report: bool(report.checks) and not report.view.stale)
+    assert report.checks[0].storm_cooling == began
+    refused = api.faults.add(Fault(accident=Accident.STATUS, status=503, path="/nodes"))
+    cut = api.faults.add(Fault(accident=Accident.CUT_WATCHES, path="/nodes"))
+    await until(lambda: not scan.view.watches.nodes.streaming)
+    for fault in (refused, cut):
+        api.faults.remove(fault)
+    await until(lambda: scan.view.watches.nodes.streaming)
+    report = await observe(scan, asked(report))
+    assert report.view.stale == ""
+    assert report.checks[0].storm_cooling is not None
+    assert report.checks[0].storm_cooling > began

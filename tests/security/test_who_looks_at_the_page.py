@@ -184,7 +184,9 @@ async def test_a_browser_says_its_token_once_and_keeps_none(stage: Stage, cluste
     assert found is not None
     async with stage.page.post("/logout", headers=session, allow_redirects=False) as answer:
         assert (answer.status, answer.headers["Location"]) == (303, "/login")
-        assert f'{COOKIE}=""; expires=' in answer.headers["Set-Cookie"]
+        ended = answer.headers["Set-Cookie"]
+    assert ended.startswith(f'{COOKIE}=""; expires=')
+    assert {"HttpOnly", "Secure", "SameSite=strict", "Path=/"} <= set(ended.split("; ")), "else a browser keeps what it has"
     altered = {"Cookie": session["Cookie"][:-9] + "AAAAAAAAA"}
     assert (await stage.asked(f"/c/{cluster}", **altered))[0] == 303
 

@@ -206,6 +206,21 @@ async def test_a_port_that_does_not_close_is_told_once_and_tried_again(env: Work
     assert sum(event.startswith("PreservedNotIsolated") for event in world.events) == 1
 
 
+async def test_what_has_failed_is_not_tried_again_once_its_time_is_over(env: WorkflowEnvironment) -> None:
+    """S20, S45: the API's clock is behind, so that the looks after its end still call it kept; no permit is asked for by then."""
+    world = uncuttable()
+    world.timeout, world.behind = timedelta(minutes=30), timedelta(minutes=20)
+    async with preserving(env, world) as run:
+        status = await until(run, "incomplete")
+        assert status.preserved_until is not None
+        await run.skip(status.preserved_until - await env.get_current_time())
+        asked, looks = world.acts.count("permit"), world.looks
+        await run.skip(timedelta(minutes=19))
+        assert world.looks > looks, "it is looked at, and still kept"
+        assert world.acts.count("permit") == asked
+        await run.timeout()
+
+
 async def test_a_machine_that_boots_between_two_tries_is_cut_off_as_it_runs_now(env: WorkflowEnvironment) -> None:
     """S6, S9: what is freed is of the boot that the second try has cut off; of the first one's nothing is believed."""
     world = uncuttable()

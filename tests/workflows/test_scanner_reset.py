@@ -12,13 +12,16 @@ from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.episodes import EpisodeDescription, FoundOpen
+from policy.checks.inventory import ControlPlane
 from policy.episode.messages import Kind
 from policy.episode.observation import Observation
-from policy.episode.permits import PermitDecision
+from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions
 from policy.scan.report import ScanReport
 from policy.values.object_refs import ObjectRef
+from tests.policy.builders import a_permit
 from tests.workflows.scanned import NOW, ScriptedCluster, check, report, scanning
 from tests.workflows.surroundings import let_pass
+from workflows.definitions.scanner import HealthScanner
 from workflows.kit.messages import ScannerState
 from workflows.scanner.holders import DESCRIBE_EVERY, LIST_LAG
 
@@ -111,3 +114,15 @@ async def test_a_mark_that_nobody_disrupts_its_node_for_counts_no_longer_than_it
         assert [episode.node for episode in world.opened] == ["node-2"]
         assert await scan.env.get_current_time() - before < DESCRIBE_EVERY
         assert world.described[:1] == [("node-1",)]
+
+
+async def test_a_stranger_counts_in_the_last_look_at_a_member_of_the_control_plane(env: WorkflowEnvironment) -> None:
+    """S15, S14: its line was lost, and it may have off the one member that the others can spare."""
+    own = a_permit("cp-1", control_plane=True)
+    seen = report(observations=(LOST,), control_plane=ControlPlane(members=3, ready=3))
+    world = ScriptedCluster(seen, known={"node-1": OPEN, "cp-1": replace(OPEN, node="cp-1", incident=own.incident)})
+    asked = PermitQuestions(questions=(PermitQuestion(node="cp-1", incident=own.incident),))
+    async with scanning(env, world, concurrency=5, state=replace(AFTER_RESET, permits=(own,))) as scan:
+        await scan.until(lambda status: status.scans > 0)
+        (answer,) = (await scan.handle.query(HealthScanner.holds_permits, asked)).questions
+        assert (answer.held, "node-1" in answer.reason) == (False, True), answer.reason

@@ -17,7 +17,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.cluster.acts.freeing import ClusterFreeing
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live import device_claims, looks
-from activities.cluster.live.device_claims import MOST_ASKED, MOST_READ
+from activities.cluster.live.device_claims import MOST_ASKED, MOST_READ, claimed_by
 from activities.cluster.live.identities import Identities
 from activities.cluster.live.looks import LastLook
 from activities.cluster.watch.view import ClusterView
@@ -701,6 +701,25 @@ async def test_a_device_that_names_nobody_is_used_for_neither_once_the_check_of_
     result = await looks_itself.look(await licensed.look(target, need=CHECK_NEED, configured=Configured()))
     assert result.verdict is verdict, result.reason
     assert ("and of Node/node-8: find out" in result.reason) is (verdict is VETOED)
+
+
+async def test_whose_devices_are_shared_is_compared_by_one_reading(licensed: World) -> None:
+    """S39: else each node that is named costs the API another list of everything, in each round of a freeing."""
+
+    class Found(Checked):
+        async def shared(self, cluster: str) -> Mapping[str, Collection[str]]:
+            return {ENDPOINT: {NODE, "node-8"}}
+
+    await licensed.add_template()
+    await licensed.add_node("node-8", provider_id="metal://rack-3/8")
+    no_worker = {"metadata": {"labels": {"node-role.kubernetes.io/worker": None}}}  # the check's template would go first
+    await licensed.others.patch(NODES.path("node-8"), no_worker)
+    await licensed.configure("node-8", "10.0.0.8")
+    target, served = await licensed.pinned(), ServedCluster("prod", licensed.connection, clock=licensed.clock)
+    licensed.server.requests.reset()
+    await claimed_by(served, target, Found())
+    counts = {each: licensed.server.requests.total("list", each) for each in ("fenceconfigs", "fencingtemplates")}
+    assert counts == {"fenceconfigs": 1, "fencingtemplates": 1}
 
 
 OF_BOTH = "ipmi://node-8:623"
