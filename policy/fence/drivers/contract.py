@@ -11,6 +11,8 @@ from datetime import timedelta
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 _ZONE = re.compile(r"[^%]*(%[A-Za-z0-9._-]{1,32})?")
 """What stands behind the % of an IPv6 address is anything at all for Python, and the name of an interface here (S41)."""
+_NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
+"""How no name ends: resolvers take `010.0.0.7` for 8.0.0.7, and `167772167` for 10.0.0.7, which is another spelling then (S39)."""
 _PORT = re.compile(r"[0-9]{1,5}")
 _SECURE = re.compile(r"https://(?P<host>[A-Za-z0-9._-]+)(?::[0-9]{1,5})?(?:/[^?#@]*)?")
 
@@ -60,7 +62,7 @@ def host_of(parameters: Mapping[str, str], name: str, *, what: str) -> str:
             raise ValueError(name)
         return str(ipaddress.ip_address(value))
     except ValueError:
-        if HOST.fullmatch(value) is None:
+        if HOST.fullmatch(value) is None or _NUMBER.fullmatch(value.rpartition(".")[2]):
             raise ParameterError(name, f"expected an IP address or a host name, got {value!r}") from None
         return value.lower()
 
