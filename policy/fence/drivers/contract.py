@@ -12,7 +12,7 @@ HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 _ZONE = re.compile(r"[^%]*(%[A-Za-z0-9._-]{1,32})?")
 """What stands behind the % of an IPv6 address is anything at all for Python, and the name of an interface here (S41)."""
 _NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
-"""How no name ends: resolvers take `010.0.0.7` for 8.0.0.7, and `167772167` for 10.0.0.7, which is another spelling then (S39)."""
+"""How no name ends: resolvers take `010.0.0.7` for 8.0.0.7, and `167772167` for 10.0.0.7, a second spelling of it (S39)."""
 _PORT = re.compile(r"[0-9]{1,5}")
 _SECURE = re.compile(r"https://(?P<host>[A-Za-z0-9._-]+)(?::[0-9]{1,5})?(?:/[^?#@]*)?")
 
