@@ -147,6 +147,13 @@ def test_a_host_is_an_address_or_a_name(host: str) -> None:
     assert host_of({"ip": host}, "ip", what="BMC") == host.lower()
 
 
+@pytest.mark.parametrize("host", ["010.0.0.7", "10.7", "167772167", "0x0a000007", "10.0.0.0x7", "10.0.0.256", "1.2.3.4.5"])
+def test_a_number_that_only_resolvers_take_for_an_address_is_no_host(host: str) -> None:
+    """S10, S39: of `010.0.0.7` they make 8.0.0.7, which gets the password; of the others a second spelling of one BMC."""
+    with pytest.raises(ParameterError, match="expected an IP address or a host name"):
+        host_of({"ip": host}, "ip", what="BMC")
+
+
 @pytest.mark.parametrize(
     "host",
     ["fe80::1% -oProxyCommand=x", "fe80::1%;id", "fe80::1%$(id)", "fe80::1%a\nb", "fe80::1%", "-oX", "a b", "a/b", "a@b", "a\n"],
