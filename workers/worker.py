@@ -24,10 +24,10 @@ from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import Interceptor, Worker, WorkerDeploymentConfig
 
 from workers.configuration.process_settings import WorkerSettings
-from workers.interceptors.callers import Callers
 from workers.interceptors.liveness import Liveness
 from workers.interceptors.succession import Succession
 from workers.interceptors.timekeeping import Timekeeping
+from workers.interceptors.whereabouts import Callers
 from workers.interceptors.words import Words
 from workers.runtime import runtime
 from workers.together import alongside

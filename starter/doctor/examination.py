@@ -9,13 +9,13 @@ from pathlib import Path
 
 from temporalio.exceptions import ApplicationError
 
+from policy.fence.insecure_devices import InsecureDevices
 from starter.client import Nodewarden
 from starter.doctor import cluster as surroundings
 from starter.doctor import temporal
 from starter.doctor.definitions import definitions
 from starter.doctor.findings import Check, Checks, Finding, Level, ok, problem, warning
 from starter.doctor.health_checks import credentials, health_checks
-from starter.doctor.protection import protection
 from starter.doctor.rights import rights
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
@@ -110,3 +110,20 @@ async def _one(name: str, check: Check) -> Examined:
     except Exception as error:  # noqa: BLE001 - what nobody foresaw in one check hides nothing that others have found
         findings = [problem(f"this check failed: {' '.join(str(error).split()) or type(error).__name__}", "report it")]
     return Examined(check=name, findings=tuple(findings))
+
+
+async def protection(settings: Settings) -> list[Finding]:
+    """What the settings leave open, each by its name. By those that are read here; a worker elsewhere may have others."""
+    worker, temporal = settings.worker, settings.temporal
+    hosts = worker.credential_hosts
+    insecure = worker.insecure_devices is not InsecureDevices.REFUSE
+    has_keys = bool(temporal.payload_keys_file or temporal.payload_keys_secret)
+    found: list[tuple[bool, str, str]] = [
+        (worker.words == "any", "worker.words", "a client of Temporal can have a healthy machine fenced, and speak in any name"),
+        (not hosts or "*" in hosts, "worker.credential_hosts", "a Secret that names no hosts is sent to any device"),
+        (insecure, "worker.insecure_devices", "passwords go where others can listen"),
+        (not has_keys, "temporal.payload_keys_secret", "readers of Temporal read names, addresses and reasons"),
+        (temporal.insecure, "temporal.insecure", "an attacker between us and Temporal is a client of Temporal"),
+    ]
+    open_ones = [warning(f"{name}: {what}", "see docs/security.md") for is_open, name, what in found if is_open]
+    return open_ones or [ok("no setting leaves open what it could close")]

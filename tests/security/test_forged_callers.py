@@ -22,7 +22,7 @@ from policy.episode.notices import Notice
 from tests.cluster.acts.world import CLUSTER, INCIDENT, NODE, WORKFLOW, World, refused
 from workers import worker as workers
 from workers.configuration.process_settings import WorkerSettings
-from workers.interceptors.callers import Callers
+from workers.interceptors.whereabouts import Callers
 from workers.worker import Serving
 
 ASKED = News(events=(ToldEvent(reason=EventReason.NEEDS_HUMAN, message="call this number", warning=True),))

@@ -26,7 +26,7 @@ from simulator.api.access.certificates import issue
 from simulator.client import ApiAddress, ApiClient, ApiError
 from simulator.objects import is_terminating, key_of, node_of
 from simulator.resources import LEASES, NAMESPACES, NODES, PODS, SECRETS
-from starter.doctor.protection import protection
+from starter.doctor.examination import protection
 from tests.cluster.acts.world import World
 from tests.cluster.fencing_requests import remediation
 from tests.deploy.manifests import path_of

@@ -22,8 +22,9 @@ from temporalio.service import RPCError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from activities.clocks import left_to_others
+from activities.contracts.target import Target
 from activities.errors import ErrorType, failure
-from policy.episode.ids import scanner_id
+from policy.episode.ids import episode_id, scanner_id
 from policy.scan.views import another_cluster
 from workers.interceptors.timekeeping import SCAN, SCANS_DECLINED
 
@@ -109,4 +110,28 @@ class _Here(ActivityInboundInterceptor):
             if info.activity_type == SCAN and info.attempt > SCANS_DECLINED:
                 raise failure(ErrorType.INVALID_CONFIG, problem)  # else nobody would hear why nothing is done (S44)
             raise left_to_others(problem)
+        return await self.next.execute_activity(input)
+
+
+class Callers(Interceptor):
+    """Refuses an activity about a target that is asked for in another workflow's name: who asks is what Temporal says, never what
+    the request says of itself (S49). A mark in the name of a workflow that does not exist would keep a node from every episode.
+    """
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
+        """Wrap the activities of a worker."""
+        return _Caller(next)
+
+
+class _Caller(ActivityInboundInterceptor):
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
+        info = activity.info()
+        for target in (getattr(argument, "target", None) for argument in input.args):
+            if not isinstance(target, Target):
+                continue
+            expected = episode_id(target.cluster, target.pinned.node)
+            if not (info.workflow_id == target.workflow_id == expected and info.workflow_type == target.kind):
+                caller = f"asked for by {info.workflow_type} {info.workflow_id!r} as {target.workflow_id!r}"
+                problem = f"{info.activity_type}: expected workflow {expected!r}, {caller}; nothing was done"
+                raise failure(ErrorType.NOT_LICENSED, problem)
         return await self.next.execute_activity(input)
