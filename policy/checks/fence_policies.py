@@ -58,7 +58,7 @@ class StormRule:
         return count.and_more(taking).percent >= self.percentage
 
     @property
-    def uncounted(self) -> str:
+    def why_not_counted(self) -> str:
         """What it says of a node, or a Machine without one, of which nobody knows in which group it is."""
         return f"the policy {self.name} needs its {self.scope}, which this scan has not counted"
 

@@ -36,7 +36,7 @@ def is_own_template(reference: ObjectRef) -> bool:
     return reference.kind in OWN_KINDS and reference.api_version.partition("/")[0] == GROUP
 
 
-def uncounted(reference: ObjectRef, trusted: Collection[str]) -> str:
+def why_untrusted(reference: ObjectRef, trusted: Collection[str]) -> str:
     """Why a FencingTemplate of that namespace does not count, "" where it does or is another kind (S40)."""
     if not is_fencing_template(reference) or reference.namespace in trusted:
         return ""

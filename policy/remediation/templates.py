@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from policy.checks.healthcheck import HealthCheck
-from policy.fence.templates import VOLUME_DETACHMENT, is_own_template, uncounted
+from policy.fence.templates import VOLUME_DETACHMENT, is_own_template, why_untrusted
 from policy.remediation.volumes import read_volume_template
 from policy.values.errors import PolicyError
 from policy.values.object_refs import ObjectRef
@@ -82,7 +82,7 @@ def no_remedy(check: HealthCheck, seen: Callable[[ObjectRef], TemplateSeen], tru
     if check.paused and check.of_machines:
         return None
     for template in templates_of(check):
-        if counts := uncounted(template, trusted):
+        if counts := why_untrusted(template, trusted):
             return NoRemedy(reason=Unusable.TEMPLATE_INVALID, message=f"it names {template.key}: {counts}")
         found = seen(template)
         match found.sight:

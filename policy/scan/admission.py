@@ -390,7 +390,7 @@ def _braked(report: ScanReport, groups: Collection[str], taking: Mapping[str, in
     for rule in policies.storms:
         mine = [group for group in (CLUSTER, *groups) if scope_of(group) == rule.scope]
         if not mine or any(group not in counts for group in mine):
-            return AdmissionRefusal.SCOPE_STORM, rule.uncounted
+            return AdmissionRefusal.SCOPE_STORM, rule.why_not_counted
         for group in mine:
             if rule.closed(counts[group], taking.get(group, 0)):
                 return AdmissionRefusal.SCOPE_STORM, rule.said(counts[group], taking.get(group, 0))

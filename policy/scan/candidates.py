@@ -189,7 +189,7 @@ def braked(known: Known, victim: str) -> str:
     for rule in policies.storms:
         mine = [group for group in groups if scope_of(group) == rule.scope]
         if not mine:
-            return rule.uncounted
+            return rule.why_not_counted
         for group in mine:
             if rule.closed(tally.of(group), taking):
                 return rule.said(tally.of(group), taking)

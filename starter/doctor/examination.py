@@ -9,13 +9,13 @@ from pathlib import Path
 
 from temporalio.exceptions import ApplicationError
 
+from policy.fence.insecure_devices import InsecureDevices
 from starter.client import Nodewarden
 from starter.doctor import cluster as surroundings
 from starter.doctor import temporal
 from starter.doctor.definitions import definitions
 from starter.doctor.findings import Check, Checks, Finding, Level, ok, problem, warning
 from starter.doctor.health_checks import credentials, health_checks
-from starter.doctor.protection import protection
 from starter.doctor.rights import rights
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
@@ -111,3 +111,28 @@ async def _one(name: str, check: Check) -> Examined:
     except Exception as error:  # noqa: BLE001 - what nobody foresaw in one check hides nothing that others have found
         findings = [problem(f"this check failed: {' '.join(str(error).split()) or type(error).__name__}", "report it")]
     return Examined(check=name, findings=tuple(findings))
+
+
+async def protection(settings: Settings) -> list[Finding]:
+    """What the settings leave open, each by its name. By those that are read here; a worker elsewhere may have others."""
+    worker, temporal = settings.worker, settings.temporal
+    hosts = worker.credential_hosts
+    insecure = worker.insecure_devices is not InsecureDevices.REFUSE
+    has_keys = bool(temporal.payload_keys_file or temporal.payload_keys_secret)
+    found: list[tuple[bool, str, str]] = [
+        (worker.words == "any", "worker.words: verified", "any client of Temporal can fence a healthy machine, in any name"),
+        (
+            not hosts or "*" in hosts,
+            "worker.credential_hosts: [NETWORK]",
+            "a Secret without hosts goes where it first went",
+        ),
+        (insecure, "worker.insecure_devices: refuse", "passwords may go where others can listen"),
+        (not has_keys, "temporal.payload_keys_secret: NAMESPACE/NAME", "readers of Temporal read names, addresses and reasons"),
+        (temporal.insecure, "temporal.insecure: false", "an attacker between us and Temporal is a client of Temporal"),
+    ]
+    open_ones = [
+        warning(f"{to_set.partition(':')[0]}: {what}", f"set {to_set} (docs/security.md)")
+        for is_open, to_set, what in found
+        if is_open
+    ]
+    return open_ones or [ok("no setting leaves open what it could close")]

@@ -20,10 +20,9 @@ from starter.deploy.rbac import leases, rbac
 from starter.doctor import cluster as surroundings
 from starter.doctor import temporal
 from starter.doctor.definitions import OURS, definition_name, definitions
-from starter.doctor.examination import examine
+from starter.doctor.examination import examine, protection
 from starter.doctor.findings import Finding, Level
 from starter.doctor.health_checks import credentials, health_checks
-from starter.doctor.protection import protection
 from starter.doctor.rights import rights
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node
 from tests.cluster.fencing_requests import NAMESPACE as MEDIK8S

@@ -146,6 +146,28 @@ async def test_where_the_cluster_has_lost_its_workers_nobody_is_admitted_by_what
         assert (asked.decision, "no worker" in asked.reason) == (PermitDecision.REFUSED, True)
 
 
+async def test_whoever_asks_while_the_report_is_stale_is_answered_at_once(env: WorkflowEnvironment) -> None:
+    """S44: an `ack-off` asks for its permit again, with data at risk. Polls that were cut short have told nothing for long, and
+    nothing has changed in the cluster, so that a poll which says what is known would wait for a minute."""
+    world, wait = ScriptedCluster(report()), timedelta(seconds=20)
+    async with scanning(env, world, wait=wait) as scan:
+        await scan.until(lambda status: status.scans > 0)
+        await let_pass(env, scan.handle, wait + options.SCAN_GRACE - timedelta(seconds=10))
+        scans = len(world.requests)
+        assert (await scan.ask("node-1")).decision is PermitDecision.GRANTED
+        await eventually(env, lambda: len(world.requests) > scans)  # people are to be told of it: the poll is cut short
+        assert world.requests[-1].known_digest
+        await let_pass(env, scan.handle, timedelta(seconds=11))
+        await scan.release(FencingInput(cluster=scan.cluster, node="node-9", incident="another"))
+        await scan.until(lambda status: "no scan has been answered lately" in status.problem)
+        asked_at = await env.get_current_time(scan.handle)
+        answer = await scan.ask("node-2")
+        assert answer.decision is not PermitDecision.REFUSED, answer.reason
+        assert await env.get_current_time(scan.handle) - asked_at < timedelta(seconds=3)
+        assert not world.requests[-1].known_digest
+        await scan.until(lambda status: not status.problem)
+
+
 async def test_a_report_that_was_long_on_its_way_admits_nobody_and_another_is_asked_for_at_once(env: WorkflowEnvironment) -> None:
     """S17, S18, S45: no worker was there for the workflow when the cluster's answered; a storm has begun since, which a last look
     does not know of."""

@@ -221,7 +221,7 @@ class HealthScanner:
                 RefusedNode(node=refusal.node, reason=refusal.reason, message=refusal.message)
                 for refusal in self._granting.refusals
             ),
-            problem=self._nameless or self._polling.problem or self._granting.problem,
+            problem=self._problem(),
             stopping=self._stop is not None,
             pauses=self._granting.in_force,
         )
@@ -391,9 +391,12 @@ class HealthScanner:
         if self._can_answer(request):
             return f"it is not known yet what became of opening another episode of {request.node}"
         lease = polling.report.lease.problem if polling.report else ""
-        if polling.unanswered:
+        return self._problem() or lease or "the cluster Lease is not held"
+
+    def _problem(self) -> str:
+        if self._polling.unanswered:
             return "no scan has been answered lately: does a worker serve the cluster?"
-        return self._nameless or polling.problem or self._granting.problem or lease or "the cluster Lease is not held"
+        return self._nameless or self._polling.problem or self._granting.problem
 
     def _halted(self) -> str:
         """Why nothing is begun although somebody could need it, as people are told wherever they look (S44); "" else."""
@@ -457,7 +460,7 @@ class HealthScanner:
         lines = [f"**Scanner of {self._input.cluster}**, {self._polling.scans} scans, {granting.opened} episodes opened"]
         if halted := self._halted():
             lines.append(f"* **{halted}**")
-        if problem := self._nameless or self._polling.problem or granting.problem or self._preserving.problem:
+        if problem := self._problem() or self._preserving.problem:
             lines.append(f"* **problem: {problem}**")
         if report is not None:
             lease = (report.lease.problem or "held") if report.lease.needed else "not needed"

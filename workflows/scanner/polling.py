@@ -170,7 +170,7 @@ class Polling:
     def request(self, halted: str, halt_over: str) -> ScanRequest:
         """What a scan is told now. halted, halt_over: see `begin`."""
         report, table = self.report, self._granting.table
-        heard = report is not None and self._fresh and (self._granting.holders.known or not report.view.synced)
+        heard = report is not None and self.is_fresh and (self._granting.holders.known or not report.view.synced)
         # What is to become of a node whose episode has just ended, a younger report says, also where nothing else has changed.
         heard = heard and not self._granting.holding_off.settling
         # Whoever asks would wait until his node is told of anyway.

@@ -20,6 +20,8 @@ MAXIMUM_RETRY_AFTER = timedelta(minutes=1)
 """A server may ask for more; a fencing that waits looks again by itself."""
 LONGEST_STATUS = 64 * 1024
 LONGEST_DIGITS = 9
+DENIED = ("denied the request", "denied request")
+"""Words of the API server for what an admission webhook, or a ValidatingAdmissionPolicy, does not let through."""
 
 Found = TypeVar("Found")
 
@@ -53,7 +55,7 @@ class Unconnected(ApplicationError):  # noqa: N818 - a state of the API, not a m
 
 
 class PatchInapplicable(ApplicationError):  # noqa: N818 - a state of the API, not a mistake
-    """422 that names no field: the patch could not be applied to the object as it is. Nothing was written."""
+    """422 that names no field, nor who denied it: the patch could not be applied to the object as it is. Nothing was written."""
 
 
 _status = msgspec.json.Decoder(Status)
@@ -110,7 +112,7 @@ def refusal_of_status(code: int, status: Status, request: str, *, writing: bool,
             return _typed(ObjectConflict, ErrorType.TRANSIENT, line)
         case 410:
             return _typed(VersionExpired, ErrorType.TRANSIENT, line)
-        case 422 if not any(cause.field for cause in status.causes):
+        case 422 if not any(cause.field for cause in status.causes) and not any(each in line for each in DENIED):
             return _typed(PatchInapplicable, ErrorType.INVALID_CONFIG, line)
         case 429 | 503:
             return failure(ErrorType.RATE_LIMITED, line, retry_after=_retry_after(retry_after, status))

@@ -15,15 +15,14 @@ from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.intake import is_guard
 from activities.cluster.api.machine_paths import MACHINES, as_served
 from activities.cluster.api.paths import (
-    CAPI_CLUSTERS,
     DISRUPTION_BUDGETS,
     KUBEADM_CONTROL_PLANES,
     NODES,
     PODS,
     Resource,
 )
-from activities.cluster.objects.clusters_decoding import decode_cluster
 from activities.cluster.objects.decoding import NODE_DECODING
+from activities.cluster.objects.machine_reading import read_cluster
 from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.objects.workload import MIRROR_ANNOTATION
 from policy.objects.belonging import cluster_named_by, cluster_of
@@ -209,8 +208,4 @@ async def _cluster(connection: ClusterConnection, member: TakenMember) -> Worklo
     if member.cluster is not None:
         return member.cluster
     says = (cluster_of(member.machine) if member.machine is not None else "") or cluster_named_by(member.node)
-    namespace, _, name = says.partition("/")
-    if not name:
-        return None
-    body = await as_served(CAPI_CLUSTERS, lambda version: connection.get_bytes(version.path(name, namespace=namespace)))
-    return decode_cluster(body) if body is not None else None
+    return await read_cluster(connection, says)

@@ -43,7 +43,7 @@ from policy.fence.findings import Findings
 from policy.fence.own_objects import chosen as chosen_fence_config
 from policy.fence.own_objects import read_fence_config
 from policy.fence.plan import FencingPlan
-from policy.fence.templates import is_fencing_template, read_fencing_template, uncounted
+from policy.fence.templates import is_fencing_template, read_fencing_template, why_untrusted
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
 from policy.values.fields import Fields
@@ -200,7 +200,7 @@ async def _read(connection: ApiReader, ref: ObjectRef, named_by: str, trusted: C
         )
     if not ref.namespace:
         raise failure(ErrorType.INVALID_CONFIG, f"{named_by} names {ref.key} without its namespace")
-    if counts := uncounted(ref, trusted):
+    if counts := why_untrusted(ref, trusted):
         raise failure(ErrorType.INVALID_CONFIG, f"{named_by} names {ref.key}: {counts}")
     try:
         return await connection.get(FENCING_TEMPLATES.path(ref.name, namespace=ref.namespace))

@@ -15,7 +15,7 @@ import msgspec
 
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.machine_paths import MACHINES, api_of, as_served, machines_named, resource_of, versions_of
-from activities.cluster.api.paths import CAPI_CLUSTERS, CONFIG_MAPS, NODE_HEALTH_CHECKS, NODES, Resource, in_version, ref_of
+from activities.cluster.api.paths import CAPI_CLUSTERS, CONFIG_MAPS, NODE_HEALTH_CHECKS, NODES, Resource, ref_of
 from activities.cluster.api.refusals import unless_gone
 from activities.cluster.objects.clusters_decoding import decode_cluster
 from activities.cluster.objects.decoding import NODE_DECODING, decode_node
@@ -252,22 +252,23 @@ def is_of_cluster(machine: MachineView, check: HealthCheck) -> bool:
 
 
 async def cluster_of(connections: Readers, check: HealthCheck) -> WorkloadCluster | None:
-    resource = in_version(CAPI_CLUSTERS, check.ref.api_version.rpartition("/")[2])
-    path = resource.path(check.cluster_name, namespace=check.ref.namespace)
-    body = await unless_gone(connections.machines.get_bytes(path))
+    """The Cluster that a check of Cluster API names."""
+    return await read_cluster(connections.machines, f"{check.ref.namespace}/{check.cluster_name}")
+
+
+async def read_cluster(reader: ApiReader, key: str) -> WorkloadCluster | None:
+    """The Cluster API Cluster of that namespace and name; None where there is none, or the key names none."""
+    namespace, _, name = key.partition("/")
+    if not name:
+        return None
+    body = await as_served(CAPI_CLUSTERS, lambda version: reader.get_bytes(version.path(name, namespace=namespace)))
     return decode_cluster(body) if body is not None else None
 
 
 async def pause_of(connections: Readers, node: NodeView | None, machines: Iterable[MachineView]) -> str:
     """Why the Cluster API Cluster of the Node or of one of its Machines is paused now, "" where none is."""
-
-    async def read(namespace: str, name: str) -> WorkloadCluster | None:
-        from_there = connections.machines.get_bytes
-        body = await as_served(CAPI_CLUSTERS, lambda version: from_there(version.path(name, namespace=namespace)))
-        return decode_cluster(body) if body is not None else None
-
     for key in clusters_of(node, machines):
-        cluster = await read(*key.split("/", 1))
+        cluster = await read_cluster(connections.machines, key)
         if cluster is not None and cluster.paused:
             return cluster.paused
     return ""

@@ -408,3 +408,23 @@ async def test_what_waits_for_its_connection_is_not_sent_after_its_moment(
     monkeypatch.setattr(owner, name, truly)
     await as_an_attempt(lambda: act(NOW + timedelta(minutes=5)), began=NOW)
     assert begun.writes
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "message"),
+    [
+        (422, ErrorType.INVALID_CONFIG, 'admission webhook "labels.example.com" denied the request: no team label'),
+        (422, ErrorType.INVALID_CONFIG, "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no team label"),
+        (403, ErrorType.FORBIDDEN, 'admission webhook "labels.example.com" denied the request: no team label'),
+    ],
+    ids=["a webhook", "a policy", "a webhook that answers 403"],
+)
+async def test_what_admission_denies_is_told_in_its_words_and_not_tried_again(
+    world: World, status: int, kind: ErrorType, message: str
+) -> None:
+    """S44: nobody else has changed the Node, so another reading would end in the same answer."""
+    fault = Fault(accident=Accident.STATUS, method="PATCH", path=f"nodes/{NODE}$", status=status, message=message)
+    world.server.faults.add(fault)
+    with refused(kind, message):
+        await world.target.mark(await world.act())
+    assert world.writes == 1
