@@ -71,6 +71,7 @@ ACKNOWLEDGED = "cluster/acts/test_verified_words.py::test_nor_is_a_word_for_off_
 WISHED = "cluster/acts/test_verified_words.py::test_a_last_look_takes_no_wish_for_a_persons_that_nobody_has_verified"
 MADE_UP_MARK = "security/test_matrix.py::test_s28_a_mark_that_a_client_of_temporal_has_made_up_takes_nothing_of_others_away"
 LOCAL_PAGE = "security/test_page_of_this_machine.py::test_another_user_of_the_host_says_and_reads_nothing"
+ANY_HOST = "workers/test_credentials.py::test_what_does_not_say_for_whom_it_is_goes_where_the_setting_says"
 SEALED = "power/test_licences.py::test_every_device_of_a_plan_is_sealed_and_no_other_is_believed"
 TOKENS = "security/test_token_of_another_cluster.py::"
 LOOKING = "security/test_who_looks_at_the_page.py::"
@@ -106,6 +107,7 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
     (P.CONFIGMAP_AUTHOR, A.POWER_OFF): Cell(yes=_DECIDES),
     (P.CONFIGMAP_AUTHOR, A.FREE): Cell(yes=_DECIDES),
     (P.CONFIGMAP_AUTHOR, A.SEND_CREDENTIAL): shown(
+        ANY_HOST,
         "workers/test_credentials.py::test_a_device_elsewhere_is_refused_by_name_before_any_value_is_used",
         yes="Where a Secret names no hosts, and no check of devices has met it yet. Name them on each Secret"
         " (`nodewarden.io/hosts`) or in `worker.credential_hosts`.",
@@ -124,6 +126,7 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
     (P.KUBELET, A.READ_SECRET): PLAYED,
     (P.KUBELET, A.SEND_CREDENTIAL): shown(
         "security/test_options_as_values.py::test_a_provider_id_that_a_kubelet_chose_is_no_option_of_ssh",
+        ANY_HOST,
         "workers/test_credentials.py::test_a_device_elsewhere_is_refused_by_name_before_any_value_is_used",
         yes="Where a template takes a device's address from a label or the provider ID, which a kubelet chooses. Write addresses"
         " by node name, or name the hosts (`nodewarden.io/hosts`, `worker.credential_hosts`).",
@@ -173,8 +176,10 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
     (P.LOCAL_USER, A.FLOOD): Cell(yes=_UP),
     **{(P.WEB_PAGE, act): shown(ANOTHER_SITE, A_FORM, BY_HTTP) for act in Act},
     (P.BMC, A.POWER_OFF): shown(HIS_DEVICE),
-    (P.BMC, A.FREE): Cell(
-        own=True, yes="Its own machine is freed while it runs, if it lies. A second device of the node has to agree (S4)."
+    (P.BMC, A.FREE): shown(
+        "security/test_forged_proofs.py::test_s2_what_was_truly_read_frees",
+        own=True,
+        yes="Its own machine is freed while it runs, if it lies. A second device of the node has to agree (S4).",
     ),
     (P.BMC, A.READ_SECRET): shown("power/redfish/test_answers.py::test_credentials_and_commands_go_to_no_other_host"),
     (P.BMC, A.SEND_CREDENTIAL): shown("power/redfish/test_answers.py::test_credentials_and_commands_go_to_no_other_host"),
@@ -190,6 +195,7 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
     ),
     (P.OTHER_CLUSTER, A.POWER_OFF): shown(
         "workers/test_credentials.py::test_a_secret_of_another_cluster_under_the_same_name_is_not_read",
+        "policy/fence/test_devices.py::test_without_any_configuration_the_instance_of_the_provider_id_is_restarted",
         yes="With the worker's own cloud identity: its Nodes may name any instance that this identity switches."
         " Serve clusters that do not trust each other by workers with identities of their own.",
     ),

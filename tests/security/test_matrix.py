@@ -19,15 +19,16 @@ from typing import Any
 import pytest
 from aiohttp import web
 from temporalio import activity
-from temporalio.client import Client, WorkflowUpdateFailedError
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowUpdateFailedError
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.worker import Worker
 
 from activities.contracts.target import ActRequest, Added, RestoreRequest
-from policy.episode.ids import episode_id
+from policy.episode.ids import episode_id, scanner_id
 from policy.episode.messages import FencingInput, Outcome
 from policy.episode.needs import Need, NeedKind
+from policy.episode.vetoes import HOLD_ANNOTATION
 from policy.episode.words import ActionName
 from policy.fence.credential_hosts import HOSTS_ANNOTATION
 from policy.objects.nodes import MARK_ANNOTATION
@@ -58,6 +59,7 @@ from workflows.kit.messages import AcknowledgeRequest
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 GROUP = "rbac.authorization.k8s.io"
 REQUESTS = "/apis/fence-agents-remediation.medik8s.io/v1alpha1/namespaces/{}/fenceagentsremediations"
+CONFIG_MAPS = "/api/v1/namespaces/nodewarden/configmaps"
 ACTIONS = "/apis/nodewarden.io/v1alpha1/namespaces/nodewarden/nodeactions"
 HIS_HOST, BMC_SECRET = "127.0.0.3", "redfish-credentials"
 HEALTHY, KEPT, SILENT, OF_KUBELET, PATIENT, PARKED = "node-1", "node-2", "node-3", "node-4", "node-5", "node-6"
@@ -66,6 +68,7 @@ LONG_ENOUGH = 8.0
 """Seconds in which an episode that somebody has talked us into would have done its worst."""
 SLOW = "a" * 16_000 + "!"
 """Held the event loop of a worker for 13 s, as a host."""
+REFUSED_WITHIN = 20.0
 OBEYED = (TimeoutError, EpisodeHeldError, WorkflowAlreadyStartedError)
 """A wish that is not refused at once, and what then stands in the next one's way: that is seen by what it does."""
 WORKERS = ObjectRef(api_version=CHECKS.api_version, kind=CHECKS.kind, name=CHECK)
@@ -240,20 +243,19 @@ async def silenced(attacked: Attacked) -> bool:
 
 
 async def flooded(attacked: Attacked) -> bool:
-    """The scanner looks again soon."""
-    before = await attacked.system.scanner()
-    assert before is not None
-
-    async def looks_again() -> bool:
-        now = await attacked.system.scanner()
-        return now is not None and now.scans > before.scans and now.report is not None and not now.report.view.stale
-
-    await attacked.system.client.patch(
-        NODES.path(HEALTHY), {"metadata": {"annotations": {"example.com/seen": str(before.scans)}}}
-    )
-    await attacked.system.client.patch(NODES.path(PATIENT), {"metadata": {"labels": {PATIENT_LABEL: "again"}}})
+    """The scanner looks again soon when what its report is about has changed: which nodes the check selects."""
+    system = attacked.system
     try:
-        await attacked.system.until(looks_again, "the scanner looks again", seconds=A_MOMENT)
+        for value in (None, "yes"):
+            before = await system.scanner()
+            assert before is not None
+
+            async def looks_again(scans: int = before.scans) -> bool:
+                now = await system.scanner()
+                return now is not None and now.scans > scans and now.report is not None and not now.report.view.stale
+
+            await system.client.patch(NODES.path(PATIENT), {"metadata": {"labels": {PATIENT_LABEL: value}}})
+            await system.until(looks_again, "the scanner looks again", seconds=A_MOMENT)
     except AssertionError:
         return True
     return False
@@ -275,15 +277,21 @@ TRUTHS: Mapping[Act, Callable[[Attacked], Awaitable[bool]]] = {
 
 
 class Docker:
-    """An attacker's device, in Docker's words: every container is stopped, whatever was asked for."""
+    """An attacker's device, in Docker's words: every container is stopped, but that of a healthy node at first."""
 
     port = 0
 
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        """Paths of requests for a change."""
+
     async def answer(self, request: web.BaseRequest) -> web.Response:
+        if request.method == "POST":
+            self.asked.append(request.path)
         if request.path.endswith("/containers/json"):
             stopped = {"Names": ["/x"], "Status": "Exited (0)"}
             return web.json_response([{"Id": name, **stopped} for name in (HEALTHY, KEPT, SILENT, PATIENT)])
-        return web.json_response({"State": {"Running": False}})
+        return web.json_response({"State": {"Running": f"/{HEALTHY}/" in request.path and not self.asked}})
 
 
 async def by_a_tenant(attacked: Attacked) -> None:
@@ -341,6 +349,10 @@ async def by_a_kubelet(attacked: Attacked) -> None:
         assert await allowed(kubelet, "patch", NODES.path(name), change) is (name == OF_KUBELET)
 
 
+async def _are_free(system: System, *nodes: str) -> bool:
+    return not any([await is_open(system, name) for name in nodes])
+
+
 async def by_a_client_of_temporal(attacked: Attacked) -> None:
     """All that people may wish and say, in a person's name, also as one that Kubernetes has attested; and wishes that look like a
     program's. It needs no account for that, where nothing but the network keeps it away."""
@@ -351,7 +363,7 @@ async def by_a_client_of_temporal(attacked: Attacked) -> None:
     async def wish(node: str) -> None:
         for begin in (his.fence, his.remediate, his.preserve):
             with suppress(*OBEYED):
-                await asyncio.wait_for((await begin(cluster, node, reason="x", requester="ada")).result(), A_MOMENT)
+                await asyncio.wait_for((await begin(cluster, node, reason="x", requester="ada")).result(), REFUSED_WITHIN)
         for need in NeedKind:
             wanted = FencingInput(
                 cluster=cluster,
@@ -365,9 +377,11 @@ async def by_a_client_of_temporal(attacked: Attacked) -> None:
             )
             begun = {"id": episode_id(cluster, node), "task_queue": WORKFLOW_QUEUE}
             with suppress(*OBEYED):
-                await asyncio.wait_for(his.client.execute_workflow("Fencing", wanted, **begun), A_MOMENT)
+                await asyncio.wait_for(his.client.execute_workflow("Fencing", wanted, **begun), REFUSED_WITHIN)
 
     await asyncio.gather(*map(wish, (HEALTHY, KEPT, SILENT)))
+    with suppress(AssertionError):  # what goes on after that is seen
+        await system.until(lambda: _are_free(system, HEALTHY, KEPT, SILENT), "each of them has ended", seconds=A_MOMENT)
     needy, word = his.episode(cluster, PARKED), {"who": "ada", "reason": "x"}
     question = (await needy.status()).question
     for say in (
@@ -478,32 +492,6 @@ async def test_what_is_tried_does_not_come_off(who: Principal, act: Act, attacke
     assert not await attacked.comes_off(who, act)
 
 
-@pytest.mark.system
-@pytest.mark.timeout(180)
-async def test_what_does_come_off_is_seen(attacked: Attacked) -> None:
-    """Last, and by an administrator: otherwise none of the above would say anything."""
-    system, administrator = attacked.system, attacked.system.client
-    await (await system.warden.fence(system.cluster_name, HEALTHY, reason="a drill", requester="ada")).status()
-    assert await obeyed(attacked)
-    await system.until(lambda: bool(commands(system, HEALTHY)), "it is switched off")
-    assert await switched(attacked)
-    await administrator.patch(NODES.path(KEPT), {"spec": {"unschedulable": None}})
-    assert await untainted(attacked)
-    await administrator.delete(PODS.path_of_key(key_of(on_node(system, SILENT)[0])))
-    await system.until(lambda: freed(attacked), "a pod is seen to go")
-    _, writer = await asyncio.open_connection(HIS_HOST, attacked.host.port)
-    writer.write(b"GET / HTTP/1.1\r\nAuthorization: Basic x\r\n\r\n")
-    await system.until(lambda: bool(attacked.host.heard), "the listener hears it")
-    writer.close()
-    assert await sent(attacked)
-    await system.warden.stop_scanner(system.cluster_name, who="ada", reason="a drill")
-    assert await flooded(attacked)
-    for act, tries in directly("admin").items():
-        # In another name the admission policy lets no one speak.
-        lets = [await allowed(administrator, *each) for each in tries]
-        assert all(lets) is (act is not Act.IMPERSONATE), (act, lets)
-
-
 async def test_s28_a_mark_that_a_client_of_temporal_has_made_up_takes_nothing_of_others_away(empty: World) -> None:
     """It schedules two activities of ours: a mark that says we had added people's cordon and taints, then its removal."""
     await empty.hold_cluster_lease()
@@ -519,6 +507,122 @@ async def test_s28_a_mark_that_a_client_of_temporal_has_made_up_takes_nothing_of
     spec = (await empty.node())["spec"]
     assert spec.get("unschedulable") is True
     assert all(dict(each) in spec["taints"] for each in SECURITY)
+
+
+# What docs/security.md calls a yes ------------------------------------------------------------------------------------------
+
+
+async def deletes_pods_of_its_node(attacked: Attacked) -> bool:
+    pod = key_of(on_node(attacked.system, OF_KUBELET)[0])
+    return await allowed(attacked.clients[Principal.KUBELET], "delete", PODS.path_of_key(pod))
+
+
+async def holds_its_own_node(attacked: Attacked) -> bool:
+    held = {"metadata": {"annotations": {HOLD_ANNOTATION: "x"}}}
+    return await allowed(attacked.clients[Principal.KUBELET], "patch", NODES.path(OF_KUBELET), held)
+
+
+async def keeps_its_machine_unproven(attacked: Attacked) -> bool:
+    return bool((await parked(attacked.system, PARKED)).problem)
+
+
+async def ends_the_scanner(attacked: Attacked) -> bool:
+    system = attacked.system
+    his = await Client.connect(system.temporal.address, namespace=system.namespace)
+    await his.get_workflow_handle(scanner_id(system.cluster_name)).terminate()
+    ended = await system.warden.scanner(system.cluster_name).ended()
+    await system.start_scanner(cap=4)
+    return ended
+
+
+async def starts_workflows(attacked: Attacked) -> bool:
+    system = attacked.system
+    his = await Client.connect(system.temporal.address, namespace=system.namespace, data_converter=DATA_CONVERTER)
+    begun = [f"of-nobody-{number}" for number in range(20)]
+    for name in begun:
+        await his.start_workflow("HealthScanner", {"cluster": name}, id=scanner_id(name), task_queue=WORKFLOW_QUEUE)
+    running = [(await his.get_workflow_handle(scanner_id(name)).describe()).status for name in begun]
+    for name in begun:
+        await his.get_workflow_handle(scanner_id(name)).terminate()
+    return set(running) == {WorkflowExecutionStatus.RUNNING}
+
+
+async def switches_fencing_off(attacked: Attacked) -> bool:
+    author, cluster = attacked.clients[Principal.CONFIGMAP_AUTHOR], "fence-cluster-config"
+    await author.create(CONFIG_MAPS, {"metadata": {"name": cluster}, "data": {"config.properties": "fencing=off"}})
+
+    async def is_said() -> bool:
+        return f"fencing=off in ConfigMap/nodewarden/{cluster}" in str(await attacked.system.scanner())
+
+    await attacked.system.until(is_said, "the scanner says who has switched fencing off", seconds=20)
+    await author.delete(f"{CONFIG_MAPS}/{cluster}")
+    return True
+
+
+async def says_which_device_is_a_nodes(attacked: Attacked) -> bool:
+    """Of the silent node, that it is a container of his own host, which bears a healthy node's name."""
+    author = attacked.clients[Principal.CONFIGMAP_AUTHOR]
+    method = f"plug={HEALTHY}\nagent_name=fence_docker\nip={HIS_HOST}\nipport={attacked.docker.port}\nssl_insecure=1"
+    of_node = {"config.properties": "power_management=his", "fence-method-his": f"{method}\naction=off"}
+    for name, lines in (
+        (f"fence-config-node-{SILENT}", of_node),
+        ("fence-cluster-config", {"config.properties": "grace_timeout=1\npower_management_wait=1"}),
+    ):
+        await author.create(CONFIG_MAPS, {"metadata": {"name": name}, "data": lines})
+    await attacked.system.until(lambda: freed(attacked), "the silent node is freed while its machine runs", seconds=40)
+    return attacked.system.cluster.chassis.machine(SILENT).power == "on"
+
+
+async def commands_a_healthy_nodes_device(attacked: Attacked) -> bool:
+    """By the same writing."""
+    return any(f"/{HEALTHY}/" in path for path in attacked.docker.asked)
+
+
+OPENINGS: Mapping[tuple[Principal, Act], Callable[[Attacked], Awaitable[bool]]] = {
+    (Principal.KUBELET, Act.FREE): deletes_pods_of_its_node,
+    (Principal.KUBELET, Act.SILENCE): holds_its_own_node,
+    (Principal.BMC, Act.SILENCE): keeps_its_machine_unproven,
+    **{(who, Act.SILENCE): ends_the_scanner for who in (Principal.TEMPORAL_CLIENT, Principal.POLLER, Principal.LOCAL_USER)},
+    **{(who, Act.FLOOD): starts_workflows for who in (Principal.TEMPORAL_CLIENT, Principal.POLLER, Principal.LOCAL_USER)},
+    (Principal.CONFIGMAP_AUTHOR, Act.SILENCE): switches_fencing_off,
+    (Principal.CONFIGMAP_AUTHOR, Act.FREE): says_which_device_is_a_nodes,
+    (Principal.CONFIGMAP_AUTHOR, Act.POWER_OFF): commands_a_healthy_nodes_device,
+}
+"""In their order: the last ones have a node freed."""
+
+
+@pytest.mark.system
+@pytest.mark.timeout(180)
+@needs("fence_docker")
+@pytest.mark.parametrize(("who", "act"), [pytest.param(*each, id=f"{each[0].name}-{each[1].name}") for each in OPENINGS])
+async def test_what_the_page_calls_a_yes_comes_off(who: Principal, act: Act, attacked: Attacked) -> None:
+    """A yes that has become a no is one in the table, too."""
+    assert CELLS[who, act].yes
+    assert await OPENINGS[who, act](attacked)
+
+
+@pytest.mark.system
+@pytest.mark.timeout(180)
+async def test_what_does_come_off_is_seen(attacked: Attacked) -> None:
+    """Last, and by an administrator: otherwise none of the above would say anything. A freed node was seen before."""
+    system, administrator = attacked.system, attacked.system.client
+    await (await system.warden.fence(system.cluster_name, HEALTHY, reason="a drill", requester="ada")).status()
+    assert await obeyed(attacked)
+    await system.until(lambda: bool(commands(system, HEALTHY)), "it is switched off")
+    assert await switched(attacked)
+    await administrator.patch(NODES.path(KEPT), {"spec": {"unschedulable": None}})
+    assert await untainted(attacked)
+    _, writer = await asyncio.open_connection(HIS_HOST, attacked.host.port)
+    writer.write(b"GET / HTTP/1.1\r\nAuthorization: Basic x\r\n\r\n")
+    await system.until(lambda: bool(attacked.host.heard), "the listener hears it")
+    writer.close()
+    assert await sent(attacked)
+    await system.warden.stop_scanner(system.cluster_name, who="ada", reason="a drill")
+    assert await flooded(attacked)
+    for act, tries in directly("admin").items():
+        # In another name the admission policy lets no one speak.
+        lets = [await allowed(administrator, *each) for each in tries]
+        assert all(lets) is (act is not Act.IMPERSONATE), (act, lets)
 
 
 # Who answers in our place ---------------------------------------------------------------------------------------------------
@@ -602,8 +706,11 @@ async def test_whoever_verifies_words_in_our_place_has_done_what_needs_no_seal(a
 # The table ----------------------------------------------------------------------------------------------------------------
 
 
-def test_every_cell_is_there() -> None:
+def test_every_cell_is_there_and_shown() -> None:
     assert set(CELLS) == {(who, act) for who in Principal for act in Act}
+    polled_here = {(Principal.POLLER, Act.IMPERSONATE)}
+    unshown = {each for each, cell in CELLS.items() if cell.yes and not cell.shown_by} - set(OPENINGS) - polled_here
+    assert unshown == set()
 
 
 @cache
