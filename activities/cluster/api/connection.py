@@ -117,6 +117,11 @@ class _Call:
     accept: str = ""
     not_after: datetime | None = None
 
+    def __str__(self) -> str:
+        """As people call it, such as "change of nodes/node-7"."""
+        done = {"POST": "creation", "DELETE": "deletion"}.get(self.method, "change")
+        return f"{done} of {'/'.join(self.path.removesuffix('/status').split('/')[-2:])}"
+
 
 _CALL: ContextVar[tuple[_Call, Clock]] = ContextVar("_CALL")
 
@@ -129,7 +134,7 @@ class _Connector(aiohttp.TCPConnector):
         call, clock = _CALL.get()
         try:
             if call.body is not None:
-                in_time(call.not_after, clock(), f"{call.method} {call.path}")
+                in_time(call.not_after, clock(), str(call))
         except BaseException:
             connection.release()
             raise
