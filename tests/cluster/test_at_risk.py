@@ -166,7 +166,8 @@ async def test_what_is_past_already_is_told_at_once_and_once_whatever_worker_sca
     (event,) = await told(cluster)
     assert event["count"] == 1
     assert len(scans.meter.counted) == 1
-    assert {(each.when, each.node) for each in scans.notices} == {(When.DATA_AT_RISK, SICK)}
+    at_risk = {(When.DATA_AT_RISK, SICK)}
+    assert {(each.when, each.node) for each in scans.notices} == {(When.CIRCUIT_BREAKER, ""), *at_risk}
 
 
 @pytest.mark.parametrize("why", ["ready", "detached", "off", "gone"])

@@ -226,7 +226,7 @@ async def test_a_look_at_another_node_licenses_nothing_of_this_ones_machine(atta
 @pytest.mark.parametrize("state", [{"reason": "forged", "started": "2026-11-21T12:00:00Z", "permit": True}, None])
 async def test_no_workflow_of_his_own_goes_on_as_an_episode_of_ours(state: dict[str, Any] | None, attacker: Attacker) -> None:
     """With a state, it would have proven whatever that says; without one, marks of its incident would be its own."""
-    whose = {"cluster": attacker.system.cluster_name, "node": "node-4"}
+    whose = {"cluster": attacker.system.cluster_name, "node": "node-4", "need": {"kind": "clean-up"}}
     common = {"kind": "Fencing", "incident": "forged"}
     request = whose | {"state": whose | common | state if state is not None else None}
     workflow_id = episode_id(whose["cluster"], whose["node"])

@@ -132,7 +132,7 @@ def _status_told_the_story(showing: Showing) -> None:
     assert permits == sorted(permits, reverse=True), "a permit that was given back stays so"
     assert all(status.permit for status in showing.statuses if status.step != "recovery")
     assert any(status.off_proof is not None for status in showing.statuses)
-    assert any(f"`{showing.before.node}`" in text and "off proven" in text for text in showing.details)
+    assert any(f"`{showing.before.node}`" in text and "off is proven" in text for text in showing.details)
 
 
 def _check_told_the_story(showing: Showing) -> None:

@@ -72,8 +72,8 @@ async def claimed_by(
     if not pinned.endpoints:
         return None
     shared = await checked.shared(target.cluster) if checked is not None else {}
-    objects = await identities.fence_objects(once)
     once = once or reading_once(served.connections)
+    objects = await identities.fence_objects(once)
     return await device_claims(once, pinned.node, pinned.endpoints, served.source, objects=objects, checked=shared)
 
 

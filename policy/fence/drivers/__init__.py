@@ -6,7 +6,6 @@ pinned is the one its driver compares (S9). The drivers themselves are `activiti
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -25,9 +24,6 @@ DRIVER_PARAMETERS: Mapping[str, DriverParameters] = {
     "redfish": REDFISH,
 }
 """Those with a name of their own; every agent of the fence-agents package is one more, under its name."""
-
-_PADDED = re.compile(r"(?<![^:])0+(?=[0-9]+(?:[:?]|$))")
-"""Zeros in front of an outlet's number: 03 is outlet 3."""
 
 
 def canonical(driver: str) -> str:
@@ -59,7 +55,9 @@ def device_behind(endpoint: str) -> str:
         return f"gce://{places.get('project', '')}/{places.get('zone', '')}/{plug}"
     if driver == "fence_azure_arm":
         return endpoint.casefold()  # to Azure names are the same in any case
-    outlet = _PADDED.sub("", where.partition("/")[2])
+    number, *rest = where.partition("/")[2].partition("?")  # 03 is outlet 3
+    parts = (each.lstrip("0") or "0" if each.isdecimal() else each for each in number.split(":"))
+    outlet = "".join((":".join(parts), *rest))
     return f"plug://{host}/{outlet}" if driver.startswith("fence_") and host else endpoint
 
 

@@ -717,7 +717,7 @@ async def test_whose_devices_are_shared_is_compared_by_one_reading(licensed: Wor
     await licensed.configure("node-8", "10.0.0.8")
     target, served = await licensed.pinned(), ServedCluster("prod", licensed.connection, clock=licensed.clock)
     licensed.server.requests.reset()
-    await claimed_by(served, target, Found())
+    await claimed_by(served, target, Identities(served.connections), Found())
     counts = {each: licensed.server.requests.total("list", each) for each in ("fenceconfigs", "fencingtemplates")}
     assert counts == {"fenceconfigs": 1, "fencingtemplates": 1}
 
