@@ -151,6 +151,23 @@ async def test_a_taint_that_could_not_be_removed_is_tried_again_while_a_person_i
         assert not world.tainted
 
 
+async def test_a_taint_that_could_not_be_removed_goes_before_the_flow_begins_again(env: WorkflowEnvironment) -> None:
+    """S1, S32: another person switched the machine on, and the API was away: from then on it took effect on a running machine, until
+    that was switched off and freed once more."""
+    world = World(pods_stay=True)
+    async with fencing(env, world) as run:
+        await run.did("taint")
+        world.untaint_errors = [failure(ErrorType.UNREACHABLE, "the API is away")] * 5000
+        world.power = dict.fromkeys(world.power, PowerState.ON)
+        await run.until(lambda status: "the out-of-service taint can't be removed" in status.problem)
+        off = world.count("off")
+        await let_pass(env, run.handle, timedelta(minutes=10))
+        assert (world.count("off"), world.tainted) == (off, True)
+        world.untaint_errors.clear()
+        await eventually(env, lambda: world.count("off") > off)
+        assert not world.tainted
+
+
 @pytest.mark.parametrize(
     ("look", "after", "command"), [("look", "event StepSucceeded", "off"), ("glance", "event WorkloadsFreed", "on")]
 )

@@ -207,6 +207,7 @@ class FencingStory:
         if issubclass(interrupt, StepFailed):
             if issubclass(interrupt, ProofLost):
                 self.case.desk.note_off(None)
+                await self.case.freeing.leave()  # it runs, for all that is known, and the taint would go on taking effect
             return await self._start_over(reason)
         if issubclass(interrupt, TargetChanged):
             if await self._is_registered_anew():
