@@ -148,6 +148,8 @@ def _climbing(strategy: Strategy, *others: Strategy, kinds: tuple[Kind, ...] = (
 
 
 PATIENT = {"reactions": ("later", "resume")}
+NOT_REPLACED = {"goes_after": None, "reactions": ("resume", "resume", "abort-on")}
+"""The Machine is to be replaced and is not, so that a person has its ladder go on."""
 BOTH, AND_BACK = (Kind.FENCING, Kind.REMEDIATION), (Kind.REMEDIATION, Kind.FENCING)
 STRATEGY_OF = {act: strategy for strategy, act in ASKS.items()}
 SLOW = tuple(mishaps for mishaps in EVILS["last_look"] if mishaps[0][0] is Mishap.BUSY)
@@ -171,6 +173,19 @@ KNOWN = (
     *(
         Known(act="power_off", ambushes=(_at("read_workload", (Mishap.HOLD, 0.01), (each, 20.0)),), changes=PATIENT)
         for each in (Mishap.NEED_GONE, Mishap.CORRECTED, Mishap.REGROUPED)
+    ),
+    # A ladder's second round, after one that has seen another boot: what was proven then proves nothing now
+    *(
+        Known(
+            act="paths alone",
+            ambushes=(
+                _at("free_cut_pods", (Mishap.REBOOT, 1.0)),
+                _at("mark_schedulable", (Mishap.FLAP, 5.0)),
+                _at("free_cut_pods", (Mishap.FLAP, seconds), number=2),
+            ),
+            changes=_climbing(Strategy.DELETE_MACHINE, Strategy.FENCE) | NOT_REPLACED,
+        )
+        for seconds in (1.0, 5.0)
     ),
     Known(act="terminate", ambushes=(_at("taint_out_of_service", (Mishap.HOLD, 0.01)),)),
     Known(act="several", ambushes=(_at("power_off", (Mishap.ONE_STUCK, 0.0)),)),

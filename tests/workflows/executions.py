@@ -200,6 +200,11 @@ class Execution:
         return run
 
     @property
+    def begun(self) -> bool:
+        """Whether its first task is over: before that nothing can be asked of it."""
+        return bool(self._history)
+
+    @property
     def hears(self) -> bool:
         """Whether a task of it is under way: what it is asked now is answered after that."""
         return self._awake and not self.closed

@@ -159,6 +159,8 @@ def acts_of(plan: FencingPlan, ladder: tuple[EscalationStep, ...] = ()) -> list[
         acts.append("several")
     if len(plan.levels) > 1 and len(plan.levels[0]) == 1:
         acts.append("levels")
+    if not plan.levels and Act.FREE_CUT_PODS in methods:
+        acts.append("paths alone")
     if plan.delete_node and plan.levels:
         acts.append("delete_node")
     acts += ["mark_schedulable"] if plan.levels else []

@@ -219,8 +219,12 @@ class Play:
         return self._resumed > 2
 
     def _speak(self, reaction: str) -> None:
+        execution = self.clockwork.open(EPISODE)
+        if execution is not None and not execution.begun:  # in a history that has just begun
+            self.clockwork.after(timedelta(seconds=1), lambda: self._speak(reaction))
+            return
         self._thinking, self._asked_before = False, self.adversary.asked_for_a_person
-        if (execution := self.clockwork.open(EPISODE)) is None:
+        if execution is None:
             return
         adversary, referee, now = self.adversary, self.adversary.referee, self.clockwork.now
         adversary.machine.settle(now)
@@ -258,7 +262,7 @@ class Play:
         """A second click, or a word that was long on its way. Whoever says it has seen nothing but the question of then (S48)."""
 
         def again() -> None:
-            if (execution := self.clockwork.open(EPISODE)) is not None:
+            if (execution := self.clockwork.open(EPISODE)) is not None and execution.begun:
                 asked = execution.query("status").question
                 self._late.append((execution.update("resume", answer), asked != answer.question))
 
@@ -283,7 +287,7 @@ class Play:
     def _ask_again(self) -> None:
         """Whoever has reacted looks later whether that was enough."""
         execution = self.clockwork.open(EPISODE)
-        if execution is not None and execution.query("status").phase is Phase.NEEDS_HUMAN:
+        if execution is not None and execution.begun and execution.query("status").phase is Phase.NEEDS_HUMAN:
             self._answered = -1
 
     # The end --------------------------------------------------------------------------------------------------------

@@ -101,6 +101,20 @@ def test_only_who_called_it_sick_calls_an_aborted_node_well_within_a_day(
     assert holding.held_off == ()
 
 
+def test_the_checks_that_count_a_node_whose_line_names_none_judge_it_after_an_abort(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S19: its line was taken in from Temporal, after a reset, or is not there at all. Else the abort would be forgotten with the
+    first report in which the check is not to be seen."""
+    monkeypatch.setattr(workflow, "now", lambda: NOW)
+    for line in (replace(HELD_WITH, checks=(), found=True), None):
+        holding = HoldingOff(ScannerState(started=NOW))
+        holding.forget(report(checks=(JUDGE,), observations=(replace(SEEMS_WELL[0], ready=False),)))
+        release = Release(node=HELD_WITH.node, incident=HELD_WITH.incident, outcome=Outcome.ABORTED.value, problem="by ada")
+        holding.hear_release(release, line)
+        holding.hear_report()
+        holding.forget(report(checks=(), observations=(replace(SEEMS_WELL[0], checks=()),)))
+        assert [each.looked_well for each in holding.held_off] == [NOW]
+
+
 def test_what_was_held_off_when_an_episode_could_not_be_opened_knows_who_called_it_sick(monkeypatch: pytest.MonkeyPatch) -> None:
     """S19: Temporal remembers an abort that the scanner does not."""
     monkeypatch.setattr(workflow, "now", lambda: NOW)

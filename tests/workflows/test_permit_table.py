@@ -104,6 +104,14 @@ def test_a_rebuilt_table_takes_holders_in_while_there_is_room() -> None:
     assert (permit.holding, permit.control_plane, permit.node_uid, permit.provider_id) == (PermitState.OPEN, True, "u", "p")
 
 
+def test_a_table_built_anew_gives_no_permit_to_an_episode_that_says_it_has_none() -> None:
+    """S14: it parked, and asked again, after the moment that a reset has gone back to; others may have its place by now. Asked as
+    one that holds its permit already it would be let in beside them."""
+    table = PermitTable((MINE,))
+    table.reconcile(described("node-1", permit=False), NOW, room=False, anew=True)
+    assert holdings(table) == {"node-1": PARKED}
+
+
 def test_a_closed_holder_goes_with_its_place_in_the_queue() -> None:
     """S14: proven gone."""
     table = PermitTable((line("node-1"),))

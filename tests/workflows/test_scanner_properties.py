@@ -8,6 +8,7 @@ limited, a pool that grows, a request that comes while more wait than a report n
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from uuid import UUID
 
 import pytest
 from temporalio import workflow
+from temporalio.exceptions import ApplicationError
 
 from activities.contracts.episodes import (
     DescribeResult,
@@ -71,10 +73,11 @@ class Body:
 
 @dataclass
 class Episode:
-    """One that is open. permit: it may act."""
+    """One that is open. permit: it may act; parked: it waits for a person, and asks for none."""
 
     incident: str
     permit: bool
+    parked: bool = False
 
 
 @dataclass
@@ -148,6 +151,7 @@ class Play:
             workflow_id=episode_id("c", node),
             incident=found.incident if found is not None else "",
             permit=found is not None and found.permit,
+            parked=found is not None and found.parked,
             control_plane=False,
             node_uid=f"uid-of-{node}",
         )
@@ -170,6 +174,8 @@ class Play:
     def hears(self, workflow_id: str) -> Any:
         async def signal(_: str) -> None:
             node = workflow_id.rpartition("/")[2]
+            if node not in self.open:
+                raise ApplicationError("there is no such workflow")
             if not self.open[node].permit:  # else it is one that was forgotten, and acts already
                 self.granted.append(node)
             self.open[node].permit = True
@@ -235,7 +241,7 @@ class Play:
 
     def park(self) -> None:
         for node, episode in self.some(permit=True):
-            episode.permit = False
+            episode.permit, episode.parked = False, True
             self.granting.take_release(Release(node=node, incident=episode.incident, parked=True))
 
     def resume(self) -> None:
@@ -250,6 +256,7 @@ class Play:
             self.ask(node)
 
     def ask(self, node: str) -> None:
+        self.open[node].parked = False
         asked = PermitRequest(node=node, workflow_id=episode_id("c", node), incident=self.open[node].incident, by_person=True)
         answer = self.granting.take_request(self.see(), asked)
         if answer.decision is PermitDecision.GRANTED:
@@ -302,6 +309,7 @@ async def played(seed: int, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(workflow, "now", lambda: play.now)
     monkeypatch.setattr(workflow, "uuid4", lambda: UUID(int=chance.getrandbits(128)))
     monkeypatch.setattr(workflow, "info", lambda: SimpleNamespace(workflow_id="scanner/c"))
+    monkeypatch.setattr(workflow, "logger", logging.getLogger("temporalio.workflow"))
     monkeypatch.setattr(candidates, "MAXIMUM_CANDIDATES", 3)
     play = Play(chance)
     monkeypatch.setattr(workflow, "execute_activity_method", play.activity)

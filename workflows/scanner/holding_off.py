@@ -44,6 +44,7 @@ class HoldingOff:
         self._held_off = {held.node: held for held in state.held_off}
         self._policies = state.report.policies if state.report is not None else NO_POLICIES
         self._versions = _versions_of(state.report) if state.report is not None else {}
+        self._counted_by = _counted_by(state.report) if state.report is not None else {}
         self._unreadable = False
         self._power = {moment.node: moment for moment in state.power}
         self._attempts = {each.node: each for each in state.attempts}
@@ -89,7 +90,7 @@ class HoldingOff:
     def refused_to_open(self, line: Permit, reason: str, *, holder: str, until_well: bool) -> None:
         """The episode of that line could not be opened. until_well: else for a moment."""
         until = None if until_well else workflow.now() + AFTER_REFUSAL
-        judges = self._judges(line) if until_well else ()
+        judges = self._judges(line.node, line) if until_well else ()
         self._held_off[line.node] = Backoff(node=line.node, reason=reason, until=until, holder=holder, judges=judges)
 
     def hear_person(self, node: str) -> None:
@@ -122,7 +123,7 @@ class HoldingOff:
         self._released_at = self.closing() | {release.incident: workflow.now()}
         if release.outcome in {Outcome.ABORTED.value, Outcome.FENCED_OFF.value}:
             reason = f"{release.problem} (incident {release.incident}); {until_well_or_asked(release.node)}"
-            self._held_off[release.node] = Backoff(node=release.node, reason=reason, judges=self._judges(known))
+            self._held_off[release.node] = Backoff(node=release.node, reason=reason, judges=self._judges(release.node, known))
         elif release.problem and not release.missing and release.outcome in {Outcome.RELEASED.value, Outcome.REFUSED.value}:
             until = workflow.now() + AFTER_REFUSAL
             if release.vetoed_until is not None:
@@ -135,7 +136,7 @@ class HoldingOff:
 
         That it is no candidate says nothing: under a closed brake, or without its check, the sickest node is none.
         """
-        self._policies, self._versions = report.policies, _versions_of(report)
+        self._policies, self._versions, self._counted_by = report.policies, _versions_of(report), _counted_by(report)
         self._unreadable = any(each.error for each in report.checks)
         quiet = report.policies.quiet_time or timedelta(0)
         self._power = {node: moment for node, moment in self._power.items() if workflow.now() - moment.at < quiet}
@@ -163,8 +164,10 @@ class HoldingOff:
             return None
         return held if held.looked_well is not None else replace(held, looked_well=now)
 
-    def _judges(self, permit: Permit | None) -> tuple[str, ...]:
-        return tuple(_version(key, self._versions) for key in permit.checks) if permit is not None else ()
+    def _judges(self, node: str, permit: Permit | None) -> tuple[str, ...]:
+        """Those that counted it when its permit was granted, or by the last report: a line that was found knows none (S19)."""
+        keys = {*(permit.checks if permit is not None else ()), *self._counted_by.get(node, ())}
+        return tuple(_version(key, self._versions) for key in sorted(keys))
 
     def _note_power(self, release: Release) -> None:
         """The later of the two commands is what the quiet time counts from."""
@@ -216,6 +219,10 @@ def _is_gone(seen: Observation) -> bool:
 def _versions_of(report: ScanReport) -> dict[str, str]:
     """Of the checks that can be used."""
     return {each.ref.key: f"{each.uid}/{each.generation}" for each in report.checks if not each.error}
+
+
+def _counted_by(report: ScanReport) -> dict[str, tuple[str, ...]]:
+    return {each.node: tuple(each.checks) for each in report.observations}
 
 
 def _version(key: str, versions: Mapping[str, str]) -> str:

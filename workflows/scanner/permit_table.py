@@ -99,7 +99,7 @@ class PermitTable:
 
         A line granted after the server was asked is left alone: the answer is older than it. A holder that we do not know of
         counts at once if there is room, else it keeps its node and asks again like anybody (its last look stops it until then).
-        anew: so does one that is parked by our account alone, which a reset has made an old one.
+        anew: a reset has made our account an old one, so what an episode says of its permit goes before it.
         """
         permit = self._permits.get(episode.node)
         if permit is not None and permit.granted_at >= asked_at:
@@ -121,7 +121,7 @@ class PermitTable:
         parked = permit is not None and permit.holding is PermitState.PARKED
         forgotten = anew and parked and episode.permit and not episode.parked
         if permit is not None and episode.incident in {"", permit.incident} and not forgotten:
-            self._confirm(permit, episode)
+            self._confirm(permit, episode, parked=episode.parked or (anew and not episode.permit))
             return
         if episode.kind is Kind.PRESERVATION and not episode.permit:
             return  # its workflow id holds the node; a line here would outlive it, for it has no permit to give back
@@ -151,7 +151,7 @@ class PermitTable:
                 )
             )
 
-    def _confirm(self, permit: Permit, episode: EpisodeDescription) -> None:
+    def _confirm(self, permit: Permit, episode: EpisodeDescription, *, parked: bool) -> None:
         """A line whose episode is open. Only the episode's own parking parks it: a grant may be younger than its answer. What the
         line does not say of the node (it was taken in while its episode was silent) the episode does. Whoever once said
         that it is of the control plane is believed (S15)."""
@@ -159,7 +159,7 @@ class PermitTable:
         holding = PermitState.OPEN if permit.holding is PermitState.RESERVED else permit.holding
         self._permits[permit.node] = replace(
             permit,
-            holding=PermitState.PARKED if episode.parked else holding,
+            holding=PermitState.PARKED if parked else holding,
             control_plane=next((each for each in (True, False) if each in said), None),
             node_uid=permit.node_uid or episode.node_uid,
             provider_id=permit.provider_id or episode.provider_id,
