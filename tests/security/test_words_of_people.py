@@ -28,7 +28,7 @@ from activities.contracts.target import Target
 from activities.contracts.words import Verification, VerifyRequest
 from policy.episode.attesting import GROUP, PLURAL, POLICY, doubt
 from policy.episode.messages import Kind, Outcome, Phase, Pinned
-from policy.episode.words import ANSWERS, NAMESPACE, SAID_LABEL, SETTLED, WITHIN, ActionName, SealedWord, Spoken, Verb
+from policy.episode.words import ANSWERS, NAMESPACE, SAID_LABEL, SETTLED, WITHIN, ActionName, SealedWord, Spoken, Verb, bare_name
 from simulator.client import ApiAddress, ApiClient, ApiError
 from starter.client import Nodewarden
 from starter.errors import RefusedError
@@ -391,7 +391,8 @@ class TestTheServer:
         config.write_text(yaml.safe_dump(settings))
 
         async def says(command: str) -> tuple[int, str]:
-            asked = ["--question", "1"] if command == "resume" else []
+            status = await system.warden.episode(system.cluster_name, NODE).status()
+            asked = ["--question", str(status.question)] if command == "resume" else []
             arguments = ["-m", "starter.cli", "--config", str(config), command, NODE, "--reason", f"to {command}", *asked]
             process = await asyncio.create_subprocess_exec(
                 sys.executable, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
@@ -400,6 +401,10 @@ class TestTheServer:
             assert process.returncode is not None
             return process.returncode, output
 
+        held = system.warden.episode(system.cluster_name, NODE)
+        while owners := (status := await held.status()).held_by:
+            await held.resume(who="", reason=REASON, question=status.question, of=bare_name(owners[0]))
+        assert (await says("hold"))[0] == 0
         assert await says("resume") == (0, await says_done(system, "goes on"))
         code, output = await says("abort")
         assert (code, "may not abort node-2" in output) == (3, True)

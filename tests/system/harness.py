@@ -32,6 +32,7 @@ from temporalio.client import WorkflowExecutionDescription
 
 from demo.manifests import power_device
 from policy.episode.messages import EpisodeResult
+from policy.episode.words import SETTLED
 from simulator.client import ApiClient
 from simulator.cluster import SimulatedCluster
 from simulator.control import describe
@@ -224,6 +225,8 @@ class System:
             await self.client.create(path_of(document), document)
         if self.cluster.api is not None:
             of_old(self.cluster.api.store)
+        else:
+            await asyncio.sleep(SETTLED.total_seconds() + 1)
 
     # Workers ---------------------------------------------------------------------------------------------------------
 

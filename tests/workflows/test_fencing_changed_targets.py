@@ -152,8 +152,8 @@ async def test_a_taint_that_could_not_be_removed_is_tried_again_while_a_person_i
 
 
 async def test_a_taint_that_could_not_be_removed_goes_before_the_flow_begins_again(env: WorkflowEnvironment) -> None:
-    """S1, S32: another person switched the machine on, and the API was away: from then on it took effect on a running machine, until
-    that was switched off and freed once more."""
+    """S1, S32: another person switched the machine on, and the API was away: it took effect on a running machine, until that was
+    switched off and freed once more."""
     world = World(pods_stay=True)
     async with fencing(env, world) as run:
         await run.did("taint")
