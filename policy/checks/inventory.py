@@ -289,7 +289,8 @@ class Inventory:
 
     def contested(self, node: NodeView) -> str:
         """Who else says that he is that Node's machine, in words; "" for nobody (S39)."""
-        machines = self._machines_as.get(machine_behind(node.provider_id), {}).values() if node.provider_id else ()
+        claiming = self._machines_as.get(machine_behind(node.provider_id), {}) if node.provider_id else {}
+        machines = (claiming | self.machines_of.get(node.name, {})).values() if claiming else ()
         others = contested(node, lambda key: self._known_as.get(key, {}))
         return others or claimed_otherwise(node, (each.machine for each in machines if each.machine is not None))
 
@@ -309,6 +310,8 @@ class Inventory:
         for machine in machines:
             if machine.provider_id:
                 targets |= self._known_as.get(f"provider/{machine_behind(machine.provider_id)}", {})
+            elif machine.node_name in self.nodes:
+                targets[machine.node_name] = self.nodes[machine.node_name]
         return self._contest_all(list(targets.values())[: MOST_NAMED + 2])
 
     def _contest_all(self, targets: Iterable[JudgedTarget]) -> list[TargetToJudge]:

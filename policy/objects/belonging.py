@@ -98,14 +98,20 @@ def contested(node: NodeView, having: Callable[[str], Collection[str]]) -> str:
 
 
 def claimed_otherwise(node: NodeView, machines: Iterable[MachineView]) -> str:
-    """Which Machine has the Node's providerID and another Node, in words; "" for none (S39). One that names no Node may be its
-    own."""
-    ours = machine_behind(node.provider_id)
-    for machine in machines if ours else ():
-        same = machine_behind(machine.provider_id) == ours and of_one_cluster(machine, node)
-        if same and machine.node_name not in {"", node.name}:
+    """Which Machine has the Node's providerID and another Node, or says none and names this Node beside the Machine that has it,
+    in words; "" for none (S39). One that names no Node may be its own."""
+    ours, find_out = machine_behind(node.provider_id), "find out which of them is that machine"
+    known = [each for each in machines if of_one_cluster(each, node)] if ours else []
+    same = [each for each in known if machine_behind(each.provider_id) == ours]
+    for machine in same:
+        if machine.node_name not in {"", node.name}:
             told = f"the same providerID {node.provider_id} as Machine/{machine.namespace}/{machine.name}"
-            return f"Node/{node.name} has {told}, whose Node is {machine.node_name}: find out which of them is that machine"
+            return f"Node/{node.name} has {told}, whose Node is {machine.node_name}: {find_out}"
+    own = {each.api for each in same if each.node_name == node.name}
+    for machine in known:
+        if machine.node_name == node.name and not machine.provider_id and machine.api in own:
+            told = f"is named by Machine/{machine.namespace}/{machine.name}, which says no providerID"
+            return f"Node/{node.name} {told}, and by the Machine that has its: {find_out}"
     return ""
 
 

@@ -65,6 +65,16 @@ def test_what_firmware_has_not_been_given_tells_nothing(uuid: str) -> None:
     assert told(a_node("a", system_uuid=uuid), a_node("b", system_uuid=uuid)) == ""
 
 
+def test_a_machine_that_says_no_provider_id_is_not_that_of_a_node_which_another_one_has() -> None:
+    """S9, S39: the host name of a failed machine went to another one, which is well, and either Machine names the Node."""
+    node = a_node("n1", provider_id="sim:///two")
+    two = MachineView(api=OPENSHIFT, namespace="ns", name="two", node_name="n1", provider_id="sim:///two")
+    one = replace(two, name="one", provider_id="")
+    assert "is named by Machine/ns/one, which says no providerID" in claimed_otherwise(node, [one, two])
+    assert claimed_otherwise(node, [one]) == claimed_otherwise(node, [two]) == ""
+    assert claimed_otherwise(node, [replace(one, api=CLUSTER_API), two]) == "", "another system's twin of the same machine"
+
+
 def test_of_many_a_few_are_named() -> None:
     fleet = [a_node(f"n{number}", system_uuid="one-for-all") for number in range(9)]
     assert "as n1, n2, n3 and 5 more:" in told(*fleet)
