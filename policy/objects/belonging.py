@@ -105,7 +105,7 @@ def claimed_otherwise(node: NodeView, machines: Iterable[MachineView]) -> str:
         same = machine_behind(machine.provider_id) == ours and of_one_cluster(machine, node)
         if same and machine.node_name not in {"", node.name}:
             told = f"the same providerID {node.provider_id} as Machine/{machine.namespace}/{machine.name}"
-            return f"Node/{node.name} has {told}, whose Node is {machine.node_name}: find out which of them is that machine"
+            return f"Node/{node.name} has {told} of Node/{machine.node_name}: find out which of them is that machine"
     return ""
 
 

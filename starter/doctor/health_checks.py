@@ -141,7 +141,7 @@ async def _keys(connection: ClusterConnection, reference: CredentialRef) -> froz
     except ApplicationError as error:
         if error_type(error) is not ErrorType.FORBIDDEN:
             raise
-        do = "ask somebody who may, or run doctor in a power worker's pod; `deploy rbac --secrets` grants it by name"
+        do = "ask a person who may, or run doctor in a power worker's pod; `deploy rbac --secrets` grants it by name"
         return warning(f"{_key(reference)}: this account may not read it, so whether it exists is not known", do)
     return frozenset(found.get("data") or {})
 

@@ -67,7 +67,7 @@ class RepeatAlarmSettings(Section):
 class FenceCheckSettings(Section):
     """How often all fence devices are read; each cluster's check takes this when its scanner is started."""
 
-    enabled: bool = Field(default=True, description="false: only when somebody asks (nodewarden fence check)")
+    enabled: bool = Field(default=True, description="false: only on request (nodewarden fence check)")
     every: Annotated[Duration, between("5m", "168h")] = Field(
         default=timedelta(hours=1), description="between two checks, from 5m to 168h"
     )
@@ -108,7 +108,7 @@ class FencingSettings(Section):
     storage_events: tuple[str, ...] = Field(default=(), description="Events on a node that say so: REASON or SOURCE/REASON")
     storage_event_age: Duration | None = Field(default=None, description="how long such an Event counts; 5m")
     skip_if_host_lost_storage: bool = Field(default=False, description="a host that says so by storage_conditions is left alone")
-    skip_if_host_renews_lease: bool = Field(default=False, description="a host whose Node Lease is still renewed is left alone")
+    skip_if_host_renews_lease: bool = Field(default=False, description="a host is left alone while its Node Lease is renewed")
     pods_per_minute: int | None = Field(
         default=None, ge=1, le=MOST_PER_MINUTE, description="so many pods are freed by force at most, of all nodes together"
     )

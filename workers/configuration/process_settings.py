@@ -111,7 +111,7 @@ class WorkerSettings(Section):
         description="power devices where others could listen or answer: no TLS, or none that is verified; refuse, warn or allow",
     )
     signing_keys_file: UserPath | None = Field(
-        default=None, description="keys by which the workers of a deployment know each other's words, one to a line, newest first"
+        default=None, description="keys by which the workers of a deployment verify messages, one to a line, newest first"
     )
     signing_keys_secret: str = Field(default="", pattern=SECRET_NAME, description=SAME_ELSEWHERE)
     words: Literal["any", "verified"] = Field(

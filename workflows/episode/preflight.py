@@ -141,7 +141,7 @@ class Preflight:
         given_back = False
         while True:
             if (abort := self._episode.abort_asked) is not None:
-                raise AbortAsked(f"aborted by {abort.by} ({abort.reason})")
+                raise AbortAsked(f"aborted by {abort.by}: {abort.reason}")
             if gone := self._gone():
                 raise NeedGone(gone)
             self._give_time_back()
@@ -340,7 +340,7 @@ class Preflight:
         if result.verdict is LookVerdict.TARGET_CHANGED:
             raise TargetChanged(result.reason)
         if result.verdict is LookVerdict.NOT_LICENSED:
-            raise Unlicensed(f"it can't be seen whose power state was read: {result.reason}")
+            raise Unlicensed(f"it can't be seen which machine's power state was read: {result.reason}")
         gone = result.verdict is LookVerdict.NEED_GONE
         return SeenDown(need_gone=gone, workload=result.workload, until=until)
 
