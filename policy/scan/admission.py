@@ -294,7 +294,7 @@ class _Table:
         if candidate.not_before is not None and self._now < candidate.not_before:
             return (
                 AdmissionRefusal.RETRY_LATER,
-                candidate.waits or f"its next remediation is put off until {candidate.not_before}",
+                candidate.waits or f"its next remediation is postponed until {candidate.not_before}",
             )
         for each in self._replacing:
             over = each.until is not None and each.until <= self._now

@@ -108,7 +108,7 @@ def crds(context: typer.Context) -> None:
 
 @app.command()
 def people(context: typer.Context) -> None:
-    """Print who may say what to nodewarden, by Kubernetes' own rights: a policy, and a ClusterRole to bind to people."""
+    """Print what lets people command nodewarden by Kubernetes' own rights: a policy, and a ClusterRole to bind to people."""
     from starter.deploy import shipped
 
     _echo(context, lambda: shipped.printed(shipped.people()))

@@ -61,7 +61,7 @@ async def stop(
 async def pause(
     context: typer.Context,
     *,
-    reason: Annotated[str, typer.Option("--reason", "-r", help="Why, for everybody who wonders.")],
+    reason: Annotated[str, typer.Option("--reason", "-r", help="Why, as status shows it.")],
     hold: ForOption = "",
     until: UntilOption = "",
     who: WhoOption = "",

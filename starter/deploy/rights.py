@@ -78,13 +78,13 @@ _FENCE_CONFIGURATION = Place(
 _NODE_EVENTS = Place(
     role="nodewarden-node-events",
     namespace="default",
-    why="What was said of a Node lately (the policy skip-if-host-lost-storage, and evidence): Events about objects without a"
+    why="Recent Events of a Node (the policy skip-if-host-lost-storage, and evidence): Events about objects without a"
     " namespace are in `default`, and a list by field selector is the only way to ask for those of one Node.",
 )
 _WORDS = Place(
     role="nodewarden-words",
     namespace=WORDS,
-    why="What people say, as Kubernetes attests it: answered in its status, and taken away after a day.",
+    why="Commands of people, as Kubernetes attests them: answered in their status, and deleted after a day.",
 )
 _KUBELET_LEASES = Place(
     role="nodewarden-kubelet-leases",
@@ -126,7 +126,7 @@ RIGHTS: tuple[Right, ...] = (
         verbs=("patch",),
         features=_for(Feature.PRESERVATION),
     ),
-    Right(why="What stands against a node.", resources=("pods",), verbs=("list",)),
+    Right(why="What keeps a node from being acted on.", resources=("pods",), verbs=("list",)),
     Right(
         groups=("storage.k8s.io",),
         resources=("volumeattachments",),

@@ -50,7 +50,7 @@ async def health_checks(settings: Settings, connection: ClusterConnection, machi
     checks, lacking = evaluate(known), [each for each in known.bad.values() if each.reason is not Unusable.OBJECT]
     if not (checks or lacking):
         return [*found, warning("there is no health check: nothing is done but what people ask for", "write a NodeHealthCheck")]
-    found += [problem(f"{each.reason}: {each.error}", "mend it, or name another template") for each in lacking]
+    found += [problem(f"{each.reason}: {each.error}", "correct it, or name another template") for each in lacking]
     for check in checks:
         key = check.check.ref.key
         own = [warning(f"{key}: {each}", "correct its selector, or delete it") for each in check.warnings]

@@ -76,7 +76,7 @@ async def devices(warden: Nodewarden, cluster: str) -> list[Finding]:
     if report is None:
         return [warning("they have not been checked since this check was begun", read)]
     when = f"at {written(report.ended)}"
-    found = [problem(f"{row.node}: {row.named}", f"mend it; {read}") for row in report.rows if row.problem]
+    found = [problem(f"{row.node}: {row.named}", f"correct it; {read}") for row in report.rows if row.problem]
     if len(found) > MOST_SHOWN:
         found = [*found[:MOST_SHOWN], problem(f"{report.problems - MOST_SHOWN} more", f"`nodewarden fence check -c {cluster}`")]
     held = [warning(f"{row.node}: {row.warning}", "look at what its episode says of it") for row in report.rows if row.held]

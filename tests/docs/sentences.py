@@ -38,7 +38,7 @@ def gathered() -> Iterator[tuple[str, Path]]:
             read = {".py": texts_of_python, ".html": texts_of_template, ".js": _quoted}.get(path.suffix)
             if read is not None:
                 yield from ((text, path) for text in _tidied(read(path.read_text(encoding="utf-8"))))
-    for path in (ROOT / "deploy" / "alerts.yaml", *sorted((ROOT / "deploy" / "crds").glob("nodewarden*.yaml"))):
+    for path in (ROOT / "deploy" / "alerts.yaml", *sorted((ROOT / "deploy" / "crds").glob("*.yaml"))):
         documents = yaml.safe_load_all(path.read_text(encoding="utf-8"))
         yield from ((text, path) for text in _tidied(chain.from_iterable(map(_described, documents))))
 

@@ -368,8 +368,8 @@ async def test_s40_an_address_that_a_credential_never_went_to_is_a_persons_to_ad
             world.key, world.strange_to = "new", ("Secret/nodewarden/bmc",)
             await run.parked()
             await run.resume("the keys are there again")
-            await run.until(lambda status: "gone to other hosts" in status.problem)
-        assert "Secret/nodewarden/bmc: ipmi://10.0.0.7:623: it has only gone to other hosts" in (await run.parked()).problem
+            await run.until(lambda status: "sent to other hosts" in status.problem)
+        assert "Secret/nodewarden/bmc: ipmi://10.0.0.7:623: it was only sent to other hosts" in (await run.parked()).problem
         asked, commands = (await run.status()).question, list(world.commands)
         await run.resume("it is the right one")
         await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN and status.question > asked)

@@ -234,7 +234,7 @@ class World:
             problem = f"no worker of this deployment has signed it in the last {SEALED_FOR.days} days"
             raise failure(ErrorType.INVALID_CONFIG, f"{device.endpoint}: {problem}")
         for name in device.strange_to:
-            raise failure(ErrorType.INVALID_CONFIG, f"{name}: {device.endpoint}: it has only gone to other hosts")
+            raise failure(ErrorType.INVALID_CONFIG, f"{name}: {device.endpoint}: it was only sent to other hosts")
 
     def require_voice(self, endpoint: str) -> None:
         """Not of a device that answers nothing."""

@@ -102,7 +102,7 @@ class Settings(BaseSettings):
     evidence: EvidenceSettings = EvidenceSettings()
     preservation: PreservationSettings = PreservationSettings()
     remediation: RemediationSettings = RemediationSettings()
-    notifications: tuple[NotificationSettings, ...] = Field(default=(), description="who is told what; see docs/notifications.md")
+    notifications: tuple[NotificationSettings, ...] = Field(default=(), description="who is notified; see docs/notifications.md")
     tracing: TracingSettings | None = Field(default=None, description="who takes traces of episodes; see docs/metrics.md")
     embedded: EmbeddedSettings = EmbeddedSettings()
     state: Path = Field(

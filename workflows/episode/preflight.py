@@ -281,7 +281,7 @@ class Preflight:
             if result.verdict is LookVerdict.VETOED:
                 raise Hopeless(f"the machine is left off: {result.reason}")
             if result.verdict is not LookVerdict.GO:
-                unseen = f"it can't be seen whether the machine is to be left off: {result.reason}"
+                unseen = f"whether the machine is to be left off can't be read: {result.reason}"
                 self._episode.note("last-look", result.verdict.value, unseen)
                 raise Unlicensed(unseen)
             if workflow.now() < until:
