@@ -112,7 +112,7 @@ async def node(request: Request, cluster: str, node: str) -> object:
 
 @_reading(f"{OF_CLUSTER}/preserved", PreservedNodes)
 async def preserved(request: Request, cluster: str) -> object:
-    """Machines that are kept for analysis, the one whose time ends first before the others."""
+    """Machines that are kept for analysis, the first to end before the others."""
     return answer(await views_of(request).known(cluster).kept.get())
 
 
