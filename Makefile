@@ -75,6 +75,7 @@ docs: $(STAMP) ## Build the site of docs/ into dist/site; a link that leads nowh
 .PHONY: reference
 reference: $(STAMP) ## Write anew what docs/ has from code: settings, commands, objects, workflows, metrics
 	@$(BIN)/python -m tests.docs.reference
+	@$(BIN)/python -m tests.docs.sentences
 
 .PHONY: pictures
 pictures: $(STAMP) ## Show a demo and the page, and take the pictures of docs/ anew

@@ -292,7 +292,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         except RPCError as error:
             raise failure(ErrorType.UNREACHABLE, f"Temporal can't list the open episodes: {error.message}") from error
         if len(nodes) > MOST_OPEN:
-            told = f"more than {MOST_OPEN} episodes of {request.cluster} are open: end those that nobody needs"
+            told = f"more than {MOST_OPEN} episodes of {request.cluster} are open: end those that are not needed"
             raise failure(ErrorType.NOT_SUPPORTED, told)
         return FoundOpen(nodes=tuple(dict.fromkeys(nodes)), earlier=earlier)
 

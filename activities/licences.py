@@ -93,7 +93,7 @@ class Licences:
         """Raises InvalidConfig for a device that no cluster worker of ours has resolved for that node, or long ago."""
         facts = cluster, node, replace(device, seal="")
         if not self._is_word(device.seal, datetime.now(UTC), "device", *facts, within=SEALED_FOR):
-            why = f"nobody of this deployment has signed it in the last {SEALED_FOR.days} days ({HOW_TO})"
+            why = f"no worker of this deployment has signed it in the last {SEALED_FOR.days} days ({HOW_TO})"
             self._refuse("device", ErrorType.INVALID_CONFIG, device.endpoint, why)
 
     def sealed_quarantine(self, target: Target, endpoint: str, found: Quarantine) -> Quarantine:
@@ -171,7 +171,7 @@ class Licences:
         facts = _said(target.cluster, target.incident, word)
         if not self._is_word(word.seal, datetime.now(UTC), "word", *facts, within=within):
             whom = f"{word.speaker} has said {said} to incident {target.incident} in the last {format_duration(within)}"
-            return f"nobody of this deployment has verified that {whom} ({HOW_TO})"
+            return f"no worker of this deployment has verified that {whom} ({HOW_TO})"
         if word.spoken.action not in verbs or word.spoken.node != target.pinned.node:
             return f"{word.speaker} has said {word.spoken.action.value} of {word.spoken.node}, and not {said}"
         return ""

@@ -170,7 +170,7 @@ def off_proof(episode: EpisodeStatus | EpisodeResult) -> str:
 def standing(episode: EpisodeStatus | None) -> str:
     """How a request that was just made stands."""
     if episode is None:
-        return "nobody has answered yet, it begins once a worker serves it"
+        return "no answer yet: it begins once a worker serves it"
     if episode.phase is Phase.NEEDS_HUMAN:
         return f"it waits for a person: {episode.problem or episode.doing}"
     if episode.permit or not episode.queued:
@@ -207,7 +207,7 @@ class Kept(Protocol):
 
 def kept_by(kept: Kept) -> str:
     """Who has a machine preserved, and why."""
-    return f"by {kept.requester or 'somebody who gave no name'}: {kept.reason or 'no reason given'}"
+    return f"by {kept.requester or 'a person who gave no name'}: {kept.reason or 'no reason given'}"
 
 
 def ending(result: EpisodeResult) -> str:

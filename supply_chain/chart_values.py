@@ -41,7 +41,9 @@ class Worker(_Values):
     """One Deployment."""
 
     role: Literal["all", "workflows", "cluster", "power"] = Field(description="what it serves, as `nodewarden worker --role`")
-    site: str = Field(default="", pattern=f"^({_NAME})?$", description="site whose power devices it reaches; else settings.sites")
+    site: str = Field(
+        default="", pattern=f"^({_NAME})?$", description="site with power devices that it reaches; else settings.sites"
+    )
     replicas: int = Field(default=2, ge=0, le=100, description="two, on two nodes: none acts on the node that it runs on")
     resources: dict[str, Any] = Field(default={}, description="default: resources")
     nodeSelector: Labels = Field(default={}, description="default: nodeSelector")
@@ -112,7 +114,7 @@ class NetworkValues(_Values):
     api: list[Network] = Field(default=[], description="of API servers; default: anywhere, at 443 and 6443")
     temporal: str = Field(default="temporal", description="namespace or network of Temporal's frontend")
     metricsFrom: list[str] = Field(default=[], description="namespaces that read metrics")
-    pageFrom: list[str] = Field(default=[], description="namespaces that may reach the page; default: whoever can")
+    pageFrom: list[str] = Field(default=[], description="namespaces that may reach the page; default: all that can")
     cloud: bool = Field(default=False, description="machines are switched by EC2 or Compute Engine")
 
 
@@ -152,7 +154,7 @@ class Page(_Values):
         default=False, description="a proxy or an Ingress speaks TLS before it, and hands on the Authorization header"
     )
     sessionKeys: SecretName = Field(
-        default="", description="a Secret whose `session-keys` seal browsers' sessions; empty: a restart logs everybody out"
+        default="", description="a Secret with `session-keys` that seal browsers' sessions; empty: a restart ends all of them"
     )
     readsObjects: bool = Field(
         default=True,

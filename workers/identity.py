@@ -41,4 +41,4 @@ def _user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        return "somebody"  # a container without an entry for our user id
+        return "unknown"  # a container without an entry for our user id

@@ -66,7 +66,7 @@ def _own(state: Path) -> Keyring:
         with contextlib.suppress(FileExistsError):
             _make(path)
         if stat.S_IMODE(path.stat().st_mode) & 0o077:
-            raise SettingsError(f"{path}: expected a file that nobody else can read, got mode {path.stat().st_mode & 0o777:o}")
+            raise SettingsError(f"{path}: expected a file that only its owner can read, got mode {path.stat().st_mode & 0o777:o}")
         return parsed(path.read_text(encoding="utf-8"), str(path), Keyring)
     except OSError as error:
         raise SettingsError(

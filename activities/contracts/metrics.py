@@ -119,7 +119,7 @@ REPEATED_FENCING = Counter(
 )
 DATA_AT_RISK = Counter(
     name="nodewarden_data_at_risk",
-    meaning="Nodes whose volumes Kubernetes was about to detach by force, and that were not proven off (Event `DataAtRisk`).",
+    meaning="Nodes that were not proven off when Kubernetes was about to detach their volumes by force (Event `DataAtRisk`).",
 )
 DEVICE_SILENT = Counter(
     name="nodewarden_device_silent",
@@ -134,7 +134,7 @@ DEVICE_INSECURE = Counter(
 REFUSED_POWER_REQUESTS = Counter(
     name="nodewarden_refused_power_requests",
     labels=("reason",),
-    meaning="Requests to power workers that nobody of this deployment had signed: `device`, `licence`, or `used` before.",
+    meaning="Requests to power workers that no worker of this deployment had signed: `device`, `licence`, or `used` before.",
 )
 NOTIFICATIONS = Counter(
     name="nodewarden_notifications",
@@ -151,8 +151,8 @@ TIME_TO_DETECT = Histogram(
     name="nodewarden_time_to_detect_seconds",
     labels=("cluster", "kind"),
     unit="s",
-    meaning="From when a node began to offend to its episode's first look. Here and below: where nobody says since when, as of "
-    "what a person asked for, nothing is measured.",
+    meaning="From when a node began to offend to its episode's first look. Here and below: where it is not known since "
+    "when, as when a person asked, nothing is measured.",
 )
 TIME_TO_OFF = Histogram(
     name="nodewarden_time_to_off_seconds",

@@ -54,7 +54,7 @@ class Introduction(TypedDict):
 def introduced(kind: Kind, *, cluster: str, node: str, reason: str, requester: str, page: str) -> Introduction:
     """What a workflow is started with for whoever finds it in Temporal's UI. page: the address of ours."""
     reason, requester = without_calls(reason), without_calls(requester)  # it is shown as Markdown
-    asked = f"asked by {requester}" if requester else "asked by nobody who is named"
+    asked = f"asked by {requester}" if requester else "asked without a name"
     details = f"{kind.value} of `{node}` in `{cluster}`, {asked}: {reason or '-'}"
     if link := page_of(page, cluster, node):
         details += f"\n\n[{node} on nodewarden's page]({link})"

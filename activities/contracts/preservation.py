@@ -175,7 +175,7 @@ class PreservationActivities(ABC):
     async def give_up(self, request: GiveUpRequest) -> GiveUpResult:
         """Look live once more, and request the deletion of exactly that Machine. Idempotent.
 
-        Errors: NotLicensed (no cluster Lease), Expired, TargetChanged, NotSupported (nobody would replace it).
+        Errors: NotLicensed (no cluster Lease), Expired, TargetChanged, NotSupported (nothing would replace it).
         """
 
 

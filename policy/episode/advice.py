@@ -67,4 +67,4 @@ def until_well_or_asked(node: str) -> str:
     """How long a node is left alone on which an episode was stopped, and the command that ends that. node: a Machine without a
     Node is `machine/<namespace>/<name>`, and can't be fenced."""
     verb = "remediate" if node.startswith("machine/") else "fence"
-    return f"until it is healthy once, or somebody asks: `nodewarden {verb} {node} --reason …`"
+    return f"until it is healthy once, or a person asks: `nodewarden {verb} {node} --reason …`"

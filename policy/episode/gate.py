@@ -425,7 +425,7 @@ RULES: tuple[Rule, ...] = (
     Rule(name="storage lost lately", source="oVirt", says=_storage_event, stops=DESTRUCTIVE, programs_only=True),
     Rule(name="Lease renewed", source="oVirt", says=_renewed, stops=DESTRUCTIVE, programs_only=True),
     Rule(
-        name="Lease tells nothing yet",
+        name="Lease not known yet",
         source="oVirt",
         says=_renewal_unknown,
         stops=DESTRUCTIVE,

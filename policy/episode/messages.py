@@ -275,7 +275,7 @@ class OffProof:
     @property
     def former_basis(self) -> str:
         """The same of a machine that is on again."""
-        return "was proven" if self.acknowledgement is None else f"was what {self.acknowledgement.by} said"
+        return "was proven" if self.acknowledgement is None else f"was acknowledged by {self.acknowledgement.by}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,7 +54,7 @@ ANSWERS = frozenset({Verb.RESUME, Verb.RETURN_PATH, Verb.ACK_OFF})
 """Each answers what was asked, and says which question that was (S48)."""
 
 
-NOT_VERIFIED, VERIFIED = ", not verified", ", verified by Kubernetes"
+NOT_VERIFIED, VERIFIED = " (identity not verified)", ", verified by Kubernetes"
 """How a name that is shown ends. No name may contain the word itself (`name_problem`)."""
 
 

@@ -272,7 +272,7 @@ class DeviceClaims:
         more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
         named = ", ".join(f"Node/{each}" for each in others[:MOST_NAMED])
         told = f"{endpoint} is configured as the device of Node/{node} and of {named}{more}"
-        return f"{told}: find out whose it is, or the wrong machine is switched off"
+        return f"{told}: find out which node it belongs to, or the wrong machine is switched off"
 
     @property
     def shared(self) -> tuple[tuple[str, str], ...]:

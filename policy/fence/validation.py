@@ -155,7 +155,7 @@ class _Judge:
             (FenceStep.POWER_MANAGEMENT, self._config.power_management),
         ):
             if any(each.action is MethodAction.KDUMP and each.parameters.get("trusted", "no").lower() in YES for each in methods):
-                self._warn(step, "kdump: trusted: whoever can send from the node's address can have its pods freed while it runs")
+                self._warn(step, "kdump: trusted: a sender that uses the node's address can have its pods freed while it runs")
 
     def _same_plug(self, first: Method, second: Method) -> None:
         if first.device == second.device and MethodAction.OFF in {first.action, second.action}:

@@ -106,7 +106,7 @@ def claimed_otherwise(node: NodeView, machines: Iterable[MachineView]) -> str:
     for machine in same:
         if machine.node_name not in {"", node.name}:
             told = f"the same providerID {node.provider_id} as Machine/{machine.namespace}/{machine.name}"
-            return f"Node/{node.name} has {told}, whose Node is {machine.node_name}: {find_out}"
+            return f"Node/{node.name} has {told} of Node/{machine.node_name}: {find_out}"
     own = {each.api for each in same if each.node_name == node.name}
     for machine in known:
         if machine.node_name == node.name and not machine.provider_id and machine.api in own:

@@ -35,7 +35,7 @@ class EtcdGuard:
             return ""
         if not (self.disruptions_allowed or self.guards):
             seen = f"neither a PodDisruptionBudget nor a guard pod of etcd can be seen in {ETCD_NAMESPACE}"
-            return f"{seen}: nobody knows what etcd can do without"
+            return f"{seen}: what etcd can do without is not known"
         if len(self.disruptions_allowed) != 1:
             return f"expected one PodDisruptionBudget in {ETCD_NAMESPACE}, found {len(self.disruptions_allowed)}"
         if self.disruptions_allowed[0] >= 1 or self.guards.get(node) not in {"True", "Unknown"}:

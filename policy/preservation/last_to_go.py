@@ -84,4 +84,4 @@ def _goes_first(priority: str | None) -> bool:
 
 
 def _told(annotation: str) -> str:
-    return f"Machine: annotation {annotation}: it goes first when its set is to have fewer machines, whoever keeps it"
+    return f"Machine: annotation {annotation}: it goes first when its set is to have fewer machines, even while it is kept"

@@ -65,7 +65,7 @@ def overridden_by(
 ) -> Overridden:
     """own: the MachineSet of the machine, None where it has none (any more); others: further MachineSets of its deployment."""
     if own is None:
-        return Overridden(override=Override.DELETION, why="somebody asked for it, and no MachineSet is known above it")
+        return Overridden(override=Override.DELETION, why="its deletion was asked for, and no MachineSet is known above it")
     top = deployment or own
     for each in (top, own):
         if each.deleting:
@@ -78,7 +78,7 @@ def overridden_by(
     if own.replicas == 0:
         return Overridden(override=Override.HIBERNATION, why=f"{own} is scaled to 0")
     many = "" if own.replicas is None else f", which is to have {own.replicas}"
-    return Overridden(override=Override.DELETION, why=f"asked for by somebody, or by {own}{many}")
+    return Overridden(override=Override.DELETION, why=f"asked for by a person or a program, or by {own}{many}")
 
 
 def _age(each: WantedReplicas) -> tuple[int, datetime]:

@@ -300,7 +300,7 @@ def _of_etcd(plane: ControlPlaneView, member: str, taking: MemberFate) -> Contro
         return None
     if not plane.etcd:
         return ControlPlaneObjection(
-            rule=BlockingRule.ETCD_UNKNOWN, why="the members of etcd can't be read: nobody knows what would be left"
+            rule=BlockingRule.ETCD_UNKNOWN, why="the members of etcd can't be read: what would be left is not known"
         )
     after = etcd.removing(plane.etcd, member) if taking is MemberFate.REMOVED else etcd.stopping(plane.etcd, member)
     return None if after.safe else ControlPlaneObjection(rule=BlockingRule.QUORUM, why=after.why)

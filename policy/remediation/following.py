@@ -60,7 +60,7 @@ def follow(told: RemediationConditions) -> RemediationProgress:
     elif told.processing == "False":
         why = "Processing is False, and how it ended is not said"
     else:
-        why = "nobody has taken it up yet"
+        why = "no controller has taken it up yet"
     return RemediationProgress(progress=Progress.WORKING, why=why, node_goes=goes)
 
 

@@ -119,7 +119,7 @@ def _impossible_for_its_machine(strategy: Strategy, body: Body, *, live: bool) -
         unknown = bool(rule.doubt) and not live
         return "" if unknown else f"{strategy} needs a Machine, and it has none"
     if not body.owner:
-        return "no controller owns the Machine: nobody would replace it" if rule.replaces else ""
+        return "no controller owns the Machine: nothing would replace it" if rule.replaces else ""
     if rule.owners and body.owner.partition("/")[0] not in rule.owners:
         return f"its owner {body.owner} does not remediate: expected a {' or a '.join(rule.owners)}"
     return ""

@@ -112,9 +112,7 @@ def find_failure(said: Iterable[VolumeMessage], attached: Iterable[AttachedVolum
     said, attached, pods = tuple(said), tuple(attached), tuple(pods)
     named = tuple(volume for volume in attached if any(_names_volume(each.message, volume) for each in said))
     if not named:
-        told = (
-            "; ".join(f"{each.by} says {each.message[:LONGEST_MESSAGE]!r}" for each in said) or "nobody says anything of volumes"
-        )
+        told = "; ".join(f"{each.by} says {each.message[:LONGEST_MESSAGE]!r}" for each in said) or "no message mentions a volume"
         there = ", ".join(volume.handle for volume in attached[:LISTED]) or "none"
         return Failure(refused=f"{told}: that names no volume attached to the node (attached: {there})")
     without = [volume.name for volume in named if not volume.handle]
@@ -177,6 +175,6 @@ def _device(plan: FencingPlan) -> PowerDevice:
     if not found:
         known = ", ".join(sorted(WITH_VOLUMES))
         raise PolicyError(
-            plan.source, Act.DETACH_VOLUMES.value, f"expected a device of a cloud whose volumes are known ({known})"
+            plan.source, Act.DETACH_VOLUMES.value, f"expected a device of a cloud with volumes that we know ({known})"
         )
     return found[0]

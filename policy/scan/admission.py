@@ -294,7 +294,7 @@ class _Table:
         if candidate.not_before is not None and self._now < candidate.not_before:
             return (
                 AdmissionRefusal.RETRY_LATER,
-                candidate.waits or f"its next remediation is put off until {candidate.not_before}",
+                candidate.waits or f"its next remediation is postponed until {candidate.not_before}",
             )
         for each in self._replacing:
             over = each.until is not None and each.until <= self._now
@@ -425,7 +425,7 @@ def against_requests(check: CheckReport) -> str:
     looked after from elsewhere stands in nobody's way."""
     if check.allowed or check.error or not check.total or check.reason == Closed.ELSEWHERE:
         return ""
-    also = "until it closes no request begins anything, also on nodes that this check does not cover"
+    also = "until it closes no request begins, not even on nodes that this check does not cover"
     return f"{check.ref.key} has its circuit breaker open: {check.message}; {also}"
 
 

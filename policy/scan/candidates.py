@@ -372,7 +372,7 @@ def _asked_for(known: Known, request: FencingRequest, refused: str) -> Candidate
         check=request.ref,
         since=request.created or NEVER,
         reason=request.ref.kind,
-        message=f"asked for by {request.requester}" if request.requester else "asked for by nobody's health check",
+        message=f"asked for by {request.requester}" if request.requester else "asked for, but not by a health check",
         provider_id=view.provider_id if view else "",
         zone=view.zone if view else "",
         control_plane=any(each.control_plane for each in known.together(request.node)),

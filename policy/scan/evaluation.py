@@ -37,7 +37,7 @@ LOOK_AGAIN = timedelta(minutes=1)
 ORPHANED = "NotSelected"
 """The reason of a verdict on a remediation object whose node the check does not select (any more)."""
 
-SPARES_NO_MORE = "counts it as healthy and can spare no more"
+SPARES_NO_MORE = "counts it as healthy and allows no more disruption"
 
 _ACTS = frozenset(Action) - {Action.NONE, Action.SKIP_NO_OWNER} - RESTORING
 

@@ -99,7 +99,7 @@ def _same(each: TargetEvaluation, target: JudgedTarget) -> bool:
 
 def _bystanders(known: Known, targets: list[JudgedTarget], covering: set[str]) -> Iterable[Bystander]:
     for bad in known.bad.values():
-        yield Bystander(check=bad.ref.key, why=f"it can't be used, so nobody knows: {bad.error}", unusable=True)
+        yield Bystander(check=bad.ref.key, why=f"it can't be used, so this is not known: {bad.error}", unusable=True)
     for key, check in sorted(known.checks.items()):
         if key not in covering:
             yield Bystander(check=key, why=_why_not_covered(check, targets))
@@ -153,8 +153,8 @@ def _unblock(known: Known, evaluation: CheckEvaluation, each: TargetEvaluation, 
         return (WITHOUT_LABEL,)
     if verdict.health is Health.SOON:
         seconds = timedelta(seconds=-(-each.due_in // timedelta(seconds=1))) if each.due_in is not None else None
-        wait = f"in {format_duration(seconds)}" if seconds is not None else "once somebody says since when"
-        return (f"nothing is done before its time is over, {wait}",)
+        wait = f"in {format_duration(seconds)}" if seconds is not None else "once it is known since when"
+        return (f"nothing is done until its time-out, {wait}",)
     if verdict.standing is not Standing.UNHEALTHY:
         return ()
     found = []

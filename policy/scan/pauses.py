@@ -104,7 +104,7 @@ def halted(pauses: Pauses, now: datetime) -> str:
     found = in_force(pauses, now)
     began = min((each.since for each in found), default=now)
     others = (each for each in pauses if each.ended is not None and each.ended > began and each.ended_by != each.pause.who)
-    return "; ".join((told(found), *(f"ended was that {each.told(now)}" for each in others))) if found else ""
+    return "; ".join((told(found), *(f"no longer in force: {each.told(now)}" for each in others))) if found else ""
 
 
 def since(pauses: Pauses, moment: datetime, now: datetime) -> Pauses:

@@ -26,7 +26,7 @@ QuestionOption = Annotated[
     int, typer.Option("--question", metavar="NUMBER", help="The number of what it asks, as `nodewarden status` shows it.")
 ]
 OfOption = Annotated[
-    str, typer.Option("--of", metavar="NAME", help="Whose it is, as it is shown; default: your own. That person is told.")
+    str, typer.Option("--of", metavar="NAME", help="Owner of the one to end, as shown; default: your own. The owner is told.")
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed where there is no terminal.")]
 UntilOption = Annotated[str, typer.Option("--until", metavar="RFC3339", help="Until when.")]

@@ -56,8 +56,8 @@ async def serve(
     session = session_of(context)
     if not is_loopback(host) and not (tls_cert and tls_key and token_file):
         raise SettingsError(
-            f"--host: expected the loopback, or --tls-cert, --tls-key and --token-file besides: "
-            f"whoever reaches it can read all histories; got {host}"
+            f"--host: expected the loopback, or --tls-cert, --tls-key and --token-file as well: "
+            f"a caller of it can read all histories; got {host}"
         )
     door = _Door(host=host, port=port, tls=tls_of(tls_cert, tls_key), token=_token(token_file))
     return await _serve(session, door, ui_origin)

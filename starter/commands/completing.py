@@ -28,7 +28,7 @@ def nodes(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def open_nodes(context: typer.Context, incomplete: str) -> list[str]:
-    """Those that an open episode holds: nobody else can be spoken to."""
+    """Those that an open episode holds: only these take commands."""
     return _completed(context, incomplete, _open_nodes)
 
 

@@ -30,7 +30,7 @@ def rbac(
     roles: Annotated[
         str,
         typer.Option(
-            "--roles", metavar="A,B", help="Whose ServiceAccounts, as nodewarden worker --role: all, or cluster,power,workflows."
+            "--roles", metavar="A,B", help="Roles to grant, as nodewarden worker --role: all, or cluster,power,workflows."
         ),
     ] = Process.ALL,
     secrets: Annotated[
@@ -85,11 +85,11 @@ def network(
         str, typer.Option("--temporal", metavar="PLACE", help="The namespace, or the network, of Temporal's frontend.")
     ] = "temporal",
     metrics_from: Annotated[
-        str, typer.Option("--metrics-from", metavar="NAMESPACES", help="Who may read metrics; default: nobody.")
+        str, typer.Option("--metrics-from", metavar="NAMESPACES", help="Namespaces that may read metrics; default: none.")
     ] = "",
     cloud: Annotated[bool, typer.Option("--cloud", help="Machines are switched by EC2 or Compute Engine.")] = False,
 ) -> None:
-    """Print a NetworkPolicy for the workers' pods: nobody gets in, and they get to these places only."""
+    """Print a NetworkPolicy for the workers' pods: nothing reaches them, and they reach these places only."""
     from starter.deploy.network import network as printed
 
     _print(
@@ -108,7 +108,7 @@ def crds(context: typer.Context) -> None:
 
 @app.command()
 def people(context: typer.Context) -> None:
-    """Print who may say what to nodewarden, by Kubernetes' own rights: a policy, and a ClusterRole to bind to people."""
+    """Print what lets people command nodewarden by Kubernetes' own rights: a policy, and a ClusterRole to bind to people."""
     from starter.deploy import shipped
 
     _echo(context, lambda: shipped.printed(shipped.people()))

@@ -42,8 +42,8 @@ async def explain(
 ) -> Exit:
     """Say what each health check thinks of NODE, what holds it back, what would unblock it, and what its episodes did.
 
-    Without -f the cluster is read once and the scanner is asked; with it, only the files are. Exit code 4: nobody knows the node;
-    5: the cluster's API can't be read, so that nobody can say; 1: an object can't be used.
+    Without -f the cluster is read once and the scanner is asked; with it, only the files are. Exit code 4: there is no such node;
+    5: the cluster's API can't be read, so that this is not known; 1: an object can't be used.
     """
     from starter.errors import NoSuchNodeError
     from starter.output.explanation_output import as_model, as_text

@@ -26,7 +26,7 @@ async def history(
     output: OutputOption = None,
 ) -> Exit:
     """Show the episodes that have ended, the newest first: how, when, how long they took, and why. Among them the pauses of the
-    cluster: by whom, why, and how they ended, unless --node or --outcome asks for some episodes only.
+    cluster: who, why, and how they ended, unless --node or --outcome asks for some episodes only.
     """
     from dataclasses import replace
     from datetime import UTC, datetime

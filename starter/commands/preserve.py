@@ -47,7 +47,7 @@ async def begin(
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> Exit | None:
-    """Keep the machine of NODE as it is, powered, until its time is over or somebody releases it. It is drained if it fails.
+    """Keep the machine of NODE as it is, powered, until its time is over or a person releases it. It is drained if it fails.
 
     A node that is preserved already stays preserved until the same moment (see `preserve extend`); --isolate is added to that.
     """

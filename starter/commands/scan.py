@@ -61,7 +61,7 @@ async def stop(
 async def pause(
     context: typer.Context,
     *,
-    reason: Annotated[str, typer.Option("--reason", "-r", help="Why, for everybody who wonders.")],
+    reason: Annotated[str, typer.Option("--reason", "-r", help="Why, as status shows it.")],
     hold: ForOption = "",
     until: UntilOption = "",
     who: WhoOption = "",
@@ -100,7 +100,7 @@ async def unpause(
 @app.command("status")
 @working
 async def status(context: typer.Context, cluster: ClusterOption = "", output: OutputOption = None) -> None:
-    """Show what the scanner sees, whom it lets act, and why others may not."""
+    """Show what the scanner sees, which episodes it lets act, and why the others wait."""
     from datetime import UTC, datetime
 
     from starter.handles.status import ClusterStatus

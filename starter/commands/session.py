@@ -396,5 +396,5 @@ def me() -> str:
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
-        user = "somebody"
+        user = "unknown"
     return f"{user}@{platform.node() or 'unknown host'}"

@@ -47,7 +47,7 @@ async def ui(
         typer.Option(
             "--session-keys",
             help="A file of keys, one to a line, the newest first, that seal browsers' sessions: processes with the same ones"
-            " are one page, and a restart logs nobody out. Else each process makes one of its own.",
+            " are one page, and a restart ends no session. Else each process makes one of its own.",
         ),
     ] = None,
     cluster: ClusterOption = "",
@@ -56,7 +56,7 @@ async def ui(
 
     On the loopback the page is yours: its printed address ends in a token, which programs bear as a header. Elsewhere, and behind
     a proxy, each request needs a bearer token that the cluster knows and that may `get` `nodes.nodewarden.io`; what is said is
-    made with that token. It asks Temporal and the scanners while somebody looks.
+    made with that token. It asks Temporal and the scanners only while a page is open.
     """
     from starter.commands.tls import tls_of
     from starter.plans.live import read_named

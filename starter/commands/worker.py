@@ -16,7 +16,7 @@ async def worker(
     *,
     role: Annotated[str, typer.Option("--role", help="What to serve: all, workflows, cluster or power.", metavar="ROLE")] = "all",
     site: Annotated[
-        list[str] | None, typer.Option("--site", help="Site whose power devices are reached from here (repeatable).")
+        list[str] | None, typer.Option("--site", help="Site with power devices that are reached from here (repeatable).")
     ] = None,
     deployment: Annotated[str, typer.Option("--deployment", help="Worker deployment, with --build-id.")] = "",
     build_id: Annotated[str, typer.Option("--build-id", help="Version of the worker deployment.")] = "",

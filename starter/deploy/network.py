@@ -21,7 +21,7 @@ TEMPORAL_PORT = 7233
 METADATA = "169.254.169.254/32"
 ANYWHERE = ("0.0.0.0/0", "::/0")
 POD_LABELS = {"app.kubernetes.io/name": "nodewarden"}
-_HEAD = "With whom nodewarden's workers speak, and who with them: printed by `nodewarden deploy network`."
+_HEAD = "What nodewarden's workers connect to, and what connects to them: printed by `nodewarden deploy network`."
 
 
 def network(

@@ -20,7 +20,7 @@ _HEAD = (
 )
 _LEASES = (
     "Node leases live here, shared with the medik8s operators. Shipped, so that the right to create namespaces is not needed; in"
-    " a file of its own (`nodewarden deploy leases`), so that whoever deletes our rights does not take theirs away with it."
+    " a file of its own (`nodewarden deploy leases`), so that deleting our rights does not delete theirs."
 )
 
 Objects = list[dict[str, Any]]

@@ -78,13 +78,13 @@ _FENCE_CONFIGURATION = Place(
 _NODE_EVENTS = Place(
     role="nodewarden-node-events",
     namespace="default",
-    why="What was said of a Node lately (the policy skip-if-host-lost-storage, and evidence): Events about objects without a"
+    why="Recent Events of a Node (the policy skip-if-host-lost-storage, and evidence): Events about objects without a"
     " namespace are in `default`, and a list by field selector is the only way to ask for those of one Node.",
 )
 _WORDS = Place(
     role="nodewarden-words",
     namespace=WORDS,
-    why="What people say, as Kubernetes attests it: answered in its status, and taken away after a day.",
+    why="Commands of people, as Kubernetes attests them: answered in their status, and deleted after a day.",
 )
 _KUBELET_LEASES = Place(
     role="nodewarden-kubelet-leases",
@@ -101,15 +101,15 @@ _CREDENTIALS = Place(
 _SIGNING_KEYS = Place(
     role=SIGNING_KEYS,
     namespace=NAMESPACE,
-    why="The keys with which the workers know each other's words (worker.signing_keys_secret), and those that encrypt what"
+    why="The keys with which the workers verify each other's messages (worker.signing_keys_secret), and those that encrypt what"
     " Temporal stores (temporal.payload_keys_secret). The first worker fills them, and applying this again leaves them alone;"
-    " docs/security.md says how to change a key. Whoever can read the first can license power acts: nobody else may.",
+    " docs/security.md says how to change a key. A reader of the first can license power acts: give no other account the right.",
 )
 
 RIGHTS: tuple[Right, ...] = (
     Right(
-        why="Judged from a watch; marked, cordoned and tainted by a patch with preconditions, whose fields admission.yaml"
-        " limits. Never created.",
+        why="Judged from a watch; marked, cordoned and tainted by a patch with preconditions; admission.yaml"
+        " limits its fields. Never created.",
         resources=("nodes",),
         verbs=(*_LOOK, "patch"),
     ),
@@ -126,7 +126,7 @@ RIGHTS: tuple[Right, ...] = (
         verbs=("patch",),
         features=_for(Feature.PRESERVATION),
     ),
-    Right(why="What stands against a node.", resources=("pods",), verbs=("list",)),
+    Right(why="What keeps a node from being acted on.", resources=("pods",), verbs=("list",)),
     Right(
         groups=("storage.k8s.io",),
         resources=("volumeattachments",),
@@ -202,7 +202,7 @@ RIGHTS: tuple[Right, ...] = (
     Right(groups=("policy",), resources=("poddisruptionbudgets",), verbs=("list",)),
     Right(
         why="Annotated with what was done about it, or with the expiry of what is kept; and deleted, by uid and version, when"
-        " it has failed and nobody keeps it any longer, for its owner to replace it. Never created.",
+        " it has failed and is no longer kept, for its owner to replace it. Never created.",
         groups=_MACHINES,
         resources=("machines",),
         verbs=("patch", "delete"),
@@ -283,7 +283,7 @@ RIGHTS: tuple[Right, ...] = (
     ),
     Right(
         why="How nodes are fenced. Which FenceConfig is about a node stands in each of them; which conditions of a node tell"
-        " of failed volumes, in a VolumeDetachmentTemplate. All templates are watched: a health check whose template is missing"
+        " of failed volumes, in a VolumeDetachmentTemplate. All templates are watched: a health check with a missing template"
         " says so.",
         groups=("nodewarden.io",),
         resources=("fencingtemplates", "volumedetachmenttemplates"),
@@ -308,14 +308,14 @@ RIGHTS: tuple[Right, ...] = (
         verbs=("list", "watch"),
     ),
     Right(
-        why="Whether the API server sees to it that nobody makes a NodeAction in another one's name.",
+        why="Whether the API server refuses a NodeAction in another person's name.",
         groups=("admissionregistration.k8s.io",),
         resources=("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
         names=(POLICY,),
         verbs=("get",),
     ),
     Right(
-        why="What is told stands beside the object that it is about, in whatever namespace that lives; about nodes in `default`.",
+        why="Events stand in the namespace of the object that they are about; those about nodes in `default`.",
         resources=("events",),
         verbs=("get", "create", "patch"),
     ),
@@ -327,7 +327,7 @@ RIGHTS: tuple[Right, ...] = (
         processes=frozenset({Process.CLUSTER, Process.POWER}),
     ),
     Right(
-        why="Who somebody is, and whether they may: asked by the proxy before the metrics, for each request.",
+        why="Who the caller is, and whether it may: asked by the proxy before the metrics, for each request.",
         groups=("authentication.k8s.io",),
         resources=("tokenreviews",),
         verbs=("create",),

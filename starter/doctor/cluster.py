@@ -35,7 +35,7 @@ async def clocks(connection: ClusterConnection) -> list[Finding]:
 async def people(connection: ClusterConnection, *, required: bool) -> list[Finding]:
     """Whether Kubernetes attests who speaks. required: no other word is heard."""
     if doubt := await doubt_of(connection, {"metadata": {"creationTimestamp": written(connection.now() + SETTLED)}}):
-        then = "no person's word is heard" if required else "names are not verified"
+        then = "no person's command is accepted" if required else "names are not verified"
         return [(problem if required else warning)(f"{doubt}; {then}", "apply it (docs/security.md)")]
     return [ok("the API server checks who speaks")]
 

@@ -126,7 +126,7 @@ async def protection(settings: Settings) -> list[Finding]:
             "worker.credential_hosts: [NETWORK]",
             "a Secret without hosts goes where it first went",
         ),
-        (insecure, "worker.insecure_devices: refuse", "passwords may go where others can listen"),
+        (insecure, "worker.insecure_devices: refuse", "passwords may travel unencrypted"),
         (not has_keys, "temporal.payload_keys_secret: NAMESPACE/NAME", "readers of Temporal read names, addresses and reasons"),
         (temporal.insecure, "temporal.insecure: false", "an attacker between us and Temporal is a client of Temporal"),
     ]

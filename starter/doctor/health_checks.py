@@ -50,7 +50,7 @@ async def health_checks(settings: Settings, connection: ClusterConnection, machi
     checks, lacking = evaluate(known), [each for each in known.bad.values() if each.reason is not Unusable.OBJECT]
     if not (checks or lacking):
         return [*found, warning("there is no health check: nothing is done but what people ask for", "write a NodeHealthCheck")]
-    found += [problem(f"{each.reason}: {each.error}", "mend it, or name another template") for each in lacking]
+    found += [problem(f"{each.reason}: {each.error}", "correct it, or name another template") for each in lacking]
     for check in checks:
         key = check.check.ref.key
         own = [warning(f"{key}: {each}", "correct its selector, or delete it") for each in check.warnings]
@@ -141,7 +141,7 @@ async def _keys(connection: ClusterConnection, reference: CredentialRef) -> froz
     except ApplicationError as error:
         if error_type(error) is not ErrorType.FORBIDDEN:
             raise
-        do = "ask somebody who may, or run doctor in a power worker's pod; `deploy rbac --secrets` grants it by name"
+        do = "ask a person who may, or run doctor in a power worker's pod; `deploy rbac --secrets` grants it by name"
         return warning(f"{_key(reference)}: this account may not read it, so whether it exists is not known", do)
     return frozenset(found.get("data") or {})
 

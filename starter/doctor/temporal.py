@@ -72,11 +72,11 @@ async def devices(warden: Nodewarden, cluster: str) -> list[Finding]:
     try:
         report = await warden.device_check(cluster).last_report()
     except MissingError:
-        return [warning("nobody checks the fence devices by the clock: that begins with the scanner", read)]
+        return [warning("no workflow checks the fence devices regularly: that begins with the scanner", read)]
     if report is None:
         return [warning("they have not been checked since this check was begun", read)]
     when = f"at {written(report.ended)}"
-    found = [problem(f"{row.node}: {row.named}", f"mend it; {read}") for row in report.rows if row.problem]
+    found = [problem(f"{row.node}: {row.named}", f"correct it; {read}") for row in report.rows if row.problem]
     if len(found) > MOST_SHOWN:
         found = [*found[:MOST_SHOWN], problem(f"{report.problems - MOST_SHOWN} more", f"`nodewarden fence check -c {cluster}`")]
     held = [warning(f"{row.node}: {row.warning}", "look at what its episode says of it") for row in report.rows if row.held]
@@ -85,4 +85,4 @@ async def devices(warden: Nodewarden, cluster: str) -> list[Finding]:
 
 
 def _told(what: str) -> Finding:
-    return warning(what, "a node whose device does not answer can't be fenced")
+    return warning(what, "a node can't be fenced while its device does not answer")

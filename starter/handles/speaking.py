@@ -68,7 +68,7 @@ class Speaker:
 
     def _expect_none(self, why: str, refused: type[RefusedError] = RefusedError) -> None:
         if self._insists:
-            raise refused(f"nothing is said that Kubernetes does not attest: {why}")
+            raise refused(f"Kubernetes does not attest who you are, so the command was not sent: {why}")
 
 
 @asynccontextmanager

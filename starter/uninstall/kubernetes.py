@@ -85,7 +85,7 @@ def _added(name: str, node: JsonObject, value: str) -> Iterator[Leftover]:
     try:
         mark = parse_mark(value, node=name)
     except PolicyError as error:
-        yield Leftover(what=f"Node/{name}: {error}", remove="look at its cordon and its taints yourself")
+        yield Leftover(what=f"Node/{name}: {error}", remove="check its cordon and its taints yourself")
         return
     if mark.cordoned and (node.get("spec") or {}).get("unschedulable"):
         yield Leftover(what=f"Node/{name}: cordoned by incident {mark.incident}", remove=f"kubectl uncordon {name}")

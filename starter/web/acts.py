@@ -39,7 +39,7 @@ CONSEQUENCES = {
     Verb.UNPAUSE: "your own pause ends, or the one that you choose; the cluster goes on when none is left",
     Verb.FENCE: "the machine is switched off and on again, and its pods are freed once it is proven off",
     Verb.REMEDIATE: "the node is repaired or replaced, as the health check that covers it says",
-    Verb.PRESERVE: "the machine is kept as it is, powered, until its time is over or somebody releases it",
+    Verb.PRESERVE: "the machine is kept as it is, powered, until its time is over or a person releases it",
 }
 """Of the words that no open episode has to hear."""
 
@@ -72,7 +72,7 @@ class WordToSay(BaseModel):
         if said := reason_problem(self.reason):
             raise UnreadableError(f"reason: {said}")
         if self.word is Verb.STOP_SCAN:
-            raise UnreadableError("word: `nodewarden scan stop` is said on the command line")
+            raise UnreadableError("word: expected another one; use `nodewarden scan stop` on the command line")
         if bool(self.node) is (self.word in OF_THE_CLUSTER):
             raise UnreadableError(f"node: expected {'none' if self.node else 'a node'} with {self.word.value}")
         if self.hold and self.word not in WITH_A_TIME:
@@ -243,7 +243,7 @@ def _heard(episode: EpisodeStatus, word: Verb, consequence: str) -> tuple[str, s
     if found is not None:
         return "", found.consequence
     hears = ", ".join(way.word.value for way in episode.ways)
-    return f"the episode of {episode.node} does not hear {word.value} now{f', but {hears}' if hears else ''}", consequence
+    return f"the episode of {episode.node} does not accept {word.value} now{f', but {hears}' if hears else ''}", consequence
 
 
 async def _looked(caller: Caller, views: Views, cluster: str, node: str, word: Verb) -> tuple[ShownConfig | None, list[str]]:

@@ -35,13 +35,13 @@ from starter.web.who import ForbiddenError, UnknownCallerError
 PREFIX = "/api/v1"
 OF_CLUSTER = f"{PREFIX}/clusters/{{cluster}}"
 PROBLEMS = {
-    401: "nobody has said who asks",
-    403: "who asks may not",
+    401: "the request does not say who asks",
+    403: "the caller may not do that",
     404: "there is no such cluster, node, episode or report",
     409: "refused, with the reason",
     422: "the request can't be read",
     502: "Temporal or a cluster's API has failed",
-    503: "nobody answers: no worker runs, Temporal is away, or the cluster's objects are not read here",
+    503: "no answer: no worker runs, Temporal is away, or the cluster's objects are not read here",
 }
 """Which status an answer has that is a RequestProblem."""
 
@@ -61,14 +61,14 @@ class _Part:
 
 
 PARTS = (
-    _Part(path="", kind=Overview, make=overview_of, summary="The page's own view: is it safe, who is waited for, who waits."),
+    _Part(path="", kind=Overview, make=overview_of, summary="The page's own view: is it safe, what needs a person, what waits."),
     _Part(path="/status", kind=ClusterStatus, make=lambda status: status, summary="As `nodewarden status` has it."),
     _Part(path="/nodes", kind=answers.NodesAnswer, make=answers.nodes_of, summary="Nodes with their verdicts."),
     _Part(path="/checks", kind=answers.ChecksAnswer, make=answers.checks_of, summary="Health checks with their counts."),
     _Part(path="/episodes", kind=answers.EpisodesAnswer, make=answers.episodes_of, summary="Open episodes."),
-    _Part(path="/waiting", kind=answers.WaitingAnswer, make=answers.waiting_of, summary="Who waits, and what holds each."),
+    _Part(path="/waiting", kind=answers.WaitingAnswer, make=answers.waiting_of, summary="Nodes that wait, and what holds each."),
     _Part(path="/permits", kind=answers.PermitsAnswer, make=answers.permits_of, summary="Permits and the queue for them."),
-    _Part(path="/stops", kind=answers.StopsAnswer, make=answers.stops_of, summary="Pauses, holds, and whatever else stops us."),
+    _Part(path="/stops", kind=answers.StopsAnswer, make=answers.stops_of, summary="Pauses, holds, and all else that stops us."),
 )
 
 
@@ -112,7 +112,7 @@ async def node(request: Request, cluster: str, node: str) -> object:
 
 @_reading(f"{OF_CLUSTER}/preserved", PreservedNodes)
 async def preserved(request: Request, cluster: str) -> object:
-    """Machines that are kept for analysis, the one whose time ends first before the others."""
+    """Machines that are kept for analysis, the first to end before the others."""
     return answer(await views_of(request).known(cluster).kept.get())
 
 

@@ -22,8 +22,7 @@ READS = frozenset({"GET", "HEAD"})
 Answer = Callable[[Request], Awaitable[Response]]
 
 BORNE = (
-    "it came with the request, and whoever has put it there has to get a new one. "
-    "Where a proxy logs you in: log out there, and in again"
+    "it came with the request: the program that sent it needs a new one. Where a proxy logs you in: log out there, and in again"
 )
 """What to do about a token that no form of ours can replace."""
 

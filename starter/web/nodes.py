@@ -147,7 +147,7 @@ def _of_episode(episode: EpisodeStatus) -> str:
     if episode.phase is Phase.NEEDS_HUMAN:
         return f"Not now: its episode waits for a person: {episode.problem or episode.doing}"
     if episode.phase is Phase.QUEUED:
-        return f"Not yet: its {episode.kind.value.lower()} waits for a permit: {episode.queued or 'others have them all'}"
+        return f"Not yet: its {episode.kind.value.lower()} waits for a permit: {episode.queued or 'other nodes hold all permits'}"
     if episode.kind is Kind.PRESERVATION:
         return f"No: it is kept as it is {wording.kept_by(episode)}"
     if episode.held:

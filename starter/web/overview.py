@@ -32,7 +32,7 @@ MOVES = {
     AdmissionRefusal.CIRCUIT_BREAKER: "enough targets of the check have to be healthy again, which closes its circuit breaker",
     AdmissionRefusal.THRESHOLD: "enough nodes have to be responsive again",
     AdmissionRefusal.CONTROL_PLANE: "the control plane has to be able to spare it",
-    AdmissionRefusal.BAD_POLICIES: "the fence policies have to be mended",
+    AdmissionRefusal.BAD_POLICIES: "the fence policies have to be corrected",
     AdmissionRefusal.SWITCHED_OFF: "fencing has to be switched on again",
     AdmissionRefusal.PAUSED: "the pause has to end: `nodewarden unpause`",
     AdmissionRefusal.STORAGE_DOWN: "the storage has to be back",

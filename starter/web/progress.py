@@ -34,7 +34,7 @@ class Proof(StrEnum):
 
     PROVEN = "off is proven"
     NOT_YET = "off is not proven yet"
-    AMBIGUOUS = "ambiguous: nobody can say whether it is off"
+    AMBIGUOUS = "ambiguous: whether it is off is not known"
 
 
 COLOURS = {Proof.PROVEN: "green", Proof.NOT_YET: "yellow", Proof.AMBIGUOUS: "red"}

@@ -133,7 +133,7 @@ class Reviewed:
         try:
             async with self._opening(cluster) as ours:
                 if ours is None:
-                    raise SilentError(f"the cluster {cluster} is not reached from here, so nobody is known there")
+                    raise SilentError(f"the cluster {cluster} is not reached from here, so your token can't be checked")
                 user = await self._user(ours, token)
                 spec = {
                     "user": user["username"],

@@ -95,7 +95,7 @@ async def test_what_anybody_may_have_said_is_refused_unsaid() -> None:
         (
             Verb.HOLD,
             failure(ErrorType.NOT_LICENSED, "used already"),
-            "episode/prod/node-2 has heard it; asked again what it answered: used already",
+            "episode/prod/node-2 has accepted it; asked again for its answer: used already",
         ),
         (Verb.HOLD, failure(ErrorType.UNREACHABLE, "silent"), None),
     ],

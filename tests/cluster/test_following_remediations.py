@@ -85,7 +85,7 @@ async def test_machines_are_followed_beside_a_check_of_nodes_as_one_may_claim_a_
     await person.create(system.path("machines"), machine)
     await system.set_status(person, "claims", {"nodeRef": {"name": "another-node"}})
     report = await observe_until(scan, report, lambda seen: bool(seen.candidates and seen.candidates[0].refused))
-    assert f"Machine/{system.namespace}/claims, whose Node is another-node" in report.candidates[0].refused
+    assert f"Machine/{system.namespace}/claims of Node/another-node" in report.candidates[0].refused
 
 
 async def test_one_that_can_t_be_read_counts_as_somebody_s(person: ApiClient, open_scan: Open) -> None:

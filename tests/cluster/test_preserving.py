@@ -369,7 +369,7 @@ async def test_whoever_asked_for_it_before_keeps_it(world: Surroundings, where: 
     await leased(world)
     await world.annotate(where, **{PRESERVE_ANNOTATION: "when-failed"})
     result = await world.give_up()
-    assert result.kept == "somebody asks for it to be preserved"
+    assert result.kept == "its preservation is still asked for"
     assert len((await world.person.list(MACHINES))["items"]) == 1
     assert TERMINATING_ANNOTATION not in ((await world.node())["metadata"].get("annotations") or {})
 
@@ -534,7 +534,7 @@ def on_the_node(**metadata: Any) -> Callable[[Surroundings], Awaitable[object]]:
         "S9 another Machine that has taken the name",
         "S38 no cluster Lease",
         "S14 no permit",
-        "nobody would replace it",
+        "nothing would replace it",
         "S20 late",
         "S20 fencing switched off in the whole cluster, which no last look of a preservation comes before",
         "S20 excluded",

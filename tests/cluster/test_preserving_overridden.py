@@ -147,7 +147,7 @@ async def test_an_explicit_deletion_ends_it_and_says_how_many_its_set_is_to_have
     """S21, S26."""
     await fleet.has("MachineSet", "set", replicas=3)
     await fleet.delete()
-    await ended(fleet, "deletion", "asked for by somebody, or by MachineSet set, which is to have 3")
+    await ended(fleet, "deletion", "asked for by a person or a program, or by MachineSet set, which is to have 3")
 
 
 @ALL
@@ -218,7 +218,7 @@ async def test_a_node_alone_that_somebody_deletes_is_no_longer_kept(person: ApiC
     hold = await world.hold(machine=None, node_uid=begun.node_uid)
     assert (hold.override, hold.gone) == (
         "deletion",
-        "node-7: there is no such Node or Machine, deletion: somebody has deleted the Node",
+        "node-7: there is no such Node or Machine, deletion: the Node was deleted",
     )
 
 

@@ -507,7 +507,7 @@ async def test_a_kind_that_was_listed_once_and_is_refused_since_holds_up_everyth
     report = await observe_until(scan, report, lambda report: bool(report.view.stale or report.view.notice))
     later = await observe(scan, asked(report, wait=3 * LIVE.broken.total_seconds()))
     for seen in (report, later):
-        assert "not being told of changes of nodehealthchecks" in seen.view.stale
+        assert "the watch is down on nodehealthchecks" in seen.view.stale
         assert seen.view.notice == ""
 
 

@@ -157,7 +157,7 @@ def test_every_device_of_a_plan_is_sealed_and_no_other_is_believed(licences: Lic
     ]
     others = [("staging", "node-7", device), ("prod", "node-8", device)]
     for cluster, node, stranger in [*(("prod", "node-7", each) for each in strangers), *others]:
-        with pytest.raises(ApplicationError, match="nobody of this deployment has signed it") as error:
+        with pytest.raises(ApplicationError, match="no worker of this deployment has signed it") as error:
             run(licences.require_seal, cluster, node, stranger)
         assert error_type(error.value) is ErrorType.INVALID_CONFIG
 
@@ -191,7 +191,7 @@ def test_s49_a_seal_ends_and_is_asked_for_anew_before(licences: Licences, monkey
 
     run(licences.require_seal, "prod", "node-7", device)
     monkeypatch.setattr("activities.licences.datetime", Later)
-    with pytest.raises(ApplicationError, match="nobody of this deployment has signed it in the last 7 days") as error:
+    with pytest.raises(ApplicationError, match="no worker of this deployment has signed it in the last 7 days") as error:
         run(licences.require_seal, "prod", "node-7", device)
     assert error_type(error.value) is ErrorType.INVALID_CONFIG
     later = replace(device, seal=f"{int(moment.timestamp() + 99999):x}.{device.seal.partition('.')[2]}")

@@ -164,10 +164,10 @@ async def test_no_credential_goes_to_a_device_of_his_own(attacker: Attacker) -> 
         pinned = {**true["target"]["pinned"], "endpoints": [device["endpoint"]]}
         reading = {"target": {**true["target"], "pinned": pinned}, "device": device, "deadline": 5}
         for act in ("power-management.read-power", "isolation.read-path", "isolation.list-volumes"):
-            assert "nobody of this deployment has signed it" in await attacker.refused(act, POWER, reading)
+            assert "no worker of this deployment has signed it" in await attacker.refused(act, POWER, reading)
         checked = {"cluster": attacker.system.cluster_name, "devices": [{"device": device}]}
         answers = (await attacker.forge("fence-check.read-devices", POWER, checked))["answers"]
-        assert "nobody of this deployment has signed it" in answers[0]["problem"]
+        assert "no worker of this deployment has signed it" in answers[0]["problem"]
         bundle = {"cluster": attacker.system.cluster_name, "node": NODE, "incident": "x"}
         await attacker.refused("evidence.read-device", POWER, {"bundle": bundle, "device": device, "room": 1000})
     assert listener.heard == []
@@ -219,7 +219,7 @@ async def test_a_look_at_another_node_licenses_nothing_of_this_ones_machine(atta
         answer = await attacker.refused(f"power-management.{act}", POWER, forged)
         assert answer.startswith((f"{ErrorType.NOT_LICENSED}: ", f"{ErrorType.INVALID_CONFIG}: ")), answer
     reading = {"target": target, "device": true["device"], "deadline": 5}
-    assert "nobody of this deployment has signed it" in await attacker.refused("power-management.read-power", POWER, reading)
+    assert "no worker of this deployment has signed it" in await attacker.refused("power-management.read-power", POWER, reading)
     assert told(system) == before
 
 

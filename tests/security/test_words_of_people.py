@@ -168,9 +168,9 @@ async def test_a_word_bears_a_seal_for_what_it_says_and_to_whom_it_was_said() ->
         replace(sealed, action="another"),
         replace(sealed, seal=""),
     ):
-        assert "nobody of this deployment" in doubt_of(target, forged, Verb.ABORT, Verb.ACK_OFF)
+        assert "no worker of this deployment" in doubt_of(target, forged, Verb.ABORT, Verb.ACK_OFF)
     for elsewhere in (replace(target, incident="incident-2"), replace(target, cluster="another")):
-        assert "nobody of this deployment" in doubt_of(elsewhere, sealed, Verb.ABORT)
+        assert "no worker of this deployment" in doubt_of(elsewhere, sealed, Verb.ABORT)
 
 
 async def test_what_was_answered_meanwhile_stays_answered() -> None:

@@ -114,7 +114,7 @@ async def test_fence_says_when_nobody_has_answered(
     result = await nodewarden("fence", "node-1", "-c", cluster, "--reason", "smoke", "-y")
     assert (result.exit_code, result.stdout.split(" (")[0]) == (
         0,
-        "started fencing of node-1: nobody has answered yet, it begins once a worker serves it",
+        "started fencing of node-1: no answer yet: it begins once a worker serves it",
     )
 
 
@@ -179,8 +179,8 @@ AMY = ("--who", "amy")
 NO_REASON = "nodewarden: --reason: expected a name or a sentence for the decision record, got nothing"
 NOBODY = "nodewarden: no open episode of node-1"
 CIRCUIT_BREAKER = (
-    "NodeHealthCheck/workers has its circuit breaker open: only 1 of 2 nodes is healthy; until it closes no request begins "
-    "anything, also on nodes that this check does not cover"
+    "NodeHealthCheck/workers has its circuit breaker open: only 1 of 2 nodes is healthy; until it closes no request begins, "
+    "not even on nodes that this check does not cover"
 )
 
 

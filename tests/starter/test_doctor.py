@@ -249,7 +249,7 @@ async def test_the_side_of_temporal_is_looked_at(warden: Nodewarden, cluster: st
         while levels(await temporal.workers(warden, cluster, ["default"])) != expected:
             await asyncio.sleep(0.2)
     only(await temporal.scanner(warden, cluster), Level.PROBLEM, f"no open scanner of {cluster}")
-    only(await temporal.devices(warden, cluster), Level.WARNING, "nobody checks the fence devices by the clock")
+    only(await temporal.devices(warden, cluster), Level.WARNING, "no workflow checks the fence devices regularly")
     await warden.start_scanner(cluster)
     assert levels(await temporal.scanner(warden, cluster)) == [Level.OK]
     only(await temporal.devices(warden, cluster), Level.WARNING, "they have not been checked")
@@ -315,7 +315,7 @@ async def test_what_the_settings_leave_open_is_said_by_name() -> None:
 async def test_a_cluster_that_does_not_check_who_speaks_is_told_of_and_how_it_comes_to(api: ApiServer) -> None:
     """S44: with the shipped settings no word of a person is heard there."""
     async with ClusterConnection.to(api.url, token="administrator") as connection:
-        only(await surroundings.people(connection, required=True), Level.PROBLEM, "nodewarden deploy people", "word is heard")
+        only(await surroundings.people(connection, required=True), Level.PROBLEM, "nodewarden deploy people", "is accepted")
         only(await surroundings.people(connection, required=False), Level.WARNING, "names are not verified")
         async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as person:
             for document in PEOPLE:

@@ -37,13 +37,13 @@ from tests.starter.keyboard import nodewarden
 from tests.starter.test_table import drawn
 from workflows.kit.messages import Backoff, RefusedNode, ScannerStatus
 
-WAY_OUT = "until it is healthy once, or somebody asks: `nodewarden fence node-7 --reason …`"
+WAY_OUT = "until it is healthy once, or a person asks: `nodewarden fence node-7 --reason …`"
 ABORTED = Backoff(node="node-7", reason=f"aborted by amy (wrong rack) (incident i); {WAY_OUT}")
 REFUSED = RefusedNode(node="node-7", reason=AdmissionRefusal.HELD_OFF.value, message=f"held off: {ABORTED.reason}")
 SHORT = check(allowed=False, total=2, healthy=1, message="only 1 of 2 nodes is healthy")
 CIRCUIT_BREAKER = (
-    "NodeHealthCheck/workers has its circuit breaker open: only 1 of 2 nodes is healthy; until it closes no request begins "
-    "anything, also on nodes that this check does not cover"
+    "NodeHealthCheck/workers has its circuit breaker open: only 1 of 2 nodes is healthy; until it closes no request begins, "
+    "not even on nodes that this check does not cover"
 )
 
 

@@ -137,7 +137,10 @@ def test_a_record_says_what_happened_when_and_which_moments_proved_off() -> None
     assert [moment.proof for moment in moments_of(record.entries)] == [False, True]
     assert [entry.proved_off for entry in as_model(record).record] == [False, True]
     word = OffProof(commanded_at=None, acknowledgement=Acknowledgement(who="amy", why="pulled it", at=ago(50)))
-    assert drawn(as_table(record_of(word)))[-1] == "Off on a person's word: amy, not verified at 2026-11-21T11:59:10Z: pulled it"
+    assert (
+        drawn(as_table(record_of(word)))[-1]
+        == "Off on a person's word: amy (identity not verified) at 2026-11-21T11:59:10Z: pulled it"
+    )
     assert drawn(as_table(record_of(None)))[-1] == "Off was not proven."
 
 

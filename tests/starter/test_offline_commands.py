@@ -176,7 +176,7 @@ async def test_explain_has_a_countdown_and_names_the_checks_that_do_not_cover_th
     answer = json.loads(result.stdout)
     gpu, workers = answer["checks"]
     assert (workers["verdict"]["verdict"], workers["verdict"]["dueInSeconds"]) == ("soon", 121)
-    assert workers["unblock"] == ["nothing is done before its time is over, in 2m1s"]
+    assert workers["unblock"] == ["nothing is done until its time-out, in 2m1s"]
     assert gpu["verdict"]["verdict"] == "healthy"
     result = await nodewarden("explain", "node-2", *files, "-o", "json")
     answer = json.loads(result.stdout)

@@ -51,7 +51,7 @@ async def planned(node: str, *words: str) -> tuple[int, str]:
 async def test_the_machine_of_a_node_is_looked_up(person: ApiClient) -> None:
     """A deletion that nobody would make good is not possible, and the plan says so before anybody asks for it."""
     code, page = await planned("node-0")
-    orphan = "not possible: no controller owns the Machine: nobody would replace it"
+    orphan = "not possible: no controller owns the Machine: nothing would replace it"
     assert code == 0
     assert "step 1 of 2 RebootTemplate/default/a (reboot), at most 5m: is next" in page
     assert f"step 2 of 2 MachineDeletionTemplate/default/a (delete-machine), at most 5m: {orphan}" in page

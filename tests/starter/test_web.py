@@ -315,7 +315,7 @@ async def test_whoever_waits_is_told_what_would_move_him(page: aiohttp.ClientSes
     )
     scripted.answer = dataclasses.replace(status(), scanner=seen)
     body = await text(page, f"/c/{CLUSTER}")
-    assert "until it is healthy once, or somebody asks: <code>nodewarden fence node-4" in body
+    assert "until it is healthy once, or a person asks: <code>nodewarden fence node-4" in body
     assert "nodewarden fence node-5" not in body
 
 

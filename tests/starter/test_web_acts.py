@@ -107,7 +107,7 @@ async def test_a_word_that_is_not_heard_is_offered_to_nobody_and_refused_with_it
         found = await answer.json()
     conforms("/api/v1/clusters/{cluster}/acts/{word}", found)
     assert not found["heard"]
-    assert "does not hear resume now, but hold, abort" in found["whyNot"]
+    assert "does not accept resume now, but hold, abort" in found["whyNot"]
     async with page.get(f"/c/{cluster}/acts/resume?node=node-1") as answer:
         assert "<form" not in await answer.text()
     token = await form_token(page, cluster, "abort", "node-1")

@@ -72,7 +72,7 @@ def test_a_problem_hides_no_proof_and_a_proof_hides_no_problem() -> None:
 def test_a_persons_word_is_not_shown_as_a_reading() -> None:
     """S8."""
     said = OffProof(commanded_at=None, acknowledgement=Acknowledgement(who="amy", why="pulled the plug", at=ago(9)))
-    assert wording.off_proof(episode(off_proof=said)) == "off acknowledged by amy, not verified"
+    assert wording.off_proof(episode(off_proof=said)) == "off acknowledged by amy (identity not verified)"
     assert said.acknowledgement is not None
     attested = replace(said.acknowledgement, verified=Verified.KUBERNETES, speaker="amy@example.com")
     known = "off acknowledged by amy@example.com, verified by Kubernetes (for amy)"

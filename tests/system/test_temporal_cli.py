@@ -221,7 +221,7 @@ async def test_remediation_started_by_the_temporal_command_goes_up_its_ladder(sy
 
 async def test_hold_signal_and_resume(system: System) -> None:
     await run_line(system, "workflow update execute hold")
-    await in_phase(system, HELD, Phase.RUNNING, doing="held by ada, not verified: we look at it first")
+    await in_phase(system, HELD, Phase.RUNNING, doing="held by ada (identity not verified): we look at it first")
     await run_line(system, "workflow signal observe")
     await run_line(system, "workflow update execute resume")
     await in_phase(system, HELD, Phase.RUNNING, doing="waits before power-management")

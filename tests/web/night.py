@@ -129,7 +129,7 @@ REBOOTED = _episode(
 SILENT = _episode(
     *("node-9", Kind.FENCING, Phase.NEEDS_HUMAN, "power-management", "needs a person"),
     reason=f"NodeHealthCheck/workers: Ready is Unknown since {clock(28 * 60)}",
-    problem=f"{BMC.format(9)} has not answered for 10m: nobody can say whether the machine is off",
+    problem=f"{BMC.format(9)} has not answered for 10m: whether the machine is off is not known",
     advice=advice(WAYS),
     ways=WAYS,
     started=ago(minutes=22, seconds=55),

@@ -86,7 +86,7 @@ async def test_before_a_word_it_is_said_which_check_refuses_it_and_why_that_coun
     ):
         known = "\n".join((await answer.json())["known"])
     assert ("NodeHealthCheck/gpu" in known) is asked
-    assert ("no request begins anything, also on nodes that this check does not cover" in known) is asked
+    assert ("no request begins, not even on nodes that this check does not cover" in known) is asked
 
 
 async def test_the_command_of_a_preview_has_its_reason_once(url: str) -> None:

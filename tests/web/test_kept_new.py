@@ -43,7 +43,7 @@ async def test_a_page_whose_server_dies_says_so_and_comes_back_by_itself(browser
             await page.locator("#link").wait_for(state="hidden")
             await servers.aclose()
             await page.locator("#link").wait_for(state="visible")
-            assert "out of touch" in await page.locator("#link").inner_text()
+            assert "reach its server" in await page.locator("#link").inner_text()
             calm = scanner(report(row("node-77")))
             warden.answer = dataclasses.replace(night(), episodes=(), scanner=calm)
             async with unlocked(Views(warden, (CLUSTER,)), port=port):  # type: ignore[arg-type]

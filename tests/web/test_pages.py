@@ -77,7 +77,7 @@ async def test_a_view_is_whole_at_each_width_light_and_dark(browser: Browser, ur
     [
         ("", "#person", "it goes on from where it waits"),
         ("/nodes/node-9", "#why, #episode", "it goes on from where it waits"),
-        ("/nodes/node-9", "#why, #episode", "nobody can say whether the machine is off"),
+        ("/nodes/node-9", "#why, #episode", "whether the machine is off is not known"),
         ("/nodes/node-15", "#why", "2 of 2 permits are in use"),
         ("/nodes/node-22", "#why", "1 of 4 nodes are healthy"),
         ("/nodes/node-22", "#checks", "1 of 4 nodes are healthy"),

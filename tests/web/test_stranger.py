@@ -61,7 +61,7 @@ async def test_what_waits_for_me_and_what_should_i_do(start: Page) -> None:
     await reads(
         start,
         "Needs a person node-9",
-        "has not answered for 10m: nobody can say whether the machine is off",
+        "has not answered for 10m: whether the machine is off is not known",
         "after you fixed the cause: it goes on from where it waits",
         "if you saw it off: your word is taken for the proof",
     )

@@ -347,7 +347,7 @@ async def test_s40_a_secret_without_hosts_is_not_sent_to_one_that_it_never_went_
     if says and not (mounted and says == "annotation"):
         assert (await credentials.read("prod", device)).password == "secret"
         return
-    with pytest.raises(ApplicationError, match=r"only gone to other hosts than 10.0.0.7; .* --admit") as error:
+    with pytest.raises(ApplicationError, match=r"only sent to other hosts than 10.0.0.7; .* --admit") as error:
         await credentials.read("prod", device)
     assert error.value.type == ErrorType.INVALID_CONFIG
     assert "secret" not in error.value.message

@@ -96,7 +96,7 @@ async def test_without_a_setting_a_worker_makes_its_own_once_for_itself_only(tmp
 async def test_its_own_is_refused_where_others_can_read_it(tmp_path: Path) -> None:
     await codes(settings(tmp_path))
     (tmp_path / "signing-keys").chmod(0o644)
-    with pytest.raises(SettingsError, match="nobody else can read"):
+    with pytest.raises(SettingsError, match="only its owner can read"):
         await codes(settings(tmp_path))
 
 

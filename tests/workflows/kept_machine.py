@@ -205,13 +205,13 @@ class ScriptedMachine(ScriptedTarget):
         if request.withdraw:
             return contract.GiveUpResult(kept="" if world.gave_up_at else "it is not asked for any more")
         if world.gave_up_at is None and not world.devices.permitted:
-            raise failure(ErrorType.NOT_LICENSED, "the permit of node-7 is held by nobody")
+            raise failure(ErrorType.NOT_LICENSED, "the permit of node-7 is held by no episode")
         if world.gave_up_at is None:
             world.tried_at.append(clock())
             if world.deletion_errors:
                 raise world.deletion_errors.pop(0)
         if world.gave_up_at is None and keeps(_as_called(world.held, request.unhealthy), clock()):
-            return contract.GiveUpResult(kept="somebody asks for it to be preserved", well=world.held.well)
+            return contract.GiveUpResult(kept="its preservation is still asked for", well=world.held.well)
         if world.held.expiry is not None and not world.held.expired(clock()):
             world.broken.append("S21: deleted while preserved")
         if world.gave_up_at is None:

@@ -340,7 +340,7 @@ def test_a_ladder_that_only_detaches_brings_a_machine_back_that_was_off_or_says_
         assert (play.adversary.machine.runs, play.result.outcome) == (True, Outcome.RECOVERED)
     else:
         assert [each for each in play.adversary.referee.commands if each.incident == play.result.incident] == []
-        assert left_off(play, Outcome.ABORTED, "a cloud whose volumes are known")
+        assert left_off(play, Outcome.ABORTED, "a cloud with volumes that we know")
 
 
 @pytest.mark.parametrize("rolls", [False, True], ids=["in-one-history", "in-a-new-history-after-every-rest"])

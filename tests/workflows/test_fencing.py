@@ -259,7 +259,7 @@ async def test_a_machine_is_left_off_until_it_can_be_seen_whether_it_is_preserve
     """S21: not being able to read who objects is no leave to switch on. Seen down, need not gone; then the doubt."""
     doubt = {"glances": [GO, NOT_LICENSED]}
     _, result = await told(env, plan=plan(freeing=Freeing.NONE), at="event NodePoweredOff", then=doubt, did={"on": 1})
-    assert any("can't be seen whether" in entry.detail for entry in result.record)
+    assert any("is to be left off can't be read" in entry.detail for entry in result.record)
 
 
 async def test_hearsay_ends_no_parked_episode(env: WorkflowEnvironment) -> None:

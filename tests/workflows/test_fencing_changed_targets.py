@@ -224,7 +224,7 @@ async def test_a_word_for_off_ends_with_the_boot_that_only_the_look_after_its_pe
         world.gates["ask-permit"].set()
         await eventually(env, lambda: world.count("event NeedsHuman") == 2)
         status = await run.status()
-        assert "the word of ada, not verified is void: the node shows another boot" in status.problem
+        assert "the acknowledgement by ada (identity not verified) is void: the node shows another boot" in status.problem
         assert (world.consequences, status.permit) == ([], False)
 
 
@@ -240,7 +240,7 @@ async def test_a_word_for_off_is_not_carried_over_to_a_boot_that_is_pinned_anew(
         world.boot_id = "boot-2"
         world.gates["pin"].set()
         await eventually(env, lambda: world.count("event NeedsHuman") == 2)
-        assert "the word for off is void: the node shows boot boot-2" in (await run.status()).problem
+        assert "the acknowledgement is void: the node shows boot boot-2" in (await run.status()).problem
         assert world.consequences == []
 
 

@@ -31,7 +31,10 @@ SHORT_CIRCUIT = PermitAnswer(decision=PermitDecision.REFUSED, reason="NodeHealth
 
 async def test_an_abort_before_off_undoes_our_marks(env: WorkflowEnvironment) -> None:
     """S35: every end runs its compensation."""
-    patient, ends = plan(wait_before_power=timedelta(days=3650)), {"ends": Outcome.ABORTED, "says": "ada, not verified (drill)"}
+    patient, ends = (
+        plan(wait_before_power=timedelta(days=3650)),
+        {"ends": Outcome.ABORTED, "says": "ada (identity not verified): drill"},
+    )
     at = {"at": "event NodeIsolated", "abort": "off"}
     _, result = await told(env, plan=patient, **at, **ends, did={"off": 0}, leaves={"cordoned": False})
     assert not result.left_off
@@ -69,7 +72,9 @@ async def test_a_persons_word_stands_for_the_proof(env: WorkflowEnvironment) -> 
         await run.acknowledge("pulled the plug")
         result = await run.result(Outcome.RECOVERED)
     assert result.off_proof.acknowledgement.who == "ada"
-    assert result.message == "off was what ada, not verified said; the node is back Ready with a new boot id", "S8: never proven"
+    assert result.message == "off was acknowledged by ada (identity not verified); the node is back Ready with a new boot id", (
+        "S8: never proven"
+    )
     assert world.pods == 0
     assert "ask-permit" in world.acts  # it had given its permit back
 
@@ -180,20 +185,20 @@ async def test_holds_stack_and_the_episode_goes_on_when_none_is_left(env: Workfl
 
         await run.hold("my hands are in it")
         beside = await says(Fencing.hold, HoldEpisodeRequest(who="bob", reason="a look"))
-        assert "it is also held by ada, not verified: my hands are in it" in beside
+        assert "it is also held by ada (identity not verified): my hands are in it" in beside
         run.go_on()
         await run.until(lambda status: status.doing.startswith("held by ada"))
         answer = await run.answer("seen")
-        assert (await run.status()).held_by == ("ada, not verified", "bob, not verified")
+        assert (await run.status()).held_by == ("ada (identity not verified)", "bob (identity not verified)")
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await says(Fencing.resume, replace(answer, who="cem"))
-        assert "expected a hold of cem, not verified, and there is none: it is held by ada" in str(refused.value.cause)
+        assert "expected a hold of cem (identity not verified), and there is none: it is held by ada" in str(refused.value.cause)
         still = await says(Fencing.resume, replace(answer, who="bob"))
-        assert "is still held by ada, not verified: my hands are in it; you have ended: held by bob" in still
+        assert "is still held by ada (identity not verified): my hands are in it; you have ended: held by bob" in still
         await let_pass(env, run.handle, timedelta(minutes=20))
         assert world.count("off") == 0
         await run.hold("almost done", until=await env.get_current_time() + timedelta(minutes=1))  # her own she may replace
-        assert (await run.status()).held_by == ("ada, not verified",)
+        assert (await run.status()).held_by == ("ada (identity not verified)",)
         await run.result(Outcome.RECOVERED)
 
 
@@ -207,7 +212,7 @@ async def test_a_hold_of_another_person_is_ended_by_name_only(env: WorkflowEnvir
         await run.result(Outcome.RECOVERED)
         record = await run.record()
     ended = [each.detail for each in record if (each.act, each.outcome) == ("hold", "ended")]
-    assert ended == ["held by ada, not verified: my hands are in it; by bob, not verified"]
+    assert ended == ["held by ada (identity not verified): my hands are in it; by bob (identity not verified)"]
 
 
 async def test_a_word_for_off_is_refused_during_a_hold(env: WorkflowEnvironment) -> None:
@@ -217,8 +222,9 @@ async def test_a_word_for_off_is_refused_during_a_hold(env: WorkflowEnvironment)
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await run.acknowledge("pulled it")
         question = (await run.status()).question
-        assert f"held by ada, not verified: look first; `nodewarden resume {NODE} --question {question}` ends that" in str(
-            refused.value.cause
+        assert (
+            f"held by ada (identity not verified): look first; `nodewarden resume {NODE} --question {question}` ends that"
+            in str(refused.value.cause)
         )
         assert Verb.ACK_OFF not in [way.word for way in (await run.status()).ways]
         await run.resume("looked")
@@ -272,7 +278,7 @@ async def test_an_abort_in_the_queue_is_an_abort_and_no_refusal(env: WorkflowEnv
         await run.until(lambda status: status.phase is Phase.QUEUED)
         await run.abort()
         result = await run.result(Outcome.ABORTED)
-    assert result.message == "aborted by ada, not verified (drill) before anything was done"
+    assert result.message == "aborted before anything was done by ada (identity not verified): drill"
     assert set(world.acts) == {"pin", "ask-permit"}
 
 
@@ -362,8 +368,8 @@ async def test_s40_an_address_that_a_credential_never_went_to_is_a_persons_to_ad
             world.key, world.strange_to = "new", ("Secret/nodewarden/bmc",)
             await run.parked()
             await run.resume("the keys are there again")
-            await run.until(lambda status: "gone to other hosts" in status.problem)
-        assert "Secret/nodewarden/bmc: ipmi://10.0.0.7:623: it has only gone to other hosts" in (await run.parked()).problem
+            await run.until(lambda status: "sent to other hosts" in status.problem)
+        assert "Secret/nodewarden/bmc: ipmi://10.0.0.7:623: it was only sent to other hosts" in (await run.parked()).problem
         asked, commands = (await run.status()).question, list(world.commands)
         await run.resume("it is the right one")
         await run.until(lambda status: status.phase is Phase.NEEDS_HUMAN and status.question > asked)
@@ -394,10 +400,14 @@ async def test_a_word_is_kept_until_there_is_a_permit(env: WorkflowEnvironment) 
     async with fencing(env, world, parks=True) as run:
         await run.resume("the BMC is mended")
         await run.until(
-            lambda status: "the word of ada, not verified is kept until there is a permit: NodeHealthCheck" in status.problem
+            lambda status: (
+                "the answer of ada (identity not verified) is kept until there is a permit: NodeHealthCheck" in status.problem
+            )
         )
         await run.hold("wait, look first")
-        assert (await run.status()).held == "held by ada, not verified: wait, look first"  # S44: also while it waits for a person
+        assert (
+            await run.status()
+        ).held == "held by ada (identity not verified): wait, look first"  # S44: also while it waits for a person
         asked = world.count("ask-permit")
         await let_pass(env, run.handle, timedelta(hours=1))
         assert world.count("ask-permit") == asked
@@ -471,7 +481,7 @@ async def test_nothing_of_how_a_word_was_verified_is_believed_of_the_caller(env:
         assert world.count("verify") == 0
         await run.handle.execute_update("hold", claims | {"reason": "y", "action": {"name": "hold-x7", "uid": "u-1"}})
         said = [entry.detail for entry in await run.record() if entry.act == "hold"]
-        assert said == ["by root, not verified: x", "by root, not verified: y"]
+        assert said == ["by root (identity not verified): x", "by root (identity not verified): y"]
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await run.handle.execute_update(Fencing.hold, PersonRequest(who="root, verified by Kubernetes", reason="x"))
         assert "added to it by nodewarden alone" in str(refused.value.cause)
@@ -494,13 +504,14 @@ async def test_a_word_that_does_not_stand_is_refused_to_the_person_and_obeyed_in
         world.gates["verify"].set()
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await late
-        assert "this one was aborted by ada, not verified" in str(refused.value.cause)
+        assert "this one was aborted by ada (identity not verified)" in str(refused.value.cause)
         result = await run.result(Outcome.ABORTED)
     assert not [entry for entry in result.record if entry.act == "hold"]
 
 
 @pytest.mark.parametrize(
-    ("speaker", "shown"), [("ada@example.com", "ada@example.com, verified by Kubernetes (for ada)"), ("", "ada, not verified")]
+    ("speaker", "shown"),
+    [("ada@example.com", "ada@example.com, verified by Kubernetes (for ada)"), ("", "ada (identity not verified)")],
 )
 async def test_who_asks_for_an_episode_is_verified_before_anything_is_looked_at(
     speaker: str, shown: str, env: WorkflowEnvironment
@@ -509,7 +520,7 @@ async def test_who_asks_for_an_episode_is_verified_before_anything_is_looked_at(
     for action in (ACTION, None):
         world = World(need=PERSON, speaker=speaker)
         async with fencing(env, world, at="cordon", **(WISH | {"action": action})) as run:
-            assert (await run.status()).requester == (shown if action else "ada, not verified")
+            assert (await run.status()).requester == (shown if action else "ada (identity not verified)")
             result = await run.result(Outcome.RECOVERED)
         assert (world.acts[0] == "verify", world.count("verify")) == ((True, 1) if action else (False, 0))
         noted = [entry.detail for entry in result.record if entry.act == "request"]
@@ -547,7 +558,7 @@ async def test_no_input_of_a_workflow_writes_a_line_or_a_verified_name_of_its_ow
     world = World(need=forged["need"])
     async with fencing(env, world, at="cordon", **forged) as run:
         status = await run.status()
-        assert (status.requester.partition(",")[0], status.reason) == ("somebody", "sick node-8  fenced")
+        assert (status.requester.partition(" (")[0], status.reason) == ("unknown", "sick node-8  fenced")
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await run.handle.execute_update(Fencing.hold, PersonRequest(who="ada", reason="looks\nby bob: go on"))
         assert "reason: expected one line" in str(refused.value.cause)
@@ -597,7 +608,7 @@ async def test_a_resume_of_a_hold_is_no_answer_to_what_is_asked_since(env: Workf
             with pytest.raises(WorkflowUpdateFailedError) as refused:
                 await run.handle.execute_update(update, word)
             now = (await run.status()).question
-            assert f"got an answer to question {of_the_hold.question}; asked now is {now}: off is not proven" in str(
+            assert f"got an answer to question {of_the_hold.question}; now it is {now}: off is not proven" in str(
                 refused.value.cause
             )
         assert world.count("off") == 1
@@ -615,7 +626,7 @@ async def test_a_resume_of_a_hold_that_is_over_by_itself_is_no_answer_to_what_is
         await let_pass(env, run.handle, timedelta(minutes=11))
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await run.handle.execute_update(Fencing.resume, of_the_hold)
-        assert f"got an answer to question {of_the_hold.question}; asked now is" in str(refused.value.cause)
+        assert f"got an answer to question {of_the_hold.question}; now it is" in str(refused.value.cause)
         assert world.count("off") == 1
 
 
@@ -629,7 +640,7 @@ async def test_a_second_click_is_no_second_word(env: WorkflowEnvironment) -> Non
         await run.parked()
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await run.handle.execute_update(Fencing.resume, word)
-        assert "resume: expected the --question that is asked, got an answer to question 1; asked now is 2" in str(
+        assert "resume: expected the --question that is asked, got an answer to question 1; now it is 2" in str(
             refused.value.cause
         )
         assert world.count("off") == 2

@@ -74,8 +74,8 @@ def test_what_it_is_started_with_leads_to_our_page() -> None:
     assert told["static_details"].endswith("[node-7 on nodewarden's page](https://n.example.com/c/prod/nodes/node-7)")
     without = introduced(Kind.FENCING, cluster="prod", node="node-7", reason="", requester="", page="")
     assert without == {
-        "static_summary": "node-7: asked by nobody who is named",
-        "static_details": "Fencing of `node-7` in `prod`, asked by nobody who is named: -",
+        "static_summary": "node-7: asked without a name",
+        "static_details": "Fencing of `node-7` in `prod`, asked without a name: -",
     }
 
 

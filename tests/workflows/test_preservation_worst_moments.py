@@ -182,7 +182,7 @@ async def test_a_deletion_that_nobody_answers_tells_a_person_and_fills_no_histor
 async def test_a_deletion_that_is_not_licensed_any_more_asks_for_a_permit_anew(env: WorkflowEnvironment) -> None:
     """S14: a scanner that was started anew knows of none, and what it grants to others meanwhile must count."""
     world = machine("false", fails=True)
-    world.deletion_errors.append(failure(ErrorType.NOT_LICENSED, "the permit of node-7 is held by nobody"))
+    world.deletion_errors.append(failure(ErrorType.NOT_LICENSED, "the permit of node-7 is held by no episode"))
     async with preserving(env, world) as run:
         await run.timeout(Outcome.REPLACED)
     assert (world.acts.count("permit"), world.acts.count("delete")) == (2, 1)

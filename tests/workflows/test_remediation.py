@@ -364,7 +364,7 @@ def test_an_abort_takes_the_annotations_back_however_often_it_takes(times: int) 
 
 
 NOBODY = failure(ErrorType.NOT_FOUND, "there is no such Node or Machine")
-UNOWNED = "no controller owns the Machine: nobody would replace it"
+UNOWNED = "no controller owns the Machine: nothing would replace it"
 
 
 @pytest.mark.parametrize(
@@ -393,7 +393,7 @@ def test_an_object_that_somebody_else_deletes_has_failed() -> None:
         play.did(f"create {OBJECT}")
         world.objects.clear()
         result = play.result(Outcome.REPLACED)
-    assert any(f"{OBJECT} was deleted by somebody else" in entry.detail for entry in result.record)
+    assert any(f"{OBJECT} was deleted by another party" in entry.detail for entry in result.record)
 
 
 def test_a_node_without_a_machine_can_not_be_annotated() -> None:

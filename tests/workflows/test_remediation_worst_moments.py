@@ -275,7 +275,7 @@ def test_a_fencing_after_a_new_history_takes_the_mark_for_its_own(ours: bool) ->
 def test_who_is_parked_stays_so_in_a_new_history() -> None:
     """S14: without a permit, with what failed, and a person's word works as before."""
     world = Remediated(ladder=(SELF, DELETE))
-    world.errors["preservation.give-up"] = [failure(ErrorType.NOT_SUPPORTED, "nobody would replace it")]
+    world.errors["preservation.give-up"] = [failure(ErrorType.NOT_SUPPORTED, "nothing would replace it")]
     with Play(world) as play:
         before = play.parked()
         play.roll()

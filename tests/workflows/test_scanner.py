@@ -232,7 +232,7 @@ async def test_an_aborted_node_is_left_alone_until_it_was_healthy_once(env: Work
         assert "aborted by ada" in status.refused[0].message
         # S44: the way out is said with the reason.
         assert status.held_off[0].reason.endswith(
-            "until it is healthy once, or somebody asks: `nodewarden fence node-1 --reason …`"
+            "until it is healthy once, or a person asks: `nodewarden fence node-1 --reason …`"
         )
         world.show(report(observations=(Observation(node="node-1", ready=True),)))
         await scan.until(lambda status: not status.held_off)
@@ -430,7 +430,7 @@ async def test_stop_gives_the_lease_back(env: WorkflowEnvironment) -> None:
         await scan.until(lambda status: status.scans >= 1)
         await scan.handle.execute_update(HealthScanner.stop, StopRequest(who="ada", reason="maintenance"))
         result = await scan.handle.result()
-        assert (result.stopped_by, world.released) == ("ada, not verified", 1)
+        assert (result.stopped_by, world.released) == ("ada (identity not verified)", 1)
 
 
 @pytest.mark.timeout(240)

@@ -48,7 +48,9 @@ async def test_a_pause_begins_nothing_and_keeps_those_who_have_a_permit_from_act
     world = ScriptedCluster(report("node-1"))
     async with scanning(env, world, concurrency=5) as scan:
         await scan.has_opened(1)
-        assert "paused by ada, not verified, until it is ended by hand: the switch is being replaced" in await paused(scan)
+        assert "paused by ada (identity not verified), until it is ended by hand: the switch is being replaced" in await paused(
+            scan
+        )
         world.show(report("node-1", "node-2"))
         status = await scan.until(lambda status: bool(status.refused))
         assert (status.refused[0].reason, WHY in status.refused[0].message) == ("Paused", True)
@@ -70,8 +72,10 @@ async def test_a_pause_begins_nothing_and_keeps_those_who_have_a_permit_from_act
         world.show(world.current)
         await eventually(env, lambda: not world.requests[-1].halt_over)
         (over,) = {each.halt_over for each in world.requests if each.halt_over}
-        assert over.startswith("new repairs begin again; the pause was by ada, not verified, until it is ended by hand: ")
-        assert over.endswith(f"{WHY}; ended by bob, not verified: replaced")
+        assert over.startswith(
+            "new repairs begin again; the pause was by ada (identity not verified), until it is ended by hand: "
+        )
+        assert over.endswith(f"{WHY}; ended by bob (identity not verified): replaced")
 
 
 async def test_a_pause_ends_by_itself_when_its_time_is_over(env: WorkflowEnvironment) -> None:
@@ -98,14 +102,16 @@ async def test_pauses_stack_and_the_cluster_goes_on_when_none_is_left(env: Workf
         soon = await env.get_current_time() + timedelta(minutes=1)
         await paused(scan)
         beside = await says(HealthScanner.pause, PauseRequest(who="bob", reason="a reboot"))
-        assert f"it is also paused by ada, not verified, until it is ended by hand: {WHY}" in beside
+        assert f"it is also paused by ada (identity not verified), until it is ended by hand: {WHY}" in beside
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await says(HealthScanner.unpause, UnpauseRequest(who="cem", reason="go on"))
-        assert "expected a pause of cem, not verified, and there is none; in force: paused by ada" in str(refused.value.cause)
+        assert "expected a pause of cem (identity not verified), and there is none; in force: paused by ada" in str(
+            refused.value.cause
+        )
         still = await says(HealthScanner.unpause, UnpauseRequest(who="bob", reason="booted"))
-        assert f"is still paused by ada, not verified, until it is ended by hand: {WHY}" in still
-        assert still.endswith("you have ended: paused by bob, not verified, until it is ended by hand: a reboot")
-        assert [each.owner for each in (await scan.until(lambda _: True)).pauses] == ["ada, not verified"]
+        assert f"is still paused by ada (identity not verified), until it is ended by hand: {WHY}" in still
+        assert still.endswith("you have ended: paused by bob (identity not verified), until it is ended by hand: a reboot")
+        assert [each.owner for each in (await scan.until(lambda _: True)).pauses] == ["ada (identity not verified)"]
         world.show(report("node-1"))
         await scan.until(lambda status: bool(status.refused))
         assert world.opened == []
@@ -124,7 +130,9 @@ async def test_the_owner_of_a_pause_is_told_who_has_ended_it(env: WorkflowEnviro
         await paused(scan)
         await scan.client_handle().execute_update(HealthScanner.unpause, UnpauseRequest(who="bob", reason="enough", of="ada"))
         await told(
-            scan, f"ended was that by ada, not verified, until it is ended by hand: {WHY}; ended by bob, not verified: enough"
+            scan,
+            f"no longer in force: by ada (identity not verified), until it is ended by hand: {WHY}; "
+            "ended by bob (identity not verified): enough",
         )
 
 
@@ -140,7 +148,7 @@ async def test_a_pause_outlives_a_history(env: WorkflowEnvironment, monkeypatch:
             world.show(report("node-1"))
             await eventually(env, lambda before=before: len(world.requests) > before)
         status = await scan.until(lambda status: bool(status.pauses))
-        assert ([each.who for each in status.pauses], world.opened) == (["ada, not verified"], [])
+        assert ([each.who for each in status.pauses], world.opened) == (["ada (identity not verified)"], [])
         await scan.client_handle().execute_update(HealthScanner.unpause, UnpauseRequest(who="bob", reason="replaced", of="ada"))
         await paused(scan)
         ends = [each.end(await env.get_current_time()) for each in await heard(scan)]
@@ -164,14 +172,14 @@ async def test_a_pause_outlives_its_scanner(env: WorkflowEnvironment) -> None:
         await scan.client_handle().execute_update(HealthScanner.stop, StopRequest(who="bob", reason="new settings"))
         await scan.handle.result()
         left = await heard(scan)
-        assert [(each.pause.who, each.pause.reason) for each in left] == [("ada, not verified", WHY)]
+        assert [(each.pause.who, each.pause.reason) for each in left] == [("ada (identity not verified)", WHY)]
     async with scanning(env, world := ScriptedCluster(report("node-1")), pauses=left) as scan:
         await scan.until(lambda status: bool(status.refused))
         assert world.opened == []
         await scan.client_handle().execute_update(HealthScanner.unpause, UnpauseRequest(who="bob", reason="replaced", of="ada"))
         await scan.has_opened(1)
         (ended,) = await heard(scan)
-        assert (ended.pause, ended.ended_by, ended.ended_why) == (left[0].pause, "bob, not verified", "replaced")
+        assert (ended.pause, ended.ended_by, ended.ended_why) == (left[0].pause, "bob (identity not verified)", "replaced")
 
 
 async def test_a_scanner_that_is_stopped_says_so_before_it_gives_the_lease_back(env: WorkflowEnvironment) -> None:
@@ -180,7 +188,10 @@ async def test_a_scanner_that_is_stopped_says_so_before_it_gives_the_lease_back(
         await scan.until(lambda status: status.report is not None)
         await scan.client_handle().execute_update(HealthScanner.stop, StopRequest(who="ada", reason=WHY))
         await scan.handle.result()
-        assert world.last_word == f"the scanner was stopped by ada, not verified: {WHY} (`nodewarden scan start` starts it)"
+        assert (
+            world.last_word
+            == f"the scanner was stopped by ada (identity not verified): {WHY} (`nodewarden scan start` starts it)"
+        )
 
 
 async def stopped(scan: Scan) -> None:
@@ -200,7 +211,7 @@ async def test_once_it_is_stopped_nobody_who_has_a_permit_may_act(env: WorkflowE
         assert (
             answer.reason
             == answer.paused
-            == f"the scanner was stopped by ada, not verified: {WHY} (`nodewarden scan start` starts it)"
+            == f"the scanner was stopped by ada (identity not verified): {WHY} (`nodewarden scan start` starts it)"
         )
         world.may_release.set()
         await scan.handle.result()

@@ -231,10 +231,10 @@ class World:
         """As a power worker does before it reads a credential: of that key, and not too old (S49)."""
         moment, _, key = device.seal.partition(".")
         if key != self.key or clock().timestamp() - int(moment, 16) > SEALED_FOR.total_seconds():
-            problem = f"nobody of this deployment has signed it in the last {SEALED_FOR.days} days"
+            problem = f"no worker of this deployment has signed it in the last {SEALED_FOR.days} days"
             raise failure(ErrorType.INVALID_CONFIG, f"{device.endpoint}: {problem}")
         for name in device.strange_to:
-            raise failure(ErrorType.INVALID_CONFIG, f"{name}: {device.endpoint}: it has only gone to other hosts")
+            raise failure(ErrorType.INVALID_CONFIG, f"{name}: {device.endpoint}: it was only sent to other hosts")
 
     def require_voice(self, endpoint: str) -> None:
         """Not of a device that answers nothing."""
@@ -304,7 +304,7 @@ class World:
         """S1, S2: only with all devices off, read since the command, and with a proof that says so."""
         self.require_fenced(request.target)
         if self.present and self.marked != request.target.incident:
-            raise failure(ErrorType.VETOED, f"Node/{NODE} is held by nobody, not by this episode")
+            raise failure(ErrorType.VETOED, f"Node/{NODE} is held by no episode, not by this episode")
         if self.ready:
             self.broken.append(f"S1: {name} while the node says Ready")
         word = request.proof.acknowledgement

@@ -44,17 +44,17 @@ class ScanSettings(Section):
         default=False, description="act on health checks although another controller acts on them; see docs/migrate.md"
     )
     at_risk_margin: Annotated[Duration, at_most("5m: no detachment is known longer beforehand", timedelta(minutes=5))] = Field(
-        default=timedelta(minutes=1), description="how long before Kubernetes detaches volumes by force people are told of it"
+        default=timedelta(minutes=1), description="people are notified this long before Kubernetes detaches volumes by force"
     )
     at_risk_repeat: Annotated[Duration, within("at least 2m", timedelta(minutes=2), timedelta.max)] = Field(
-        default=timedelta(minutes=30), description="how often they are told again"
+        default=timedelta(minutes=30), description="how often they are notified again"
     )
 
 
 class RepeatAlarmSettings(Section):
     """When a node that is fenced again and again is told of; each cluster's scanner takes this when it is started."""
 
-    count: int = Field(default=3, ge=2, le=50, description="so many fencings of a node for one reason raise it")
+    count: int = Field(default=3, ge=2, le=50, description="how many fencings of a node for one reason raise it")
     window: Annotated[Duration, between("1m", "720h")] = Field(
         default=timedelta(hours=24), description="within which they are counted, at most 720h"
     )
@@ -67,7 +67,7 @@ class RepeatAlarmSettings(Section):
 class FenceCheckSettings(Section):
     """How often all fence devices are read; each cluster's check takes this when its scanner is started."""
 
-    enabled: bool = Field(default=True, description="false: only when somebody asks (nodewarden fence check)")
+    enabled: bool = Field(default=True, description="false: only on request (nodewarden fence check)")
     every: Annotated[Duration, between("5m", "168h")] = Field(
         default=timedelta(hours=1), description="between two checks, from 5m to 168h"
     )
@@ -108,9 +108,9 @@ class FencingSettings(Section):
     storage_events: tuple[str, ...] = Field(default=(), description="Events on a node that say so: REASON or SOURCE/REASON")
     storage_event_age: Duration | None = Field(default=None, description="how long such an Event counts; 5m")
     skip_if_host_lost_storage: bool = Field(default=False, description="a host that says so by storage_conditions is left alone")
-    skip_if_host_renews_lease: bool = Field(default=False, description="a host whose Node Lease is still renewed is left alone")
+    skip_if_host_renews_lease: bool = Field(default=False, description="a host is left alone while its Node Lease is renewed")
     pods_per_minute: int | None = Field(
-        default=None, ge=1, le=MOST_PER_MINUTE, description="so many pods are freed by force at most, of all nodes together"
+        default=None, ge=1, le=MOST_PER_MINUTE, description="at most this many pods are freed by force, of all nodes together"
     )
 
     @field_validator("cap_per_scope")
@@ -144,7 +144,7 @@ class FencingSettings(Section):
 
 
 class PreservationSettings(Section):
-    """Pools whose failed machines are kept without anybody asking; a PreservationPolicy of the same name goes before one."""
+    """Pools in which failed machines are kept automatically; a PreservationPolicy of the same name goes before one."""
 
     pools: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="by name, each as the spec of a PreservationPolicy"
@@ -209,7 +209,7 @@ class RemediationSettings(Section):
         default=timedelta(0), description="between two remediations of a sequence"
     )
     min_healthy_period: Annotated[Duration, at_most("a year", LONGEST_PERIOD)] = Field(
-        default=DEFAULT_MIN_HEALTHY_PERIOD, description="whatever befalls a machine so long after the last is a new sequence"
+        default=DEFAULT_MIN_HEALTHY_PERIOD, description="a failure this long after the last one begins a new sequence"
     )
     backoff: BackoffSettings = BackoffSettings()
     remediators: tuple[RemediatorSettings, ...] = Field(

@@ -110,7 +110,7 @@ class WorkerCredentials:
                 problem = not_for(hosts_of(device), allowed)
             where = HOSTS_ANNOTATION if says is not None else "the worker's setting worker.credential_hosts"
             if says is None and not self._hosts and reference.subject in device.strange_to:
-                problem = f"it has only gone to other hosts than {', '.join(sorted(hosts_of(device))) or 'this device'}; expected"
+                problem = f"it was only sent to other hosts than {', '.join(sorted(hosts_of(device))) or 'this device'}; expected"
                 problem += " its hosts to be named, or `nodewarden fence check --node NODE --admit` once this one is right"
                 where = f"{HOSTS_ANNOTATION}, worker.credential_hosts"
             if problem:

@@ -47,11 +47,9 @@ class NotificationSettings(Section):
         default_factory=dict,
         description="of nodes with these labels: a Kubernetes selector, `matchLabels` and `matchExpressions`",
     )
-    outcomes: tuple[Outcome, ...] = Field(default=(), description="of episodes that have ended so; none: however")
-    severity: Severity = Field(default=Severity.INFO, description="of what is at least so grave")
-    after: Duration = Field(
-        default=timedelta(0), description="of an episode that needs a person, once it has waited so long: escalation"
-    )
+    outcomes: tuple[Outcome, ...] = Field(default=(), description="of episodes with these outcomes; none: any outcome")
+    severity: Severity = Field(default=Severity.INFO, description="of at least this severity")
+    after: Duration = Field(default=timedelta(0), description="once an episode has waited this long for a person: escalation")
     texts: dict[When, TextSettings] = Field(default_factory=dict, description="other words for some of it")
 
     @field_validator("labels")

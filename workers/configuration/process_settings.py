@@ -108,10 +108,10 @@ class WorkerSettings(Section):
     )
     insecure_devices: InsecureDevices = Field(
         default=InsecureDevices.WARN,
-        description="power devices where others could listen or answer: no TLS, or none that is verified; refuse, warn or allow",
+        description="power devices without TLS, or without TLS that is verified: refuse, warn or allow",
     )
     signing_keys_file: UserPath | None = Field(
-        default=None, description="keys by which the workers of a deployment know each other's words, one to a line, newest first"
+        default=None, description="keys by which the workers of a deployment verify messages, one to a line, newest first"
     )
     signing_keys_secret: str = Field(default="", pattern=SECRET_NAME, description=SAME_ELSEWHERE)
     words: Literal["any", "verified"] = Field(
@@ -120,7 +120,7 @@ class WorkerSettings(Section):
         "any: a client of Temporal can have a healthy machine switched off, and pods freed on its word",
     )
     graceful_shutdown: Duration = Field(
-        default=timedelta(seconds=30), description="what a stopping worker lets its running activities take"
+        default=timedelta(seconds=30), description="how long a stopping worker waits for its running activities"
     )
     sticky_timeout: Duration = Field(
         default=timedelta(seconds=10), description="how long a workflow's next step waits for the worker that had it"

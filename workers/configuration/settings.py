@@ -64,7 +64,7 @@ class Settings(BaseSettings):
         description="clusters to serve, by name; default: the current kubeconfig context, or the one we run in",
     )
     sites: Annotated[tuple[str, ...], NoDecode, BeforeValidator(listed)] = Field(
-        default=("default",), description="sites whose power devices this worker reaches"
+        default=("default",), description="sites with power devices that this worker reaches"
     )
     secrets_directory: UserPath | None = Field(
         default=None, description="credentials of power devices as files, <namespace>/<name>/<key>; default: the cluster's API"
@@ -76,10 +76,10 @@ class Settings(BaseSettings):
     )
     template_namespaces: Annotated[tuple[str, ...], NoDecode, BeforeValidator(listed)] = Field(
         default=("nodewarden",),
-        description="namespaces whose FencingTemplates count, also for the Machine health checks that live there",
+        description="namespaces in which FencingTemplates count, also for the Machine health checks that live there",
     )
     request_namespaces: Annotated[tuple[str, ...], NoDecode, BeforeValidator(listed)] = Field(
-        default=(), description="namespaces whose FenceAgentsRemediations are obeyed: those where an operator of yours makes them"
+        default=(), description="namespaces in which FenceAgentsRemediations are obeyed: those of your operators"
     )
     scan: ScanSettings = ScanSettings()
     repeat_alarm: RepeatAlarmSettings = RepeatAlarmSettings()
@@ -102,7 +102,7 @@ class Settings(BaseSettings):
     evidence: EvidenceSettings = EvidenceSettings()
     preservation: PreservationSettings = PreservationSettings()
     remediation: RemediationSettings = RemediationSettings()
-    notifications: tuple[NotificationSettings, ...] = Field(default=(), description="who is told what; see docs/notifications.md")
+    notifications: tuple[NotificationSettings, ...] = Field(default=(), description="who is notified; see docs/notifications.md")
     tracing: TracingSettings | None = Field(default=None, description="who takes traces of episodes; see docs/metrics.md")
     embedded: EmbeddedSettings = EmbeddedSettings()
     state: Path = Field(

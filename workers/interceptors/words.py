@@ -21,7 +21,7 @@ from policy.episode.messages import EpisodeInput, EpisodeResult, Outcome
 from workflows.kit.messages import Word
 
 REFUSED = (
-    "this nodewarden hears verified words only (worker.words): say it with the command line and a kubeconfig that may create "
+    "this nodewarden accepts only verified commands (worker.words): use the command line and a kubeconfig that may create "
     "NodeActions, or with `kubectl create` of one; `nodewarden doctor` says what is missing (docs/security.md)"
 )
 CHANGE = "only verified words are heard"

@@ -95,7 +95,7 @@ class CodecServer:
             return self._to(request, told)
         namespace = request.headers.get("X-Namespace", self._namespace)
         if namespace != self._namespace:
-            told = web.Response(status=403, text=f"expected X-Namespace: {self._namespace}, whose keys are here, got {namespace}")
+            told = web.Response(status=403, text=f"expected X-Namespace: {self._namespace}, got {namespace}")
             return self._to(request, told)
         return None
 

@@ -289,9 +289,9 @@ class DeviceCheck:
             self._remembered.policies = policies
             self._due = min(self._due, later(workflow.now(), SETTLED_AFTER))
 
-    @workflow.signal(description="Only when asked from now on, and so the end if nobody does.")
+    @workflow.signal(description="From now on check only on request; without one, end.")
     def stop(self) -> None:
-        """Only when asked from now on, and so the end if nobody does."""
+        """From now on check only on request; without one, end."""
         self._every = None
 
     @workflow.query(description="The last check of all devices, None before this run has made one.")

@@ -24,7 +24,7 @@ def not_begun(episode: Episode, why: str) -> End:
     abort = episode.abort_asked
     if abort is None:
         return refusal(why)
-    return End(outcome=Outcome.ABORTED, message=f"aborted by {abort.by} ({abort.reason}) before anything was done")
+    return End(outcome=Outcome.ABORTED, message=f"aborted before anything was done by {abort.by}: {abort.reason}")
 
 
 def refusal(message: str, *, missing: bool = False) -> End:

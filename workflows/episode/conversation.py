@@ -206,9 +206,9 @@ class EpisodeConversation:
         if question is not None and question != (now := self.episode.question):
             asked = self.episode.held_by if self.episode.is_held else self.episode.problem
             got = f"an answer to question {question}" if question else "no number"
-            raise ValueError(f"{word.value}: expected the --question that is asked, got {got}; asked now is {now}: {asked}")
+            raise ValueError(f"{word.value}: expected the --question that is asked, got {got}; now it is {now}: {asked}")
 
-    @workflow.update(description="Stop the episode: before off what it has added is taken away, after off the machine stays off.")
+    @workflow.update(description="Stop it: before off our cordon and annotation are removed, after off the machine stays off.")
     async def abort(self, request: AbortRequest) -> str:
         """Stop the episode."""
         request = await self._heard(Verb.ABORT, request, self._check_abort, power_on=request.power_on)
@@ -216,7 +216,7 @@ class EpisodeConversation:
 
     def what_abort_means(self, request: AbortRequest) -> str:  # noqa: ARG002 - some kinds ask
         """What comes of an abort now, for whoever has asked for it."""
-        return "the episode ends, and takes what it has added off the node"
+        return "the episode ends, and our cordon and annotation are removed"
 
     def stays_off(self) -> bool:
         """Whether it is on its way out, and the machine stays off whatever is said from now on."""

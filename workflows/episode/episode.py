@@ -310,7 +310,7 @@ class Episode(EpisodeState):
         taken_back = ""
         if (word := self.acknowledgement) is not None:
             self.acknowledgement = None
-            self.note("acknowledge-off", "taken back", f"the word of {word.by}; by {request.by}: {request.reason}")
+            self.note("acknowledge-off", "taken back", f"the acknowledgement by {word.by}; by {request.by}: {request.reason}")
             taken_back = f"; the acknowledgement by {word.by} that the machine is off is taken back"
         self.resumed = request
         asks = self.phase is Phase.NEEDS_HUMAN

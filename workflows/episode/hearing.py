@@ -43,7 +43,7 @@ def still_to_come(until: datetime | None) -> None:
 def said_of(request: EpisodeInput) -> Word:
     """An episode's request as the word of whoever wants it. A name that says how it was verified says too much."""
     return Word(
-        who=request.requester if not name_problem(request.requester) else "somebody",
+        who=request.requester if not name_problem(request.requester) else "unknown",
         reason=one_line(request.reason),
         action=request.action,
     )

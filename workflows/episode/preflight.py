@@ -141,7 +141,7 @@ class Preflight:
         given_back = False
         while True:
             if (abort := self._episode.abort_asked) is not None:
-                raise AbortAsked(f"aborted by {abort.by} ({abort.reason})")
+                raise AbortAsked(f"aborted by {abort.by}: {abort.reason}")
             if gone := self._gone():
                 raise NeedGone(gone)
             self._give_time_back()
@@ -281,7 +281,7 @@ class Preflight:
             if result.verdict is LookVerdict.VETOED:
                 raise Hopeless(f"the machine is left off: {result.reason}")
             if result.verdict is not LookVerdict.GO:
-                unseen = f"it can't be seen whether the machine is to be left off: {result.reason}"
+                unseen = f"whether the machine is to be left off can't be read: {result.reason}"
                 self._episode.note("last-look", result.verdict.value, unseen)
                 raise Unlicensed(unseen)
             if workflow.now() < until:
@@ -340,7 +340,7 @@ class Preflight:
         if result.verdict is LookVerdict.TARGET_CHANGED:
             raise TargetChanged(result.reason)
         if result.verdict is LookVerdict.NOT_LICENSED:
-            raise Unlicensed(f"it can't be seen whose power state was read: {result.reason}")
+            raise Unlicensed(f"it can't be seen which machine's power state was read: {result.reason}")
         gone = result.verdict is LookVerdict.NEED_GONE
         return SeenDown(need_gone=gone, workload=result.workload, until=until)
 

@@ -32,7 +32,7 @@ class Endings:
         if self._case.pinned_node.is_replaced():
             return self.replaced()
         if (abort := self._episode.abort_asked) is not None:
-            return await self.restored(Outcome.ABORTED, f"aborted by {abort.by} ({abort.reason}); the node is back")
+            return await self.restored(Outcome.ABORTED, f"aborted by {abort.by}: {abort.reason}; the node is back")
         proof = self._episode.off_proof
         proven = f"off {proof.former_basis}; " if proof is not None else ""
         return await self.restored(Outcome.RECOVERED, f"{proven}the node is back Ready with a new boot id")
@@ -101,10 +101,10 @@ class Endings:
     async def left_off(self, but: str = "") -> End:
         """Consequences are finished and power stays off: switching it on again is a decision of its own (S35)."""
         abort = self._episode.abort_asked
-        who = f"{abort.by} ({abort.reason})" if abort else "nobody"
+        who = f" by {abort.by}: {abort.reason}" if abort else ""
         proof = self._case.power.proof
         how = proof.former_basis if proof is not None else "was proven"
-        return await self.restored(Outcome.ABORTED, f"aborted by {who} after off {how}: left off{but}")
+        return await self.restored(Outcome.ABORTED, f"aborted{who}; off {how}, and the machine is left off{but}")
 
     def _may_restore_path(self, *, found_cut: bool) -> bool:
         consequences = self._case.freed_something

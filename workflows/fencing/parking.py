@@ -61,7 +61,7 @@ class Parking:
         while True:
             wait: timedelta | None = None
             if (abort := episode.abort_asked) is not None:
-                turn = Turn(interrupt=AbortAsked.__name__, reason=f"aborted by {abort.by} ({abort.reason}): {problem}")
+                turn = Turn(interrupt=AbortAsked.__name__, reason=f"aborted by {abort.by}: {abort.reason}; {problem}")
                 self._progress.turn = turn
                 return partial(self._endings.aborted, turn.reason)
             if case.progress.freeing.may_be_tainted:
@@ -80,7 +80,7 @@ class Parking:
                 # What refuses it passes: a worker's view is young after its start, a scanner is stopped. A person's word is kept
                 # until it is obeyed, or taken back by a hold or an abort (S44).
                 wait, pause = pause, min(pause * 2, LONGEST_PAUSE)
-                episode.problem = f"{problem}; the word of {word.by} is kept until there is a permit: {refused}"
+                episode.problem = f"{problem}; the answer of {word.by} is kept until there is a permit: {refused}"
                 episode.enter(phase=Phase.NEEDS_HUMAN, doing="waits for a permit to go on")
             if wait is None and case.progress.freeing.may_be_tainted:
                 wait, pause = pause, min(pause * 2, LONGEST_PAUSE)
@@ -99,7 +99,7 @@ class Parking:
             await case.see_which_boot()
         if episode.resumed is not None or episode.acknowledgement is not None:
             return True
-        void = f"the word of {who} is void: the node shows another boot than the one seen off"
+        void = f"the acknowledgement by {who} is void: the node shows another boot than the one seen off"
         await case.desk.ask_for_a_person(f"{problem}; {void}")
         return False
 

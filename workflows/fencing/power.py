@@ -320,7 +320,7 @@ class PowerSequence:
                 licence = await look()
                 proof = await self.read_again()
                 if proof.acknowledgement is not None or not self._progress.proven:
-                    raise Hopeless("only a machine whose own device reads as off is given up; a person's word is no such reading")
+                    raise Hopeless("a machine is given up only when its device reads as off; a person's word is no such reading")
                 if self._episode.held is None and self._episode.abort_asked is None:
                     break
             commanded = await self._devices.terminate(device, licence)

@@ -132,7 +132,7 @@ class PowerManagement:
         just_on = on_since is not None and workflow.now() < on_since + LOOK_AGAIN  # whatever was seen is from before
         while just_on or not (await self._preflight.refresh() and self._pinned_node.is_back()):
             if not just_on and not self._plan.levels and await self._preflight.need_is_gone():
-                raise NeedGone("the node is well again, though nobody restarted it")
+                raise NeedGone("the node is well again without a restart")
             remaining = deadline - workflow.now()
             if remaining <= timedelta(0):
                 if deadline == self._preflight.deadline:
@@ -202,4 +202,4 @@ class PowerManagement:
         """An abort that came while we waited or tried: after off it means that the machine is left as it is (S35)."""
         abort = self._episode.abort_asked
         if abort is not None and self._case.leaves_off:
-            raise AbortAsked(f"aborted by {abort.by} ({abort.reason})")
+            raise AbortAsked(f"aborted by {abort.by}: {abort.reason}")

@@ -250,7 +250,7 @@ class FencingStory:
             return await self.endings.restored(Outcome.FENCED_OFF, message)
         if not case.plan.power_on and not case.progress.power.kept:
             if case.power.proof is None:
-                raise Hopeless("off no longer holds: the machine is to be left off, and somebody else has switched it on")
+                raise Hopeless("off no longer holds: the machine was to stay off, and it was switched on from elsewhere")
             off = f"off {case.power.proof.basis}"
             await act.say_finished(f"{off}, and the machine is left off")
             return await self.endings.restored(Outcome.FENCED_OFF, f"{off}, and the plan leaves the machine off")
@@ -323,7 +323,7 @@ class FencingStory:
             return f"another machine has taken the name {before.node}"
         if word and pin.pinned.boot_id not in {"", before.boot_id}:
             case.power.end_proof()
-            return f"the word for off is void: the node shows boot {pin.pinned.boot_id}, and {before.boot_id} was seen off"
+            return f"the acknowledgement is void: the node shows boot {pin.pinned.boot_id}, and {before.boot_id} was seen off"
         if word and set(before.endpoints) == set(pin.pinned.endpoints):
             self.episode.seal_anew(pin.plan)
             return ""

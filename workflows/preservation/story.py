@@ -297,7 +297,7 @@ class PreservationStory:
                 continue
             try:
                 if not self._progress.marked:
-                    await self._desk.write(TargetActivities.mark, "marks the node, whose pods are moved")
+                    await self._desk.write(TargetActivities.mark, "marks the node; its pods are moved")
                     self._progress.marked = True
                 result = await self._round(deadline)
                 problem = "; ".join((*result.errors, *result.blocked, *result.withheld))
@@ -317,7 +317,7 @@ class PreservationStory:
             if await self._needless(evicted):
                 return
         else:
-            self.episode.note("drain", "stopped", f"somebody has ended it; {counted(evicted, 'pod')} evicted")
+            self.episode.note("drain", "stopped", f"ended from elsewhere; {counted(evicted, 'pod')} evicted")
             return
         self._progress.drained = not problem
         left = f"; {problem}" if problem else ""

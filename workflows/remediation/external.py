@@ -57,7 +57,7 @@ class ExternalRemediation(LadderStep):
                 if ended := await self._ended(seen, node_goes=told.node_goes, succeeded=told.progress is Progress.SUCCEEDED):
                     return ended
                 if not seen.present:
-                    raise Hopeless(f"{self._called} was deleted by somebody else")
+                    raise Hopeless(f"{self._called} was deleted by another party")
             if told.progress is Progress.FAILED:
                 raise Hopeless(f"{self._called} has failed: {seen.message or told.why}")
             await self._target.preflight.may_go_on()

@@ -157,9 +157,9 @@ class GivingUpStory:
 
         gone = await self._desk.insist("withdraw", withdraw, failing=failing, pause=PAUSE, abort_ends=True)
         going = not found[0].kept if found else self._progress.unclear
-        when = "though its deletion may have been asked for" if going else "and its deletion was not asked for"
+        when = "its deletion may have been asked for" if going else "its deletion was not asked for"
         left = "" if gone else f"; {failing}"
-        return await self._end(Outcome.ABORTED, f"aborted by {abort.by} ({abort.reason}), {when}{left}")
+        return await self._end(Outcome.ABORTED, f"aborted by {abort.by}: {abort.reason}; {when}{left}")
 
     async def _give_up(self, *, withdraw: bool = False) -> GiveUpResult:
         request = self._request

@@ -70,7 +70,7 @@ class ReplacingStep(WatchedStep):
             await self._while_there_is_a_way_back(found)
         if (abort := self._episode.abort_asked) is not None:
             though = ", though its deletion has been asked for" if self._goes else ""
-            raise AbortAsked(f"aborted by {abort.by} ({abort.reason}){though}")
+            raise AbortAsked(f"aborted by {abort.by}: {abort.reason}{though}")
         self._say(found)
         return None
 
@@ -105,7 +105,7 @@ class ReplacingStep(WatchedStep):
         if found is None:
             self._episode.enter(doing="waits until the machine can be looked at")
             return
-        owner = self._target.pin.owner or "nobody"
+        owner = self._target.pin.owner or "none"
         if found.deleting:
             self._episode.enter(phase=Phase.TERMINATING, doing=f"waits until the machine is gone: {found.waits or found.phase}")
         else:
@@ -138,7 +138,7 @@ class ReplacingStep(WatchedStep):
                 self._target.desk.tell(EventReason.REPLACEMENT_LATE, message)
                 return End(outcome=Outcome.REPLACED, message=message)
             if (abort := self._episode.abort_asked) is not None:
-                raise AbortAsked(f"aborted by {abort.by} ({abort.reason}); {name} is gone, and {stands_in}")
+                raise AbortAsked(f"aborted by {abort.by}: {abort.reason}; {name} is gone, and {stands_in}")
             self._episode.enter(step=FenceStep.RECOVERY, doing=f"waits for its replacement: {stands_in}")
             await self._episode.rest(pause, self._episode.doing)
             pause = min(pause * 2, LOOK_AGAIN)
@@ -154,7 +154,7 @@ class DeleteMachine(ReplacingStep):
         if target.pin.machine is None:
             raise Hopeless(f"{self._episode.node} belongs to no Machine that could be deleted")
         if not target.pin.owner:
-            raise Hopeless(f"no controller owns {target.pin.machine.key}: nobody would replace it")
+            raise Hopeless(f"no controller owns {target.pin.machine.key}: nothing would replace it")
         self._episode.enter(phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing="asks for the deletion of the machine")
         while not await self.goes():
             try:
@@ -238,7 +238,7 @@ class RequestOwner(ReplacingStep):
         """A condition on the Machine, which repeats harmlessly."""
         target = self._target
         if target.pin.machine is None:
-            raise Hopeless(f"{self._episode.node} belongs to no Machine whose owner could be asked")
+            raise Hopeless(f"{self._episode.node} belongs to no Machine with an owner to ask")
         self._episode.enter(
             phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing=f"asks {target.pin.owner} to remediate it"
         )

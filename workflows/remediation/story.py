@@ -287,7 +287,7 @@ class RemediationStory:
         pause = FIRST_PAUSE
         while True:
             if (abort := episode.abort_asked) is not None:
-                return End(outcome=Outcome.ABORTED, message=f"aborted by {abort.by} ({abort.reason}): {problem}")
+                return End(outcome=Outcome.ABORTED, message=f"aborted by {abort.by}: {abort.reason}; {problem}")
             if ended := await self._over_by_itself():
                 return ended
             if off := next((step for step in self._steps if isinstance(step, FencingStep) and step.comes_back), None):
@@ -306,10 +306,10 @@ class RemediationStory:
                     continue
                 if episode.permit:  # it was the mark that could not be left, and that does not pass by itself
                     episode.resumed = None
-                    await target.desk.ask_for_a_person(f"{problem}; the word of {word.by} came, but {refused}")
+                    await target.desk.ask_for_a_person(f"{problem}; {word.by} answered, but {refused}")
                     continue
                 wait, pause = pause, min(pause * 2, LONGEST_PAUSE)
-                episode.problem = f"{problem}; the word of {word.by} is kept until there is a permit: {refused}"
+                episode.problem = f"{problem}; the answer of {word.by} is kept until there is a permit: {refused}"
                 episode.enter(phase=Phase.NEEDS_HUMAN, doing="waits for a permit to go on")
             await episode.rest(wait, "a person's word")
         self._progress.failed.clear()
@@ -332,7 +332,7 @@ class RemediationStory:
         if but := await off.story.bring_back():
             episode.note("step", "not back", f"{off.state.step.name}: {but}")
         if off.story.left_off:
-            await self.target.desk.ask_for_a_person(f"{problem}; a person's word came, but {but}")
+            await self.target.desk.ask_for_a_person(f"{problem}; a person answered, but {but}")
 
     async def _over_by_itself(self) -> End | None:
         """A target that is well again, or was replaced by others, needs nobody any more."""

@@ -251,7 +251,7 @@ class Granting:
         "" else."""
         permit = self.table.of(asked.node)
         if permit is None or permit.incident != asked.incident or permit.holding is PermitState.PARKED:
-            reason = f"the permit of {asked.node} is held by {permit.incident if permit else 'nobody'}"
+            reason = f"the permit of {asked.node} is held by {permit.incident if permit else 'no episode'}"
         else:
             reason = halted or self._guard(permit, report)
         return replace(asked, held=not reason, reason=reason, paused=halted)

@@ -87,7 +87,7 @@ class Holders:
             return  # before the first sync there may be marks that nobody has seen yet
         found = await self._find_open()
         if found is not None and found.earlier and (lag := self._began + LIST_LAG - workflow.now()) > timedelta(0):
-            await workflow.sleep(lag, summary="until the list of open episodes tells of all that the last scanner let act")
+            await workflow.sleep(lag, summary="until the list of open episodes has all that the last scanner admitted")
             found = await self._find_open()
         if found is not None:
             marked = (seen.node for seen in report.observations if seen.incident or seen.mark_problem)

@@ -72,7 +72,7 @@ class Beginning:
         require_last_look(before.look, target, operation)
         seen = await self._look(before.look)
         if found is not None and _again() and (there := await found()) is not None:
-            return replace(there, look=replace(seen, verdict=LookVerdict.GO, reason="done by an attempt whose answer was lost"))
+            return replace(there, look=replace(seen, verdict=LookVerdict.GO, reason="done before; its answer was lost"))
         if seen.verdict is not LookVerdict.GO:
             return refused(seen)
         in_time(not_after, self._clock(), what)

@@ -123,7 +123,7 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         def decide(node: LiveNode) -> Edit:
             mark = self._require_fenced(request, node)
             if any((taint.key, taint.effect) == (OUR_TAINT.key, OUR_TAINT.effect) for taint in node.taints):
-                whose = "by us" if mark.out_of_service else "by somebody else, whose it stays"
+                whose = "by us" if mark.out_of_service else "by another owner; left unchanged"
                 return Edit(detail=f"tainted out-of-service already {whose}", mark=mark)
             noted = replace(mark, out_of_service=True)
             operations = (*write_mark(node, noted), *append_taint(node, OUR_TAINT))
@@ -285,7 +285,7 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         """What does not depend on the node: whom we are, the time, the proof, the cluster Lease. Answers how many pods may be
         freed in a minute, None for as many as there are."""
         pinned = request.target.pinned
-        self._require_other_node(pinned.node, ", which can't be off then")
+        self._require_other_node(pinned.node, ", so it can't be off")
         if not proof_stands(request.proof, pinned.levels):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} is not proven off: {_told(request.proof)}")
         if request.proof.acknowledgement is None:
@@ -318,7 +318,7 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
     async def _require_dead(self, request: FreeDumpingRequest) -> int | None:
         """The same for a node that writes its crash dump."""
         pinned, proof = request.target.pinned, request.proof
-        self._require_other_node(pinned.node, ", whose kernel can't be dead then")
+        self._require_other_node(pinned.node, ", so its kernel can't be dead")
         if not dead_stands(proof, not_ready_since=pinned.not_ready_since, addresses=pinned.addresses):
             raise failure(
                 ErrorType.NOT_PROVEN, f"Node/{pinned.node}: no message of its own says that its kernel is dead: {proof}"
@@ -326,7 +326,7 @@ class ClusterFreeing(OfOneCluster, FreeingActivities):
         if not self._licences.has_heard(proof, self._clock()):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node}: {proof}: {NOT_OURS}")
         if other := await self._identities.at_address(pinned.node, proof.address):
-            told = f"Node/{other} shows the address {proof.address}, too: whose kernel is dead can't be told (S39)"
+            told = f"Node/{other} shows the address {proof.address}, too: which node's kernel is dead is not known (S39)"
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node}: {told}")
         return await self._require_leave(request)
 

@@ -100,7 +100,7 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
             now = self._clock()
             found = require_held(node, target, "it is not cordoned")
             if node.view.unschedulable:
-                whose = "by us" if found.cordoned else "by somebody else, whose it stays"
+                whose = "by us" if found.cordoned else "by another owner; left unchanged"
                 return Edit(detail=f"cordoned already {whose}", mark=found)
             mark = replace(claim(found, target, now), cordoned=True)
             return Edit(detail="cordoned", operations=(*write_mark(node, mark, cordons=True), *cordon()), mark=mark)
@@ -160,7 +160,7 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
             found = require_held(node, target, "it is not tainted")
             if any((each.key, each.effect) == (taint.key, taint.effect) for each in node.taints):
                 ours = taint in node.taints and spelled(taint) in found.taints
-                return Edit(detail=f"tainted already {'by us' if ours else 'by somebody else, whose it stays'}", mark=found)
+                return Edit(detail=f"tainted already {'by us' if ours else 'by another owner; left unchanged'}", mark=found)
             kept = (each for each in found.taints if each != spelled(taint))
             mark = replace(claim(found, target, now), taints=(*kept, spelled(taint)))
             operations = (*write_mark(node, mark), *append_taint(node, taint))

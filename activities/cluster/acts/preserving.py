@@ -301,7 +301,7 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
         if not sight.owner:
             raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: no controller owns it, so nothing would replace it")
         if keeps(held, self._clock()):
-            return "somebody asks for it to be preserved" if held.failed else "it is well again"
+            return "its preservation is still asked for" if held.failed else "it is well again"
         if held.well and request.unhealthy and not request.by_remediation:
             return "its Node says that it is well again"
         assert sight.machine is not None
@@ -309,7 +309,7 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
         require_machine_of(request.looked_at, machine, node, request.machine.key)
         if of_control_plane(node, machine) and not request.by_remediation:
             # A member of a control plane, also one whose Node is gone, is given up by a remediation only (S15).
-            why = "it is a member of the control plane, whose deletion only a remediation may ask for"
+            why = "it is a member of the control plane: only a remediation may ask for its deletion"
             raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: {why}")
         # Of this very Machine, which no look at its Node need find. The Lease is the look's affair.
         seen = Seen(node=node, machines=(machine,), pause=await pause_of(self._connections, node, (machine,)), cluster_lease="")

@@ -197,7 +197,7 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
             owner = machine.controller
             if owner.partition("/")[0] not in REPLACING_OWNERS:
                 expected = f"expected a {' or a '.join(REPLACING_OWNERS)}"
-                raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: its owner {owner or 'nobody'}: {expected}")
+                raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: its owner {owner or 'none'}: {expected}")
             if machine.deleting or _is_false(machine, OWNER_REMEDIATED):
                 return {}
             await self._require_leave(request, machine)

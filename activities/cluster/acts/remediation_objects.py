@@ -287,7 +287,7 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
         try:
             document = await self._connection.get(resource.path(check.name))
         except ObjectNotFound as error:
-            raise failure(ErrorType.VETOED, f"{check.key} is gone: nobody asks for the object that it would own") from error
+            raise failure(ErrorType.VETOED, f"{check.key} is gone: the object that it would own is not needed") from error
         return replace(wanted, check_uid=document["metadata"]["uid"])
 
     async def _post(self, place: _Place, template: JsonObject, request: ExternalRequest) -> JsonObject:

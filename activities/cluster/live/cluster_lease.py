@@ -28,7 +28,7 @@ async def cluster_lease_problem(connection: ClusterConnection, holder: str, now:
     if restores and (lease.holder in ("", holder) or (age is not None and longest is not None and age > longest)):
         return ""
     if not holder or lease.holder != holder:
-        return f"{lease_of} is held by {lease.holder or 'nobody'!r}, not by {holder or 'a named scanner'!r}"
+        return f"{lease_of} is held by {lease.holder or 'no scanner'!r}, not by {holder or 'a named scanner'!r}"
     if age is None or longest is None:
         return f"{lease_of} does not say when it was renewed and for how long"
     if abs(age) > longest:

@@ -95,17 +95,17 @@ async def device_claims(
     named |= {other: endpoint for endpoint, others in shared for other in others if other != node}
     if len(named) > MOST_READ:
         expected = f"at most {MOST_READ} other nodes to be named beside the devices of Node/{node}"
-        raise failure(ErrorType.INVALID_CONFIG, f"expected {expected}, got {len(named)}: whose they are can't be told")
+        raise failure(ErrorType.INVALID_CONFIG, f"expected {expected}, got {len(named)}: which node they belong to is not known")
     found = await asyncio.gather(*(find_node(connections.nodes, other) for other in sorted(named)))
     others = [each.view for each in found if each is not None]
     for asked, other in enumerate(others):
         device = named[other.name]
         if asked == MOST_ASKED:
             told = f"{device} is named beside Node/{node}, Node/{other.name} and {len(others) - 1} more"
-            return Claim(other=other, words=f"{told}: find out whose it is; that many are not looked into")
+            return Claim(other=other, words=f"{told}: find out which node it belongs to; that many are not looked into")
         if await _claims(connections, other, device, source):
             told = f"{device} is configured as the device of Node/{node} and of Node/{other.name}"
-            return Claim(other=other, words=f"{told}: find out whose it is, or the wrong machine is switched off")
+            return Claim(other=other, words=f"{told}: find out which node it belongs to, or the wrong machine is switched off")
     return None
 
 

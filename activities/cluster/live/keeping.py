@@ -118,7 +118,7 @@ class Keeping:
     async def overridden(self, machine: ObjectRef | None, owner: str) -> Overridden:
         """Who has overridden the preservation of a machine that others delete, or have deleted. None: of a Node alone."""
         if machine is None:
-            return Overridden(override=Override.DELETION, why="somebody has deleted the Node")
+            return Overridden(override=Override.DELETION, why="the Node was deleted")
         return await overridden(self.connection_of(machine), machine, owner)
 
     async def _machine_of(self, node: str) -> LiveMachine | None:

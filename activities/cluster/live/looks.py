@@ -231,7 +231,7 @@ class LastLook:
                 self._policies(request, doubts),
                 _read("the node's own Lease", self._renewed(request), None, []),  # unread it keeps nobody from power fencing
                 _read("its fence configuration", self._configured(once, request), None, unplanned),
-                _read("whose devices they are", self._claimed(once, request), "", doubts),
+                _read("which node the devices belong to", self._claimed(once, request), "", doubts),
             ),
         )
         return _Sight(

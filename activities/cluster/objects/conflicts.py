@@ -80,5 +80,5 @@ def newest_foreign_write(ref: ObjectRef, check: Mapping[str, Any]) -> StatusWrit
         if entry.get("subresource") != "status" or at is None or manager.startswith(NO_CONTROLLERS):
             continue
         if newest is None or at > newest.at:
-            newest = StatusWrite(check=ref.key, manager=manager or "somebody", at=at)
+            newest = StatusWrite(check=ref.key, manager=manager or "unknown", at=at)
     return newest

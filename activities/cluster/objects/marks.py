@@ -35,7 +35,7 @@ def is_ours(mark: Mark | None, target: Target) -> bool:
 
 def owner(mark: Mark | None) -> str:
     """Who holds the node, in words."""
-    return f"{mark.kind} {mark.incident} ({mark.workflow_id})" if mark else "nobody"
+    return f"{mark.kind} {mark.incident} ({mark.workflow_id})" if mark else "no episode"
 
 
 def claim(mark: Mark | None, target: Target, now: datetime, added: Added = NOTHING_ADDED) -> Mark:

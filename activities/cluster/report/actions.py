@@ -130,7 +130,7 @@ class ActionKeeping(Attending):
             if error_type(error) is not ErrorType.NOT_LICENSED:
                 raise
             if used:
-                return DONE, f"{status.get('workflow')} has heard it; asked again what it answered: {error.message}"
+                return DONE, f"{status.get('workflow')} has accepted it; asked again for its answer: {error.message}"
             return REFUSED, error.message
 
     async def _answer(self, found: JsonObject, phase: str, message: str) -> None:

@@ -87,7 +87,7 @@ class Management:
         if self._probe is not None and self._probe.problem:
             return self._probe.problem
         if broken := [each for each in others if not each.synced or (lasting and not each.streaming)]:
-            return f"not being told of changes of {listed(broken)} in the management cluster"
+            return f"the watch is down on {listed(broken)} in the management cluster"
         if longest_silence(others) > self._limits.silence.total_seconds():
             return "nothing was heard from the management cluster lately"
         return ""

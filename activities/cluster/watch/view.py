@@ -383,7 +383,7 @@ class ClusterView:
             or asyncio.get_running_loop().time() - self._broken_since < self._limits.broken.total_seconds()
         ):
             return ""
-        return f"not being told of changes of {listed(each for each in self.watches.here() if not each.streaming)}"
+        return f"the watch is down on {listed(each for each in self.watches.here() if not each.streaming)}"
 
     def _inventory_fault(self, known: int, size: int, now: datetime) -> str:
         """known: the size that a scanner has believed last. By the loop's clock, which nobody sets: five minutes are not over

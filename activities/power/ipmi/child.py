@@ -163,7 +163,7 @@ def login_error(text: str) -> OperationError:
         return OperationError("NotSupported", "the BMC takes none of the offered cipher suites")
     if any(part in text for part in IPMI_1_5_LOGIN):
         return OperationError(
-            "NotSupported", "the BMC offers IPMI 1.5 alone, whose login is not safe: expected 2.0; no login was sent"
+            "NotSupported", "the BMC offers only IPMI 1.5, and its login is not safe: expected 2.0; no login was sent"
         )
     return OperationError("Transient", f"the BMC ended the login ({text})")
 

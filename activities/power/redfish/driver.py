@@ -31,7 +31,7 @@ class RedfishFactory:
         """The driver of one system."""
         for what, text in (("username", credentials.username), ("password", credentials.password)):
             if not text:
-                raise invalid(f"redfish: the {what} is empty: expected one, since a Redfish service lets nobody in without")
+                raise invalid(f"redfish: the {what} is empty: expected one, since a Redfish service refuses a login without it")
         if ":" in credentials.username:
             raise invalid("redfish: the username holds a colon: expected none, since Basic authentication cannot carry it")
         return RedfishDriver(address=_address(parameters), credentials=credentials)

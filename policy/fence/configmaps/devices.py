@@ -173,7 +173,7 @@ class DeviceLines:
                 elsewhere.setdefault(REFERENCES[prefix], {})[name] = line.value.removeprefix(prefix)
                 continue
             self._findings.warn(
-                line.subject, line.field, "is a credential that whoever reads ConfigMaps can read: move it into a Secret"
+                line.subject, line.field, "is a credential that every reader of ConfigMaps sees: move it into a Secret"
             )
             inline.setdefault((line.holder.namespace, line.holder.name, line.data_key), {})[name] = line.written
         missing = sorted(takes.needed - names - set(found.secret))

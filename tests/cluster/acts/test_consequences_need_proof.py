@@ -165,7 +165,7 @@ GUARDS = {
     "a mark that was removed": (
         after(lambda w: w.change_node({"metadata": {"annotations": {"nodewarden.io/episode": None}}})),
         ErrorType.VETOED,
-        "nobody",
+        "no episode",
     ),
     "S3 S20 a node that cannot be read": (refusing(f"/nodes/{NODE}$"), ErrorType.UNREACHABLE, ""),
     "S39 another node says that it is that machine": (

@@ -105,7 +105,7 @@ class TestWayBack:
         await empty.add_node(unschedulable=True)
         await empty.target.mark(await empty.act())
         result = await empty.isolation.mark_unschedulable(await empty.cordon())
-        assert (result.changed, "somebody else" in result.detail) == (False, True)
+        assert (result.changed, "another owner" in result.detail) == (False, True)
         mark = await empty.mark()
         assert mark is not None
         assert not mark.cordoned
@@ -122,7 +122,7 @@ class TestWayBack:
         assert (await empty.target.mark(await empty.act())).added == Added(taints=gone[:1])
         await empty.change_node({"spec": {"unschedulable": True}})
         result = await empty.isolation.mark_unschedulable(await empty.cordon())
-        assert "somebody else" in result.detail
+        assert "another owner" in result.detail
         await empty.isolation.mark_schedulable(await empty.restore())
         assert (await empty.node())["spec"]["unschedulable"] is True
 
@@ -247,7 +247,7 @@ async def test_a_persons_taint_stays_a_persons(empty: World) -> None:
         await empty.add_node(taints=({**AS_WRITTEN, "value": value},))
         await empty.mark_as_ours()
         result = await empty.isolation.taint(await taint_request(empty))
-        assert (result.changed, "somebody else" in result.detail) == (False, True)
+        assert (result.changed, "another owner" in result.detail) == (False, True)
         await empty.isolation.mark_schedulable(await empty.restore())
         assert await taints(empty) == [{**AS_WRITTEN, "value": value}]
         await empty.delete_node()

@@ -324,7 +324,7 @@ async def test_another_nodes_machine_with_its_provider_id_keeps_it_whoever_has_s
     identities = Identities(served.connections, Watched(**watched) if watched is not None else None)
     result = await LastLook(served, licensed.permits, identities=identities).look(await licensed.look(need=CHECK_NEED))
     assert result.verdict is (VETOED if lists else GO), result.reason
-    assert (f"Machine/{system.namespace}/claims, whose Node is another-node" in result.reason) is lists
+    assert (f"Machine/{system.namespace}/claims of Node/another-node" in result.reason) is lists
 
 
 EVERYTHING = ("nodes", "machines", "fencingtemplates", "fenceconfigs")

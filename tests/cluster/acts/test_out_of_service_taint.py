@@ -48,7 +48,7 @@ class TestTainting:
         await off.change_node({"spec": {"taints": [GPU, OUT_OF_SERVICE]}})
         result = await off.freeing.taint_out_of_service(await off.free())
         assert not result.changed
-        assert "somebody else" in result.detail
+        assert "another owner" in result.detail
         assert await off.mark() == our_mark(cordoned=True)
 
 

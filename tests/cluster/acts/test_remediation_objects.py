@@ -222,7 +222,7 @@ REFUSALS: dict[str, tuple[Change, ErrorType, str]] = {
         ErrorType.INVALID_CONFIG,
         "expected a NodeHealthCheck or a MachineHealthCheck",
     ),
-    "the check is gone": (_check_gone, ErrorType.VETOED, "nobody asks"),
+    "the check is gone": (_check_gone, ErrorType.VETOED, "is not needed"),
 }
 
 

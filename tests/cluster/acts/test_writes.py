@@ -218,7 +218,7 @@ async def test_a_refusal_is_said_and_a_lost_answer_is_ambiguous_and_found_again_
     done, writes = await write.written(begun), begun.writes
     assert writes == 1
     again = await write.is_asked(begun, target)
-    assert "somebody else" not in getattr(again, "detail", "")
+    assert "another owner" not in getattr(again, "detail", "")
     assert write.renews or (begun.writes, await write.written(begun)) == (writes, done)
 
 
@@ -281,7 +281,7 @@ async def test_a_node_that_is_not_ours_any_more_is_left_as_it_is(begun: World, w
     if write.restores:
         await write.is_asked(begun, await begun.pinned())
     else:
-        with refused(ErrorType.VETOED, "nobody" if holder == "nobody" else "incident-2"):
+        with refused(ErrorType.VETOED, "no episode" if holder == "nobody" else "incident-2"):
             await write.is_asked(begun, await begun.pinned())
     assert (await write.written(begun), begun.writes) == (before, 0)
 

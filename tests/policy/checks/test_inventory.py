@@ -165,7 +165,7 @@ def test_a_node_with_the_provider_id_of_another_nodes_machine_is_contested_until
     machine = a_machine(provider_id="aws:///eu-west-1a/i-1", node_name="gone")
     node = a_node("n", provider_id=spelled)
     inventory = filled(*((machine, node) if machine_first else (node, machine)))
-    assert "Machine/machines/m, whose Node is gone" in inventory.nodes["n"].contested
+    assert "Machine/machines/m of Node/gone" in inventory.nodes["n"].contested
     assert [each.about.name for each in inventory.strange] == ["n"]
     touched = inventory.put_machine(replace(machine, node_name="n"))
     assert ({each.target.key for each in touched}, inventory.nodes["n"].contested) == ({machine.key, "n"}, "")

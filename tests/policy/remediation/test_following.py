@@ -17,7 +17,7 @@ STATUSES = ("", "True", "False", "Unknown")
 @pytest.mark.parametrize(
     ("told", "progress", "why"),
     [
-        (RemediationConditions(), Progress.WORKING, "nobody has taken it up yet"),
+        (RemediationConditions(), Progress.WORKING, "no controller has taken it up yet"),
         (RemediationConditions(processing="True", succeeded="Unknown"), Progress.WORKING, "Processing is True"),
         (RemediationConditions(processing="False", succeeded="True"), Progress.SUCCEEDED, "Succeeded is True"),
         (RemediationConditions(processing="True", succeeded="True"), Progress.SUCCEEDED, "Succeeded is True"),

@@ -94,7 +94,7 @@ def test_both_kinds_of_pods_go_those_that_mount_it_and_those_that_crash() -> Non
     ("messages", "attached", "pods", "why"),
     [
         (["demo/client crashes"], ATTACHED, PODS, "'demo/client crashes': that names no volume attached to the node (attached"),
-        ([], ATTACHED, PODS, "nobody says anything of volumes"),
+        ([], ATTACHED, PODS, "no message mentions a volume"),
         (["vol-0aa1 is gone"], (), PODS, "(attached: none)"),
         (["pvc-99 is gone"], (NOWHERE,), PODS, "pvc-99 does not say what its cloud calls it"),
         (["vol-0aa1"], ATTACHED, (PodOnNode(key="a/logs", uid="u", volumes=("pvc-5d1b",), stays=True),), "a/logs mounts it"),
@@ -128,7 +128,7 @@ def test_the_machine_is_the_one_whose_volumes_the_plan_names_else_that_of_its_cl
     named = PlannedMethod(name="detach", act=Act.DETACH_VOLUMES, device=INSTANCE)
     methods = detaching(FencingPlan(source="t", levels=((BMC,),), isolation=(named,)), ONE)
     assert [method.device for method in methods if method.device is not None] == [INSTANCE, INSTANCE]
-    with pytest.raises(PolicyError, match="expected a device of a cloud whose volumes are known"):
+    with pytest.raises(PolicyError, match="expected a device of a cloud with volumes that we know"):
         detaching(FencingPlan(source="t", levels=((BMC,),)), ONE)
 
 

@@ -248,7 +248,7 @@ def a_request(node: str = "a", **fields: object) -> PermitRequest:
 
 
 ONE_AT_ONCE = a_check_report(at_once=1)
-WHOEVER = "until it closes no request begins anything, also on nodes that this check does not cover"
+WHOEVER = "until it closes no request begins, not even on nodes that this check does not cover"
 GRANTED, QUEUED, DENIED = PermitDecision.GRANTED, PermitDecision.QUEUED, PermitDecision.REFUSED
 PARKED = a_permit("a", PermitState.PARKED)
 

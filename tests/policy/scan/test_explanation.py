@@ -50,7 +50,7 @@ def test_a_check_that_can_spare_nobody_says_how_many_must_get_well() -> None:
     full = a_check("disks", minHealthy=2, unhealthyConditions=[{"type": "DiskPressure", "status": "True", "duration": "1s"}])
     assert unblocking(a_check(minHealthy=1), disks, SICK, a_node("n2"))["workers"] == ("", ())
     held_by, unblock = unblocking(a_check(minHealthy=1), full, SICK, a_node("n2"))["workers"]
-    assert "NodeHealthCheck/disks counts it as healthy and can spare no more" in held_by
+    assert "NodeHealthCheck/disks counts it as healthy and allows no more disruption" in held_by
     assert unblock == ("NodeHealthCheck/disks: its threshold lets none of 2 nodes be remediated",)
 
 

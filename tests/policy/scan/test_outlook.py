@@ -114,7 +114,7 @@ def test_what_is_not_possible_says_why() -> None:
     check = openshift("pool", maxUnhealthy=1)
     orphan = a_machine(dialect=Dialect.OPENSHIFT, controller="")
     found = looked(check, orphan, a_node("n1", "Unknown", 600))
-    assert found.problem == "no controller owns the Machine: nobody would replace it"
+    assert found.problem == "no controller owns the Machine: nothing would replace it"
     assert [(planned.impossible, planned.next) for planned in found.steps] == [(found.problem, False)]
 
 

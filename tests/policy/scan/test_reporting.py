@@ -135,7 +135,7 @@ QUICK = openshift("quick", unhealthyConditions=[{"type": "Ready", "status": "Unk
     [
         ("MachineSet/set", a_check(), QUICK.ref.key, ""),
         ("", a_check(), check_ref().key, ""),
-        ("", replace(a_check(), escalation="no-such-strategy"), QUICK.ref.key, "nobody would replace it"),
+        ("", replace(a_check(), escalation="no-such-strategy"), QUICK.ref.key, "nothing would replace it"),
         ("", a_check(remediationTemplate=FOREIGN), check_ref().key, "that this check did not create"),
     ],
     ids=["can be done", "can't be done", "neither can be done", "the other's is in other hands"],
