@@ -10,7 +10,8 @@ from typing import Protocol
 
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase
-from policy.scan import pauses
+from policy.scan import pauses, readiness
+from policy.scan.readiness import BY_PEOPLE, Obstacle
 from policy.scan.report import AtRisk, CheckReport, NodeAtRisk, TargetRow
 from policy.values.counting import counted
 from policy.values.moments import written
@@ -224,26 +225,24 @@ def left_off(result: EpisodeResult) -> str:
     return "left as it is, off on a person's word" if on_a_word else "left powered off"
 
 
+def obstacles(scanner: ScannerStatus, now: datetime) -> tuple[Obstacle, ...]:
+    """What keeps everything from being begun in its cluster, as of that moment."""
+    found = readiness.obstacles(scanner.report, paused=pauses.told(scanner.pauses), problem=scanner.problem, now=now)
+    return tuple(found)
+
+
 def halted(scanner: ScannerStatus) -> str:
-    """What keeps everything from being begun by somebody's word, with who and until when (S44); "" where nothing does."""
-    said = [pauses.told(scanner.pauses)] if scanner.pauses else []
-    off = scanner.report.policies.switched_off if scanner.report is not None else ()
-    return "; ".join((*said, *(f"fencing is switched off: {why}" for why in off)))
+    """What people have said of it, with who and until when (S44); "" where they have said nothing."""
+    return "; ".join(each.text for each in obstacles(scanner, scanner.started) if each.code in BY_PEOPLE)
 
 
-def view(scanner: ScannerStatus) -> str:
+def view(scanner: ScannerStatus, now: datetime) -> str:
     """The scanner's own condition in a phrase: whether it sees, and whether it may act."""
     if said := halted(scanner):
         return said
-    if scanner.problem:
-        return scanner.problem
-    report = scanner.report
-    if report is None:
-        return "has not seen the cluster yet"
-    if report.view.stale or not report.view.synced:
-        return f"view not live: {report.view.stale or 'still reading the cluster'}"
-    if report.lease.problem:
-        return report.lease.problem
+    report, found = scanner.report, obstacles(scanner, now)
+    if report is None or found:
+        return found[0].text
     sees = f"view live, but {report.view.notice}" if report.view.notice else "view live"
     if report.lease.held:
         return f"{sees}, cluster Lease held"

@@ -35,8 +35,10 @@ async def start(
             check_every=settings.fence_check.interval(),
         )
         seen = await warden.scanner(name).first_look() if started.started else None
+    from datetime import UTC, datetime
+
     text = f"scanner of {name} {'started' if started.started else 'runs already; stop it first to change its settings'}"
-    text += f": {wording.view(seen)}" if seen is not None else ""
+    text += f": {wording.view(seen, datetime.now(UTC))}" if seen is not None else ""
     say(session, text, lambda: started)
 
 

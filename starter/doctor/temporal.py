@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from policy.values.counting import counted
 from policy.values.moments import written
@@ -55,7 +56,7 @@ async def scanner(warden: Nodewarden, cluster: str) -> list[Finding]:
         return [problem(without_its_own, f"`nodewarden scan start -c {cluster}` starts it")]
     except RequestError as error:
         return [problem(str(error), "look at the log of the worker that serves workflows")]
-    view = wording.view(status)
+    view = wording.view(status, datetime.now(UTC))
     if halted := wording.halted(status):
         return [warning(f"it runs, and begins nothing: {halted}", "end it once it is no longer meant")]
     report = status.report

@@ -31,7 +31,7 @@ def _condition(status: ClusterStatus) -> str:
     if status.scanner is None:
         return status.problem or "no scanner"
     nodes = f"{counted(status.scanner.report.inventory, 'node')}, " if status.scanner.report else ""
-    return nodes + wording.view(status.scanner)
+    return nodes + wording.view(status.scanner, status.at)
 
 
 def _nodes(before: ClusterStatus | None, after: ClusterStatus) -> Iterator[str]:

@@ -43,4 +43,4 @@ def _table(found: Sequence[ClusterStatus], within: bool) -> Table:
 def _condition(status: ClusterStatus) -> Text:
     if status.scanner is None:
         return Text(status.problem or "no scanner", style="red")
-    return Text(wording.view(status.scanner), style="red" if wording.halted(status.scanner) else "")
+    return Text(wording.view(status.scanner, status.at), style="red" if wording.halted(status.scanner) else "")

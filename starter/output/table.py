@@ -26,6 +26,7 @@ from starter import wording
 from starter.handles.status import ClusterStatus
 from starter.output.permits import still_stopped_by
 from starter.output.sentences import Sentence, Sentences
+from workflows.kit.messages import ScannerStatus
 
 OLD = timedelta(seconds=5)
 """From this age on it is said how old the rows of nodes are."""
@@ -60,7 +61,7 @@ def render(status: ClusterStatus, *, now: datetime, where: str = "") -> Renderab
         parts.append(_devices(status.devices))
     if report is not None:
         if report.checks:
-            parts.append(_checks(report.checks, halted=scanner is not None and bool(wording.halted(scanner))))
+            parts.append(_checks(report.checks, blocked=_blocked(scanner, now)))
         else:
             parts.append(Text("no health check in this cluster: nothing will be done to it", style="dim"))
         parts.append(_nodes(report, now, live=scanner is not None))
@@ -77,7 +78,7 @@ def _head(status: ClusterStatus, now: datetime, where: str) -> RenderableType:
         scanner = status.scanner
         inventory = f"{counted(scanner.report.inventory, 'node')}, " if scanner.report else ""
         holding = sum(1 for permit in scanner.permits if permit.holding.value != "parked")
-        line.append(f"  {inventory}{wording.view(scanner)}", style=_view_style(status))
+        line.append(f"  {inventory}{wording.view(scanner, now)}", style=_view_style(status, now))
         line.append(f", {holding} of {scanner.concurrency} permits in use")
         if waiting := sum(episode.phase is Phase.NEEDS_HUMAN for episode in status.episodes):
             line.append(f", {counted(waiting, 'episode')} {'needs' if waiting == 1 else 'need'} a person", style="bold red")
@@ -90,12 +91,11 @@ def _head(status: ClusterStatus, now: datetime, where: str) -> RenderableType:
     return Group(line, *below)
 
 
-def _view_style(status: ClusterStatus) -> str:
+def _view_style(status: ClusterStatus, now: datetime) -> str:
     scanner = status.scanner
     if scanner is None or scanner.report is None:
         return "yellow"
-    live = scanner.report.view.synced and not scanner.report.view.stale and not wording.halted(scanner)
-    return "default" if live and not scanner.problem and not scanner.report.lease.problem else "red"
+    return "red" if wording.obstacles(scanner, now) else "default"
 
 
 def columns(*names: str, flexible: str) -> Table:
@@ -136,13 +136,22 @@ def sickest_first(row: TargetRow) -> tuple[int, list[tuple[bool, int, str]]]:
     return SICKNESS[row.health], in_natural_order(row.node)
 
 
-def _checks(checks: Collection[CheckReport], *, halted: bool) -> RenderableType:
+def _blocked(scanner: ScannerStatus | None, now: datetime) -> str:
+    """Why no check may act, whatever its own circuit breaker says; "" where that decides."""
+    if scanner is None:
+        return "not while no scanner answers"
+    if wording.halted(scanner):
+        return "not while everything is halted"
+    return "not while the first line says why" if wording.obstacles(scanner, now) else ""
+
+
+def _checks(checks: Collection[CheckReport], *, blocked: str) -> RenderableType:
     table = columns("CHECK", "HEALTHY", "MAY IT ACT", flexible="MAY IT ACT")
     for check in checks:
         free = check.allowed and not check.error
-        said = "not while everything is halted" if free and halted else wording.brake(check)
+        said = blocked if free and blocked else wording.brake(check)
         table.add_row(
-            check.ref.key, f"{check.healthy}/{check.total}", Sentence(said, style="default" if free and not halted else "red")
+            check.ref.key, f"{check.healthy}/{check.total}", Sentence(said, style="default" if free and not blocked else "red")
         )
     return table
 

@@ -13,6 +13,7 @@ from policy.episode.permits import PermitState
 from policy.scan.admission import AdmissionRefusal
 from policy.scan.alarms import opened_breakers
 from policy.scan.pauses import Pause
+from policy.scan.readiness import BLIND, BY_PEOPLE, seen_at
 from policy.scan.report import AtRisk, CheckReport, NodeAtRisk, ScanReport, TargetRow
 from policy.values.counting import counted
 from policy.values.object_names import in_natural_order
@@ -74,7 +75,9 @@ class OpenBreaker:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """One cluster at a moment. headline: the one sentence; also: what else is not as it should be. safe: whether nothing keeps us
-    from acting and no data is at risk. stops: what keeps us from acting, each with its way out. pauses: those in force."""
+    from acting and no data is at risk. stops: what keeps us from acting, each with its way out. pauses: those in force.
+    blocked: of the stops those that hold under every check. seen: when the cluster was as it is shown; blind: why it may be
+    otherwise now, "" where it is seen."""
 
     cluster: str
     at: datetime
@@ -82,6 +85,9 @@ class Overview:
     also: tuple[str, ...] = ()
     safe: bool = True
     stops: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
+    seen: datetime | None = None
+    blind: str = ""
     pauses: tuple[Pause, ...] = ()
     nodes: int = 0
     permits_used: int = 0
@@ -102,7 +108,10 @@ def overview_of(status: ClusterStatus) -> Overview:
     """Everything in its place; nothing is decided here."""
     scanner = status.scanner
     report = scanner.report if scanner is not None else None
-    halts, stops = tuple(_halts(status)), tuple(_stops(scanner)) if scanner is not None else ()
+    found = wording.obstacles(scanner, status.at) if scanner is not None else ()
+    halts = tuple(filter(None, (status.problem, *(each.text for each in found if each.code in BY_PEOPLE))))
+    others = tuple(each.text for each in found if each.code not in BY_PEOPLE and each.text != status.problem)
+    stops = (*others, *filter(None, map(stop_of, report.checks if report is not None else ())))
     at_risk = wording.still_at_risk(report.at_risk, status.episodes) if report is not None else AtRisk()
     alarms = (*halts, *_risks(at_risk), *stops)
     persons = tuple(each for each in status.episodes if each.phase is Phase.NEEDS_HUMAN)
@@ -116,6 +125,9 @@ def overview_of(status: ClusterStatus) -> Overview:
         also=(*alarms[1:], *notices) if alarms else notices[1:],
         safe=not alarms,
         stops=(*halts, *stops),
+        blocked=(*halts, *others),
+        seen=seen_at(report) if report is not None else None,
+        blind=next((each.text for each in found if each.code in BLIND), status.problem),
         pauses=scanner.pauses if scanner is not None else (),
         nodes=report.inventory if report is not None else 0,
         permits_used=sum(each.holding is not PermitState.PARKED for each in permits),
@@ -160,14 +172,6 @@ def _notices(persons: int, unfenceable: list[str]) -> Iterator[str]:
         yield f"{said}: fencing might wait for a person"
 
 
-def _halts(status: ClusterStatus) -> Iterator[str]:
-    """What keeps everything from being begun, or known."""
-    if status.problem:
-        yield status.problem
-    if status.scanner is not None and (said := wording.halted(status.scanner)):
-        yield said
-
-
 def _risks(found: AtRisk) -> Iterator[str]:
     """Without the time that is left: it would be another sentence each second."""
     if found.nodes == 1 and found.nearest:
@@ -175,25 +179,6 @@ def _risks(found: AtRisk) -> Iterator[str]:
         yield f"data of {row.node} is at risk: it is down with {counted(row.volumes, 'volume')} attached, and not proven off"
     elif found.nodes:
         yield f"data of {found.nodes} nodes is at risk: they are down with volumes attached, and not proven off"
-
-
-def _stops(scanner: ScannerStatus) -> Iterator[str]:
-    """What else keeps the scanner from acting, or from acting under some check."""
-    if scanner.problem:
-        yield scanner.problem
-    report = scanner.report
-    if report is None:
-        yield "the scanner has not seen the cluster yet"
-        return
-    if report.view.stale or not report.view.synced:
-        yield f"the view is not live: {report.view.stale or 'still reading the cluster'}"
-    if report.policies.problem:
-        yield f"the fence policies can't be used: {report.policies.problem}"
-    if report.lease.needed and not report.lease.held:
-        yield f"the cluster Lease is not held: {report.lease.problem or report.lease.holder or 'no holder'}"
-    for check in report.checks:
-        if said := stop_of(check):
-            yield said
 
 
 def stop_of(check: CheckReport) -> str:

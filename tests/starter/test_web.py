@@ -55,7 +55,10 @@ class ScriptedWarden:
         self.asked += 1
         if isinstance(self.answer, Exception):
             raise self.answer
-        return dataclasses.replace(self.answer, cluster=cluster, at=datetime.now(UTC))
+        now, seen = datetime.now(UTC), self.answer.scanner
+        if seen is not None and seen.report is not None and seen.report.answered_at is None:
+            seen = dataclasses.replace(seen, report=dataclasses.replace(seen.report, answered_at=now))
+        return dataclasses.replace(self.answer, cluster=cluster, at=now, scanner=seen)
 
     async def of_node(self, cluster: str, node: str) -> NodeEpisodes:
         return self.episodes
@@ -132,7 +135,7 @@ CLOSED = check(allowed=False, message="5 of 9 healthy")
         ({"scanner": scanner(None)}, "No: the scanner has not seen the cluster yet"),
         ({"scanner": scanner(report(), pauses=(PAUSE,))}, "No: paused by ann"),
         ({"scanner": scanner(report(), problem="the cluster can't be scanned")}, "No: the cluster can't be scanned"),
-        ({"scanner": scanner(report(view=STALE))}, "No: the view is not live: no news"),
+        ({"scanner": scanner(report(view=STALE))}, "No: view not live: no news"),
         ({"scanner": scanner(report(lease=ELSEWHERE))}, "No: the cluster Lease is not held"),
         ({"scanner": scanner(report(checks=(CLOSED,)))}, "No: NodeHealthCheck/workers: circuit breaker open"),
         ({"episodes": (episode(phase=Phase.NEEDS_HUMAN),)}, "Yes, but 1 episode waits for a person"),
@@ -192,6 +195,34 @@ async def test_the_nodes_that_an_open_breaker_keeps_waiting_need_a_person(
     plain = " ".join(re.sub("<[^>]+>", " ", section).split())
     assert "NodeHealthCheck/workers circuit breaker open 5 of 9 nodes are healthy, minHealthy 51% needs 6" in plain
     assert "It keeps node-2 and 3 more waiting: enough targets of the check have to be healthy again" in plain
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"), [({"pauses": (PAUSE,)}, "None of them acts now: paused by ann"), ({}, "Yes, all of them may act")]
+)
+async def test_no_check_is_said_to_act_while_all_is_halted(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden, changes: dict[str, Any], said: str
+) -> None:
+    """S44: during a pause the view was green."""
+    scripted.answer = dataclasses.replace(status(), scanner=scanner(report(checks=(check(),)), **changes))
+    body = await text(page, f"/c/{CLUSTER}/checks")
+    assert said in body
+    assert (">not now<" in body) is bool(changes)
+
+
+async def test_what_is_old_is_dated_and_answers_nothing_as_if_it_were_now(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden
+) -> None:
+    """S18, S44: the API server had been frozen for a minute, and the page said that it was seen 2 s ago."""
+    blind = ViewState(synced=True, stale="nothing heard for 1m15s")
+    seen = report(row("node-1"), view=blind, answered_at=datetime.now(UTC) - timedelta(seconds=75))
+    scripted.answer = dataclasses.replace(status(), scanner=scanner(seen))
+    body = re.sub("<[^>]+>", " ", text_ := await text(page, f"/c/{CLUSTER}"))
+    plain = " ".join(body.split())
+    assert re.search("Seen 1m1[5-9]s ago", plain)
+    assert "Not known: view not live: nothing heard for 1m15s" in plain, "whether data is at risk"
+    assert re.search("as it was seen 1m1[5-9]s ago ?, and may be otherwise now", plain)
+    assert '<div class="old">' in text_
 
 
 async def test_only_the_word_that_is_valid_is_offered(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:

@@ -49,16 +49,20 @@ def test_a_brake_says_why_it_is_closed() -> None:
 
 def test_the_scanners_own_condition_comes_before_everything_else() -> None:
     """S18, S38: whoever looks must see that nothing is acted on."""
-    assert wording.view(scanner(None)) == "has not seen the cluster yet"
-    assert wording.view(scanner(report(), problem="the cluster can't be scanned")) == "the cluster can't be scanned"
-    assert (
-        wording.view(scanner(report(view=ViewState(synced=True, stale="no event for 90s")))) == "view not live: no event for 90s"
-    )
-    assert wording.view(scanner(report(view=ViewState(synced=False)))) == "view not live: still reading the cluster"
-    foreign = ClusterLease(held=False, holder="them", problem="Lease is held by 'them'")
-    assert wording.view(scanner(report(lease=foreign))) == "Lease is held by 'them'"
-    assert wording.view(scanner(report(lease=ClusterLease(held=False, needed=False)))) == "view live, cluster Lease not needed"
-    assert wording.view(scanner(report(lease=ClusterLease(held=False)))) == "view live, cluster Lease not held yet"
+    said = {
+        "the scanner has not seen the cluster yet": scanner(None),
+        "the cluster can't be scanned": scanner(report(), problem="the cluster can't be scanned"),
+        "view not live: no event for 90s": scanner(report(view=ViewState(synced=True, stale="no event for 90s"))),
+        "view not live: still reading the cluster": scanner(report(view=ViewState(synced=False))),
+        "the cluster Lease is not held: Lease is held by 'them'": scanner(
+            report(lease=ClusterLease(held=False, holder="them", problem="Lease is held by 'them'"))
+        ),
+        "view live, cluster Lease not needed": scanner(report(lease=ClusterLease(held=False, needed=False))),
+        "view live, cluster Lease not held yet": scanner(report(lease=ClusterLease(held=False))),
+        "view not live: the last report is 4m36s old": scanner(report(answered_at=ago(276))),
+        "view live, cluster Lease held": scanner(report(at=ago(276), answered_at=ago(100))),
+    }
+    assert {words: wording.view(each, NOW) for words, each in said.items()} == {words: words for words in said}
 
 
 def test_a_problem_hides_no_proof_and_a_proof_hides_no_problem() -> None:

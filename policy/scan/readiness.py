@@ -1,0 +1,73 @@
+"""What keeps a cluster's scanner from acting on anything now: one answer, which command line, page and JSON print (S44).
+
+What a circuit breaker of one check keeps waiting is `alarms.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from policy.scan.report import ScanReport
+from policy.values.durations import format_duration
+
+OLD = timedelta(minutes=3)
+"""A report that is older says nothing of now: a scan is answered after a minute at the latest, as it is set by default."""
+
+
+class ObstacleCode(StrEnum):
+    """What it is; the sentence is beside it."""
+
+    PAUSED = "paused"
+    SWITCHED_OFF = "switched-off"
+    SCANNER = "scanner-problem"
+    UNSEEN = "not-seen-yet"
+    VIEW = "view-not-live"
+    POLICIES = "fence-policies"
+    LEASE = "cluster-lease"
+
+
+BY_PEOPLE = frozenset({ObstacleCode.PAUSED, ObstacleCode.SWITCHED_OFF})
+BLIND = frozenset({ObstacleCode.SCANNER, ObstacleCode.UNSEEN, ObstacleCode.VIEW})
+"""What is shown of the cluster then may be otherwise now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """One of them, and in a sentence why."""
+
+    code: ObstacleCode
+    text: str
+
+
+def obstacles(report: ScanReport | None, *, paused: str, problem: str, now: datetime) -> Iterator[Obstacle]:
+    """People's words first. report: the last one; paused, problem: what the scanner says of itself, "" for nothing."""
+    if paused:
+        yield Obstacle(code=ObstacleCode.PAUSED, text=paused)
+    for why in report.policies.switched_off if report is not None else ():
+        yield Obstacle(code=ObstacleCode.SWITCHED_OFF, text=f"fencing is switched off: {why}")
+    if problem:
+        yield Obstacle(code=ObstacleCode.SCANNER, text=problem)
+    if report is None:
+        yield Obstacle(code=ObstacleCode.UNSEEN, text="the scanner has not seen the cluster yet")
+        return
+    if stale := _stale(report, now):
+        yield Obstacle(code=ObstacleCode.VIEW, text=f"view not live: {stale}")
+    if report.policies.problem:
+        yield Obstacle(code=ObstacleCode.POLICIES, text=f"the fence policies can't be used: {report.policies.problem}")
+    if report.lease.needed and not report.lease.held and (why := report.lease.problem or report.lease.holder):
+        yield Obstacle(code=ObstacleCode.LEASE, text=f"the cluster Lease is not held: {why}")
+
+
+def seen_at(report: ScanReport) -> datetime:
+    """When the cluster was as the report says."""
+    return report.answered_at or report.at
+
+
+def _stale(report: ScanReport, now: datetime) -> str:
+    if report.view.stale or not report.view.synced:
+        return report.view.stale or "still reading the cluster"
+    age = now - seen_at(report)
+    return f"the last report is {format_duration(timedelta(seconds=int(age.total_seconds())))} old" if age > OLD else ""
