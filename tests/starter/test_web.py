@@ -197,11 +197,11 @@ async def test_the_nodes_that_an_open_breaker_keeps_waiting_need_a_person(
 async def test_only_the_word_that_is_valid_is_offered(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
     """A pause is not offered to be ended where there is none; beside one of another person one may be begun (S44)."""
     body = await text(page, f"/c/{CLUSTER}")
-    assert ("/acts/pause" in body, "/acts/unpause" in body, "by ann for" in body) == (True, False, False)
+    assert ("/acts/pause" in body, "/acts/unpause" in body, "by ann, <time" in body) == (True, False, False)
     scripted.answer = dataclasses.replace(status(), scanner=scanner(report(), pauses=(PAUSE,)))
     await asyncio.sleep(views.FRESH.total_seconds())
     body = await text(page, f"/c/{CLUSTER}")
-    assert ("/acts/pause" in body, "/acts/unpause" in body, "by ann for" in body) == (True, True, True)
+    assert ("/acts/pause" in body, "/acts/unpause" in body, "by ann, <time" in body) == (True, True, True)
 
 
 def test_one_that_only_waits_for_a_permit_is_not_under_way() -> None:
