@@ -250,15 +250,15 @@ async def test_a_word_that_nobody_attests_is_refused_to_the_person(system: Syste
     unattested = Nodewarden(system.warden.client)
     episode = unattested.episode(system.cluster_name, NODE)
     for word in (episode.hold, episode.abort):
-        with pytest.raises(RefusedError, match="verified words only"):
+        with pytest.raises(RefusedError, match="only verified commands"):
             await word(who="root", reason=REASON)
-    with pytest.raises(RefusedError, match="verified words only"):
+    with pytest.raises(RefusedError, match="only verified commands"):
         await unattested.stop_scanner(system.cluster_name, who="root", reason=REASON)
     fencing = await unattested.fence(system.cluster_name, "node-3", reason=REASON, requester="root")
     preserving = await unattested.preserve(system.cluster_name, "node-4", reason=REASON, requester="root")
     for begun in (fencing, preserving):
         ended = await begun.result()
-        assert (ended.outcome, "verified words only" in ended.message, ended.record) == (Outcome.REFUSED, True, ())
+        assert (ended.outcome, "only verified commands" in ended.message, ended.record) == (Outcome.REFUSED, True, ())
 
 
 @pytest.mark.system

@@ -45,6 +45,7 @@ class ScriptedWarden:
     def __init__(self, answer: ClusterStatus) -> None:
         self.answer: ClusterStatus | Exception = answer
         self.asked = 0
+        self.began = datetime.now(UTC)
         self.episodes = NodeEpisodes()
         self.past: tuple[EndedEpisode, ...] = ()
         self.entries: tuple[RecordEntry, ...] = ()
@@ -57,7 +58,7 @@ class ScriptedWarden:
             raise self.answer
         now, seen = datetime.now(UTC), self.answer.scanner
         if seen is not None and seen.report is not None and seen.report.answered_at is None:
-            seen = dataclasses.replace(seen, report=dataclasses.replace(seen.report, answered_at=now))
+            seen = dataclasses.replace(seen, report=dataclasses.replace(seen.report, answered_at=self.began))
         return dataclasses.replace(self.answer, cluster=cluster, at=now, scanner=seen)
 
     async def of_node(self, cluster: str, node: str) -> NodeEpisodes:
@@ -228,11 +229,11 @@ async def test_what_is_old_is_dated_and_answers_nothing_as_if_it_were_now(
 async def test_only_the_word_that_is_valid_is_offered(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
     """A pause is not offered to be ended where there is none; beside one of another person one may be begun (S44)."""
     body = await text(page, f"/c/{CLUSTER}")
-    assert ("/acts/pause" in body, "/acts/unpause" in body, "by ann for" in body) == (True, False, False)
+    assert ("/acts/pause" in body, "/acts/unpause" in body, "by ann, <time" in body) == (True, False, False)
     scripted.answer = dataclasses.replace(status(), scanner=scanner(report(), pauses=(PAUSE,)))
     await asyncio.sleep(views.FRESH.total_seconds())
     body = await text(page, f"/c/{CLUSTER}")
-    assert ("/acts/pause" in body, "/acts/unpause" in body, "by ann for" in body) == (True, True, True)
+    assert ("/acts/pause" in body, "/acts/unpause" in body, "by ann, <time" in body) == (True, True, True)
 
 
 def test_one_that_only_waits_for_a_permit_is_not_under_way() -> None:
