@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeStatus
 from policy.scan.report import TargetRow
+from policy.scan.reporting import NOT_COVERED
 from policy.values.counting import counted
 from policy.values.moments import written
 from starter import wording
@@ -36,15 +37,25 @@ def _condition(status: ClusterStatus) -> str:
 
 def _nodes(before: ClusterStatus | None, after: ClusterStatus) -> Iterator[str]:
     known = _rows(before)
+    left_out: list[str] = []
+    covered: list[str] = []
     for name, row in _rows(after).items():
         former = known.get(name)
         was = former.health if former else Health.HEALTHY
         if former is not None and former.ready != row.ready:
             yield f"node {name}: Ready is {row.ready}"
-        if row.health is not was:
+        if row.reason == NOT_COVERED:
+            left_out += [name] if former is None or former.reason != NOT_COVERED else []
+        elif former is not None and former.reason == NOT_COVERED and row.health is Health.HEALTHY:
+            covered.append(name)
+        elif row.health is not was:
             yield f"node {name}: {wording.verdict(row, after.at)}"
         if former is not None and former.schedulable != row.schedulable:
             yield f"node {name}: {'schedulable again' if row.schedulable else 'cordoned'}"
+    # One line each: without a check that is every node of the cluster.
+    for names, what in ((left_out, "covered by no check"), (covered, "covered by a check now, and healthy")):
+        if names:
+            yield f"node {names[0]}: {what}" if len(names) == 1 else f"{counted(len(names), 'node')} are {what}"
     for name, former in known.items():
         if name not in _rows(after) and former.health is not Health.HEALTHY and _rows(after):
             yield f"node {name}: no longer {former.health.value}, or gone"

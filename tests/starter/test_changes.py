@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Outcome, Phase, RestartProof
+from policy.scan.reporting import NOT_COVERED
 from starter.handles.status import ClusterStatus, SilentEpisode
 from starter.output.changes import changes, episode_changes
 from tests.starter.builders import NOW, ago, check, episode, proof, report, result, row, scanner, status
@@ -38,6 +39,16 @@ def test_a_node_that_falls_ill_is_cordoned_and_gets_well_again() -> None:
         "node node-3: cordoned",
     ]
     assert changes(unhealthy, well) == ["node node-3: Ready is True", "node node-3: healthy", "node node-3: schedulable again"]
+
+
+def test_nodes_that_no_check_covers_are_one_line_however_many_they_are() -> None:
+    names = [f"node-{number}" for number in range(500)]
+    bare = status(*(row(name, Health.SKIPPED, reason=NOT_COVERED) for name in names))
+    judged = status(*(row(name) for name in names[1:]), row(names[0], Health.UNHEALTHY, since=ago(4)))
+    assert [line for line in changes(None, bare) if "node" in line][1:] == ["500 nodes are covered by no check"]
+    assert changes(bare, bare) == []
+    assert changes(status(row("a")), status(row("a", Health.SKIPPED, reason=NOT_COVERED))) == ["node a: covered by no check"]
+    assert changes(bare, judged) == ["node node-0: unhealthy 4s", "499 nodes are covered by a check now, and healthy"]
 
 
 def test_a_sick_node_that_vanishes_from_the_list_is_not_passed_over() -> None:

@@ -224,6 +224,12 @@ def test_variables_that_kubernetes_injects_for_a_service_of_our_name_change_noth
         ("fence_check: {every: 169h}", "fence_check.every", "expected"),
         ("fence_check: {every: 60}", "fence_check.every", "expected a duration"),
         ("fence_check: {enabled: perhaps}", "fence_check.enabled", "expected"),
+        (
+            "notifications: [{severity: info}]",
+            "notifications.0.url_file",
+            "expected a value (file with addresses as Apprise has them, one a line; read at each sending), got none",
+        ),
+        ("notifications: [{url_file: /x, when: []}]", "notifications.0.when", "expected at least 1 entry, got none"),
     ],
 )
 def test_a_bad_value_is_told_with_key_file_and_expectation(clean: Path, text: str, key: str, expectation: str) -> None:

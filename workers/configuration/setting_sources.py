@@ -135,6 +135,13 @@ def _expectation(problem: dict[str, Any], model: type[BaseModel]) -> str:
         known = _known_keys(model, location[:-1])
         close = difflib.get_close_matches(str(location[-1]), known, n=1)
         return f"unknown key; did you mean {close[0]}?" if close else f"unknown key; known here: {', '.join(known)}"
+    if problem["type"] == "missing":
+        owner = _model_at(model, location[:-1])
+        field = owner.model_fields.get(str(location[-1])) if owner else None
+        return f"expected a value{f' ({field.description})' if field and field.description else ''}, got none"
+    if problem["type"] == "too_short":
+        least, got = problem["ctx"]["min_length"], problem["ctx"]["actual_length"]
+        return f"expected at least {least} {'entry' if least == 1 else 'entries'}, got {got or 'none'}"
     text = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     text = text.replace("Input should be greater", "expected a number greater", 1).replace(
         "Input should be less", "expected a number less", 1
@@ -147,6 +154,11 @@ def _expectation(problem: dict[str, Any], model: type[BaseModel]) -> str:
 
 
 def _known_keys(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
+    found = _model_at(model, location)
+    return sorted(found.model_fields) if found else []
+
+
+def _model_at(model: type[BaseModel], location: Sequence[int | str]) -> type[BaseModel] | None:
     current: type[BaseModel] | None = model
     for part in location:
         field = current.model_fields.get(str(part)) if current else None
@@ -154,4 +166,4 @@ def _known_keys(model: type[BaseModel], location: Sequence[int | str]) -> list[s
             continue
         candidates = [field.annotation, *getattr(field.annotation, "__args__", ())]
         current = next((kind for kind in candidates if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
-    return sorted(current.model_fields) if current else []
+    return current
