@@ -49,6 +49,20 @@ async def confirmed(
     return Exit.FAILED
 
 
+def name_typed(node: str, risk: str, *, yes: bool) -> Exit | None:
+    """Have the name typed before a word that may corrupt data (S8). risk: what happens if the person is wrong. None: it was."""
+    if yes:
+        return None
+    if not on_a_terminal():
+        complain(f"no terminal: confirm with --yes. {risk}")
+        return Exit.USAGE
+    typed = typer.prompt(f"{risk} Type the name of the node that you saw off", default="", show_default=False, err=True)
+    if typed == node:
+        return None
+    complain(f"nothing was said of {node}: expected its name, got {typed!r}")
+    return Exit.FAILED
+
+
 def on_a_terminal() -> bool:
     """Whether there is a person to be asked."""
     return sys.stdin.isatty()

@@ -17,8 +17,10 @@ from starter.commands.arguments import (
     ReasonOption,
     UntilOption,
     WhoOption,
+    YesOption,
 )
-from starter.commands.session import Session, ending, given, say_answer, session_of, working
+from starter.commands.beginning import name_typed
+from starter.commands.session import Exit, Session, ending, given, say_answer, session_of, working
 
 if TYPE_CHECKING:
     from starter.client import Nodewarden
@@ -51,13 +53,21 @@ async def ack_off(
     who: Annotated[str, typer.Option("--who", help="Who saw it off.")],
     reason: Annotated[str, typer.Option("--reason", "-r", help="How you saw it: at the rack, at the switch, ...")],
     question: QuestionOption = 0,
+    yes: YesOption = False,
     cluster: ClusterOption = "",
     output: OutputOption = None,
-) -> None:
-    """Vouch that the machine of NODE is OFF. Its pods are then started elsewhere: if it runs, data is corrupted."""
+) -> Exit | None:
+    """Vouch that the machine of NODE is OFF. Its pods are then started elsewhere: if it runs, data is corrupted.
+
+    It asks for the name of the node, typed once more.
+    """
     session = session_of(context, cluster=cluster, output=output)
     who, reason = given("--who", who), given("--reason", reason)
+    risk = f"The pods of {node} are started elsewhere. If it still runs, two write to each volume, and data is corrupted."
+    if (refused := name_typed(node, risk, yes=yes)) is not None:
+        return refused
     await told(session, node, lambda _, episode: episode.ack_off(who=who, reason=reason, question=question))
+    return None
 
 
 @working

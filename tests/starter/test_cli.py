@@ -189,8 +189,8 @@ CIRCUIT_BREAKER = (
     [
         (("abort",), "sick-1", 0, "abort noted"),
         (("abort", "--reason", "enough", "--power-on"), "sick-1", 0, "abort noted"),
-        (("ack-off", *AMY, "--reason", "pulled the plug", "--question", "7"), "sick-1", 0, "off acknowledged"),
-        (("ack-off", *AMY, "--reason", "pulled the plug"), "sick-1", 3, "nodewarden: ack-off: asked now is 7"),
+        (("ack-off", *AMY, "--reason", "pulled the plug", "--question", "7", "--yes"), "sick-1", 0, "off acknowledged"),
+        (("ack-off", *AMY, "--reason", "pulled the plug", "--yes"), "sick-1", 3, "nodewarden: ack-off: asked now is 7"),
         (("return-path", *AMY, "-r", "it writes no more", "--question", "7"), "sick-1", 0, "given back for amy"),
         (("return-path", *AMY, "-r", "it writes no more"), "sick-1", 3, "nodewarden: return-path: asked now is 7"),
         (("hold", *AMY), "sick-1", 0, "held by amy"),
@@ -208,7 +208,7 @@ CIRCUIT_BREAKER = (
                 ("abort",),
                 ("resume",),
                 ("return-path", "-r", "x"),
-                ("ack-off", *AMY, "--reason", "saw it"),
+                ("ack-off", *AMY, "--reason", "saw it", "--yes"),
             )
         ),
         *(((word, "--reason", " "), "node-1", 2, NO_REASON) for word in ("fence", "abort", "hold", "resume")),
@@ -234,6 +234,35 @@ async def test_vouching_for_off_needs_a_name_and_a_reason(keyboard: Path, cluste
     result = await nodewarden("ack-off", "node-1", "-c", cluster, *(word for pair in given.items() for word in pair))
     assert result.exit_code == 2
     assert missing in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("terminal", "typed", "code", "said"),
+    [
+        (False, "", 2, "no terminal: confirm with --yes"),
+        (True, "y\n", 1, "expected its name, got 'y'"),
+        (True, "\n", 1, "expected its name, got ''"),
+        (True, "sick-2\n", 1, "expected its name, got 'sick-2'"),
+        (True, "sick-1\n", 0, "off acknowledged"),
+    ],
+)
+async def test_vouching_for_off_wants_the_name_of_the_node_typed(  # noqa: PLR0917 - pytest passes them by name
+    keyboard: Path,
+    warden: Nodewarden,
+    cluster: str,
+    monkeypatch: pytest.MonkeyPatch,
+    terminal: bool,
+    typed: str,
+    code: int,
+    said: str,
+) -> None:
+    """S8: and it says what happens if the person is wrong."""
+    monkeypatch.setattr(beginning, "on_a_terminal", lambda: terminal)
+    await warden.fence(cluster, "sick-1", reason="drill")
+    result = await nodewarden("ack-off", "sick-1", "-c", cluster, *AMY, "-r", "saw it", "--question", "7", text=typed)
+    assert result.exit_code == code, result.output
+    assert said in result.output
+    assert "two write to each volume" in result.output
 
 
 async def test_the_scanner_is_started_shown_and_stopped(keyboard: Path, client: object, cluster: str) -> None:

@@ -234,7 +234,7 @@ async def at_home(keyboard: Path, api: ApiServer, cluster: str, person: ApiClien
         ("resume",),
         ("return-path", "--reason", "x"),
         ("release",),
-        ("ack-off", "--who", "amy", "--reason", "saw it"),
+        ("ack-off", "--who", "amy", "--reason", "saw it", "--yes"),
         ("preserve", "extend", "--for", "1h"),
         ("explain",),
         ("fence", "plan"),
