@@ -58,7 +58,7 @@ async def test_a_bmc_of_ipmi_1_5_is_refused_before_a_login(logins: int, strict: 
     """S12. strict: it refuses the question that names IPMI 2.0."""
     async with old_bmc(logins, strict=strict) as (port, bmc):
         for act in ("read", "off"):
-            await fails(getattr(ipmi_driver(port), act)(within(5)), ErrorType.NOT_SUPPORTED, "IPMI 1.5 alone.*no login was sent")
+            await fails(getattr(ipmi_driver(port), act)(within(5)), ErrorType.NOT_SUPPORTED, "only IPMI 1.5.*no login was sent")
     assert {datagram[COMMAND] for datagram in bmc.heard} == {CAPABILITIES}
     assert not any(word.encode() in datagram for word in (USERNAME, PASSWORD) for datagram in bmc.heard)
 
