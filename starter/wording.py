@@ -227,8 +227,8 @@ def left_off(result: EpisodeResult) -> str:
 
 def obstacles(scanner: ScannerStatus, now: datetime) -> tuple[Obstacle, ...]:
     """What keeps everything from being begun in its cluster, as of that moment."""
-    found = readiness.obstacles(scanner.report, paused=pauses.told(scanner.pauses), problem=scanner.problem, now=now)
-    return tuple(found)
+    paused = pauses.told(scanner.pauses)
+    return tuple(readiness.obstacles(scanner.report, paused=paused, problem=scanner.problem, wait=scanner.wait, now=now))
 
 
 def halted(scanner: ScannerStatus) -> str:

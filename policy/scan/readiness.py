@@ -13,8 +13,8 @@ from enum import StrEnum
 from policy.scan.report import ScanReport
 from policy.values.durations import format_duration
 
-OLD = timedelta(minutes=3)
-"""A report that is older says nothing of now: a scan is answered after a minute at the latest, as it is set by default."""
+OLD = timedelta(minutes=2)
+"""A report that is so much older than a scan may take says nothing of now."""
 
 
 class ObstacleCode(StrEnum):
@@ -42,8 +42,9 @@ class Obstacle:
     text: str
 
 
-def obstacles(report: ScanReport | None, *, paused: str, problem: str, now: datetime) -> Iterator[Obstacle]:
-    """People's words first. report: the last one; paused, problem: what the scanner says of itself, "" for nothing."""
+def obstacles(report: ScanReport | None, *, paused: str, problem: str, wait: timedelta, now: datetime) -> Iterator[Obstacle]:
+    """People's words first. report: the last one; paused, problem: what the scanner says of itself, "" for nothing. wait: how
+    long a scan without news takes (`scan.wait`)."""
     if paused:
         yield Obstacle(code=ObstacleCode.PAUSED, text=paused)
     for why in report.policies.switched_off if report is not None else ():
@@ -53,7 +54,7 @@ def obstacles(report: ScanReport | None, *, paused: str, problem: str, now: date
     if report is None:
         yield Obstacle(code=ObstacleCode.UNSEEN, text="the scanner has not seen the cluster yet")
         return
-    if stale := _stale(report, now):
+    if stale := _stale(report, wait, now):
         yield Obstacle(code=ObstacleCode.VIEW, text=f"view not live: {stale}")
     if report.policies.problem:
         yield Obstacle(code=ObstacleCode.POLICIES, text=f"the fence policies can't be used: {report.policies.problem}")
@@ -66,8 +67,8 @@ def seen_at(report: ScanReport) -> datetime:
     return report.answered_at or report.at
 
 
-def _stale(report: ScanReport, now: datetime) -> str:
+def _stale(report: ScanReport, wait: timedelta, now: datetime) -> str:
     if report.view.stale or not report.view.synced:
         return report.view.stale or "still reading the cluster"
     age = now - seen_at(report)
-    return f"the last report is {format_duration(timedelta(seconds=int(age.total_seconds())))} old" if age > OLD else ""
+    return f"the last report is {format_duration(timedelta(seconds=int(age.total_seconds())))} old" if age > wait + OLD else ""

@@ -60,7 +60,7 @@ def test_the_scanners_own_condition_comes_before_everything_else() -> None:
         "view live, cluster Lease not needed": scanner(report(lease=ClusterLease(held=False, needed=False))),
         "view live, cluster Lease not held yet": scanner(report(lease=ClusterLease(held=False))),
         "view not live: the last report is 4m36s old": scanner(report(answered_at=ago(276))),
-        "view live, cluster Lease held": scanner(report(at=ago(276), answered_at=ago(100))),
+        "view live, cluster Lease held": scanner(report(at=ago(276), answered_at=ago(276)), wait=timedelta(minutes=5)),
     }
     assert {words: wording.view(each, NOW) for words, each in said.items()} == {words: words for words in said}
 

@@ -223,6 +223,7 @@ class HealthScanner:
             ),
             problem=self._problem(),
             stopping=self._stop is not None,
+            wait=self._input.wait,
             pauses=self._granting.in_force,
         )
 

@@ -184,6 +184,8 @@ class ScannerStatus:
     refused: tuple[RefusedNode, ...] = ()
     problem: str = ""
     stopping: bool = False
+    wait: timedelta = timedelta(seconds=60)
+    """How long a scan without news takes."""
     pauses: tuple[Pause, ...] = ()
     """Those in force: nothing new is begun, and nothing destructive done, until none is left."""
 
