@@ -10,6 +10,7 @@ import pytest
 from policy.checks.retries import BACKOFF_ANNOTATION, MAX_RETRY_ANNOTATION
 from policy.dialects.remediating import AUTOSCALER_PATIENCE_ANNOTATION
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase
+from policy.episode.permits import PermitState
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, read_memory
 from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import MachineOptions, Trouble
@@ -74,7 +75,9 @@ async def parked(system: System, machine: str) -> EpisodeStatus:
 async def begun(system: System, node: str) -> None:
     async def open_now() -> bool:
         found = await system.scanner()
-        return found is not None and any(permit.node == node and permit.kind is Kind.REMEDIATION for permit in found.permits)
+        permits = [each for each in found.permits if each.node == node] if found is not None else []
+        # A permit is reserved before its episode is opened.
+        return any(each.kind is Kind.REMEDIATION and each.holding is PermitState.OPEN for each in permits)
 
     await system.until(open_now, f"a remediation of {node} begins", seconds=30)
 

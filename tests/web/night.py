@@ -202,6 +202,7 @@ def night() -> ClusterStatus:
     seen = report(
         *rows,
         inventory=24,
+        answered_at=datetime.now(UTC) + timedelta(minutes=20),  # seen just now, however long the tests of a page take
         checks=(check(total=20, healthy=16, unhealthy=4, remaining=5), brake),
         at_risk=AtRisk(nodes=1, nearest=(NodeAtRisk(node="node-9", since=ago(minutes=28), volumes=3, due=hence(minutes=2)),)),
     )
