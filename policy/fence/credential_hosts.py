@@ -59,7 +59,7 @@ def destinations(device: PowerDevice) -> dict[str, frozenset[str]]:
 
 def compared(device: PowerDevice, known: CredentialHosts) -> PowerDevice:
     """The device, saying which of its credentials have gone to other hosts only. known: the hosts of each, as far as they are
-    remembered; one of which nothing is known may go anywhere: somebody has just made it."""
+    remembered; one of which nothing is known may go anywhere: it is new."""
     sent = destinations(device).items()
     return replace(device, strange_to=tuple(name for name, hosts in sent if name in known and not hosts <= {*known[name]}))
 

@@ -29,7 +29,7 @@ class Alarm:
 def opened_breakers(report: ScanReport) -> Iterator[CheckReport]:
     """The checks with a circuit breaker that is open, and keeps unhealthy targets waiting."""
     for check in report.checks:
-        if not check.allowed and not check.error and not check.paused and check.reason in BREAKERS and check.unhealthy:
+        if not check.allowed and check.reason in BREAKERS and check.unhealthy:
             yield check
 
 

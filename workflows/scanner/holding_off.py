@@ -159,7 +159,7 @@ class HoldingOff:
             return held
         judged = set(held.judges) <= {_version(key, self._versions) for key in seen.checks}
         if held.until is None and self._unreadable:
-            judged = False  # nobody knows whom that check would count
+            judged = False  # it is not known which nodes that check would count
         if judged or _is_gone(seen) or (held.looked_well is not None and now - held.looked_well >= UNJUDGED):
             return None
         return held if held.looked_well is not None else replace(held, looked_well=now)

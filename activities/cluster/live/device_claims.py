@@ -1,9 +1,9 @@
 """Who else is configured to be fenced by a node's devices: asked before they are used for anything that destroys (S39).
 
-A device that is written beside two nodes switches off the wrong one of them. Asked are the objects that name nodes, which are
-watched from the first question on; only whom they name for the very device is resolved, live. What names nobody (ConfigMaps,
-which are read by name; selectors; a node's name within a value) the check of fence devices finds, which resolves all nodes every
-hour: whom it has found is resolved, too.
+A device that is written beside two nodes switches off the wrong one of them. The objects that name nodes are watched from the
+first question on, and the nodes that they name beside the same device are resolved, live. Objects that name no node (ConfigMaps,
+which are read by name; selectors; a node's name within a value) are found by the hourly check of fence devices, which resolves
+all nodes: those that it has found are resolved here, too.
 """
 
 from __future__ import annotations
