@@ -265,9 +265,9 @@ class Nodewarden:
         """See `EpisodeHandle.ack_off`."""
         return await self.episode(cluster, node).ack_off(who=who, reason=reason, question=question)
 
-    async def resume(self, cluster: str, node: str, *, who: str, reason: str, question: int) -> str:
+    async def resume(self, cluster: str, node: str, *, who: str, reason: str, question: int, of: str = "") -> str:
         """See `EpisodeHandle.resume`."""
-        return await self.episode(cluster, node).resume(who=who, reason=reason, question=question)
+        return await self.episode(cluster, node).resume(who=who, reason=reason, question=question, of=of)
 
     async def serves(self, cluster: str) -> bool:
         """Whether a worker has lately asked for work on the cluster's queue; Temporal remembers some five minutes."""

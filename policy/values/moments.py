@@ -22,11 +22,6 @@ def later(moment: datetime, *waits: timedelta) -> datetime:
         return LATEST
 
 
-def no_later(end: datetime | None, other: datetime | None) -> bool:
-    """Whether what ends then lasts no longer than what ends at the other moment; None: until somebody ends it."""
-    return other is None or (end is not None and end <= other)
-
-
 def in_utc(moment: datetime) -> datetime:
     """The same moment in UTC, which those without a zone are in already."""
     if moment.tzinfo is None:
