@@ -157,6 +157,7 @@ def words(said_of: dict[tuple[str, str], Any]) -> st.SearchStrategy[Word]:
 @example([(("signal", "observe"), [])])
 @example([(("signal", "permit_granted"), [raw(b"7")])])
 @example([(("signal", "observe"), [raw(b"", "binary/null")])])
+@example([(("update", "hold"), [raw(as_bytes(written(PERSON) | {"who": who}))]) for who in ("7", "8")])
 def test_whatever_is_said_to_an_episode_that_waits_it_goes_on(spoken: list[Word]) -> None:
     """S44: and what is refused changes nothing."""
 
@@ -168,8 +169,9 @@ def test_whatever_is_said_to_an_episode_that_waits_it_goes_on(spoken: list[Word]
                     assert await run.record() == before
             if not env.workshop.executions[run.handle.id].closed:
                 await speak(run.handle, (("update", "hold"), [raw(as_bytes(written(PERSON)))]))
-                answer = written(PERSON) | {"question": (await run.status()).question}
-                await speak(run.handle, (("update", "resume"), [raw(as_bytes(answer))]))
+                for owner in (held := await run.status()).held_by:
+                    answer = written(PERSON) | {"question": held.question, "of": owner}
+                    await speak(run.handle, (("update", "resume"), [raw(as_bytes(answer))]))
             assert (await run.result()).outcome in Outcome
 
     asyncio.run(played(play))
