@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from policy.episode.events import When
 from policy.episode.messages import Outcome
-from starter.deploy.features import Feature
+from starter.deploy.features import SHIPPED, Feature
 from workers.configuration.settings import Settings
 
 _NAME = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -180,7 +180,7 @@ class Values(_Values):
     )
     serviceAccount: ServiceAccount = ServiceAccount()
     features: list[Feature] = Field(
-        default=[each for each in Feature if each not in {Feature.DELETE_NODE, Feature.METRICS_PROXY}],
+        default=[each for each in Feature if each in SHIPPED],
         description="what may be changed, as `nodewarden deploy rbac --features`",
     )
     deviceSecrets: list[Annotated[str, Field(pattern=f"^({_OBJECT}/)?{_OBJECT}$")]] = Field(

@@ -141,6 +141,7 @@ async def _cluster_serving(
     from activities.cluster.acts.scan import ClusterScan
     from activities.cluster.acts.targets import ClusterTarget
     from activities.cluster.acts.words import ClusterWords
+    from activities.cluster.api.paths import NODE_FENCES, PROPOSED_NODE_FENCES
     from activities.cluster.api.served_cluster import ServedCluster
     from activities.cluster.live.identities import Identities
     from activities.cluster.report.nodefences import NodeFences
@@ -163,7 +164,8 @@ async def _cluster_serving(
         credential_hosts=lambda: checked.hosts(name),
     )
     permits = ScannerPermits(client)
-    fences = NodeFences(connection, kept_for=settings.node_fence.kept_for)
+    kind = NODE_FENCES if settings.node_fence.group == "nodewarden.io" else PROPOSED_NODE_FENCES
+    fences = NodeFences(connection, kept_for=settings.node_fence.kept_for, kind=kind)
     view = ClusterView(
         connection,
         machines=machines,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from starter.commands.session import working
-from starter.deploy.features import ALL, MEANINGS, Process, features_of, processes_of
+from starter.deploy.features import ALL, MEANINGS, ON_DEMAND, Process, features_of, processes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Print what a cluster needs for `kubectl apply -f -`, or write the Helm chart.", no_args_is_help=True)
 
 _FEATURES = (
-    f"{ALL} (all but delete-node and metrics-proxy), or some of: "
+    f"{ALL} (all but {', '.join(sorted(ON_DEMAND))}), or some of: "
     f"{'; '.join(f'{each} ({text})' for each, text in MEANINGS.items())}."
 )
 

@@ -25,6 +25,7 @@ class Feature(StrEnum):
     PRESERVATION = "preservation"
     REMEDIATION_TEMPLATES = "remediation-templates"
     NODE_FENCE = "node-fence"
+    PROPOSED_NODE_FENCE = "proposed-node-fence"
     DELETE_NODE = "delete-node"
     METRICS_PROXY = "metrics-proxy"
 
@@ -38,12 +39,16 @@ MEANINGS = {
     Feature.PRESERVATION: "keep failed machines for analysis, and give them up afterwards",
     Feature.REMEDIATION_TEMPLATES: "ask other controllers by remediation objects, and answer those of others",
     Feature.NODE_FENCE: "show episodes as NodeFences",
+    Feature.PROPOSED_NODE_FENCE: "show them in the node-fencing proposal's group (node_fence.group: ha.k8s.io)",
     Feature.DELETE_NODE: "delete Nodes that are proven off",
     Feature.METRICS_PROXY: "let kube-rbac-proxy ask who reads metrics",
 }
 
-SHIPPED = frozenset(Feature) - {Feature.DELETE_NODE, Feature.METRICS_PROXY}
-"""What `all` stands for. Whoever configures the method delete-node, or adds the proxy to the pods, names that feature as well."""
+ON_DEMAND = frozenset({Feature.DELETE_NODE, Feature.METRICS_PROXY, Feature.PROPOSED_NODE_FENCE})
+"""Granted by name only: with the method delete-node, the proxy in the pods, or the proposal's group in the settings."""
+
+SHIPPED = frozenset(Feature) - ON_DEMAND
+"""What `all` stands for."""
 
 
 class Process(StrEnum):

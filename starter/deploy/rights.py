@@ -296,10 +296,16 @@ RIGHTS: tuple[Right, ...] = (
     ),
     Right(
         why="Episodes as the node-fencing proposal shows them: one object per node, taken away some time after the end.",
-        groups=("ha.k8s.io",),
+        groups=("nodewarden.io",),
         resources=("nodefences",),
         verbs=("get", "list", "create", "update", "delete"),
         features=_for(Feature.NODE_FENCE),
+    ),
+    Right(
+        groups=("ha.k8s.io",),
+        resources=("nodefences",),
+        verbs=("get", "list", "create", "update", "delete"),
+        features=_for(Feature.PROPOSED_NODE_FENCE),
     ),
     Right(
         why="How many failed machines of a pool are kept.",

@@ -14,8 +14,9 @@ from activities.cluster.api.leases import (
     is_nodewarden,
 )
 from activities.cluster.api.machine_paths import MACHINES, Connections, as_served
-from activities.cluster.api.paths import LEASES, NAMESPACES, NODE_FENCES, NODES, Resource
+from activities.cluster.api.paths import LEASES, NAMESPACES, NODE_FENCES, NODES, PROPOSED_NODE_FENCES, Resource
 from activities.cluster.api.refusals import unless_gone
+from activities.cluster.report.nodefences import OURS as OUR_FENCES
 from policy.episode.attesting import POLICY
 from policy.objects.marks import digest_of, parse_mark
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, PRESERVE_ANNOTATION
@@ -25,7 +26,7 @@ from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTA
 from policy.values.counting import counted
 from policy.values.errors import PolicyError
 from starter.deploy.admission import admission
-from starter.deploy.features import Feature, Process
+from starter.deploy.features import ALL, ON_DEMAND, Feature, Process
 from starter.deploy.node_patches import ANNOTATIONS
 from starter.deploy.node_patches import OURS as OURS_OF_NODES
 from starter.deploy.rbac import rbac
@@ -118,8 +119,13 @@ async def machines(connection: ClusterConnection, management: ClusterConnection 
 
 async def node_fences(connection: ClusterConnection) -> list[Leftover]:
     """The objects that show fencings, if their kind is there."""
-    fences = await unless_gone(connection.list_objects(NODE_FENCES.path()))
-    return [Leftover(what=counted(len(fences), "NodeFence"), remove="kubectl delete nodefences --all")] if fences else []
+    found = []
+    for kind in (NODE_FENCES, PROPOSED_NODE_FENCES):
+        name = definition_name(kind)
+        if fences := await unless_gone(connection.list_objects(kind.path(), query={"labelSelector": OUR_FENCES})):
+            remove = f"kubectl delete {name} -l {OUR_FENCES}"
+            found.append(Leftover(what=f"{counted(len(fences), 'NodeFence')} ({name})", remove=remove))
+    return found
 
 
 async def leases(connection: ClusterConnection) -> list[Leftover]:
@@ -149,7 +155,8 @@ async def rights(connection: ClusterConnection) -> list[Leftover]:
     """Roles and bindings of every feature, for one account and for one of each process."""
     everything = frozenset(Feature)
     split = [each for each in Process if each is not Process.ALL]
-    remove = "nodewarden deploy rbac --features all,delete-node,metrics-proxy{} | kubectl delete --ignore-not-found -f -"
+    features = ",".join((ALL, *sorted(ON_DEMAND)))
+    remove = f"nodewarden deploy rbac --features {features}{{}} | kubectl delete --ignore-not-found -f -"
     return [
         *await _printed(connection, rbac(features=everything), remove.format("")),
         *await _printed(

@@ -99,7 +99,7 @@ USERS = {f"system:serviceaccount:nodewarden:{process.account}": process for proc
 CRDS = (
     "deploy/crds/fencingtemplates.nodewarden.io.yaml",
     "deploy/crds/fenceconfigs.nodewarden.io.yaml",
-    "deploy/crds/nodefences.ha.k8s.io.yaml",
+    "deploy/crds/nodefences.nodewarden.io.yaml",
     "deploy/crds/preservationpolicies.nodewarden.io.yaml",
     "deploy/crds/volumedetachmenttemplates.nodewarden.io.yaml",
     "deploy/crds/machinedeletiontemplates.nodewarden.io.yaml",
@@ -728,6 +728,7 @@ def test_each_feature_brings_rights_of_its_own_and_only_its_own_are_missing_with
         (Process.ALL, "", "nodes", "delete", ""),
         (Process.ALL, "authentication.k8s.io", "tokenreviews", "create", ""),
         (Process.ALL, "authorization.k8s.io", "subjectaccessreviews", "create", ""),
+        *((Process.ALL, "ha.k8s.io", "nodefences", verb, "") for verb in ("get", "list", "create", "update", "delete")),
     }
 
 

@@ -29,7 +29,7 @@ from workflows.kit.ids import episode_id
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
 
 DATABASE, NAMESPACE = "database", "demo"
-NODE_FENCES = Resource(api_version="ha.k8s.io/v1", kind="NodeFence", plural="nodefences", namespaced=False)
+NODE_FENCES = Resource(api_version="nodewarden.io/v1alpha1", kind="NodeFence", plural="nodefences", namespaced=False)
 STEPS = ("isolation", "power-management", "recovery")
 
 

@@ -80,6 +80,10 @@ class FenceCheckSettings(Section):
 class NodeFenceSettings(Section):
     """The NodeFences that mirror episodes, where their kind is installed."""
 
+    group: Literal["nodewarden.io", "ha.k8s.io"] = Field(
+        default="nodewarden.io",
+        description="their API group: ha.k8s.io, the proposal's, only where its definition is installed and programs watch it",
+    )
     kept_for: Duration = Field(default=timedelta(hours=1), description="how long one stays after its episode has ended")
 
 

@@ -78,7 +78,9 @@ VOLUME_ATTACHMENTS = Resource(
 NODE_HEALTH_CHECKS = Resource(
     api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", plural="nodehealthchecks", namespaced=False
 )
-NODE_FENCES = Resource(api_version="ha.k8s.io/v1", kind="NodeFence", plural="nodefences", namespaced=False)
+NODE_FENCES = Resource(api_version="nodewarden.io/v1alpha1", kind="NodeFence", plural="nodefences", namespaced=False)
+PROPOSED_NODE_FENCES = Resource(api_version="ha.k8s.io/v1", kind="NodeFence", plural="nodefences", namespaced=False)
+"""As the node-fencing proposal has it. The group is Kubernetes' own and was never approved: it takes a setting to be written."""
 FENCE_CONFIGS = Resource(api_version="nodewarden.io/v1alpha1", kind="FenceConfig", plural="fenceconfigs", namespaced=False)
 FENCING_TEMPLATES = Resource(api_version="nodewarden.io/v1alpha1", kind="FencingTemplate", plural="fencingtemplates")
 VOLUME_DETACHMENTS = Resource(

@@ -19,7 +19,7 @@ from temporalio.exceptions import ApplicationError
 from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
-from activities.cluster.api.paths import NODE_FENCES
+from activities.cluster.api.paths import NODE_FENCES, Resource
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound, unless_gone
 from activities.contracts.news import EpisodeSnapshot
 from activities.contracts.target import Target
@@ -47,10 +47,18 @@ LONGEST_TEXT = 1024
 
 
 class NodeFences:
-    """The NodeFences of one cluster. `kept_for`: how long one stays after its episode has ended."""
+    """The NodeFences of one cluster. kept_for: how long one stays after its episode has ended. kind: in which API group."""
 
-    def __init__(self, connection: ClusterConnection, *, kept_for: timedelta = KEPT_FOR, clock: Clock = utc_now) -> None:
+    def __init__(
+        self,
+        connection: ClusterConnection,
+        *,
+        kept_for: timedelta = KEPT_FOR,
+        kind: Resource = NODE_FENCES,
+        clock: Clock = utc_now,
+    ) -> None:
         self._connection = connection
+        self._kind = kind
         self._kept_for = kept_for
         self._clock = clock
         self._seen: OrderedDict[str, JsonObject] = OrderedDict()
@@ -77,11 +85,11 @@ class NodeFences:
             return None
         if name not in self._seen:
             try:
-                self._remember(name, await self._connection.get(NODE_FENCES.path(name)))
+                self._remember(name, await self._connection.get(self._kind.path(name)))
             except ApplicationError as error:
                 log.debug("NodeFence/%s can't be read: %s", name, error.message)
                 return None
-        return NODE_FENCES.ref(name), str(self._seen[name]["metadata"].get("uid", ""))
+        return self._kind.ref(name), str(self._seen[name]["metadata"].get("uid", ""))
 
     async def sweep(self, held: Collection[str]) -> int:
         """Take away those whose time is over, and those that an episode left behind which ended without a word. From time to
@@ -91,7 +99,7 @@ class NodeFences:
             return 0
         self._sweep_not_before = now + SWEEP_SECONDS
         try:
-            found = await self._connection.list_objects(NODE_FENCES.path(), query={"labelSelector": OURS})
+            found = await self._connection.list_objects(self._kind.path(), query={"labelSelector": OURS})
             over = [each for each in found if self._is_over(each, held)]
             return sum([await self._delete(each) for each in over])
         except ObjectNotFound:
@@ -103,14 +111,14 @@ class NodeFences:
     async def _write(self, name: str, target: Target, shown: EpisodeSnapshot) -> bool:
         body = self._document(name, target, shown)
         copies = [copy] if (copy := self._seen.get(name)) is not None else []
-        path = NODE_FENCES.path(name)
+        path = self._kind.path(name)
 
         async def once() -> bool:
             # What others have written since makes ours a conflict.
             found = copies.pop() if copies else await unless_gone(self._connection.get(path))
             if found is None:
                 try:
-                    written = await self._connection.create(NODE_FENCES.path(), body)
+                    written = await self._connection.create(self._kind.path(), body)
                 except ObjectNotFound:
                     self._give_up("the kind is not installed")
                     return False
@@ -133,7 +141,7 @@ class NodeFences:
         metadata = fence["metadata"]
         try:
             await self._connection.delete(
-                NODE_FENCES.path(metadata["name"]), uid=metadata["uid"], resource_version=metadata["resourceVersion"]
+                self._kind.path(metadata["name"]), uid=metadata["uid"], resource_version=metadata["resourceVersion"]
             )
         except (ObjectConflict, ObjectNotFound):
             return False  # it has just begun anew, or is gone
@@ -174,8 +182,8 @@ class NodeFences:
             "proof": _proof(status),
         }
         return {
-            "apiVersion": NODE_FENCES.api_version,
-            "kind": NODE_FENCES.kind,
+            "apiVersion": self._kind.api_version,
+            "kind": self._kind.kind,
             "metadata": {"name": name, "labels": MANAGED_BY},
             **{key: value for key, value in fields.items() if value or key in {"retries", "jobs", "restarts"}},
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, get_type_hints
@@ -19,6 +20,7 @@ from activities.cluster.acts.isolation import ClusterIsolation
 from activities.cluster.acts.news import ClusterRepetitions, EpisodeTeller
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.acts.targets import ClusterTarget
+from activities.cluster.api.paths import PROPOSED_NODE_FENCES
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.report.nodefences import ABANDONED_AFTER, KEPT_FOR, NodeFences
 from activities.cluster.watch.view import ClusterView
@@ -36,6 +38,7 @@ from policy.scan.repeat_alarm import Repetition
 from simulator.api.control.faults import Accident, Fault
 from simulator.objects import JsonObject
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, Resource
+from starter.uninstall.kubernetes import node_fences
 from tests.cluster.acts.world import CLUSTER, ENDPOINT, INCIDENT, NODE, NOW, World, off_proof, our_mark, refused
 from tests.documents import document
 from tests.licensing import LICENCES
@@ -90,9 +93,9 @@ def _definition(member: object) -> str | None:
     return definition.name if definition else None
 
 
-FENCES = Resource(api_version="ha.k8s.io/v1", kind="NodeFence", plural="nodefences", namespaced=False)
+FENCES = Resource(api_version="nodewarden.io/v1alpha1", kind="NodeFence", plural="nodefences", namespaced=False)
 NAME = f"node-fence-{NODE}"
-DEFINITION: JsonObject = document("deploy/crds/nodefences.ha.k8s.io.yaml")
+DEFINITION: JsonObject = document("deploy/crds/nodefences.nodewarden.io.yaml")
 
 
 @dataclass
@@ -168,7 +171,7 @@ async def test_it_has_the_seeds_fields_at_the_top(mirrored: Mirrored) -> None:
     fence = await mirrored.fence()
     seed = {field: fence[field] for field in ("apiVersion", "kind", "node", "step", "status", "retries", "jobs")}
     assert seed == {
-        "apiVersion": "ha.k8s.io/v1",
+        "apiVersion": "nodewarden.io/v1alpha1",
         "kind": "NodeFence",
         "node": NODE,
         "step": "Power-Management",
@@ -266,13 +269,37 @@ async def test_two_writers_at_once_lose_nothing(mirrored: Mirrored) -> None:
 
 async def test_somebody_elses_object_is_left_as_it_is(mirrored: Mirrored) -> None:
     """The proposal's own controller may still be about."""
-    theirs = {"apiVersion": "ha.k8s.io/v1", "kind": "NodeFence", "metadata": {"name": NAME}, "node": NODE, "status": "New"}
+    theirs = {
+        "apiVersion": "nodewarden.io/v1alpha1",
+        "kind": "NodeFence",
+        "metadata": {"name": NAME},
+        "node": NODE,
+        "status": "New",
+    }
     await mirrored.world.others.create(FENCES.path(), theirs)
     before = await mirrored.fence()
     await mirrored.show()
     mirrored.world.now += timedelta(days=9)
     await mirrored.fences.sweep(())
     assert await mirrored.fence() == before
+
+
+async def test_in_the_proposals_group_where_its_definition_is_and_a_setting_says_so(without_kind: Mirrored) -> None:
+    group, version = PROPOSED_NODE_FENCES.api_version.split("/")
+    definition = deepcopy(DEFINITION)
+    definition["metadata"] = {
+        "name": f"nodefences.{group}",
+        "annotations": {"api-approved.kubernetes.io": "unapproved, for those who watch it"},
+    }
+    definition["spec"]["group"], definition["spec"]["versions"][0]["name"] = group, version
+    await without_kind.world.others.create(CUSTOM_RESOURCE_DEFINITIONS.path(), definition)
+    request = await without_kind.request()
+    fences = NodeFences(without_kind.world.connection, kind=PROPOSED_NODE_FENCES, clock=without_kind.world.clock)
+    assert await fences.show(request.target, shown_of(request))
+    written = await without_kind.world.others.get(PROPOSED_NODE_FENCES.path(NAME))
+    assert (written["apiVersion"], written["node"]) == ("ha.k8s.io/v1", NODE)
+    found = await node_fences(without_kind.world.connection)
+    assert [each.remove for each in found] == ["kubectl delete nodefences.ha.k8s.io -l app.kubernetes.io/managed-by=nodewarden"]
 
 
 async def test_without_the_kind_nothing_is_written_and_nobody_asks_again_for_a_while(without_kind: Mirrored) -> None:
