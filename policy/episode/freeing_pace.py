@@ -17,8 +17,8 @@ MINUTE = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PortionRequest:
-    """An episode asks to free so many pods now. number: of its question; asking it again is the same question. per_minute: the
-    limit as the episode has just seen it."""
+    """An episode asks to free so many pods now. number: the number of its question; the same number is the same question.
+    per_minute: the limit as the episode has just read it."""
 
     node: str
     incident: str

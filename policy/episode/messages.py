@@ -96,9 +96,9 @@ class FencingInput(EpisodeInput):
 class PreservationInput(EpisodeInput):
     """Input of the `Preservation` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
 
-    machine: the Machine of the node; None: a Node alone. keep: preserve it from now on, as if somebody had annotated it; False
-    where the annotation stands already. automatic: because the pool's cap allows it. hold: for how long, None for the pool's
-    time-out. isolate: cut it off once it has failed. unhealthy: what a health check says of it, "" while none calls it so.
+    machine: the Machine of the node; None: a Node alone. keep: preserve it from now on, as the annotation does; False if the
+    annotation is there already. automatic: the pool's cap allows it. hold: for how long, None for the pool's time-out.
+    isolate: cut it off once it has failed. unhealthy: what a health check says about it, "" while none calls it unhealthy.
     """
 
     machine: ObjectRef | None = None
@@ -122,10 +122,8 @@ class PreservationInput(EpisodeInput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreservationNews:
-    """The scanner to a preservation: something of it is not as it was left. A level; the latest is all that counts.
-
-    unhealthy: what a health check says of the machine, "" while none calls it so. released: why the pool's cap gives it up.
-    """
+    """The scanner tells a preservation that something changed. The latest message is all that counts. unhealthy: what a health
+    check says about the machine, "" while none calls it unhealthy. released: why the pool's cap gives it up."""
 
     unhealthy: str = ""
     released: str = ""
@@ -135,13 +133,12 @@ class PreservationNews:
 class RemediationInput(EpisodeInput):
     """Input of the `Remediation` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
 
-    ladder: the steps, in their order; None: those of `strategies` (`["reboot=10m", "delete-machine"]`), else what a health check
-    that covers the node says, else the deletion of its Machine. skip_impossible: of named steps those that can't be carried out
-    are left out; else none is begun. failed: steps that have failed on it, or on those it replaces.
-    retry: which remediation in a row this is. memory: what the scan saw that the target remembers, None where no scan did.
-    adopts: the name of an object that an earlier episode has left, which is followed and taken back, and nothing else done.
-    exhausted: why a person is asked before anything is done. permit_granted: the
-    scanner reserved the permit before it started us.
+    ladder: the steps, in their order; None: those of `strategies` (`["reboot=10m", "delete-machine"]`), else those of a health
+    check that covers the node, else the deletion of its Machine. skip_impossible: leave out named steps that are impossible;
+    False: begin none if one is. failed: steps that have failed on the target, or on those it replaces. retry: the number of this
+    remediation in its row. memory: the target's memory as the scan read it, None without a scan. adopts: the name of an object
+    that an earlier episode has left; this episode follows it, takes it back, and does nothing else. exhausted: why a person is
+    asked before anything is done. permit_granted: the scanner reserved the permit before it started us.
     """
 
     machine: ObjectRef | None = None
@@ -229,9 +226,9 @@ class Pinned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One read of one device: what it said and when it had said it (worker's clock). serves: which machine it said that it
-    serves, in the words of `policy/fence/served_system.py`; nothing where it does not say. seal: by which a cluster worker knows
-    that a power worker of ours has read it, and when by that one's clock (S1, S42)."""
+    """One read of one device: its answer and the moment of the answer (worker's clock). serves: the machine that it says it
+    serves, in the form of `policy/fence/served_system.py`; empty if it does not say. seal: shows a cluster worker that a power
+    worker of ours has read it, and when by that worker's clock (S1, S42)."""
 
     endpoint: str
     state: PowerState
@@ -308,7 +305,7 @@ class PathProof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartProof:
-    """`restart proven`: a boot id first seen after our power-on, other than the pinned one. Never licenses consequences."""
+    """`restart proven`: a boot id other than the pinned one, first seen after our power-on. It never licenses consequences."""
 
     boot_id: str
     previous_boot_id: str

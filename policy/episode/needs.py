@@ -12,13 +12,11 @@ from policy.values.object_refs import ObjectRef
 
 
 class NeedKind(StrEnum):
-    """Where the need comes from, and so when it is gone.
-
-    check: gone when the verdict is healthy. person: gone on abort. clean-up: the node is healthy and only carries the
-    marks of an episode that is no longer open. foreign-object: an object of another system asks, as
-    `policy/episode/fencing_requests.py` reads it; gone when that is deleted or its operator has given it up. preservation: a
-    machine that has failed and is kept is to be cut off; gone when its Node no longer says that it is kept as failed.
-    """
+    """What asks for the episode, and so when that ends. check: gone when the verdict is healthy. person: gone on abort. clean-up:
+    the node is healthy and only carries the marks of an episode that is no longer open. foreign-object: an object of another
+    system asks, as `policy/episode/fencing_requests.py` reads it; gone when that object is deleted or its operator has given it
+    up. preservation: a failed machine that is kept is to be cut off; gone when its Node no longer says that it is kept as
+    failed."""
 
     CHECK = "check"
     PERSON = "person"
@@ -34,12 +32,10 @@ class NeedKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """Why an episode exists. `since`: when the node began to offend; None where nobody said.
-
-    cause: what ails the node, in a word that is the same each time (`ReadyUnknown`); "" where a person asks. check: the health
-    check, or the object that asks; object_uid: that object's, since another one of its name is another need. delegate: who may
-    hold the node's lease although we act, because it is he who asked us to. word: the person's, where Kubernetes attests it.
-    """
+    """Why an episode exists. `since`: when the node became unhealthy; None if not known. cause: what ails the node, in a word
+    that is the same each time (`ReadyUnknown`); "" if a person asks. check: the health check or object that asks; object_uid: its
+    uid, because another object of the same name is another need. delegate: the controller that asked us to act and may therefore
+    hold the node's lease. word: the person's, if Kubernetes attests it."""
 
     kind: NeedKind = NeedKind.PERSON
     reason: str = ""

@@ -69,10 +69,8 @@ class Replacing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermitRequest:
-    """An open episode asks for leave (update `request_permit` of the scanner).
-
-    by_person: a person wants it now; a program's request is refused as long as the node is held off (S19).
-    """
+    """An open episode asks for a permit (update `request_permit` of the scanner). by_person: a person wants it now; the request
+    of a program is refused while the node is left alone after failed attempts (S19)."""
 
     node: str
     workflow_id: str
@@ -126,8 +124,8 @@ class Release:
     """An episode gives its permit back: it ended (`outcome`), parked (`parked`, with `problem`), or a person holds it (`held`)
     before anything was done to the machine.
 
-    cause: what ailed the node, "" where an episode was asked for by hand or touched nothing; workloads: what stood against the
-    node when it was to be freed. Both are for the alarm about repetitions (`policy/scan/repeat_alarm.py`).
+    cause: what ailed the node, "" if a person asked for the episode or it touched nothing; workloads: what was on the node when
+    it was to be freed. Both are for the alarm about repetitions (`policy/scan/repeat_alarm.py`).
     """
 
     node: str
@@ -150,8 +148,8 @@ class Release:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermitQuestion:
-    """Whether that incident may disrupt that node now, and the answer. paused: why nobody may, whatever it holds; "" where a
-    permit decides. A preservation, which needs none, asks only for that."""
+    """Whether that incident may disrupt that node now, and the answer. paused: why no incident may, with or without a permit; ""
+    if the permit decides. A preservation needs no permit and asks only for that."""
 
     node: str
     incident: str
@@ -162,6 +160,6 @@ class PermitQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermitQuestions:
-    """Question and answer of the scanner's query `holds_permits`: those of all last looks of a moment."""
+    """The scanner's query `holds_permits`, question and answer alike: those of all last looks of a moment."""
 
     questions: tuple[PermitQuestion, ...]

@@ -32,7 +32,7 @@ LONGEST_NAME, LONGEST_REASON = 253, 2000
 
 
 class Verb(StrEnum):
-    """What can be said; the verbs that RBAC gives on `nodes.nodewarden.io`."""
+    """The actions of people; RBAC gives them as verbs on `nodes.nodewarden.io`."""
 
     ABORT = "abort"
     ACK_OFF = "ack-off"
@@ -59,7 +59,7 @@ NOT_VERIFIED, VERIFIED = " (identity not verified)", ", verified by Kubernetes"
 
 
 class Verified(StrEnum):
-    """How it is known who has spoken. no: it is what the speaker says."""
+    """How the speaker's identity was verified. no: it was not; the name is what the speaker says."""
 
     NO = "no"
     KUBERNETES = "kubernetes"
@@ -67,7 +67,8 @@ class Verified(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionName:
-    """A NodeAction of our namespace. Its uid is no secret: whoever names another one's says what that one has said."""
+    """A NodeAction of our namespace. Its uid is no secret: a caller that names another person's NodeAction can only repeat what
+    that person said."""
 
     name: str
     uid: str
@@ -75,10 +76,9 @@ class ActionName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """All that a NodeAction says, but who. node: "" for what is about no single one. power_on, until, hold: of those that have
-    them. question: the number of what was asked, of what answers it. of: to whom the pause or
-    hold belongs that is ended, "" for one's own. shorten: of `extend`. isolate: of `preserve`; strategies,
-    template: of `remediate` and `fence`."""
+    """What a NodeAction says, except the person. node: "" for a word that is not about one node. power_on, until, hold: for the
+    actions that have them. question: the number of the question that the word answers. of: the owner of the pause or hold that
+    ends, "" for one's own. shorten: for `extend`. isolate: for `preserve`. strategies, template: for `remediate` and `fence`."""
 
     action: Verb
     node: str
@@ -125,7 +125,8 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedWord:
-    """A word as a cluster worker has verified it. action: the NodeAction's uid. seal: by which cluster workers know it again."""
+    """A word as a cluster worker has verified it. action: the NodeAction's uid. seal: cluster workers recognize the word by
+    it."""
 
     spoken: Spoken
     action: str

@@ -172,10 +172,10 @@ class DeviceNotice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceMemory:
-    """What outlives one check. answered: by node and endpoint, the last success in whole seconds since 1970. silent: node and
-    endpoint of devices whose silence has been told. shared: the same of those of which it has been told that they are another
-    node's, too; claimed: of all of those. policies: a digest of
-    the policies that name devices, as it was told last; "" before it was."""
+    """What one check leaves to the next. answered: by node and endpoint, the last success in whole seconds since 1970. silent:
+    node and endpoint of devices with a silence that was reported. shared: the same for devices that were reported as another
+    node's, too; claimed: for all devices that are. policies: a digest of the policies that name devices, as last reported; ""
+    before the first report."""
 
     answered: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     silent: tuple[tuple[str, str], ...] = ()

@@ -21,7 +21,7 @@ PAUSES_REMEMBERED = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Who wants it and how that was verified, why, and until when; None: until a person ends it. owner: to whom it belongs, see
+    """Who wants it, how their identity was verified, why, and until when; None: until a person ends it. owner: see
     `Said.owner`."""
 
     who: str
@@ -57,7 +57,7 @@ class PauseEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastPause:
-    """A pause that was heard. ended: when a person ended or replaced it, who and why; None: nobody has."""
+    """A pause of the past. ended: when a person ended or replaced it, who and why; None: no person has."""
 
     pause: Pause
     ended: datetime | None = None

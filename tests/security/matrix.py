@@ -84,17 +84,17 @@ A_FORM = "starter/test_web_acts.py::test_a_form_of_another_page_and_a_link_say_n
 
 _BY_FRONTEND = (
     "It ends the scanner, takes tasks and does nothing, or starts workflows without end. Let only workers and operators reach"
-    " Temporal's frontend; the alerts `NodewardenNotScanning` and `NodewardenQueueUnserved` tell of it."
+    " Temporal's frontend; the alerts `NodewardenNotScanning` and `NodewardenQueueUnserved` report it."
 )
 _BY_POLLER = (
-    "It answers for the worker that verifies words, and those that need no seal (`hold`, `resume`, `abort`, `return-path`,"
-    " `preserve`, `pause`) are obeyed in any name; `fence`, `remediate` and `ack-off` are not. Let only workers poll."
+    "It answers for the worker that verifies people's words. Words without a seal (`hold`, `resume`, `abort`, `return-path`,"
+    " `preserve`, `pause`) are then obeyed in any name; `fence`, `remediate` and `ack-off` are not. Let only workers poll."
 )
 _UP = (
     "Every user of the host reaches the Temporal of `nodewarden up`, and is a client of Temporal."
-    " Use a computer of one person, or a Temporal with TLS."
+    " Use a computer that only one person uses, or a Temporal with TLS."
 )
-_DECIDES = "What stands there says which device is a node's. Give write access to administrators only."
+_DECIDES = "These ConfigMaps say which device belongs to a node. Give write access to administrators only."
 
 P, A = Principal, Act
 CELLS: dict[tuple[Principal, Act], Cell] = {
@@ -109,7 +109,7 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
     (P.CONFIGMAP_AUTHOR, A.SEND_CREDENTIAL): shown(
         ANY_HOST,
         "workers/test_credentials.py::test_a_device_elsewhere_is_refused_by_name_before_any_value_is_used",
-        yes="Where a Secret names no hosts, and no check of devices has met it yet. Name them on each Secret"
+        yes="If a Secret names no hosts, and no check of devices has found it yet. Name the hosts on each Secret"
         " (`nodewarden.io/hosts`) or in `worker.credential_hosts`.",
         closed_by=HOSTS,
     ),
@@ -128,7 +128,7 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
         "security/test_options_as_values.py::test_a_provider_id_that_a_kubelet_chose_is_no_option_of_ssh",
         ANY_HOST,
         "workers/test_credentials.py::test_a_device_elsewhere_is_refused_by_name_before_any_value_is_used",
-        yes="Where a template takes a device's address from a label or the provider ID, which a kubelet chooses. Write addresses"
+        yes="If a template takes a device's address from a label or the provider ID, which a kubelet chooses. Write addresses"
         " by node name, or name the hosts (`nodewarden.io/hosts`, `worker.credential_hosts`).",
         closed_by=HOSTS,
     ),
@@ -136,7 +136,7 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
     (P.KUBELET, A.IMPERSONATE): PLAYED,
     (P.KUBELET, A.SILENCE): Cell(
         own=True,
-        yes="It keeps its own node from being fenced (`nodewarden.io/hold`, or by seeming well); `status` shows holds.",
+        yes="It prevents the fencing of its own node (`nodewarden.io/hold`, or by reporting it well); `status` shows holds.",
     ),
     (P.KUBELET, A.FLOOD): shown("fuzz/test_objects.py::test_whatever_one_object_holds_the_others_of_its_kind_are_there"),
     (P.TEMPORAL_CLIENT, A.POWER_OFF): shown(
@@ -179,14 +179,14 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
     (P.BMC, A.FREE): shown(
         "security/test_forged_proofs.py::test_s2_what_was_truly_read_frees",
         own=True,
-        yes="Its own machine is freed while it runs, if it lies. A second device of the node has to agree (S4).",
+        yes="If it lies, its own machine is freed while it runs. Give the node a second device: both have to agree (S4).",
     ),
     (P.BMC, A.READ_SECRET): shown("power/redfish/test_answers.py::test_credentials_and_commands_go_to_no_other_host"),
     (P.BMC, A.SEND_CREDENTIAL): shown("power/redfish/test_answers.py::test_credentials_and_commands_go_to_no_other_host"),
     (P.BMC, A.UNTAINT): shown(STRANGE_DEVICE),
     (P.BMC, A.IMPERSONATE): shown(STRANGE_DEVICE),
     (P.BMC, A.SILENCE): Cell(
-        own=True, yes="Of its own machine nothing is proven, and a person is asked. Others have slots of their own."
+        own=True, yes="Nothing is proven about its own machine, and a person is asked. Other devices have slots of their own."
     ),
     (P.BMC, A.FLOOD): shown(STRANGE_DEVICE),
     **{(P.RECEIVER, act): shown(f"{NOTIFYING}test_a_service_that_fails_is_tried_again_and_its_token_is_nowhere") for act in Act},
@@ -197,7 +197,7 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
         "workers/test_credentials.py::test_a_secret_of_another_cluster_under_the_same_name_is_not_read",
         "policy/fence/test_devices.py::test_without_any_configuration_the_instance_of_the_provider_id_is_restarted",
         yes="With the worker's own cloud identity: its Nodes may name any instance that this identity switches."
-        " Serve clusters that do not trust each other by workers with identities of their own.",
+        " For clusters that do not trust each other, use separate workers with identities of their own.",
     ),
     (P.OTHER_CLUSTER, A.FREE): shown(
         "workers/test_credentials.py::test_a_secret_of_another_cluster_under_the_same_name_is_not_read"

@@ -267,7 +267,7 @@ class DeviceCheck:
 
     @workflow.update(description="Read the devices now.")
     async def check(self, request: CheckRequest) -> DeviceReport:
-        """Read the devices now. Fails where the cluster's nodes or their configuration can't be read."""
+        """Read the devices now. Fails if the cluster's nodes or their configuration can't be read."""
         self._asking += 1
         try:
             return await (self._read_one(request.node, admit=request.admit) if request.node else self._check_all())
@@ -276,15 +276,14 @@ class DeviceCheck:
 
     @workflow.signal(description="Check all devices by the clock from now on.")
     def repeat(self, every: timedelta) -> None:
-        """Check all devices by the clock from now on. The interval that holds already changes nothing, and neither does one that
-        can't be meant."""
+        """Check all devices at this interval from now on. An unchanged interval and an impossible one change nothing."""
         if timedelta(0) < every <= LONGEST_PAUSE and every != self._every:
             self._every = every
             self._due = later(workflow.now(), self._spread(min(FIRST_AFTER, every)))
 
     @workflow.signal(description="Which policies name devices now (not for people).")
     def hear_policies(self, policies: str) -> None:
-        """Which policies name devices now, as a digest: what is new of them is read in a moment, and not only by the clock."""
+        """A digest of the policies that name devices now. New ones are read within moments, not only at the next interval."""
         if policies != self._remembered.policies:
             self._remembered.policies = policies
             self._due = min(self._due, later(workflow.now(), SETTLED_AFTER))
@@ -301,12 +300,12 @@ class DeviceCheck:
 
     @workflow.query(description="Node and device of each that several nodes are configured to have, as the last check found.")
     def shared(self) -> tuple[tuple[str, str], ...]:
-        """Node and device of each that several nodes are configured to have, as the last check of all devices has found."""
+        """Each node and device for which the last check of all devices found that several nodes have the same device."""
         return self._remembered.claimed
 
     @workflow.query(description="Where each credential of a device may go that names no hosts itself.")
     def hosts(self) -> dict[str, tuple[str, ...]]:
-        """Where each credential of a device may go that names no hosts itself."""
+        """To which hosts each credential of a device may go, if the credential names no hosts itself."""
         return self._remembered.hosts
 
     # Small things ---------------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ class Preservation(EpisodeConversation):
 
     @workflow.signal(description="The scanner saw the objects change.")
     def look_again(self, news: PreservationNews) -> None:
-        """The scanner: the objects differ from what was last written."""
+        """The scanner says that the objects differ from what was last written."""
         self._story.take_news(news)
 
     @workflow.update(description="End the preservation now.")
@@ -68,7 +68,7 @@ class Preservation(EpisodeConversation):
 
     @workflow.update(description="Have it cut off from its volumes and its network while it is kept as failed.")
     async def isolate(self, request: PersonRequest) -> str:
-        """Have it cut off from its volumes and its network while it is kept as failed."""
+        """Cut it off from its volumes and its network while it is kept as failed."""
         return self._story.take_isolation(await self._heard(Verb.ISOLATE, request, self._check_isolate))
 
     @isolate.validator

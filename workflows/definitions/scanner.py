@@ -229,14 +229,15 @@ class HealthScanner:
 
     @workflow.query(description="Which of those incidents may disrupt their nodes now.")
     def holds_permits(self, asked: PermitQuestions) -> PermitQuestions:
-        """Which of those incidents may disrupt their nodes now; asked by every last look, for all looks of a moment at once.
-        None from the moment on at which somebody has stopped us, though the Lease is given back only later."""
+        """Which of those incidents may disrupt their nodes now. Every last look asks this, one question for all looks of a
+        moment. None as soon as a person has stopped the scanner, although it gives the Lease back later."""
         answers = (self._granting.answer_look(each, self._polling.report, halted=self._halted()) for each in asked.questions)
         return PermitQuestions(questions=tuple(answers))
 
     @workflow.query(description="Which cluster it scans: the uid of kube-system (not for people).")
     def cluster_uid(self) -> str:
-        """Which cluster it scans: the uid of kube-system, "" as long as nobody has said. Asked by workers that serve its name."""
+        """Which cluster it scans: the uid of kube-system, "" while it is not known. Workers that serve the cluster's name ask
+        it."""
         return self._polling.cluster_uid
 
     @workflow.signal(description="An episode ended, waits for a person or is held (not for people).")
@@ -249,7 +250,7 @@ class HealthScanner:
 
     @workflow.update(description="An episode asks for leave to disrupt its node (not for people).")
     async def request_permit(self, request: PermitRequest) -> PermitAnswer:
-        """An episode started by hand asks for leave: granted, queued, or refused with the reason."""
+        """An episode started by hand asks for a permit: granted, queued, or refused with the reason."""
         if self._stop is not None:
             return PermitAnswer(decision=PermitDecision.REFUSED, reason=f"the scanner is being stopped by {self._stop.by}")
         polling = self._polling
@@ -279,7 +280,7 @@ class HealthScanner:
 
     @workflow.update(description="An episode asks how many pods it may free now (not for people).")
     def hand_out(self, request: PortionRequest) -> PortionAnswer:
-        """An episode asks how many pods it may free now, where a cluster limits how many go in a minute."""
+        """An episode asks how many pods it may free now, if the cluster limits how many go in a minute."""
         return self._granting.hand_out(request)
 
     @hand_out.validator

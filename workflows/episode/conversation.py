@@ -262,7 +262,7 @@ class EpisodeConversation:
         description="Have a path given back behind which pods were freed: be sure that nothing writes there any more."
     )
     async def return_path(self, request: PersonRequest) -> str:
-        """Have what is left cut given back."""
+        """Give back the paths that are still cut."""
         request = await self._heard(Verb.RETURN_PATH, request, self._check_return_path, question=request.question)
         return self.episode.take_return_path(request)
 

@@ -44,7 +44,7 @@ class AcknowledgeRequest(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonRequest(Word):
-    """A person's resume, return-path, release or isolate. question: of the first two, the number of what was asked, as the person
+    """A person's resume, return-path, release or isolate. question: for the first two, the number of the question as the person
     has seen it (S48)."""
 
     question: int = 0
@@ -52,15 +52,15 @@ class PersonRequest(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeRequest(PersonRequest):
-    """End a hold, or let a parked episode try again. of: to whom the hold belongs that is ended, "" for one's own."""
+    """End a hold, or let a parked episode try again. of: the owner of the hold that ends, "" for one's own."""
 
     of: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldEpisodeRequest(Word):
-    """Nothing destructive until a moment, or until `resume`. Each person has one of their own, and the last word of theirs
-    counts; the episode goes on when none is left."""
+    """Do nothing destructive until a moment, or until `resume`. Each person has one hold, and their last request counts. The
+    episode goes on when no hold is left."""
 
     until: datetime | None = None
 
@@ -153,9 +153,9 @@ class ScannerState:
 class ScannerInput:
     """Input of `HealthScanner`; only `cluster` is needed: `{"cluster": "prod"}`.
 
-    holder: how the cluster Lease names us (filled in by `starter`, else asked for once). concurrency: nodes of this
-    cluster that may be disrupted at once. repeat_alarm: how many fencings of one node for one reason are told as a repetition.
-    pauses: of the last scanner; one that is in force goes on.
+    holder: our name in the cluster Lease (`starter` fills it in, else the scanner asks once). concurrency: how many nodes of this
+    cluster may be disrupted at once. repeat_alarm: how many fencings of one node for one reason are reported as a repetition.
+    pauses: those of the last scanner; a pause that is in force goes on.
     """
 
     cluster: str = ""
@@ -197,15 +197,15 @@ class StopRequest(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseRequest(Word):
-    """Begin nothing new and do nothing destructive, until a moment or until `unpause`. Each person has one of their own, and the
-    last word of theirs counts; the cluster goes on when none is left."""
+    """Begin nothing new and do nothing destructive, until a moment or until `unpause`. Each person has one pause, and their last
+    request counts. The cluster goes on when no pause is left."""
 
     until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnpauseRequest(Word):
-    """End a pause. of: to whom it belongs, "" for one's own."""
+    """End a pause. of: the pause's owner, "" for one's own."""
 
     of: str = ""
 
@@ -225,8 +225,8 @@ class ScannerResult:
 class DeviceCheckInput:
     """Input of `DeviceCheck`; only `cluster` is needed: `{"cluster": "prod"}`.
 
-    every: between two checks of all devices; None: only when asked, and the workflow ends once nobody asks. due: of the next one,
-    None for some minutes from now. memory: of a former run.
+    every: time between two checks of all devices; None: check only on request, and end when no request is open. due: the time of
+    the next check, None for some minutes from now. memory: that of a former run.
     """
 
     cluster: str = ""
