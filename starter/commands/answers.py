@@ -13,6 +13,7 @@ from starter.handles.preservations import PreservedNodes
 from starter.handles.scanners import StartedScanner
 from starter.handles.status import ClusterStatus
 from starter.output import models
+from starter.output.cluster_moment import ClusterMoment
 from starter.output.encoding import schemas_of
 from starter.output.preserve_models import PreservePlanAnswer
 from starter.uninstall.leftovers import UninstallAnswer
@@ -27,6 +28,7 @@ ANSWERS: Mapping[str, type[Any]] = {
     "scan start": StartedScanner,
     "explain": models.ExplainAnswer,
     "history": models.HistoryAnswer,
+    "history --at": ClusterMoment,
     "record": models.RecordAnswer,
     "doctor": DoctorAnswer,
     "uninstall": UninstallAnswer,

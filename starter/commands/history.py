@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from starter.commands.arguments import ClusterOption, OutputOption
-from starter.commands.session import Exit, duration_of, session_of, show, working
+from starter.commands.session import Exit, Session, duration_of, session_of, show, working
 
+AT = "Instead the whole cluster at a moment, such as 03:12 or '2026-11-26 03:12': in your zone, or with an offset."
 SinceOption = Annotated[str, typer.Option("--since", metavar="DURATION", help="Ended within this time, such as 24h.")]
 
 
@@ -22,6 +23,7 @@ async def history(
         list[str] | None, typer.Option("--outcome", metavar="OUTCOME", help="Only those that ended so; may be repeated.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also requests that were refused, which never began.")] = False,
+    at: Annotated[str, typer.Option("--at", metavar="MOMENT", help=AT)] = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> Exit:
@@ -42,6 +44,8 @@ async def history(
     if unknown := wanted - set(OUTCOMES):
         raise SettingsError(f"--outcome: expected some of {', '.join(OUTCOMES)}, got {', '.join(sorted(unknown))}")
     ago = duration_of("--since", since)
+    if at:
+        return await _at(session, at, alone=not (node or outcome))
     async with session.connected() as (warden, _, name):
         now = datetime.now(UTC)
         found = await warden.history.ended(name, node=node, since=now - ago)
@@ -49,6 +53,24 @@ async def history(
     found = replace(found, episodes=tuple(each for each in found.episodes if each.outcome in wanted))
     pauses = pauses_of.since(heard, now - ago, now)
     show(session, lambda: as_model(found, pauses, now), lambda: as_table(found, pauses, now))
+    return Exit.OK
+
+
+async def _at(session: Session, at: str, *, alone: bool) -> Exit:
+    from datetime import UTC, datetime
+
+    from starter.output.cluster_moment import as_text, asked_moment, cluster_moment
+    from workers.configuration.setting_sources import SettingsError
+
+    try:
+        moment = asked_moment(at, datetime.now(UTC))
+    except ValueError as error:
+        raise SettingsError(f"--{error}") from None
+    if not alone:
+        raise SettingsError("--at: expected neither --node nor --outcome beside it: it shows the whole cluster")
+    async with session.connected() as (warden, _, name):
+        found = await cluster_moment(warden.history, warden.scanner(name), moment)
+    show(session, lambda: found, lambda: as_text(found))
     return Exit.OK
 
 

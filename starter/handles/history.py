@@ -18,9 +18,10 @@ from activities.contracts import search
 from policy.episode.messages import EpisodeResult, Kind, OffProof, Outcome, RecordEntry
 from policy.values.moments import written
 from starter import wording
-from starter.errors import MissingError, SilentError
+from starter.errors import MissingError, RequestError, SilentError
 from starter.handles.asking import ANSWER_WITHIN, unanswered
 from starter.handles.episodes import EpisodeHandle
+from starter.handles.scanners import SCANNER
 from workflows.kit.ids import episode_id
 
 MOST_LISTED = 500
@@ -68,7 +69,8 @@ class EndedEpisodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeRecord:
-    """One episode and its decision record. ended: None while it is open; outcome: then its phase. off_proof: the last one."""
+    """One episode and its decision record. ended: None while it is open; outcome: then its phase, "" where it was not asked.
+    off_proof: the last one."""
 
     cluster: str
     node: str
@@ -93,11 +95,13 @@ class History:
         self._results: dict[str, EpisodeResult] = {}
         self._at_once = asyncio.Semaphore(ASKED_AT_ONCE)
 
-    async def listed(self, cluster: str, state: str, *, node: str = "", limit: int) -> Sequence[WorkflowExecution]:
+    async def listed(
+        self, cluster: str, state: str, *, node: str = "", kinds: Sequence[str] = tuple(Kind), limit: int
+    ) -> Sequence[WorkflowExecution]:
         """The runs of episodes in a state, such as `ExecutionStatus = 'Running'`; of those that ended the newest first."""
-        kinds = ", ".join(f"'{kind.value}'" for kind in Kind)
+        types = ", ".join(f"'{kind}'" for kind in kinds)
         # The name was checked to be safe where it came in (settings, or the caller's own); quotes would end the literal.
-        query = f"WorkflowType IN ({kinds}) AND Cluster = '{cluster.replace(QUOTE, '')}' AND {state}"
+        query = f"WorkflowType IN ({types}) AND Cluster = '{cluster.replace(QUOTE, '')}' AND {state}"
         if node:
             query += f" AND Node = '{node.replace(QUOTE, '')}'"
         try:
@@ -128,6 +132,49 @@ class History:
             episodes=tuple(sorted((each for each in found if each is not None), key=lambda each: each.ended, reverse=True)),
             more=len(runs) > limit,
         )
+
+    async def between(self, cluster: str, first: datetime, last: datetime) -> tuple[tuple[EpisodeRecord, ...], bool]:
+        """The records of those that were open at any moment of that time, and whether there are more. One that went on in a new
+        history later is told as far as the last history that began by then."""
+        state = f"StartTime <= '{written(last)}' AND (ExecutionStatus = 'Running' OR CloseTime >= '{written(first)}')"
+        runs = await self.listed(cluster, state, limit=MOST_LISTED + 1)
+        found: list[list[WorkflowExecution]] = []
+        latest: dict[str, list[WorkflowExecution]] = {}
+        for run in sorted(runs[:MOST_LISTED], key=lambda run: run.start_time):
+            if run.id not in latest or latest[run.id][-1].status is not WorkflowExecutionStatus.CONTINUED_AS_NEW:
+                latest[run.id] = []
+                found.append(latest[run.id])
+            latest[run.id].append(run)
+        records = await asyncio.gather(*(self._record_of(cluster, each) for each in found))
+        return tuple(records), len(runs) > MOST_LISTED
+
+    async def _record_of(self, cluster: str, runs: Sequence[WorkflowExecution]) -> EpisodeRecord:
+        """runs: its histories, the oldest first."""
+        run, node = runs[-1], _node_of(cluster, runs[-1])
+        if run.status in {WorkflowExecutionStatus.COMPLETED, *_ENDS} and (ended := await self._ended(cluster, run)) is not None:
+            return await self._ended_record(cluster, ended)
+        try:
+            async with self._at_once:
+                entries = await EpisodeHandle(self._client, cluster=cluster, node=node, run_id=run.run_id).record()
+        except RequestError:
+            entries = ()  # no worker answers, or its history was removed between the two calls
+        return EpisodeRecord(
+            cluster=cluster,
+            node=node,
+            kind=Kind(run.workflow_type),
+            outcome="",
+            message="",
+            why=run.typed_search_attributes.get(search.REASON) or "",
+            incident=str((await run.memo()).get("incident", "")),
+            started=min([runs[0].start_time, *(each.at for each in entries[:1])]),
+            entries=entries,
+        )
+
+    async def was_scanned(self, cluster: str, moment: datetime) -> bool:
+        """Whether a scanner ran at that moment, as far as Temporal remembers."""
+        at = written(moment)
+        state = f"StartTime <= '{at}' AND (ExecutionStatus = 'Running' OR CloseTime > '{at}')"
+        return bool(await self.listed(cluster, state, kinds=(SCANNER,), limit=1))
 
     async def record(self, cluster: str, name: str) -> EpisodeRecord:
         """Of a node's open episode, else of its last one that was begun; or of the one with that incident.

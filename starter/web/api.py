@@ -26,9 +26,11 @@ from starter.handles.history import MOST_LISTED, OUTCOMES
 from starter.handles.preservations import PreservedNodes
 from starter.handles.status import ClusterStatus
 from starter.output import explanation_output, history_table, models, record_table
+from starter.output.cluster_moment import ClusterMoment, cluster_moment
 from starter.output.encoding import schemas_of, to_json
 from starter.web import answers
 from starter.web.overview import Overview, overview_of
+from starter.web.timeline import asked_moment
 from starter.web.views import explained, views_of
 from starter.web.who import ForbiddenError, UnknownCallerError
 
@@ -149,6 +151,13 @@ async def history(
     wanted = set(outcome) or set(OUTCOMES) - {Outcome.REFUSED}
     shown = tuple(each for each in found.episodes if each.outcome in wanted)
     return answer(history_table.as_model(replace(found, episodes=shown), pauses.since(heard, now - ago, now), now))
+
+
+@_reading(f"{OF_CLUSTER}/moment", ClusterMoment)
+async def moment(request: Request, cluster: str, at: str) -> object:
+    """The whole cluster at a moment, in UTC where it has no offset: as `nodewarden history --at`."""
+    warden, known = views_of(request).warden, views_of(request).known(cluster).cluster
+    return answer(await cluster_moment(warden.history, warden.scanner(known), asked_moment(at, datetime.now(UTC))))
 
 
 @_reading(f"{OF_CLUSTER}/record/{{name:path}}", models.RecordAnswer)

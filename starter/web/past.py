@@ -13,8 +13,11 @@ from policy.scan import pauses
 from policy.values.counting import counted
 from policy.values.durations import parse_duration
 from starter.handles.history import OUTCOMES
+from starter.output.cluster_moment import cluster_moment, sections
+from starter.web.answers import UnreadableError
 from starter.web.pages import render
 from starter.web.reckoning import by_day, by_outcome, times
+from starter.web.timeline import asked_moment
 from starter.web.views import views_of
 
 USUAL = timedelta(days=7)
@@ -23,8 +26,10 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/c/{cluster}/history")
-async def history(request: Request, cluster: str, node: str = "", since: str = "168h", outcome: str = "") -> Response:
-    """As `nodewarden history`."""
+async def history(
+    request: Request, cluster: str, *, node: str = "", since: str = "168h", outcome: str = "", at: str = "", offset: str = ""
+) -> Response:
+    """As `nodewarden history`; at: also what was going on then, as browsers write it, in the zone with that offset."""
     views = views_of(request)
     known, now, problem = views.known(cluster).cluster, datetime.now(UTC), ""
     try:
@@ -36,6 +41,12 @@ async def history(request: Request, cluster: str, node: str = "", since: str = "
         views.warden.scanner(known).pauses(),
         views.known(known).status(),
     )
+    then, bad_moment = None, ""
+    try:
+        moment = asked_moment(at + offset, now) if at else None
+        then = await cluster_moment(views.warden.history, views.warden.scanner(known), moment) if moment is not None else None
+    except UnreadableError as error:
+        bad_moment = str(error)
     found = [each for each in ended.episodes if (each.outcome == outcome if outcome else each.outcome != Outcome.REFUSED)]
     outcomes = by_outcome(found)
     return render(
@@ -50,7 +61,9 @@ async def history(request: Request, cluster: str, node: str = "", since: str = "
         pauses=list(reversed(pauses.since(heard, began, now))) if not node and not outcome else [],
         permits_of=status.scanner.concurrency if status.scanner is not None else 0,
         more=ended.more,
-        asked={"node": node, "since": since, "outcome": outcome},
+        asked={"node": node, "since": since, "outcome": outcome, "at": at, "offset": offset},
+        then=sections(then) if then is not None else (),
+        bad_moment=bad_moment,
         outcomes=OUTCOMES,
         problem=problem,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import zip_longest
 
@@ -18,9 +18,10 @@ from policy.episode.messages import Phase, RecordEntry
 from policy.objects.nodes import READY
 from policy.scan.pauses import Pauses
 from policy.scan.report import TargetRow
-from policy.values.moments import moment_of, written
+from policy.values.moments import written
 from starter import wording
 from starter.handles.history import EndedEpisode, EpisodeRecord
+from starter.output import cluster_moment
 from starter.output.evaluation import in_one_line
 from starter.output.explanation_output import NodeExplanation
 from starter.output.record_table import END, moments_of
@@ -200,18 +201,11 @@ def _pauses(pauses: Pauses, now: datetime) -> Iterator[TimelineEntry]:
 
 
 def asked_moment(text: str, now: datetime) -> datetime:
-    """A moment as people write it: RFC 3339, or `03:12` for the last time that it was that late, in UTC. Raises
-    UnreadableError."""
-    said = text.strip()
+    """As on the command line, but in UTC where it has no offset. Raises UnreadableError."""
     try:
-        clock = datetime.strptime(said, "%H:%M").time()  # noqa: DTZ007 - its date is the last one that has had it
-        found = datetime.combine(now.astimezone(UTC).date(), clock, tzinfo=UTC)
-        return found if found <= now else found - timedelta(days=1)
-    except ValueError:
-        moment = moment_of(said)
-    if moment is None:
-        raise UnreadableError(f"at: expected a moment such as 03:12 or 2026-11-26T03:12:00Z, got {text!r}")
-    return moment
+        return cluster_moment.asked_moment(text, now, UTC)
+    except ValueError as error:
+        raise UnreadableError(str(error)) from None
 
 
 def why_at(known: NodeTimeline, moment: datetime) -> list[str]:

@@ -91,13 +91,17 @@ def at_work(request: Asked, kind: Kind, started: datetime, **changes: Any) -> Ep
 class FencingStandIn:
     """Runs until it is aborted (ends `aborted`), acknowledged (`recovered`), or the node's name says `refused-…`.
 
-    A node called `sick-…` parks at once; `resume` lets it go on. One called `queued-…` waits for its permit.
+    A node called `sick-…` parks at once; `resume` lets it go on. One called `long-…` does so, too, and goes on in a new history.
+    One called `queued-…` waits for its permit.
     """
 
     @workflow.init
     def __init__(self, request: FencingInput) -> None:
         self._input = request
-        self._phase = {"sick": Phase.NEEDS_HUMAN, "queued": Phase.QUEUED}.get(request.node.split("-")[0], Phase.RUNNING)
+        self._goes_on = request.node.startswith("long") and workflow.info().continued_run_id is None
+        parked = request.node.startswith("sick") or self._goes_on
+        queued = Phase.QUEUED if request.node.startswith("queued") else Phase.RUNNING
+        self._phase = Phase.NEEDS_HUMAN if parked else queued
         self._outcome: Outcome | None = Outcome.REFUSED if request.node.startswith("refused") else None
         self._message = "no permit was to be had"
         self._record: list[RecordEntry] = []
@@ -105,8 +109,11 @@ class FencingStandIn:
 
     @workflow.run
     async def run(self, request: FencingInput) -> EpisodeResult:
-        await workflow.wait_condition(lambda: self._outcome is not None)
+        rolls = lambda: self._goes_on and self._phase is Phase.RUNNING  # noqa: E731 - asked twice
+        await workflow.wait_condition(lambda: self._outcome is not None or rolls())
         await workflow.wait_condition(workflow.all_handlers_finished)
+        if rolls():
+            workflow.continue_as_new(request)
         assert self._outcome is not None
         return ended(request, self._outcome, self._message, self._started, self._record)
 

@@ -45,8 +45,10 @@ class ScriptedWarden:
     def __init__(self, answer: ClusterStatus) -> None:
         self.answer: ClusterStatus | Exception = answer
         self.asked = 0
+        self.cluster = CLUSTER
         self.began = datetime.now(UTC)
         self.episodes = NodeEpisodes()
+        self.records: tuple[EpisodeRecord, ...] = ()
         self.past: tuple[EndedEpisode, ...] = ()
         self.entries: tuple[RecordEntry, ...] = ()
         self.heard: Pauses = ()
@@ -85,6 +87,12 @@ class ScriptedWarden:
 
     async def ended(self, cluster: str, **_: Any) -> EndedEpisodes:
         return EndedEpisodes(cluster=cluster, episodes=self.past)
+
+    async def between(self, cluster: str, first: datetime, last: datetime) -> tuple[tuple[EpisodeRecord, ...], bool]:
+        return self.records, False
+
+    async def was_scanned(self, cluster: str, moment: datetime) -> bool:
+        return True
 
     async def record(self, cluster: str, name: str) -> EpisodeRecord:
         open_one = self.episodes.episode

@@ -92,6 +92,8 @@ async def test_clusters_are_named(page: aiohttp.ClientSession) -> None:
         (f"{OF}/history?since=soon", 422, "since: expected a duration such as 24h"),
         (f"{OF}/history?outcome=fine", 422, "outcome: expected some of recovered"),
         (f"{OF}/history?limit=0", 422, "limit: "),
+        (f"{OF}/moment?at=2126-01-01", 422, "at: expected a moment such as 03:12"),
+        (f"{OF}/moment", 422, "at: "),
         ("/api/v1/nothing", 404, "Not Found"),
     ],
 )
@@ -150,6 +152,9 @@ async def test_the_whole_way_from_temporal_to_a_program(warden: Nodewarden, clus
             while not (found := await asked(page, f"{of}/history"))["episodes"]:
                 await asyncio.sleep(0.1)
         conforms("/api/v1/clusters/{cluster}/history", found)
+        then = await asked(page, f"{of}/moment?at={found['episodes'][0]['ended']}")
+        conforms("/api/v1/clusters/{cluster}/moment", then)
+        assert [(each["node"], each["why"]) for each in then["episodes"]] == [("node-1", "hold")]
         told = await asked(page, f"{of}/record/node-1")
         conforms("/api/v1/clusters/{cluster}/record/{name}", told)
         assert told["outcome"] == "aborted"

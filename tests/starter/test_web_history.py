@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from datetime import UTC, date, datetime, timedelta
 from xml.etree import ElementTree
 
@@ -11,7 +12,7 @@ import pytest
 
 from policy.episode.messages import Kind, Outcome, RecordEntry
 from policy.scan.pauses import PastPause, Pause
-from starter.handles.history import EndedEpisode
+from starter.handles.history import EndedEpisode, EpisodeRecord
 from starter.web.reckoning import MOST_DAYS, by_day, by_outcome, quantile, times
 from tests.starter.builders import result
 from tests.starter.test_web import CLUSTER, ScriptedWarden, text
@@ -135,3 +136,40 @@ async def test_the_page_says_who_was_waited_for_and_shows_days_and_pauses(
     assert "within: expected a duration" in empty
     assert "No episode has ended in that time" in empty
     assert "<svg" not in empty
+
+
+async def test_everything_at_a_moment_is_in_the_zone_of_the_form_with_a_way_to_each_record(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden
+) -> None:
+    """03:12 in India is 21:42 of the day before in UTC."""
+    at = datetime(2026, 11, 19, 21, 42, tzinfo=UTC)
+    scripted.records = (
+        EpisodeRecord(
+            cluster=CLUSTER,
+            node="node-7",
+            kind=Kind.FENCING,
+            outcome="",
+            message="",
+            why="Ready is <Unknown>",
+            incident="i-7",
+            started=at - 5 * MINUTE,
+            entries=(RecordEntry(at=at - MINUTE, step=POWER, act="power-off", outcome="failed", detail="try `x`"),),
+        ),
+    )
+    ann = Pause(who="ann", owner="ann", reason="storage move", since=at - MINUTE, until=at + MINUTE)
+    scripted.heard = (PastPause(pause=ann),)
+    body = await text(page, f"/c/{CLUSTER}/history?at=2026-11-20T03:12&offset=%2B05:30")
+    then = body.partition("Everything at that moment")[2].partition("</section>")[0]
+    assert '<a href="/c/prod/record/i-7">node-7</a>: Fencing since 2026-11-20 03:07:00+05:30' in then
+    plain = " ".join(re.sub("<[^>]+>", " ", then).split())
+    assert "prod at 2026-11-20 03:12:00+05:30 (UTC+05:30)" in plain
+    assert "from being begun by ann, until 2026-11-19T21:43:00Z: storage move Open at that moment node-7" in plain
+    assert "because Ready is &lt;Unknown&gt;; last, 1m00s earlier: power off: failed: try x" in plain
+    assert "Not shown circuit breakers" in plain
+    scripted.heard = ()
+    assert "nothing that is on record" in await text(page, f"/c/{CLUSTER}/history?at=2026-11-20T03:12")
+    for bad in ("noon", "2126-01-01T00:00", "2026-11-20T03:12&offset=east"):
+        body = await text(page, f"/c/{CLUSTER}/history?at={bad}")
+        assert "at: expected a moment such as 03:12" in body
+        assert "Open at that moment" not in body
+    assert "Open at that moment" not in await text(page, f"/c/{CLUSTER}/history")

@@ -53,10 +53,12 @@ async def turned(page: Page, *, width: int, scheme: Scheme) -> None:
 
 @asynccontextmanager
 async def opened(
-    browser: Browser, address: str, *, width: int = DESK, scheme: Scheme = "light"
+    browser: Browser, address: str, *, width: int = DESK, scheme: Scheme = "light", zone: str = "UTC"
 ) -> AsyncIterator[tuple[Page, list[str]]]:
     """The page there, and what its console says against it."""
-    context = await browser.new_context(viewport={"width": width, "height": TALL}, color_scheme=scheme, reduced_motion="reduce")
+    context = await browser.new_context(
+        viewport={"width": width, "height": TALL}, color_scheme=scheme, reduced_motion="reduce", timezone_id=zone
+    )
     page, said = await context.new_page(), list[str]()
     page.set_default_timeout(10_000)
     page.on("console", lambda message: said.append(message.text) if message.type in {"error", "warning"} else None)

@@ -410,6 +410,14 @@ class _Past:
         found = [each for each in self.episodes if node in {"", each.node} and (since is None or each.ended >= since)]
         return EndedEpisodes(cluster=cluster, episodes=tuple(found[:limit]), more=len(found) > limit)
 
+    async def between(self, cluster: str, first: datetime, last: datetime) -> tuple[tuple[EpisodeRecord, ...], bool]:
+        past = [each.incident for each in self.episodes if each.started <= last and each.ended >= first]
+        names = [*past, *(each.incident for each in OPEN if each.started <= last)]
+        return tuple([await self.record(cluster, each) for each in names]), False
+
+    async def was_scanned(self, cluster: str, moment: datetime) -> bool:
+        return True
+
     async def record(self, cluster: str, name: str) -> EpisodeRecord:
         for each in OPEN:
             if name in {each.node, each.incident}:
@@ -465,6 +473,7 @@ PAUSES = (
 @dataclass
 class _Scanner:
     heard: Pauses
+    cluster: str = CLUSTER
 
     async def pauses(self) -> Pauses:
         return self.heard

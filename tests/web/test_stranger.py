@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from playwright.async_api import Browser, Page
@@ -80,6 +81,32 @@ async def test_what_happened_last_night_at_three_twelve(start: Page) -> None:
     row = start.get_by_role("row").filter(has_text=written(at_three_twelve().started))
     await row.get_by_role("link", name="node-4", exact=True).click()
     await reads(start, "of node-4", "the node is back Ready with a new boot id", "off-proven", "read off twice")
+
+
+@pytest.mark.parametrize("zone", ["America/St_Johns", "Asia/Dubai"])
+async def test_what_happened_everywhere_at_a_time_of_my_own_zone(
+    browser: Browser, url: str, paused: NightWarden, zone: str
+) -> None:
+    """The time of the reader's own clock, written as the browser has it, and shown so."""
+    moment = at_three_twelve().started + timedelta(seconds=40)
+    mine = moment.astimezone(ZoneInfo(zone))
+    async with opened(browser, url, zone=zone) as (page, said):
+        await page.get_by_role("link", name="History").click()
+        await page.get_by_label(f"At, in your zone, {zone}").fill(f"{mine:%Y-%m-%dT%H:%M:%S}")
+        then = page.get_by_role("region", name="Everything at that moment")
+        await then.get_by_role("button", name="Show").click()
+        await reads(page, f"at {mine.isoformat(' ', 'seconds')} (", "node-4: Fencing since")
+        await reads(page, "last, 31s earlier: power off: ", "next, 12s later: off proven: read off twice")
+        assert await page.get_by_label(f"At, in your zone, {zone}").input_value() == f"{mine:%Y-%m-%dT%H:%M:%S}"
+        address = page.url
+        await then.get_by_role("link", name="node-4").click()
+        await reads(page, "of node-4", "off-proven")
+        assert said == []
+    async with opened(browser, address, zone="Asia/Tokyo") as (page, said):
+        await reads(page, f"at {mine.isoformat(' ', 'seconds')}")
+        theirs = moment.astimezone(ZoneInfo("Asia/Tokyo"))
+        assert await page.get_by_label("At, in your zone, Asia/Tokyo").input_value() == f"{theirs:%Y-%m-%dT%H:%M:%S}"
+        assert said == []
 
 
 async def test_is_anything_paused_by_whom_and_until_when(start: Page) -> None:

@@ -90,6 +90,20 @@ const renew = async () => {
   }
 };
 
+// A moment is asked for in the zone of its reader; without this script, in UTC.
+const form = document.querySelector("form[data-zoned]");
+if (form) {
+  const { at, offset } = form.elements, two = (n) => String(n).padStart(2, "0");
+  const asked = new Date(at.value + offset.value);
+  const local = (moment) => new Date(moment - moment.getTimezoneOffset() * 60000).toISOString().slice(0, 19);
+  if (at.value && !isNaN(asked)) at.value = local(asked);
+  form.querySelector("[data-zone]").textContent = `your zone, ${Intl.DateTimeFormat().resolvedOptions().timeZone}`;
+  form.addEventListener("submit", () => {
+    const west = new Date(at.value).getTimezoneOffset(), far = Math.abs(west);
+    offset.value = `${west > 0 ? "-" : "+"}${two(Math.floor(far / 60))}:${two(far % 60)}`;
+  });
+}
+
 setInterval(tick, 1000);
 if (cluster) {
   const link = document.getElementById("link"), ended = document.getElementById("logged-out");

@@ -1,0 +1,203 @@
+"""A whole cluster at one moment: which episodes were open and what each was at, what ended just before it and began just after,
+which pauses were in force. From records alone. `sections` is what people read of it, `ClusterMoment` what programs do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from enum import StrEnum
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from policy.episode.messages import Kind, Outcome, RecordEntry
+from policy.scan.pauses import Pauses
+from starter import wording
+from starter.handles.history import MOST_LISTED, EpisodeRecord, History
+from starter.handles.scanners import ScannerHandle
+from starter.output.record_table import moments_of
+from starter.output.sentences import Sentence
+
+AROUND = timedelta(minutes=10)
+EARLIEST = datetime(2020, 1, 1, tzinfo=UTC)
+NOT_RECORDED = "circuit breakers, conditions of nodes, and holds of nodes that had no episode"
+
+
+class Stood(StrEnum):
+    """How an episode stood at the moment: it was open, had ended shortly before, or began shortly after."""
+
+    OPEN = "open"
+    ENDED = "ended"
+    BEGAN = "began"
+
+
+HEADINGS = {
+    Stood.OPEN: "Open at that moment",
+    Stood.ENDED: f"Ended in the {wording.span(AROUND)} before",
+    Stood.BEGAN: f"Began in the {wording.span(AROUND)} after",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeThen:
+    """phase, step, holds: at the moment. holds: those that were asked for and that no person had ended. last, next: the
+    entries of its record before the moment and after it. ended: null while it is open, or where its end is not known."""
+
+    node: str
+    stood: Stood
+    kind: Kind
+    incident: str
+    why: str
+    started: datetime
+    ended: datetime | None
+    outcome: str
+    message: str
+    phase: str
+    step: str
+    holds: tuple[str, ...]
+    last: RecordEntry | None
+    next: RecordEntry | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterMoment:
+    """zone: the reader's. scanned: a scanner was at work, as far as Temporal remembers. more: some episodes are left out."""
+
+    cluster: str
+    at: datetime
+    zone: str
+    episodes: tuple[EpisodeThen, ...]
+    pauses: Pauses
+    scanned: bool
+    more: bool
+
+
+Sections = list[tuple[str, Sequence[tuple[EpisodeThen | None, str]]]]
+
+
+def asked_moment(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
+    """A moment as people write it: ISO 8601, or `03:12` for the last time that it was that late; without an offset in that zone,
+    None: in this machine's. Raises ValueError."""
+
+    def placed(moment: datetime) -> datetime:
+        return moment if moment.tzinfo else moment.replace(tzinfo=zone) if zone else moment.astimezone()
+
+    said = text.strip()
+    try:
+        today = now.astimezone(zone).date()
+        days = (today, today - timedelta(days=1)) if 0 < len(said) <= len("03:12") else ("",)
+        found = next(each for each in (placed(datetime.fromisoformat(f"{day} {said}".strip())) for day in days) if each <= now)
+    except (ValueError, OverflowError, StopIteration):
+        found = datetime.min.replace(tzinfo=UTC)
+    if found < EARLIEST:
+        raise ValueError(f"at: expected a moment such as 03:12 or 2026-11-26 03:12 that is not still to come, got {text!r}")
+    return found
+
+
+def zoned(moment: datetime) -> str:
+    """In its own zone, which is named."""
+    return f"{moment.isoformat(' ', 'seconds')} ({moment.tzname()})"
+
+
+async def cluster_moment(history: History, scanner: ScannerHandle, moment: datetime) -> ClusterMoment:
+    """Raises SilentError."""
+    now, cluster = datetime.now(UTC), scanner.cluster
+    (found, more), scanned, pauses = await asyncio.gather(
+        history.between(cluster, moment - AROUND, moment + AROUND), history.was_scanned(cluster, moment), scanner.pauses()
+    )
+    return ClusterMoment(
+        cluster=cluster,
+        at=moment,
+        zone=moment.tzname() or "",
+        episodes=episodes_then(found, moment),
+        pauses=tuple(each for each in pauses if each.pause.since <= moment < (each.over_at(now) or now)),
+        scanned=scanned,
+        more=more,
+    )
+
+
+def episodes_then(records: Sequence[EpisodeRecord], moment: datetime) -> tuple[EpisodeThen, ...]:
+    """The oldest first. Requests that were refused never began."""
+    found = (each for each in records if each.outcome != Outcome.REFUSED)
+    return tuple(_then(each, moment) for each in sorted(found, key=lambda each: (each.started, each.node)))
+
+
+def _then(record: EpisodeRecord, moment: datetime) -> EpisodeThen:
+    over = record.ended is not None and record.ended <= moment
+    before = [each for each in record.entries if each.at <= moment]
+    holds: dict[str, str] = {}
+    for each in before:
+        if each.act in {"hold", "resume"}:
+            # By whom, before the reason; where another person ended it also until when it was to last.
+            owner = each.detail.removeprefix("held ").partition(": ")[0].partition(", until ")[0]
+            holds.pop(owner, None)
+            if (each.act, each.outcome) == ("hold", "asked"):
+                holds[owner] = each.detail
+    return EpisodeThen(
+        node=record.node,
+        stood=Stood.BEGAN if record.started > moment else Stood.ENDED if over else Stood.OPEN,
+        kind=record.kind,
+        incident=record.incident,
+        why=record.why,
+        started=record.started,
+        ended=record.ended,
+        outcome=record.outcome,
+        message=record.message,
+        phase=next((each.outcome for each in reversed(before) if each.act == "phase"), ""),
+        step=before[-1].step if before else "",
+        holds=() if over else tuple(holds.values()),
+        last=before[-1] if before else None,
+        next=next((each for each in record.entries if each.at > moment), None),
+    )
+
+
+def sections(found: ClusterMoment) -> Sections:
+    """Headings, with what stands below each: which episode, None for what is said of the cluster, and a sentence."""
+    pauses = [each.told(datetime.now(UTC)) for each in found.pauses]
+    if not found.scanned:
+        pauses.append("no scanner is on record of that moment: none ran, or Temporal has forgotten it")
+    told: Sections = [
+        (f"{found.cluster} at {zoned(found.at)}", ()),
+        ("What kept everything from being begun", [(None, each) for each in pauses or ("nothing that is on record",)]),
+    ]
+    for stood, heading in HEADINGS.items():
+        lines = [(each, _sentence(each, found.at)) for each in found.episodes if each.stood is stood]
+        told.append((heading, lines or [(None, "no episode, as far as Temporal remembers")]))
+    more = f"; episodes beyond the {MOST_LISTED} latest" if found.more else ""
+    return [*told, ("Not shown", [(None, f"{NOT_RECORDED}, which are not recorded{more}")])]
+
+
+def as_text(found: ClusterMoment) -> RenderableType:
+    """For the eye."""
+    parts: list[RenderableType] = []
+    for heading, lines in sections(found):
+        parts.append(Text(heading, style="bold"))
+        parts += [Padding(Sentence(f"{each.node}: {said}" if each else said), (0, 0, 0, 2)) for each, said in lines]
+    return Group(*parts)
+
+
+def _sentence(each: EpisodeThen, at: datetime) -> str:
+    def clock(moment: datetime) -> str:
+        return moment.astimezone(at.tzinfo).isoformat(" ", "seconds")
+
+    def entry(when: str, found: RecordEntry | None) -> list[str]:
+        return (
+            [f"{when.format(wording.span(abs(found.at - at)))}: {each.what}: {each.detail}" for each in moments_of([found])]
+            if found
+            else []
+        )
+
+    open_then, phase = each.stood is Stood.OPEN, wording.phase_called(each.phase) if each.phase else ""
+    parts = [
+        ", ".join(filter(None, (f"{each.kind.value} since {clock(each.started)}", *((phase, each.step) if open_then else ())))),
+        f"because {each.why or 'no reason was given'}",
+        *(f"a hold was asked for {hold}" for hold in each.holds),
+        *(entry("last, {} earlier", each.last) if open_then else []),
+        *(entry("next, {} later", each.next) if open_then else []),
+        *([f"ended {clock(each.ended)}, {each.outcome}: {each.message}"] if each.ended is not None else []),
+    ]
+    return "; ".join(parts)
