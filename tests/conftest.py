@@ -12,7 +12,7 @@ import functools
 import gc
 import inspect
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
 import hypothesis
@@ -121,6 +121,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             for shared in item._fixtureinfo.name2fixturedefs.get(name, ()):
                 if shared.scope == "module":
                     shared.finish(item._request)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Nothing of what is collected is garbage, and looking for it takes an eighth of the collection, in each process."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:
