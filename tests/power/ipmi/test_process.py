@@ -16,6 +16,7 @@ from activities.errors import ErrorType
 from activities.power.errors import PowerError
 from activities.power.ipmi.driver import SERVER
 from simulator.bmc.machine import Machine
+from tests.patience import PATIENCE
 from tests.power.conftest import PASSWORD, USERNAME, Stand, fails, within
 from tests.power.processes.process_table import alive, answer_of, forked, gone, operations_of, servers_of, visible
 
@@ -66,7 +67,7 @@ async def test_no_secret_shows_in_arguments_environment_or_error(python_stand: S
     """S12."""
     arrived = commanded(python_stand.machine)
     driver = python_stand.driver()
-    operation = asyncio.create_task(driver.off(within(1.0)))
+    operation = asyncio.create_task(driver.off(within(PATIENCE)))
     await arrived.wait()
     shown = [await operation_in_flight(os.getpid()), *servers_of(os.getpid()), python_stand.bmc.pid]
     seen = b"".join(visible(pid) for pid in shown)
@@ -113,9 +114,14 @@ async def test_the_operation_dies_by_its_deadline_when_nobody_is_left_to_kill_it
 
 async def test_a_command_is_not_sent_when_the_worker_is_gone_already(python_stand: Stand) -> None:
     """S20: the line that announces the command finds no reader, and so the command is not sent. Though nobody kills the child."""
-    with forked(SERVER, request_line(python_stand)) as (operation, leash):
-        operation.close()
-        assert await asyncio.to_thread(leash.recv, 256) == b"ended 1"
+    os.kill(python_stand.bmc.pid, signal.SIGSTOP)  # or a quick child has done all before the worker is gone
+    try:
+        with forked(SERVER, request_line(python_stand)) as (operation, leash):
+            operation.close()
+            os.kill(python_stand.bmc.pid, signal.SIGCONT)
+            assert await asyncio.to_thread(leash.recv, 256) == b"ended 1"
+    finally:
+        os.kill(python_stand.bmc.pid, signal.SIGCONT)
     assert python_stand.machine.log == []
 
 
