@@ -69,6 +69,11 @@ async def test_help_names_the_exit_codes() -> None:
         assert code in output
 
 
+@pytest.mark.parametrize("words", [(), ("fence",), ("up",), ("fence", "begin")], ids=" ".join)
+async def test_help_shows_a_type_only_for_an_option_that_takes_a_value(words: tuple[str, ...]) -> None:
+    assert "bool>" not in (await nodewarden(*words, "--help")).output
+
+
 async def test_version_is_there_for_people_and_programs() -> None:
     assert (await nodewarden("version")).output.startswith("nodewarden ")
     assert (await nodewarden("--version")).output == f"nodewarden {metadata.version('nodewarden')}\n"
