@@ -219,7 +219,7 @@ class Session:
         from workers.configuration.setting_sources import SettingsError
 
         known = settings.connections()
-        if name in known or await warden.serves(name) or await warden.scanner(name).last_run():
+        if name in known or await warden.is_known(name):
             return
         raise SettingsError(
             f"--cluster: no worker serves {name!r}, and it is not among the clusters known here: "

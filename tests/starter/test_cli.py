@@ -115,6 +115,7 @@ async def test_fence_says_when_nobody_has_answered(
     keyboard: Path, cluster: str, client: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEMPORAL_NAMESPACE", SILENT)
+    assert (await nodewarden("scan", "start", "-c", cluster)).exit_code == 0
     monkeypatch.setattr(episodes, "DECIDED_WITHIN", timedelta(milliseconds=300))
     result = await nodewarden("fence", "node-1", "-c", cluster, "--reason", "smoke", "-y")
     assert (result.exit_code, result.stdout.split(" (")[0]) == (
