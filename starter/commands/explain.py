@@ -51,7 +51,7 @@ async def explain(
     session = session_of(context, cluster=cluster, output=output)
     answer = from_files(filename, node, now, overlap) if filename else await _live(session, node)
     if session.output is not Output.JSON and not answer.known and not answer.mistakes and not answer.unread:
-        raise NoSuchNodeError(node)
+        raise NoSuchNodeError(node, answer.explanation.names if answer.explanation is not None else ())
     show(session, lambda: as_model(answer), lambda: as_text(answer))
     if not answer.known:
         return Exit.UNREACHABLE if answer.unread else Exit.MISSING

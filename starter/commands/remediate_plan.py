@@ -61,7 +61,7 @@ async def plan(
     else:
         found = await read_plan(session, node, named)
     if session.output is not Output.JSON and found.by_hand is None and not found.mistakes:
-        raise NoSuchNodeError(node)
+        raise NoSuchNodeError(node, found.names)
     show(session, lambda: as_model(found), lambda: as_table(found))
     return _code(found)
 

@@ -202,6 +202,7 @@ class Session:
         from temporalio.exceptions import ApplicationError
 
         from activities.cluster.acts.bodies import body_of
+        from activities.cluster.objects.livenode import names_of_nodes
         from starter.errors import NoSuchNodeError
         from workers.configuration.setting_sources import SettingsError
         from workers.connections import open_cluster
@@ -209,10 +210,11 @@ class Session:
         try:
             async with open_cluster(name, settings.connections()[name]) as (connection, machines):
                 found = await body_of(node, connection, machines or connection)
+                known = await names_of_nodes(connection) if found is None else ()
         except (KeyError, SettingsError, ApplicationError):
             return
         if found is None:
-            raise NoSuchNodeError(node)
+            raise NoSuchNodeError(node, known)
 
     async def _expect_cluster(self, warden: Nodewarden, settings: Settings, name: str) -> None:
         """A name that the settings do not know, that no worker serves, and that has never had a scanner, is a slip of the pen."""

@@ -5,7 +5,6 @@ What can be set is `workers/configuration/settings.py`; this module knows no key
 
 from __future__ import annotations
 
-import difflib
 import os
 import stat
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,8 @@ from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
+
+from policy.values.errors import did_you_mean
 
 PREFIX = "NODEWARDEN_"
 STEP = "__"
@@ -133,8 +134,7 @@ def _expectation(problem: dict[str, Any], model: type[BaseModel]) -> str:
     location: Sequence[int | str] = problem["loc"]
     if problem["type"] == "extra_forbidden":
         known = _known_keys(model, location[:-1])
-        close = difflib.get_close_matches(str(location[-1]), known, n=1)
-        return f"unknown key; did you mean {close[0]}?" if close else f"unknown key; known here: {', '.join(known)}"
+        return "unknown key" + (did_you_mean(str(location[-1]), known) or f"; known here: {', '.join(known)}")
     if problem["type"] == "missing":
         owner = _model_at(model, location[:-1])
         field = owner.model_fields.get(str(location[-1])) if owner else None
