@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from starter.commands.session import Exit, Output, Session, complain, say, say_begun
+from starter.commands.session import Exit, Session, complain, say, say_begun
 
 if TYPE_CHECKING:
     from policy.episode.messages import EpisodeResult
@@ -85,7 +85,7 @@ def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, word
     from policy.episode.messages import Outcome
     from starter import wording
 
-    if result.outcome is not Outcome.REFUSED or session.output is Output.JSON:
+    if result.outcome is not Outcome.REFUSED or session.for_programs:
         say(session, f"{episode.node}: {wording.ending(result)}", lambda: result)
     else:
         complain(result.message if result.missing else f"{episode.node} is not {words.not_done}: {result.message}")

@@ -43,7 +43,7 @@ async def plan(
 async def show_plan(session: Session, node: str, template: ObjectRef | None, *, files: Sequence[str] = ()) -> Exit:
     """Print what fencing the node would do. template: the one that is to be carried out, None for the node's own. files: what is
     read instead of the cluster."""
-    from activities.cluster.objects.livenode import names_of_nodes
+    from activities.cluster.objects.livenode import all_names
     from policy.fence.shown import shown_config
     from starter.errors import NoSuchNodeError
     from starter.plans.fence_plans import as_table, planned, planned_from_files
@@ -57,7 +57,7 @@ async def show_plan(session: Session, node: str, template: ObjectRef | None, *, 
             try:
                 found = await planned(connection, node, template, source=source, machines=machines)
             except NoSuchNodeError:
-                raise NoSuchNodeError(node, await names_of_nodes(connection)) from None
+                raise NoSuchNodeError(node, await all_names(connection)) from None
     show(session, lambda: shown_config(found), lambda: as_table(found), soft_wrap=True)
     return Exit.FAILED if found.errors else Exit.OK
 

@@ -58,6 +58,7 @@ class Output(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+    YAML = "yaml"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,6 +72,11 @@ class Session:
     context: str = ""
     """A context of the kubeconfig; "": none was named, and the settings or the current one say which cluster is meant."""
     kubeconfig: Path | None = None
+
+    @property
+    def for_programs(self) -> bool:
+        """Whether the whole answer is printed, and not what people read of it."""
+        return self.output in {Output.JSON, Output.YAML}
 
     def settings(self) -> Settings:
         """Load them now; a mistake ends the command with code 2."""
@@ -202,7 +208,7 @@ class Session:
         from temporalio.exceptions import ApplicationError
 
         from activities.cluster.acts.bodies import body_of
-        from activities.cluster.objects.livenode import names_of_nodes
+        from activities.cluster.objects.livenode import all_names
         from starter.errors import NoSuchNodeError
         from workers.configuration.setting_sources import SettingsError
         from workers.connections import open_cluster
@@ -210,7 +216,7 @@ class Session:
         try:
             async with open_cluster(name, settings.connections()[name]) as (connection, machines):
                 found = await body_of(node, connection, machines or connection)
-                known = await names_of_nodes(connection) if found is None else ()
+                known = await all_names(connection) if found is None else ()
         except (KeyError, SettingsError, ApplicationError):
             return
         if found is None:
@@ -303,12 +309,12 @@ def given(option: str, text: str) -> str:
 
 def say(session: Session, text: str, as_model: Callable[[], object]) -> None:
     """The answer: the text for people, the model on one line for programs."""
-    if session.output is not Output.JSON:
+    if not session.for_programs:
         typer.echo(visible(text))
         return
-    from starter.output.encoding import to_json
+    from starter.output.encoding import encoded
 
-    typer.echo(to_json(as_model()))
+    typer.echo(encoded(as_model(), as_yaml=session.output is Output.YAML))
 
 
 def show(
@@ -321,10 +327,10 @@ def show(
 ) -> None:
     """A plan, or what was found: for programs, or as people read it. width: of what is printed into a pipe, where COLUMNS says
     nothing."""
-    if session.output is Output.JSON:
-        from starter.output.encoding import to_json
+    if session.for_programs:
+        from starter.output.encoding import encoded
 
-        typer.echo(to_json(as_model(), indent=2))
+        typer.echo(encoded(as_model(), as_yaml=session.output is Output.YAML, indent=2))
         return
     from starter.output.console import fitting_console
 

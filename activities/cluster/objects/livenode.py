@@ -86,7 +86,7 @@ async def find_node(connection: ApiReader, name: str) -> LiveNode | None:
     return await unless_gone(read_node(connection, name))
 
 
-async def names_of_nodes(connection: ClusterConnection) -> tuple[str, ...]:
+async def all_names(connection: ClusterConnection) -> tuple[str, ...]:
     """Of all of them, for a message about a name that none of them has; () where they can't be listed."""
     try:
         pages = [page.body async for page in connection.list_pages(NODES.path(), metadata_only=True)]
