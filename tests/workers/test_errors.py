@@ -1,10 +1,14 @@
 """Whether Temporal tries again is said by the error itself, since no retry policy lists the errors that are final."""
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 from temporalio.exceptions import ActivityError, RetryState, TimeoutType
 from temporalio.exceptions import TimeoutError as ActivityTimeout
 
 from activities.errors import FINAL, ErrorType, error_message, failure
+from policy.episode.messages import Outcome
+from workers.errors import expectations
+from workflows.kit.messages import ResumeRequest
 
 
 @pytest.mark.parametrize("kind", ErrorType)
@@ -36,3 +40,24 @@ def test_an_activity_that_ran_out_of_time_says_what_failed_else_that_no_worker_d
     error.__cause__ = timeout
     said = "the API answers 503" if last else "no worker has done it in time: does one serve the cluster?"
     assert error_message(error) == said
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "said"),
+    [
+        (
+            ResumeRequest,
+            {"reason": "x", "question": "soon"},
+            "who: expected a value, got none; question: expected a valid integer",
+        ),
+        (Outcome, "fine", "the argument: expected 'recovered', "),
+        (int, {}, "the argument: expected a valid integer"),
+        (tuple[str, ...], 3, "the argument: expected a valid tuple, got 3"),
+    ],
+    ids=str,
+)
+def test_what_a_signal_or_an_input_lacks_is_said_in_our_words(kind: type, value: object, said: str) -> None:
+    """As the log of a dropped signal and the failure of a workflow have it."""
+    with pytest.raises(ValidationError) as refused:
+        TypeAdapter(kind).validate_python(value)
+    assert expectations(refused.value.errors(include_url=False), "the argument").startswith(said)

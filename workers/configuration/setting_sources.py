@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from policy.values.errors import did_you_mean
+from workers.errors import expectation
 
 PREFIX = "NODEWARDEN_"
 STEP = "__"
@@ -139,18 +140,7 @@ def _expectation(problem: dict[str, Any], model: type[BaseModel]) -> str:
         owner = _model_at(model, location[:-1])
         field = owner.model_fields.get(str(location[-1])) if owner else None
         return f"expected a value{f' ({field.description})' if field and field.description else ''}, got none"
-    if problem["type"] == "too_short":
-        least, got = problem["ctx"]["min_length"], problem["ctx"]["actual_length"]
-        return f"expected at least {least} {'entry' if least == 1 else 'entries'}, got {got or 'none'}"
-    text = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    text = text.replace("Input should be greater", "expected a number greater", 1).replace(
-        "Input should be less", "expected a number less", 1
-    )
-    text = text.replace("Input should be", "expected", 1)
-    given = problem.get("input")
-    if isinstance(given, str | int | float | bool) and "got" not in text and location and location[-1] not in SECRET_KEYS:
-        text += f", got {given!r}"
-    return text
+    return expectation(problem, shows_value=bool(location) and location[-1] not in SECRET_KEYS)
 
 
 def _known_keys(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
