@@ -9,7 +9,9 @@ import asyncio
 import getpass
 import os
 import platform
+import shutil
 import sys
+import textwrap
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +19,7 @@ from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TextIO
 
 import typer
 
@@ -292,10 +294,17 @@ def _judge(error: Exception) -> tuple[str, Exit]:
     return f"unexpected {type(error).__name__}: {text[:300]} (--debug shows where)", Exit.FAILED
 
 
+def folded(text: str, stream: TextIO) -> str:
+    """Broken between words where a terminal would break within one; a longer word stays whole, to be copied."""
+    if not stream.isatty():
+        return text
+    return textwrap.fill(text, shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
+
+
 def complain(text: str) -> None:
     """A line on stderr for each line of the text, each with our name."""
     for line in filter(None, map(visible, text.split("\n"))):
-        typer.secho(f"nodewarden: {line}", err=True, fg=typer.colors.RED if sys.stderr.isatty() else None)
+        typer.secho(folded(f"nodewarden: {line}", sys.stderr), err=True, fg=typer.colors.RED if sys.stderr.isatty() else None)
 
 
 def given(option: str, text: str) -> str:
@@ -310,7 +319,7 @@ def given(option: str, text: str) -> str:
 def say(session: Session, text: str, as_model: Callable[[], object]) -> None:
     """The answer: the text for people, the model on one line for programs."""
     if not session.for_programs:
-        typer.echo(visible(text))
+        typer.echo(folded(visible(text), sys.stdout))
         return
     from starter.output.encoding import encoded
 
