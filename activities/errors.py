@@ -12,7 +12,8 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
-from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.exceptions import ActivityError, ApplicationError, ApplicationErrorCategory
+from temporalio.exceptions import TimeoutError as ActivityTimeout
 
 from policy.values.errors import PolicyError
 
@@ -107,7 +108,10 @@ def error_type(error: BaseException) -> ErrorType | None:
 
 def error_message(error: BaseException) -> str:
     """The one line for people: the outermost application error's own text without its type, else the error's."""
-    messages: Sequence[str] = [link.message for link in _chain(error) if isinstance(link, ApplicationError)]
+    chain = _chain(error)
+    messages: Sequence[str] = [link.message for link in chain if isinstance(link, ApplicationError)]
+    if not messages and isinstance(error, ActivityError) and isinstance(chain[-1], ActivityTimeout):
+        return "no worker has done it in time: does one serve the cluster?"
     return messages[0] if messages else str(error)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.core import TyperOption
 
 from starter.commands import (
     codec,
@@ -32,6 +33,10 @@ from starter.commands import (
 )
 from starter.commands.arguments import ClusterOption, OutputOption
 from starter.commands.session import EXIT_CODES, Session
+
+_type_shown = TyperOption.display_type_rich
+# A flag takes no value, but typer shows `<bool>` after each, also after its own --help, whose class can't be chosen.
+TyperOption.display_type_rich = lambda option, ctx: "" if option.is_flag else _type_shown(option, ctx)  # type: ignore[method-assign]
 
 app = typer.Typer(
     name="nodewarden",

@@ -214,6 +214,7 @@ class Nodewarden:
         self, kind: Kind, request: FencingInput | PreservationInput | RemediationInput, *, how: str = ""
     ) -> EpisodeHandle:
         cluster, node, reason = request.cluster, request.node, request.reason
+        await self._expect_served(cluster)
         word = await attested(self._speaker, cluster, Word(who=request.requester, reason=reason), request.spoken())
         requester = word.who
         request = replace(request, requester=requester, action=word.action)
@@ -273,6 +274,18 @@ class Nodewarden:
         """Whether a worker has lately asked for work on the cluster's queue; Temporal remembers some five minutes."""
         return await self.polled(cluster_queue(cluster))
 
+    async def is_known(self, cluster: str) -> bool:
+        """Whether a worker serves the cluster, or it has ever had a scanner."""
+        return await self.serves(cluster) or bool(await self.scanner(cluster).last_run())
+
+    async def _expect_served(self, cluster: str) -> None:
+        """Raises SilentError where an episode would end unrepaired after a minute, as no worker takes its first look."""
+        if not await self.is_known(cluster):
+            raise SilentError(
+                f"no worker serves the cluster {cluster}, and it has never had a scanner: "
+                "start a worker (`nodewarden worker`), or correct the name"
+            )
+
     async def polled(self, queue: str, *, workflows: bool = False) -> bool:
         """The same of a task queue; workflows: of those who ask it for workflows instead of activities."""
         kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW if workflows else TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
@@ -321,7 +334,8 @@ class Nodewarden:
         return DeviceCheckHandle(self.client, cluster)
 
     async def check_devices(self, cluster: str, node: str = "", *, admit: bool = False) -> DeviceReport:
-        """See `DeviceCheckHandle.check`."""
+        """See `DeviceCheckHandle.check`. Raises SilentError where no worker has ever served the cluster."""
+        await self._expect_served(cluster)
         return await self.device_check(cluster).check(node, admit=admit)
 
     async def scanner_status(self, cluster: str) -> ScannerStatus:

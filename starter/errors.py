@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from policy.values.errors import no_such_target
 
 
@@ -51,8 +53,8 @@ class MissingError(RequestError):
 class NoSuchNodeError(MissingError):
     """Neither a Node nor a Machine has that name."""
 
-    def __init__(self, node: str) -> None:
-        super().__init__(no_such_target(node))
+    def __init__(self, node: str, known: Iterable[str] = ()) -> None:
+        super().__init__(no_such_target(node, known))
         self.node = node
 
 

@@ -51,7 +51,18 @@ OF_ROOM = {"policy": "policy/values/moments.py", "workflows": "workflows/kit/ids
 """A module of each room that has rules of its own."""
 
 PURE = (
-    *("__future__", "abc", "bisect", "collections", "collections.abc", "contextlib", "copy", "dataclasses", "datetime"),
+    *(
+        "__future__",
+        "abc",
+        "bisect",
+        "collections",
+        "collections.abc",
+        "contextlib",
+        "copy",
+        "dataclasses",
+        "datetime",
+        "difflib",
+    ),
     *("decimal", "enum", "fnmatch", "fractions", "functools", "hashlib", "heapq", "ipaddress", "itertools", "json", "math"),
     *("operator", "re", "string", "types", "typing"),
 )

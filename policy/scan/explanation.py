@@ -63,6 +63,8 @@ class Explanation:
     opinions: tuple[CheckOpinion, ...] = ()
     bystanders: tuple[Bystander, ...] = ()
     outlook: Outlook | None = None
+    names: tuple[str, ...] = ()
+    """Of all nodes, where there is no such object."""
 
 
 def explain(
@@ -88,6 +90,7 @@ def explain(
         opinions=tuple(opinions),
         bystanders=tuple(_bystanders(known, targets, keys)),
         outlook=outlook(known, name, owners),
+        names=() if targets else tuple(known.nodes),
     )
 
 

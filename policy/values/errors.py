@@ -6,6 +6,9 @@ new episodes under it. What activities raise is in `activities/errors.py`.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 LONGEST_SHOWN = 80
 LONGEST_NAME = 120
 LONGEST_PROBLEM = 240
@@ -29,9 +32,16 @@ def _short(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
-def no_such_target(name: str) -> str:
-    """What everybody says of a name that no Node and no Machine has."""
-    return f"{_short(name, LONGEST_NAME)}: there is no such Node or Machine"
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`; did you mean …?` with the closest of what is known, "" where none is close."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def no_such_target(name: str, known: Iterable[str] = ()) -> str:
+    """What everybody says of a name that no Node and no Machine has. known: the names that there are, or those that are close."""
+    name = _short(name, LONGEST_NAME)
+    return f"{name}: there is no such Node or Machine{did_you_mean(name, known)}"
 
 
 def shown(value: object) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from starter.commands.session import Exit, Output, Session, complain, say, say_begun
+from starter.commands.session import Exit, Session, complain, folded, say, say_begun
 
 if TYPE_CHECKING:
     from policy.episode.messages import EpisodeResult
@@ -85,7 +85,7 @@ def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, word
     from policy.episode.messages import Outcome
     from starter import wording
 
-    if result.outcome is not Outcome.REFUSED or session.output is Output.JSON:
+    if result.outcome is not Outcome.REFUSED or session.for_programs:
         say(session, f"{episode.node}: {wording.ending(result)}", lambda: result)
     else:
         complain(result.message if result.missing else f"{episode.node} is not {words.not_done}: {result.message}")
@@ -111,7 +111,7 @@ async def see_through(session: Session, episode: EpisodeHandle, words: Beginning
                 status = former  # it has just ended, or nobody answers at this moment: the result will tell
             if status is not None:
                 for line in episode_changes(former, status):
-                    typer.echo(line, err=True)
+                    typer.echo(folded(line, sys.stderr), err=True)
                 former = status
                 if status.phase is Phase.NEEDS_HUMAN:
                     complain(f"{episode.node} waits for a person: {status.problem or status.doing}; {status.advice}")

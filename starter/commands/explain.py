@@ -16,7 +16,7 @@ from starter.commands import completing
 from starter.commands.arguments import ClusterOption, OutputOption
 from starter.commands.evaluate import OverlapOption
 from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
-from starter.commands.session import Exit, Output, Session, session_of, show, working
+from starter.commands.session import Exit, Session, session_of, show, working
 
 if TYPE_CHECKING:
     from activities.cluster.watch.offline import OfflineCluster
@@ -50,8 +50,8 @@ async def explain(
 
     session = session_of(context, cluster=cluster, output=output)
     answer = from_files(filename, node, now, overlap) if filename else await _live(session, node)
-    if session.output is not Output.JSON and not answer.known and not answer.mistakes and not answer.unread:
-        raise NoSuchNodeError(node)
+    if not session.for_programs and not answer.known and not answer.mistakes and not answer.unread:
+        raise NoSuchNodeError(node, answer.explanation.names if answer.explanation is not None else ())
     show(session, lambda: as_model(answer), lambda: as_text(answer))
     if not answer.known:
         return Exit.UNREACHABLE if answer.unread else Exit.MISSING

@@ -43,7 +43,9 @@ async def plan(
 async def show_plan(session: Session, node: str, template: ObjectRef | None, *, files: Sequence[str] = ()) -> Exit:
     """Print what fencing the node would do. template: the one that is to be carried out, None for the node's own. files: what is
     read instead of the cluster."""
+    from activities.cluster.objects.livenode import all_names
     from policy.fence.shown import shown_config
+    from starter.errors import NoSuchNodeError
     from starter.plans.fence_plans import as_table, planned, planned_from_files
 
     settings = session.settings()
@@ -52,7 +54,10 @@ async def show_plan(session: Session, node: str, template: ObjectRef | None, *, 
         found = await planned_from_files(files, node, template, source=source)
     else:
         async with session.reading(settings) as (_, connection, machines):
-            found = await planned(connection, node, template, source=source, machines=machines)
+            try:
+                found = await planned(connection, node, template, source=source, machines=machines)
+            except NoSuchNodeError:
+                raise NoSuchNodeError(node, await all_names(connection)) from None
     show(session, lambda: shown_config(found), lambda: as_table(found), soft_wrap=True)
     return Exit.FAILED if found.errors else Exit.OK
 

@@ -10,7 +10,7 @@ from policy.checks.overlaps import Overlap
 from starter.commands import completing
 from starter.commands.arguments import ClusterOption, OutputOption
 from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
-from starter.commands.session import Exit, Output, Session, session_of, show, working
+from starter.commands.session import Exit, Session, session_of, show, working
 
 if TYPE_CHECKING:
     from policy.remediation.escalation import EscalationStep
@@ -60,8 +60,8 @@ async def plan(
         found = planned(read_cluster(filename, moment_of(now), overlap=Overlap.STRICTEST), node, named, None)
     else:
         found = await read_plan(session, node, named)
-    if session.output is not Output.JSON and found.by_hand is None and not found.mistakes:
-        raise NoSuchNodeError(node)
+    if not session.for_programs and found.by_hand is None and not found.mistakes:
+        raise NoSuchNodeError(node, found.names)
     show(session, lambda: as_model(found), lambda: as_table(found))
     return _code(found)
 

@@ -9,7 +9,9 @@ import asyncio
 import getpass
 import os
 import platform
+import shutil
 import sys
+import textwrap
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +19,7 @@ from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TextIO
 
 import typer
 
@@ -58,6 +60,7 @@ class Output(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+    YAML = "yaml"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,6 +74,11 @@ class Session:
     context: str = ""
     """A context of the kubeconfig; "": none was named, and the settings or the current one say which cluster is meant."""
     kubeconfig: Path | None = None
+
+    @property
+    def for_programs(self) -> bool:
+        """Whether the whole answer is printed, and not what people read of it."""
+        return self.output in {Output.JSON, Output.YAML}
 
     def settings(self) -> Settings:
         """Load them now; a mistake ends the command with code 2."""
@@ -202,6 +210,7 @@ class Session:
         from temporalio.exceptions import ApplicationError
 
         from activities.cluster.acts.bodies import body_of
+        from activities.cluster.objects.livenode import all_names
         from starter.errors import NoSuchNodeError
         from workers.configuration.setting_sources import SettingsError
         from workers.connections import open_cluster
@@ -209,17 +218,18 @@ class Session:
         try:
             async with open_cluster(name, settings.connections()[name]) as (connection, machines):
                 found = await body_of(node, connection, machines or connection)
+                known = await all_names(connection) if found is None else ()
         except (KeyError, SettingsError, ApplicationError):
             return
         if found is None:
-            raise NoSuchNodeError(node)
+            raise NoSuchNodeError(node, known)
 
     async def _expect_cluster(self, warden: Nodewarden, settings: Settings, name: str) -> None:
         """A name that the settings do not know, that no worker serves, and that has never had a scanner, is a slip of the pen."""
         from workers.configuration.setting_sources import SettingsError
 
         known = settings.connections()
-        if name in known or await warden.serves(name) or await warden.scanner(name).last_run():
+        if name in known or await warden.is_known(name):
             return
         raise SettingsError(
             f"--cluster: no worker serves {name!r}, and it is not among the clusters known here: "
@@ -284,10 +294,17 @@ def _judge(error: Exception) -> tuple[str, Exit]:
     return f"unexpected {type(error).__name__}: {text[:300]} (--debug shows where)", Exit.FAILED
 
 
+def folded(text: str, stream: TextIO) -> str:
+    """Broken between words where a terminal would break within one; a longer word stays whole, to be copied."""
+    if not stream.isatty():
+        return text
+    return textwrap.fill(text, shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False)
+
+
 def complain(text: str) -> None:
     """A line on stderr for each line of the text, each with our name."""
     for line in filter(None, map(visible, text.split("\n"))):
-        typer.secho(f"nodewarden: {line}", err=True, fg=typer.colors.RED if sys.stderr.isatty() else None)
+        typer.secho(folded(f"nodewarden: {line}", sys.stderr), err=True, fg=typer.colors.RED if sys.stderr.isatty() else None)
 
 
 def given(option: str, text: str) -> str:
@@ -301,12 +318,12 @@ def given(option: str, text: str) -> str:
 
 def say(session: Session, text: str, as_model: Callable[[], object]) -> None:
     """The answer: the text for people, the model on one line for programs."""
-    if session.output is not Output.JSON:
-        typer.echo(visible(text))
+    if not session.for_programs:
+        typer.echo(folded(visible(text), sys.stdout))
         return
-    from starter.output.encoding import to_json
+    from starter.output.encoding import encoded
 
-    typer.echo(to_json(as_model()))
+    typer.echo(encoded(as_model(), as_yaml=session.output is Output.YAML))
 
 
 def show(
@@ -319,10 +336,10 @@ def show(
 ) -> None:
     """A plan, or what was found: for programs, or as people read it. width: of what is printed into a pipe, where COLUMNS says
     nothing."""
-    if session.output is Output.JSON:
-        from starter.output.encoding import to_json
+    if session.for_programs:
+        from starter.output.encoding import encoded
 
-        typer.echo(to_json(as_model(), indent=2))
+        typer.echo(encoded(as_model(), as_yaml=session.output is Output.YAML, indent=2))
         return
     from starter.output.console import fitting_console
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands.arguments import ClusterOption, OutputOption
-from starter.commands.session import Exit, Output, session_of, working
+from starter.commands.session import Exit, session_of, working
 
 if TYPE_CHECKING:
     from starter.handles.status import ClusterStatus
@@ -32,18 +32,18 @@ async def status(
     from starter.output.watching import look
 
     session = session_of(context, cluster=cluster, output=output)
-    as_json, where = session.output is Output.JSON, ""
+    where = ""
     async with session.looking(everywhere=everywhere) as (warden, names):
         if not everywhere:
             where = _where(session.settings(), names[0])
         if watch:
-            await keep_watching(warden, names, display_for(as_json, live=True, where=where))
+            await keep_watching(warden, names, display_for(session.output, live=True, where=where))
             return Exit.OK
         found = await asyncio.gather(*(look(warden, name) for name in names))
-    if everywhere and not as_json:
+    if everywhere and not session.for_programs:
         fitting_console().print(clusters_table.as_table(found))
     else:
-        display_for(as_json, live=False, where=where).show(found)
+        display_for(session.output, live=False, where=where).show(found)
     return max(_code(each) for each in found)
 
 

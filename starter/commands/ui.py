@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands.arguments import ClusterOption
-from starter.commands.session import Exit, me, session_of, working
+from starter.commands.session import Exit, folded, me, session_of, working
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -82,7 +83,7 @@ async def ui(
         views = Views(warden, names, source=settings.policy_source(), reading=reading, temporal=temporal)
         try:
             async with serving(views, host=host, port=port, keeper=keeper, tls=tls, sessions=sessions) as address:
-                typer.echo(f"the page is at {address}  (Ctrl-C ends it)")
+                typer.echo(folded(f"the page is at {address}  (Ctrl-C ends it)", sys.stdout))
                 await stop.wait()
         except OSError as error:
             raise SettingsError(f"--port: {host}:{port} can't be listened on: {error.strerror or error}") from error

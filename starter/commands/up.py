@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands.arguments import ClusterOption, OutputOption
-from starter.commands.session import Exit, Output, session_of, working
+from starter.commands.session import Exit, session_of, working
 from starter.commands.ui import PAGE_PORT, page_beside
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ async def up(
     session = session_of(context, cluster=cluster, output=output)
     settings = session.settings()
     clusters = session.clusters(settings)
-    live = session.output is not Output.JSON and sys.stdout.isatty()
+    live = not session.for_programs and sys.stdout.isatty()
     configure(settings.log.model_copy(update={"level": "warning"}) if live and settings.log.level == "info" else settings.log)
     start_runtime(metrics=settings.metrics)
     async with (
@@ -63,7 +63,7 @@ async def up(
     ):
         warden = Nodewarden(running.client)
         where = f"{_where(running, settings)}{page}"
-        display = display_for(session.output is Output.JSON, live=True, where=where)
+        display = display_for(session.output, live=True, where=where)
         if not live:
             typer.echo(where, err=True)
         await alongside(

@@ -18,7 +18,7 @@ from starter.client import Nodewarden
 from starter.handles.status import ClusterStatus
 from starter.output.changes import changes
 from starter.output.console import fitting_console
-from starter.output.encoding import to_json
+from starter.output.encoding import encoded
 from starter.output.table import render
 from starter.output.watching import look, until_next
 
@@ -54,15 +54,16 @@ class _Quiet:
 
 
 class JsonDisplay(_Quiet):
-    """One JSON object a line, for each status that says something new."""
+    """One JSON object a line, or a YAML document, for each status that says something new."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None, *, as_yaml: bool = False) -> None:
         self._stream = stream or sys.stdout
+        self._as_yaml = as_yaml
         self._last: dict[str, str] = {}
 
     def show(self, statuses: Sequence[ClusterStatus]) -> None:
         for status in statuses:
-            line = to_json(status)
+            line = "---\n" * self._as_yaml + encoded(status, as_yaml=self._as_yaml)
             if self._last.get(status.cluster) != line:
                 self._last[status.cluster] = line
                 print(line, file=self._stream, flush=True)
@@ -124,10 +125,10 @@ class LiveDisplay:
         self._live.update(Group(*tables), refresh=True)
 
 
-def display_for(as_json: bool, *, live: bool, where: str = "") -> Display:
-    """What fits where stdout goes."""
-    if as_json:
-        return JsonDisplay()
+def display_for(output: str | None, *, live: bool, where: str = "") -> Display:
+    """What fits where stdout goes. output: as `-o` has it."""
+    if output in {"json", "yaml"}:
+        return JsonDisplay(as_yaml=output == "yaml")
     if not live:
         return OnceDisplay(where=where)
     return LiveDisplay(where=where) if sys.stdout.isatty() else LineDisplay()

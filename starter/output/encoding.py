@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar, cast
 
+import yaml
 from pydantic import ConfigDict, RootModel
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
@@ -59,6 +60,12 @@ def to_json(answer: object, *, indent: int | None = None) -> str:
     """The answer, a dataclass; on one line unless it is indented."""
     plain = _answers(type(answer))(answer).model_dump(by_alias=True)
     return visible(json.dumps(plain, indent=indent, ensure_ascii=False, default=_spelled))
+
+
+def encoded(answer: object, *, as_yaml: bool, indent: int | None = None) -> str:
+    """As JSON, or the same document as YAML. Without a line break at the end."""
+    said = to_json(answer, indent=indent)
+    return yaml.safe_dump(json.loads(said), sort_keys=False, allow_unicode=True).rstrip("\n") if as_yaml else said
 
 
 def _spelled(value: object) -> object:

@@ -5,7 +5,7 @@ Nothing is done. What is true is `policy/scan/outlook.py`, in which words `start
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
@@ -30,6 +30,8 @@ class RemediationPlan:
     by_scanner: Outlook | None
     named: bool = False
     mistakes: Sequence[ManifestMistake] = ()
+    names: Collection[str] = ()
+    """Of all nodes."""
 
 
 def planned(cluster: OfflineCluster, node: str, named: tuple[EscalationStep, ...] | None, body: Body | None) -> RemediationPlan:
@@ -41,6 +43,7 @@ def planned(cluster: OfflineCluster, node: str, named: tuple[EscalationStep, ...
         by_scanner=outlook(known, node, cluster.owners),
         named=named is not None,
         mistakes=tuple(cluster.mistakes),
+        names=tuple(known.nodes),
     )
 
 

@@ -33,6 +33,7 @@ from starter.web.overview import Overview, overview_of
 from starter.web.timeline import asked_moment
 from starter.web.views import explained, views_of
 from starter.web.who import ForbiddenError, UnknownCallerError
+from workers.errors import expectations
 
 PREFIX = "/api/v1"
 OF_CLUSTER = f"{PREFIX}/clusters/{{cluster}}"
@@ -176,10 +177,14 @@ async def openapi(request: Request) -> Response:
 
 def problem(error: Exception) -> Response:
     """For programs: why there is no other answer."""
+    return answer(answers.RequestProblem(error=in_words(error)), status=status_of(error))
+
+
+def in_words(error: Exception) -> str:
+    """What people read of it."""
     if isinstance(error, RequestValidationError):
-        said = "; ".join(f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in error.errors())
-        return answer(answers.RequestProblem(error=said), status=422)
-    return answer(answers.RequestProblem(error=str(error)), status=status_of(error))
+        return expectations([{**each, "loc": each["loc"][1:]} for each in error.errors()], "request")
+    return str(error)
 
 
 def status_of(error: Exception) -> int:

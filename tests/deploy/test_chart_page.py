@@ -38,6 +38,7 @@ from tests.documents import documents
 from tests.starter.conftest import client as client  # noqa: PLC0414
 from tests.starter.conftest import cluster as cluster  # noqa: PLC0414
 from tests.starter.conftest import server as server  # noqa: PLC0414
+from tests.starter.conftest import unserved as unserved  # noqa: PLC0414
 from tests.starter.conftest import warden as warden  # noqa: PLC0414
 from tests.starter.process import nodewarden
 from workers.configuration.settings import load

@@ -10,6 +10,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import PollActivityTaskQueueRequest
 from temporalio.client import Client
 from temporalio.worker import Worker
 
@@ -21,7 +23,7 @@ from tests.starter.standins import DeviceCheckStandIn, FencingStandIn, Preservat
 from tests.workers.server import SILENT, development_server
 from workers.configuration.process_settings import TemporalSettings
 from workers.connect import connect
-from workflows.kit.ids import WORKFLOW_QUEUE
+from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue
 
 
 @pytest.fixture(scope="session")
@@ -51,9 +53,22 @@ def warden(client: Client) -> Nodewarden:
 
 
 @pytest.fixture
-def cluster() -> str:
-    """A cluster name that no other test uses."""
+def unserved() -> str:
+    """A cluster name that no other test uses, and no worker serves."""
     return f"c-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+async def cluster(server: str, unserved: str) -> str:
+    """The same, but a worker has lately asked for its work."""
+    asking = await Client.connect(server)
+    queue = TaskQueue(name=cluster_queue(unserved))
+    poll = PollActivityTaskQueueRequest(namespace=asking.namespace, task_queue=queue, identity="a worker of before")
+    asked = asyncio.create_task(asking.workflow_service.poll_activity_task_queue(poll, timeout=timedelta(seconds=60)))
+    while not await Nodewarden(asking).serves(unserved):
+        await asyncio.sleep(0.01)
+    asked.cancel()
+    return unserved
 
 
 @pytest.fixture

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -16,6 +18,7 @@ from temporalio.client import Client
 
 from starter.client import Nodewarden
 from starter.commands import beginning
+from starter.commands.session import complain
 from starter.handles import episodes
 from tests.starter.conftest import SETTINGS
 from tests.starter.keyboard import nodewarden
@@ -69,6 +72,11 @@ async def test_help_names_the_exit_codes() -> None:
         assert code in output
 
 
+@pytest.mark.parametrize("words", [(), ("fence",), ("up",), ("fence", "begin")], ids=" ".join)
+async def test_help_shows_a_type_only_for_an_option_that_takes_a_value(words: tuple[str, ...]) -> None:
+    assert "bool>" not in (await nodewarden(*words, "--help")).output
+
+
 async def test_version_is_there_for_people_and_programs() -> None:
     assert (await nodewarden("version")).output.startswith("nodewarden ")
     assert (await nodewarden("--version")).output == f"nodewarden {metadata.version('nodewarden')}\n"
@@ -110,6 +118,7 @@ async def test_fence_says_when_nobody_has_answered(
     keyboard: Path, cluster: str, client: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEMPORAL_NAMESPACE", SILENT)
+    assert (await nodewarden("scan", "start", "-c", cluster)).exit_code == 0
     monkeypatch.setattr(episodes, "DECIDED_WITHIN", timedelta(milliseconds=300))
     result = await nodewarden("fence", "node-1", "-c", cluster, "--reason", "smoke", "-y")
     assert (result.exit_code, result.stdout.split(" (")[0]) == (
@@ -513,3 +522,24 @@ async def test_a_settings_file_of_the_current_folder_runs_no_program_and_is_name
     assert "nodewarden: ./nodewarden.yaml is not read; name it (--config nodewarden.yaml)" in result.stderr
     await nodewarden("--config", "nodewarden.yaml", "doctor")
     assert ran.exists(), "as it was meant by the person who names it"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_line_breaks_between_words_on_a_terminal_and_nowhere_else(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    said = "node-1 waits for a person: " + "its BMC does not answer; fix-the-cause " * 4 + "http://127.0.0.1:8090/" + "x" * 90
+    monkeypatch.setattr(sys, "stderr", screen := Terminal())
+    complain(said)
+    plain = re.sub(r"\x1b\[\d*m", "", screen.getvalue())
+    lines = plain.splitlines()
+    assert [word for line in lines for word in line.split()] == f"nodewarden: {said}".split()
+    assert all(len(line) <= columns for line in lines[:-1])
+    assert lines[-1].startswith("http://"), "what is longer than the terminal stays whole, and begins a line"
+    monkeypatch.setattr(sys, "stderr", file := io.StringIO())
+    complain(said)
+    assert file.getvalue() == f"nodewarden: {said}\n"

@@ -111,12 +111,30 @@ async def test_a_terminated_episode_has_no_result(warden: Nodewarden, cluster: s
         await episode.result()
 
 
+async def test_a_program_hears_at_once_that_no_worker_serves_the_cluster(warden: Nodewarden, unserved: str) -> None:
+    """S37: an episode of it would end a minute later, for it waits in vain for its first look."""
+    for began in (warden.fence, warden.remediate, warden.preserve):
+        with pytest.raises(SilentError, match=rf"^no worker serves the cluster {unserved}, and it has never had a scanner"):
+            await began(unserved, "node-1", reason="smoke")
+    with pytest.raises(SilentError, match=f"^no worker serves the cluster {unserved}"):
+        await warden.check_devices(unserved)
+    assert not await warden.episode(unserved, "node-1").is_open()
+
+
+async def test_a_request_to_a_cluster_that_has_had_a_scanner_waits_for_a_worker(warden: Nodewarden, unserved: str) -> None:
+    """Its worker may be away for an hour; what is asked for meanwhile stands."""
+    await warden.start_scanner(unserved)
+    await warden.fence(unserved, "node-1", reason="smoke")
+    assert await warden.episode(unserved, "node-1").is_open()
+
+
 async def test_without_a_worker_silence_is_told_apart_from_absence(
     server: str, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S37: whoever asks must know that nothing is being done now."""
     monkeypatch.setattr(asking, "ANSWER_WITHIN", timedelta(seconds=1))
     async with Nodewarden.connect(load(), address=server, namespace=SILENT) as warden:
+        await warden.start_scanner(cluster)
         episode = await warden.fence(cluster, "node-1", reason="smoke")
         with pytest.raises(SilentError, match="does a worker run"):
             await episode.status()
@@ -237,5 +255,6 @@ async def test_the_status_of_a_cluster_joins_scanner_open_and_ended_episodes(war
 
 
 async def test_a_status_never_shows_another_clusters_episodes(warden: Nodewarden, cluster: str) -> None:
+    await warden.start_scanner(f"{cluster}-2")
     await warden.fence(f"{cluster}-2", "node-1", reason="smoke")
     assert (await warden.status(cluster)).episodes == ()

@@ -246,7 +246,11 @@ async def test_a_name_that_no_node_has_is_one_wording_and_code_4_everywhere(
     at_home: ApiClient, warden: Nodewarden, cluster: str, words: tuple[str, ...]
 ) -> None:
     result = await nodewarden(*words, "nod-1")
-    assert (result.exit_code, result.stdout, result.stderr) == (4, "", "nodewarden: nod-1: there is no such Node or Machine\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (
+        4,
+        "",
+        "nodewarden: nod-1: there is no such Node or Machine; did you mean node-1?\n",
+    )
 
 
 async def test_a_node_without_an_episode_is_there_all_the_same(at_home: ApiClient, warden: Nodewarden, cluster: str) -> None:

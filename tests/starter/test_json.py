@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from starter.client import Nodewarden
 from starter.commands.answers import ANSWERS, schemas
@@ -72,6 +73,22 @@ def test_a_full_status_is_as_the_schema_says() -> None:
     conforms("status", document)
     assert document["scanner"]["heldOff"][0]["until"] == "2026-11-21T12:00:00Z"
     assert document["episodes"][0]["tryNumber"] == 1
+
+
+@pytest.mark.parametrize("words", [("version",), ("history",)], ids=" ".join)
+async def test_yaml_is_the_same_document(keyboard: Path, cluster: str, client: object, words: tuple[str, ...]) -> None:
+    as_json, as_yaml = await nodewarden(*words, "-o", "json"), await nodewarden(*words, "-o", "yaml")
+    assert as_yaml.exit_code == as_json.exit_code
+    assert yaml.safe_load(as_yaml.stdout) == json.loads(as_json.stdout)
+    assert not as_yaml.stdout.startswith("{")
+
+
+async def test_a_status_in_yaml_is_a_document_for_each_cluster(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    await warden.start_scanner(cluster)
+    result = await nodewarden("status", "-c", cluster, "-o", "yaml")
+    (document,) = yaml.safe_load_all(result.stdout)
+    conforms("status", document)
+    assert result.stdout.startswith(f"---\ncluster: {cluster}\n")
 
 
 PRINTED = {

@@ -154,8 +154,9 @@ async def test_a_program_pauses_for_a_while_and_begins_an_episode(
         ({"word": "abort", "node": "n", "reason": "x", "for": "2h"}, "for: expected nothing with abort"),
         ({"word": "pause", "reason": "x", "for": "soon"}, "for: expected a duration above 0"),
         ({"word": "stop-scan", "reason": "x"}, "on the command line"),
-        ({"word": "shout", "reason": "x"}, "word: "),
-        ({"word": "pause", "reason": "x", "who": "somebody else"}, "who: "),
+        ({"word": "shout", "reason": "x"}, "word: expected 'abort', 'ack-off', "),
+        ({"word": "pause"}, "reason: expected a value, got none"),
+        ({"word": "pause", "reason": "x", "who": "somebody else"}, "who: unknown key"),
     ],
 )
 async def test_what_can_not_be_said_is_refused_by_its_field(

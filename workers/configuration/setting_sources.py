@@ -5,7 +5,6 @@ What can be set is `workers/configuration/settings.py`; this module knows no key
 
 from __future__ import annotations
 
-import difflib
 import os
 import stat
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,9 @@ from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
+
+from policy.values.errors import did_you_mean
+from workers.errors import expectation
 
 PREFIX = "NODEWARDEN_"
 STEP = "__"
@@ -133,24 +135,12 @@ def _expectation(problem: dict[str, Any], model: type[BaseModel]) -> str:
     location: Sequence[int | str] = problem["loc"]
     if problem["type"] == "extra_forbidden":
         known = _known_keys(model, location[:-1])
-        close = difflib.get_close_matches(str(location[-1]), known, n=1)
-        return f"unknown key; did you mean {close[0]}?" if close else f"unknown key; known here: {', '.join(known)}"
+        return "unknown key" + (did_you_mean(str(location[-1]), known) or f"; known here: {', '.join(known)}")
     if problem["type"] == "missing":
         owner = _model_at(model, location[:-1])
         field = owner.model_fields.get(str(location[-1])) if owner else None
         return f"expected a value{f' ({field.description})' if field and field.description else ''}, got none"
-    if problem["type"] == "too_short":
-        least, got = problem["ctx"]["min_length"], problem["ctx"]["actual_length"]
-        return f"expected at least {least} {'entry' if least == 1 else 'entries'}, got {got or 'none'}"
-    text = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    text = text.replace("Input should be greater", "expected a number greater", 1).replace(
-        "Input should be less", "expected a number less", 1
-    )
-    text = text.replace("Input should be", "expected", 1)
-    given = problem.get("input")
-    if isinstance(given, str | int | float | bool) and "got" not in text and location and location[-1] not in SECRET_KEYS:
-        text += f", got {given!r}"
-    return text
+    return expectation(problem, shows_value=bool(location) and location[-1] not in SECRET_KEYS)
 
 
 def _known_keys(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:

@@ -20,6 +20,7 @@ from temporalio.bridge.proto.workflow_completion import WorkflowActivationComple
 from temporalio.worker import WorkflowInstanceDetails
 
 from activities.errors import ErrorType, failure
+from workers.errors import expectations
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +68,7 @@ class Entrance:
         try:
             values: list[Any] = self._converter.from_payloads(payloads, list(types))
         except ValidationError as error:
-            found = error.errors(include_url=False, include_context=False, include_input=False)[:MOST_TOLD]
-            return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'the argument'}: {each['msg']}" for each in found)
+            return expectations(error.errors(include_url=False, include_input=False)[:MOST_TOLD], "the argument")
         except Exception as error:  # noqa: BLE001 - each encoding has failures of its own
             return f"an argument can't be read ({type(error).__name__}: {str(error)[:200]})"
         wrong = [

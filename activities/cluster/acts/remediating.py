@@ -23,7 +23,7 @@ from activities.cluster.api.refusals import ObjectNotFound, unless_gone
 from activities.cluster.live.leave import require_leave, require_machine_of
 from activities.cluster.live.needs import OF_A_REMEDIATION, require_kind
 from activities.cluster.live.plans import covers, readable_checks
-from activities.cluster.objects.livenode import LiveNode, find_node, observe, pinned_of, readable_mark
+from activities.cluster.objects.livenode import LiveNode, all_names, find_node, observe, pinned_of, readable_mark
 from activities.cluster.objects.machine_reading import (
     LiveMachine,
     cluster_of,
@@ -97,7 +97,7 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
             raise failure(ErrorType.TARGET_CHANGED, f"Node/{request.node} is another object now: {told}")
         machine = await self._machine_for(request, node)
         if node is None and machine is None and not request.adopts:
-            raise failure(ErrorType.NOT_FOUND, no_such_target(request.node))
+            raise failure(ErrorType.NOT_FOUND, no_such_target(request.node, await all_names(self._connection)))
         need = request.need or Need(kind=NeedKind.PERSON, reason=request.reason, requester=request.requester)
         require_kind(need, OF_A_REMEDIATION)
         need = replace(need, delegate="")  # nobody asks us for a remediation and holds the node's lease meanwhile

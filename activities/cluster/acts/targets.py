@@ -22,7 +22,7 @@ from activities.cluster.live.needs import kinds_for, require_kind, with_live_del
 from activities.cluster.live.nodelease import release_node_lease
 from activities.cluster.live.plans import plan_for
 from activities.cluster.objects.fencing_requests import answer
-from activities.cluster.objects.livenode import Edit, LiveNode, edit_node, find_node, observe, pinned_of, readable_mark
+from activities.cluster.objects.livenode import Edit, LiveNode, all_names, edit_node, find_node, observe, pinned_of, readable_mark
 from activities.cluster.objects.machine_reading import read_subject
 from activities.cluster.objects.marks import mark_edit
 from activities.cluster.report.nodefences import NodeFences
@@ -81,7 +81,7 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         require_cluster(wanted.cluster, self._cluster)
         node = await find_node(self._connection, wanted.node)
         if node is None:
-            raise failure(ErrorType.NOT_FOUND, no_such_target(wanted.node))
+            raise failure(ErrorType.NOT_FOUND, no_such_target(wanted.node, await all_names(self._connection)))
         view = node.view
         if wanted.node_uid and wanted.node_uid != view.uid:
             raise failure(

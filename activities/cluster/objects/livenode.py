@@ -13,6 +13,7 @@ from datetime import datetime
 
 import msgspec
 import orjson
+from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.editing import edit
@@ -83,6 +84,15 @@ async def read_node(connection: ApiReader, name: str) -> LiveNode:
 async def find_node(connection: ApiReader, name: str) -> LiveNode | None:
     """The node as it is now, None where no Node has that name."""
     return await unless_gone(read_node(connection, name))
+
+
+async def all_names(connection: ClusterConnection) -> tuple[str, ...]:
+    """Of all of them, for a message about a name that none of them has; () where they can't be listed."""
+    try:
+        pages = [page.body async for page in connection.list_pages(NODES.path(), metadata_only=True)]
+    except ApplicationError:
+        return ()
+    return tuple(each["metadata"]["name"] for page in pages for each in orjson.loads(page)["items"] or ())
 
 
 async def edit_node(

@@ -97,6 +97,15 @@ async def test_a_node_that_does_not_exist_is_not_found(empty: World) -> None:
         await pin(empty)
 
 
+async def test_a_slip_of_the_pen_is_told_which_name_is_meant(ready: World) -> None:
+    said = "nodw-7: there is no such Node or Machine; did you mean node-7?"
+    with refused(ErrorType.NOT_FOUND, said):
+        await pin(ready, node="nodw-7")
+    remediation = ClusterRemediation(ServedCluster(CLUSTER, ready.connection), ready.looks)
+    with refused(ErrorType.NOT_FOUND, said):
+        await ActivityEnvironment().run(remediation.pin, RemediationInput(cluster=CLUSTER, node="nodw-7", incident=INCIDENT))
+
+
 async def test_a_request_for_another_cluster_is_refused(ready: World) -> None:
     """S9: node names repeat from cluster to cluster."""
     with refused(ErrorType.INVALID_CONFIG, "task queues"):
