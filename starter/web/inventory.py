@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from policy.fence.device_check import fenceable
 from policy.objects.scopes import POOL, called
 from starter.errors import RequestError
 from starter.web import api
@@ -38,7 +39,7 @@ DEVICES_SHOWN = 200
 
 router = APIRouter()
 api.KINDS[f"{api.OF_CLUSTER}/fleet"] = FleetAnswer
-_GLOBALS: dict[str, Any] = {"glyphs": GLYPHS, "state_colours": COLOURS}
+_GLOBALS: dict[str, Any] = {"glyphs": GLYPHS, "state_colours": COLOURS, "fenceable": fenceable}
 templates.env.globals.update(_GLOBALS)
 templates.env.filters["called"] = called
 

@@ -93,7 +93,7 @@ async def test_fence_starts_joins_and_refuses(keyboard: Path, warden: Nodewarden
     ("node", "code", "out", "err"),
     [
         ("queued-1", 0, "started fencing of queued-1: it waits for a permit: 1 of 1 in use: node-held (", ""),
-        ("sick-1", 0, "started fencing of sick-1: it waits for a person: the BMC refuses our password (", ""),
+        ("sick-1", 0, "started fencing of sick-1: it waits for a person: ipmi://sick:623: the BMC refuses our password (", ""),
         ("refused-1", 3, "", "nodewarden: refused-1 is not fenced: no permit was to be had\n"),
     ],
 )
@@ -146,7 +146,7 @@ FENCE, REMEDIATE = ("fence", "--reason", "smoke", "-y"), ("remediate", "--with",
             "sick-1",
             leave,
             1,
-            "nodewarden: sick-1 waits for a person: the BMC refuses our password; fix the cause, then `nodew",
+            "nodewarden: sick-1 waits for a person: ipmi://sick:623: the BMC refuses our password; fix the c",
         ),
         (REMEDIATE, "gone-1", leave, 0, "gone-1: replaced after "),
         (REMEDIATE, "refused-1", leave, 3, "nodewarden: refused-1 is not remediated: as the script says"),
