@@ -17,6 +17,7 @@ from starter.web.pages import EVERY, render, templates
 from starter.web.views import views_of
 
 GLYPHS = {
+    NodeState.NEEDS_PERSON: "✕",
     NodeState.UNHEALTHY: "■",
     NodeState.SOON: "▲",
     NodeState.IN_HAND: "▶",
@@ -27,6 +28,7 @@ GLYPHS = {
 }
 """One shape for each state, so that nobody has to tell colours apart."""
 COLOURS = {
+    NodeState.NEEDS_PERSON: "red",
     NodeState.UNHEALTHY: "red",
     NodeState.SOON: "yellow",
     NodeState.IN_HAND: "blue",

@@ -7,6 +7,7 @@ import dataclasses
 import re
 import time
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import aiohttp
@@ -88,6 +89,24 @@ async def test_a_cordoned_node_does_not_look_failed(page: aiohttp.ClientSession)
     assert "■" not in well[0]
     assert "▶" in sick[0]
     assert "in-hand</span>, cordoned" in sick[0]
+
+
+async def test_a_node_that_needs_a_person_is_not_in_hand(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S44: its mark is on the Node, but nothing goes on until a person answers; once one has, the same reading says in-hand."""
+    monkeypatch.setattr(views_module, "FRESH", timedelta(0))
+    waits = episode("node-9", phase=Phase.NEEDS_HUMAN, problem="off is not proven within 60 s")
+    scripted.answer = dataclasses.replace(status(), episodes=(waits, episode("node-12", phase=Phase.NEEDS_HUMAN)))
+    found = await asked(page)
+    states = {each["node"]: (each["state"], each["said"]) for group in found["groups"] for each in group["odd"]}
+    assert states["node-9"] == ("needs-a-person", "off is not proven within 60 s")
+    assert (next(iter(found["counts"])), found["counts"]["needs-a-person"]) == ("needs-a-person", 2)
+    (line,) = re.findall(r"<li [^>]*><a [^>]*>node-9</a>.*?</li>", await text(page, FLEET), re.DOTALL)
+    assert "needs-a-person</span>, cordoned" in line
+    assert "in-hand" not in line
+    scripted.answer = dataclasses.replace(status(), episodes=(episode("node-9"),))
+    assert (await asked(page))["counts"].get("needs-a-person") is None
 
 
 async def test_what_can_not_group_and_what_can_not_be_read_is_said(
