@@ -306,6 +306,8 @@ def _of_open(answer: NodeExplanation, episode: EpisodeStatus) -> list[str]:
     lines += [said for said in (wording.trouble(episode), wording.rung(episode, answer.at)) if said]
     if episode.held and episode.held not in episode.doing:
         lines.append(episode.held)
+    if first := wording.first_step(episode):
+        lines.append(first)
     if episode.advice:
         lines.append(f"what to do: {episode.advice}")
     if stopped := still_stopped_by(answer.scanner, episode, answer.at):

@@ -189,11 +189,12 @@ class Views:
         source: PolicySource | None = None,
         reading: Reading | None = None,
         temporal: TemporalUi | None = None,
+        docs: str = "",
     ) -> None:
         """source: which of two fence configurations holds, as the workers have it; None: what fencing would do is not shown.
         reading: by which a cluster's objects are read; None: they are not shown. temporal: where Temporal's own pages are; None:
-        nothing leads there."""
-        self.temporal = temporal
+        nothing leads there. docs: where our documentation is, "" for no links."""
+        self.temporal, self.docs = temporal, docs.rstrip("/")
         self.clusters = clusters
         self.source = source
         self.warden = warden

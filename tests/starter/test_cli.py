@@ -335,6 +335,9 @@ async def test_status_says_where_else_to_look(
     text = " ".join((await nodewarden("status", "-c", cluster)).output.split())
     scanner = f"https://temporal.example.com/namespaces/default/workflows/scanner%2F{cluster}"
     assert f"page https://nodes.example.com/c/{cluster}, Temporal {scanner}" in text
+    monkeypatch.setenv("NODEWARDEN_DOCS_URL", "https://docs.example.com/")
+    text = "".join((await nodewarden("status", "-c", cluster)).output.split())
+    assert f"{scanner},runbookhttps://docs.example.com/runbooks/needs-a-person.html" in text
     monkeypatch.setenv("NODEWARDEN_PAGE_URL", "nodes.example.com")
     refused = await nodewarden("status", "-c", cluster)
     assert (refused.exit_code, "expected an address such as https://nodes.example.com" in refused.output) == (2, True)

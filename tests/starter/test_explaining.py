@@ -130,6 +130,7 @@ def test_who_is_asked_to_resume_hears_what_would_keep_it_all_the_same(changes: d
         node="node-7", workflow_id="w", incident=parked.incident, kind=Kind.FENCING, holding=PermitState.PARKED, granted_at=NOW
     )
     seen = scanner(report(row("node-7"), **changes), permits=(mine,))
+    assert "first step: `nodewarden fence check --node node-7` reads its devices" in page_of(explained(seen=seen, opened=parked))
     words = f"it goes on only once there is a permit for it: {said}"
     table = " ".join(" ".join(drawn(status(scanner=seen, episodes=(parked,)))).split())
     for page in (page_of(explained(seen=seen, opened=parked)), table):
