@@ -24,7 +24,7 @@ class Section(NamedTuple):
 FIRST = Section("First", "`nodewarden record NODE` shows what its episode saw, decided and did")
 DEVICE = Section(
     "The device can't be used",
-    "`nodewarden fence check --node NODE` reads its devices: fix the Secret or the configuration that it names",
+    "`nodewarden fence check --node NODE` reads its devices: fix the Secret, the configuration or the device that it names",
     (
         "Secret",
         "password",
