@@ -27,11 +27,12 @@ from temporalio.service import RPCError
 from activities.contracts.starting import start_options
 from policy.episode.messages import EpisodeStatus, FencingInput, Kind, Outcome, PreservationInput, RemediationInput
 from policy.episode.needs import Need, NeedKind
-from policy.fence.device_check import DeviceReport, DeviceRow
+from policy.fence.device_check import DeviceReport, acted_on
 from policy.remediation.ladder import read_strategies
 from policy.scan.repeat_alarm import DEFAULT_ALARM, RepeatAlarm
 from policy.values.object_names import in_natural_order
 from policy.values.object_refs import ObjectRef
+from starter import wording
 from starter.errors import EpisodeHeldError, MissingError, RequestError, SilentError
 from starter.handles.asking import ANSWER_WITHIN, unanswered
 from starter.handles.device_checks import DeviceCheckHandle
@@ -349,7 +350,7 @@ class Nodewarden:
             self._scanner_seen(cluster),
             self.history.open(cluster),
             self.history.completed(cluster, limit=SHOWN_ENDED),
-            self._device_problems(cluster),
+            self._devices_read(cluster),
         )
         scanner = seen.scanner
         held = [permit.node for permit in scanner.permits] if scanner is not None else []
@@ -359,18 +360,20 @@ class Nodewarden:
         nodes = list(dict.fromkeys([*held, *listed]))
         shown = sorted(nodes[:SHOWN_OPEN], key=in_natural_order)
         answers = await asyncio.gather(*(self.episode(cluster, node).seen() for node in shown))
+        episodes = tuple(answer for answer in answers if isinstance(answer, EpisodeStatus))
+        rows = acted_on(devices, wording.failing(episodes)).rows if devices is not None else ()
         return ClusterStatus(
             cluster=cluster,
             at=datetime.now(UTC),
             scanner=scanner,
             problem=seen.problem,
             unanswered=seen.unanswered,
-            episodes=tuple(answer for answer in answers if isinstance(answer, EpisodeStatus)),
+            episodes=episodes,
             silent=tuple(answer for answer in answers if isinstance(answer, SilentEpisode)),
             left_out=len(nodes) - len(shown),
             ended=tuple(each for each in ended if each.outcome is not Outcome.REFUSED),
             last=seen.last,
-            devices=devices,
+            devices=tuple(row for row in rows if row.problem)[:SHOWN_DEVICES],
         )
 
     async def _scanner_seen(self, cluster: str) -> ClusterStatus:
@@ -382,14 +385,12 @@ class Nodewarden:
             silent = isinstance(error, SilentError)
             return ClusterStatus(cluster=cluster, at=datetime.now(UTC), problem=str(error), unanswered=silent, last=last)
 
-    async def _device_problems(self, cluster: str) -> tuple[DeviceRow, ...]:
+    async def _devices_read(self, cluster: str) -> DeviceReport | None:
         """As the last check knows them. Where none is known, whoever asks by `fence check` or `doctor` hears why."""
         try:
-            report = await self.device_check(cluster).last_report()
+            return await self.device_check(cluster).last_report()
         except RequestError:
-            return ()
-        rows = report.rows if report is not None else ()
-        return tuple(row for row in rows if row.problem)[:SHOWN_DEVICES]
+            return None
 
     async def _last_seen(self, cluster: str) -> ScannerStatus | None:
         """Asked once of each scanner that has ended: what it knew stays what it was."""

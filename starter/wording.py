@@ -10,6 +10,7 @@ from typing import Protocol
 
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase
+from policy.episode.runbook import section_of
 from policy.scan import pauses, readiness
 from policy.scan.readiness import BY_PEOPLE, Obstacle
 from policy.scan.report import AtRisk, CheckReport, NodeAtRisk, TargetRow
@@ -118,6 +119,12 @@ def failing(episodes: Iterable[EpisodeStatus]) -> dict[str, str]:
         for each in episodes
         if each.problem and (each.phase is Phase.NEEDS_HUMAN or each.try_number > 1 or each.restarts)
     }
+
+
+def first_step(episode: EpisodeStatus) -> str:
+    """The runbook's, for a person who is waited for; "" while none is."""
+    step = section_of(episode.problem).step.replace("NODE", episode.node)
+    return f"first step: {step}" if episode.phase is Phase.NEEDS_HUMAN else ""
 
 
 def trouble(episode: EpisodeStatus) -> str:

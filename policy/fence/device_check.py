@@ -18,6 +18,7 @@ from policy.fence.drivers import bmc_of, device_behind
 from policy.fence.plan import Act, FencingPlan, PowerDevice
 from policy.fence.power import PowerState
 from policy.fence.served_system import another_machine
+from policy.values.counting import counted
 from policy.values.moments import written
 from policy.values.object_names import in_natural_order
 
@@ -219,10 +220,21 @@ def row_without_device(node: NodeToCheck) -> DeviceRow:
     return DeviceRow(node=node.node, problem=node.problem[:LONGEST_PROBLEM])
 
 
-def held_row(node: NodeToCheck) -> DeviceRow:
-    """The line of a node whose devices are left to its open episode."""
+def held_rows(node: NodeToCheck, last_success: Mapping[str, datetime]) -> list[DeviceRow]:
+    """The lines of a node whose devices are left to its open episode. last_success: by endpoint."""
     how = f"`nodewarden fence check --node {node.node}` reads it all the same"
-    return DeviceRow(node=node.node, held=node.held, warning=f"not read: incident {node.held} is open; {how}")
+    return [
+        DeviceRow(
+            node=node.node,
+            endpoint=checked.device.endpoint,
+            driver=checked.device.driver,
+            site=checked.device.site,
+            last_success=last_success.get(checked.device.endpoint),
+            held=node.held,
+            warning=f"not read: incident {node.held} is open; {how}",
+        )
+        for checked in node.devices
+    ]
 
 
 def _warning(node: NodeToCheck, checked: DeviceToCheck, answer: DeviceAnswer) -> str:
@@ -318,14 +330,13 @@ class Remembered:
         self.claimed = tuple(sorted({*memory.claimed, *memory.shared}))
         """Node and device of each that is another node's, too, as the last check of all has found; told or not."""
 
-    def last_success(self, node: str, endpoint: str) -> datetime | None:
-        """None where none is known."""
-        seconds = self._answered.get(node, {}).get(endpoint)
-        return datetime.fromtimestamp(seconds, UTC) if seconds is not None else None
+    def last_successes(self, node: str) -> dict[str, datetime]:
+        """By endpoint, of the devices of a node."""
+        return {endpoint: datetime.fromtimestamp(at, UTC) for endpoint, at in self._answered.get(node, {}).items()}
 
     def hear(self, node: NodeToCheck, answer: DeviceAnswer) -> DeviceNotice | None:
         """Take one answer in. What there is to tell of it, until `told` says that it has been."""
-        key, since = (node.node, answer.endpoint), self.last_success(node.node, answer.endpoint)
+        key, since = (node.node, answer.endpoint), self.last_successes(node.node).get(answer.endpoint)
         if answer.answer is Reachability.ANSWERS:
             self._answered.setdefault(node.node, {})[answer.endpoint] = int(answer.at.timestamp())
         edge = {Reachability.ANSWERS: key in self._silent, Reachability.SILENT: key not in self._silent and node.tells}
@@ -421,6 +432,18 @@ def report_of(
         rows=tuple(ordered[:most]),
         left_out=max(0, len(ordered) - most),
     )
+
+
+def fenceable(report: DeviceReport) -> tuple[bool | None, str]:
+    """Whether all nodes could be fenced as they are configured, None where that is not known of each, and in a sentence why."""
+    if report.problems:
+        return False, f"Not all: {counted(report.problems, 'line')} below {'has' if report.problems == 1 else 'have'} a problem"
+    if unread := report.devices - report.answering:
+        of = f"{counted(unread, 'device')} of {report.devices}"
+        return None, f"Not known of all: {of} {'was' if unread == 1 else 'were'} not read"
+    if not report.devices:
+        return None, "No fence device is configured"
+    return True, "Yes: every device answers as it is configured"
 
 
 def acted_on(report: DeviceReport, failing: Mapping[str, str]) -> DeviceReport:

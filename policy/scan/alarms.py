@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from policy.checks.brakes import Closed
 from policy.episode.events import When
+from policy.scan.readiness import not_live
 from policy.scan.report import CheckReport, ScanReport
 from policy.values.counting import counted
 
@@ -42,8 +43,8 @@ def alarms(report: ScanReport, waiting: int) -> Iterator[Alarm]:
             subject=check.ref.key,
             text=f"{check.ref.key}: the circuit breaker is open and {kept}: {check.message}",
         )
-    if report.view.stale:
-        yield Alarm(when=When.VIEW_STALE, text=f"the view of the cluster is not live, and nothing is begun: {report.view.stale}")
+    if unseen := not_live(report):
+        yield Alarm(when=When.VIEW_STALE, text=f"nothing is begun: {unseen.text}")
     if waiting:
         nodes = f"{counted(waiting, 'node')} {'waits' if waiting == 1 else 'wait'}"
         yield Alarm(when=When.NO_PERMIT, text=f"{nodes} for a permit: others use them all, or need a person")

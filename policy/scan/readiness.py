@@ -54,8 +54,8 @@ def obstacles(report: ScanReport | None, *, paused: str, problem: str, wait: tim
     if report is None:
         yield Obstacle(code=ObstacleCode.UNSEEN, text="the scanner has not seen the cluster yet")
         return
-    if stale := _stale(report, wait, now):
-        yield Obstacle(code=ObstacleCode.VIEW, text=f"view not live: {stale}")
+    if unseen := not_live(report, _age(report, wait, now)):
+        yield unseen
     if report.policies.problem:
         yield Obstacle(code=ObstacleCode.POLICIES, text=f"the fence policies can't be used: {report.policies.problem}")
     if report.lease.needed and not report.lease.held and (why := report.lease.problem or report.lease.holder):
@@ -67,8 +67,12 @@ def seen_at(report: ScanReport) -> datetime:
     return report.answered_at or report.at
 
 
-def _stale(report: ScanReport, wait: timedelta, now: datetime) -> str:
-    if report.view.stale or not report.view.synced:
-        return report.view.stale or "still reading the cluster"
+def not_live(report: ScanReport, aged: str = "") -> Obstacle | None:
+    """That the report says nothing of now, None where it does. aged: that it is old, "" where it is not."""
+    stale = report.view.stale or ("" if report.view.synced else "still reading the cluster") or aged
+    return Obstacle(code=ObstacleCode.VIEW, text=f"view not live: {stale}") if stale else None
+
+
+def _age(report: ScanReport, wait: timedelta, now: datetime) -> str:
     age = now - seen_at(report)
     return f"the last report is {format_duration(timedelta(seconds=int(age.total_seconds())))} old" if age > wait + OLD else ""

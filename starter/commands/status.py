@@ -51,10 +51,13 @@ def _where(settings: Settings, cluster: str) -> str:
     """Where else to look, as far as the settings say it."""
     from activities.contracts.pages import TemporalUi, page_of
     from policy.episode.ids import scanner_id
+    from policy.episode.runbook import PAGE
 
     page, ui = page_of(settings.page_url, cluster), settings.temporal.ui_url
     temporal = TemporalUi(address=ui, namespace=settings.temporal.namespace).of(scanner_id(cluster)) if ui else ""
-    return ", ".join(f"{name} {address}" for name, address in (("page", page), ("Temporal", temporal)) if address)
+    runbook = f"{settings.docs_url.rstrip('/')}/{PAGE}" if settings.docs_url else ""
+    known = (("page", page), ("Temporal", temporal), ("runbook", runbook))
+    return ", ".join(f"{name} {address}" for name, address in known if address)
 
 
 def _code(status: ClusterStatus) -> Exit:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from policy.fence.device_check import acted_on
 from policy.values.counting import counted
 from policy.values.moments import written
 from starter import wording
@@ -68,7 +69,7 @@ async def scanner(warden: Nodewarden, cluster: str) -> list[Finding]:
 
 
 async def devices(warden: Nodewarden, cluster: str) -> list[Finding]:
-    """What the last check of the fence devices has found. None is read for this."""
+    """What the last check of the fence devices has found, and open episodes since. None is read for this."""
     read = f"`nodewarden fence check -c {cluster}` reads them now"
     try:
         report = await warden.device_check(cluster).last_report()
@@ -77,10 +78,12 @@ async def devices(warden: Nodewarden, cluster: str) -> list[Finding]:
     if report is None:
         return [warning("they have not been checked since this check was begun", read)]
     when = f"at {written(report.ended)}"
+    report = acted_on(report, wording.failing((await warden.status(cluster)).episodes))
     found = [problem(f"{row.node}: {row.named}", f"correct it; {read}") for row in report.rows if row.problem]
     if len(found) > MOST_SHOWN:
         found = [*found[:MOST_SHOWN], problem(f"{report.problems - MOST_SHOWN} more", f"`nodewarden fence check -c {cluster}`")]
-    held = [warning(f"{row.node}: {row.warning}", "look at what its episode says of it") for row in report.rows if row.held]
+    unread = dict.fromkeys(f"{row.node}: {row.warning}" for row in report.rows if row.held and not row.problem)
+    held = [warning(each, "look at what its episode says of it") for each in unread]
     devices_of = f"{counted(report.devices, 'device')} of {counted(report.nodes, 'node')}"
     return [*found, *held[:MOST_SHOWN], (ok if not found else _told)(f"{report.answering} of {devices_of} answered {when}")]
 

@@ -8,11 +8,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
+from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, fenceable
 from policy.values.counting import counted
 from starter import wording
 from starter.output.sentences import Sentence, Sentences
 from starter.output.table import columns
+
+_STYLES = {True: "green", None: "yellow", False: "red"}
 
 
 def as_table(report: DeviceReport) -> RenderableType:
@@ -61,9 +63,9 @@ def _summary(report: DeviceReport) -> Text:
         return Text(f"no node in {report.cluster}", style="yellow")
     devices = counted(report.devices, "device")
     nodes = counted(report.nodes, "node")
-    text = Text(f"{report.answering} of {devices} of {nodes} answered", style="red" if report.problems else "green")
+    text = Text(f"{report.answering} of {devices} of {nodes} answered", style=_STYLES[fenceable(report)[0]])
     if report.problems:
         text.append(f", {counted(report.problems, 'problem')}")
-    if held := sum(1 for row in report.rows if row.held):
+    if held := len({row.node for row in report.rows if row.held}):
         text.append(f"; not read: those of {counted(held, 'node')} with an open episode", style="yellow")
     return text

@@ -77,20 +77,10 @@ def scanner_says(answer: NodeExplanation, scanner: ScannerStatus) -> list[str]:
     """What the scanner has to say of the node, in sentences; what stands in everybody's way goes first."""
     node, now = answer.node, answer.at
     episodes = [answer.episode] if answer.episode is not None else []
-    said = []
+    said = [each.text for each in wording.obstacles(scanner, now)]
     report = scanner.report
-    if scanner.problem:
-        said.append(f"the scanner has a problem: {scanner.problem}")
-    if report is not None and (report.view.stale or not report.view.synced):
-        said.append(f"nothing new is begun while the view is stale: {report.view.stale or 'not synced'}")
     if report is not None and report.view.notice:
         said.append(f"the scanner does not see everything: {report.view.notice}")
-    if report is not None and report.policies.problem:
-        said.append(f"nothing new is begun while the fence policies can't be used: {report.policies.problem}")
-    if halted := wording.halted(scanner):
-        said.insert(0, halted)
-    if report is not None and report.lease.needed and not report.lease.held:
-        said.append(f"nothing is begun without the cluster Lease: {report.lease.problem or report.lease.holder or 'not held'}")
     if report is not None:
         nearest = wording.still_at_risk(report.at_risk, episodes).nearest
         said += [f"data at risk: {wording.at_risk(row, now)}" for row in nearest if row.node == node]
@@ -316,6 +306,8 @@ def _of_open(answer: NodeExplanation, episode: EpisodeStatus) -> list[str]:
     lines += [said for said in (wording.trouble(episode), wording.rung(episode, answer.at)) if said]
     if episode.held and episode.held not in episode.doing:
         lines.append(episode.held)
+    if first := wording.first_step(episode):
+        lines.append(first)
     if episode.advice:
         lines.append(f"what to do: {episode.advice}")
     if stopped := still_stopped_by(answer.scanner, episode, answer.at):

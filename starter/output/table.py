@@ -191,6 +191,8 @@ def _doing(status: ClusterStatus, episode: EpisodeStatus, now: datetime) -> Text
         text.append(f"\n{known}", style="red" if episode.problem else "green")
     if episode.held and episode.held not in episode.doing:
         text.append(f"\n{episode.held}", style="yellow")
+    if first := wording.first_step(episode):
+        text.append(f"\n{first}", style="yellow")
     if episode.advice:
         text.append(f"\n{episode.advice}", style="yellow")
     if stopped := still_stopped_by(status.scanner, episode, now):

@@ -7,6 +7,7 @@ failed, and does not look so.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -15,7 +16,7 @@ from itertools import groupby
 from activities.cluster.watch.offline import OfflineCluster
 from policy.checks.targets import NEVER, JudgedTarget
 from policy.checks.verdicts import Health, Verdict
-from policy.objects.scopes import POOL, group_of, is_scope
+from policy.objects.scopes import group_of, is_scope
 from policy.scan.known import Known
 from policy.values.object_names import in_natural_order
 from starter.output.evaluation import in_one_line
@@ -26,8 +27,10 @@ MOST_NAMED = 60
 
 
 class NodeState(StrEnum):
-    """How a node looks, the worst first. not-ready: no check covers it, or none minds. in-hand: an episode holds it."""
+    """How a node looks, the worst first. not-ready: no check covers it, or none minds. needs-a-person: its episode waits for one;
+    in-hand: an episode holds it, and goes on."""
 
+    NEEDS_PERSON = "needs-a-person"
     UNHEALTHY = "unhealthy"
     SOON = "soon"
     IN_HAND = "in-hand"
@@ -84,15 +87,16 @@ class FleetAnswer:
     unread: tuple[str, ...] = ()
 
 
-def fleet(cluster: str, found: OfflineCluster, by: str = POOL) -> FleetAnswer:
-    """Raises UnreadableError where `by` can't name a scope."""
+def fleet(cluster: str, found: OfflineCluster, by: str, persons: Mapping[str, str]) -> FleetAnswer:
+    """persons: the nodes whose episodes wait for a person, and why: a Node does not say so. Raises
+    UnreadableError where `by` can't name a scope."""
     if not is_scope(by):
         raise UnreadableError(f"by: expected pool or the key of a node label, got {by!r}")
     known = found.ledger.known(found.now)
     groups: defaultdict[tuple[str, str], list[OddNode]] = defaultdict(list)
     for target in known.nodes.values():
         if target.node is not None:
-            groups[target.node.zone, group_of(by, target.node)].append(_seen(known, target))
+            groups[target.node.zone, group_of(by, target.node)].append(_seen(known, target, persons))
     made = tuple(_group(zone, name, nodes) for (zone, name), nodes in sorted(groups.items()))
     return FleetAnswer(
         cluster=cluster,
@@ -124,9 +128,11 @@ def _ordered(found: Counter[NodeState]) -> dict[NodeState, int]:
     return {state: found[state] for state in NodeState if found[state]}
 
 
-def _seen(known: Known, target: JudgedTarget) -> OddNode:
+def _seen(known: Known, target: JudgedTarget, persons: Mapping[str, str]) -> OddNode:
     node = target.node
     assert node is not None, "only Nodes are asked about"
+    if node.name in persons:
+        return OddNode(node=node.name, state=NodeState.NEEDS_PERSON, said=persons[node.name], cordoned=node.unschedulable)
     verdicts = [verdict for each in known.together(node.name) for verdict in each.verdicts.values()]
     worst = min(verdicts, key=_badness, default=None)
     ready = node.condition("Ready")

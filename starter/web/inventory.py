@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from policy.fence.device_check import fenceable
 from policy.objects.scopes import POOL, called
 from starter.errors import RequestError
 from starter.web import api
@@ -16,6 +17,7 @@ from starter.web.pages import EVERY, render, templates
 from starter.web.views import views_of
 
 GLYPHS = {
+    NodeState.NEEDS_PERSON: "✕",
     NodeState.UNHEALTHY: "■",
     NodeState.SOON: "▲",
     NodeState.IN_HAND: "▶",
@@ -26,6 +28,7 @@ GLYPHS = {
 }
 """One shape for each state, so that nobody has to tell colours apart."""
 COLOURS = {
+    NodeState.NEEDS_PERSON: "red",
     NodeState.UNHEALTHY: "red",
     NodeState.SOON: "yellow",
     NodeState.IN_HAND: "blue",
@@ -38,7 +41,7 @@ DEVICES_SHOWN = 200
 
 router = APIRouter()
 api.KINDS[f"{api.OF_CLUSTER}/fleet"] = FleetAnswer
-_GLOBALS: dict[str, Any] = {"glyphs": GLYPHS, "state_colours": COLOURS}
+_GLOBALS: dict[str, Any] = {"glyphs": GLYPHS, "state_colours": COLOURS, "fenceable": fenceable}
 templates.env.globals.update(_GLOBALS)
 templates.env.filters["called"] = called
 

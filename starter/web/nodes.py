@@ -14,6 +14,7 @@ from fastapi.responses import Response
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.fence.device_check import DeviceRow
+from policy.scan.pauses import Pauses
 from policy.scan.report import TargetRow
 from starter import wording
 from starter.errors import MissingError, RequestError
@@ -45,6 +46,7 @@ class NodeSeen:
     timeline: NodeTimeline
     row: TargetRow | None
     devices: tuple[DeviceRow, ...] | None
+    pauses: Pauses
 
 
 async def seen(views: Views, cluster: str, node: str) -> NodeSeen:
@@ -69,7 +71,7 @@ async def seen(views: Views, cluster: str, node: str) -> NodeSeen:
         pauses=pauses,
         more=ended.more,
     )
-    return NodeSeen(explained=answer, timeline=known, row=row, devices=devices)
+    return NodeSeen(explained=answer, timeline=known, row=row, devices=devices, pauses=pauses)
 
 
 async def _devices(views: Views, cluster: str, node: str) -> tuple[DeviceRow, ...] | None:
@@ -118,7 +120,7 @@ async def node(request: Request, cluster: str, name: str, at: str = "") -> Respo
         episode=answer.episode,
         known=found.timeline,
         devices=found.devices,
-        then=_then(found.timeline, at),
+        then=_then(found, at),
         asked=at,
         kinds=TimelineKind,
         every=EVERY,
@@ -155,11 +157,11 @@ def _of_episode(episode: EpisodeStatus) -> str:
     return f"Yes, by {episode.kind.value.lower()}: {episode.doing or episode.step or episode.reason}"
 
 
-def _then(known: NodeTimeline, at: str) -> dict[str, Any]:
+def _then(found: NodeSeen, at: str) -> dict[str, Any]:
     if not at:
         return {}
     try:
-        moment = asked_moment(at, known.at)
+        moment = asked_moment(at, found.timeline.at)
     except UnreadableError as error:
         return {"problem": str(error)}
-    return {"moment": moment, "said": why_at(known, moment)}
+    return {"moment": moment, "said": why_at(found.timeline, moment, found.pauses)}

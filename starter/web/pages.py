@@ -17,6 +17,7 @@ from starlette.templating import Jinja2Templates
 from activities.contracts.pages import queries
 from policy.episode.advice import ONLY_IF, advice
 from policy.episode.ids import episode_id, scanner_id
+from policy.episode.runbook import section_of
 from policy.fence.shown import does
 from policy.scan.report import TargetRow
 from policy.values import foreign
@@ -79,6 +80,7 @@ _FILTERS: dict[str, Any] = {
     "does": does,
 }
 _GLOBALS: dict[str, Any] = {"only_if": ONLY_IF, "progress": progress, "episode_id": episode_id, "scanner_id": scanner_id}
+_GLOBALS["section_of"] = section_of
 templates.env.finalize = _shown
 templates.env.filters.update(_FILTERS)
 templates.env.globals.update(_GLOBALS)
@@ -102,6 +104,7 @@ def render(request: Request, template: str, title: str, *, cluster: str = "", st
             "now": datetime.now(UTC),
             "good": GOOD,
             "temporal": views_of(request).temporal,
+            "docs": views_of(request).docs,
             "queries": queries(cluster),
             **values,
         },

@@ -16,7 +16,7 @@ from itertools import zip_longest
 from policy.checks.verdicts import Health
 from policy.episode.messages import Phase, RecordEntry
 from policy.objects.nodes import READY
-from policy.scan.pauses import Pauses
+from policy.scan.pauses import Pauses, since
 from policy.scan.report import TargetRow
 from policy.values.moments import written
 from starter import wording
@@ -30,6 +30,7 @@ from starter.web.answers import UnreadableError
 WORDS = frozenset({"abort", "acknowledge-off", "extend", "hold", "isolate", "release", "request", "resume", "return-path"})
 SPOKEN = frozenset({"asked", "given", "taken back"})
 """An entry of a record is a person's word where its act is among those, and its outcome among these."""
+NONE_BEGINS = ", and no episode could begin during a pause"
 
 
 class TimelineKind(StrEnum):
@@ -197,6 +198,10 @@ def _pauses(pauses: Pauses, now: datetime) -> Iterator[TimelineEntry]:
         )
 
 
+SAID_APART = frozenset({TimelineKind.ACT, TimelineKind.PROOF, TimelineKind.PAUSE})
+"""By other sentences of `why_at` than those of what was so."""
+
+
 # At some moment ---------------------------------------------------------------------------------------------------------
 
 
@@ -208,12 +213,15 @@ def asked_moment(text: str, now: datetime) -> datetime:
         raise UnreadableError(str(error)) from None
 
 
-def why_at(known: NodeTimeline, moment: datetime) -> list[str]:
-    """What is on record of that moment, in sentences: what was so, what had been done last, and what was done next."""
+def why_at(known: NodeTimeline, moment: datetime, pauses: Pauses) -> list[str]:
+    """What is on record of that moment, in sentences: which pauses held in its minute, what was so, what had been done last, and
+    what was done next. pauses: all that are remembered, also those that the timeline leaves out."""
     if moment > known.at:
         return ["that is still to come"]
-    holding = [each for each in known.entries if each.holds(moment) and each.kind not in {TimelineKind.ACT, TimelineKind.PROOF}]
-    said = [_so(each, moment) for each in holding if each.kind is not TimelineKind.WORD]
+    paused = [each for each in since(pauses, moment, known.at) if each.pause.since < moment + timedelta(minutes=1)]
+    holding = [each for each in known.entries if each.holds(moment) and each.kind not in SAID_APART]
+    said = [each.looked_back(known.at) for each in paused]
+    said += [_so(each, moment) for each in holding if each.kind is not TimelineKind.WORD]
     for episode in (each for each in holding if each.kind is TimelineKind.EPISODE):
         own = [each for each in known.entries if each.incident == episode.incident and each.kind is not TimelineKind.EPISODE]
         before = [each for each in own if each.at <= moment]
@@ -221,7 +229,10 @@ def why_at(known: NodeTimeline, moment: datetime) -> list[str]:
         said += [f"last before it, {wording.span(moment - each.at)} earlier: {_told(each)}" for each in before[-1:]]
         said += [f"next, {wording.span(each.at - moment)} later: {_told(each)}" for each in after[:1]]
     if not any(each.kind is TimelineKind.EPISODE for each in holding):
-        said.append("no episode of the node was open, as far as Temporal remembers: nothing was done to it")
+        said.append(
+            "no episode of the node was open, as far as Temporal remembers: nothing was done to it"
+            + (NONE_BEGINS if paused else "")
+        )
         later = [each for each in known.entries if each.kind is TimelineKind.EPISODE and each.at > moment]
         said += [f"the next one began {wording.span(each.at - moment)} later: {_told(each)}" for each in later[:1]]
     if not any(each.kind is TimelineKind.CONDITION for each in holding):

@@ -17,6 +17,7 @@ from fastapi import Request
 from activities.cluster.watch.offline import OfflineCluster
 from activities.contracts.pages import TemporalUi
 from policy.checks.fence_policies import PolicySource
+from policy.episode.messages import Phase
 from policy.fence.device_check import DeviceReport, acted_on
 from policy.scan.explanation import Explanation, explain
 from starter import wording
@@ -50,7 +51,7 @@ class DrawnUp:
 
     def __init__(self) -> None:
         self._of: OfflineCluster | None = None
-        self.fleets: dict[str, FleetAnswer] = {}
+        self.fleets: dict[tuple[object, ...], FleetAnswer] = {}
         self.explanations: dict[str, Explanation] = {}
 
     def of(self, found: OfflineCluster) -> DrawnUp:
@@ -110,12 +111,13 @@ class WatchedCluster:
         return acted_on(report, wording.failing(status.episodes)) if report is not None else None
 
     async def fleet(self, by: str) -> FleetAnswer:
-        """All nodes, drawn up once for each reading. Raises SilentError, UnreadableError."""
-        found = await self.read.get()
-        fleets = self._drawn.of(found).fleets
-        if by not in fleets:
-            fleets[by] = fleet(self.cluster, found, by)
-        return fleets[by]
+        """All nodes, drawn up once for each reading and those that need a person then. Raises SilentError, UnreadableError."""
+        found, status = await asyncio.gather(self.read.get(), self.status())
+        persons = {each.node: each.problem or each.doing for each in status.episodes if each.phase is Phase.NEEDS_HUMAN}
+        fleets, of = self._drawn.of(found).fleets, (by, *sorted(persons.items()))
+        if of not in fleets:
+            fleets[of] = fleet(self.cluster, found, by, persons)
+        return fleets[of]
 
     async def explanation(self, node: str) -> tuple[OfflineCluster, Explanation]:
         """What all checks say of a node, found once for each reading. Raises SilentError."""
@@ -187,11 +189,12 @@ class Views:
         source: PolicySource | None = None,
         reading: Reading | None = None,
         temporal: TemporalUi | None = None,
+        docs: str = "",
     ) -> None:
         """source: which of two fence configurations holds, as the workers have it; None: what fencing would do is not shown.
         reading: by which a cluster's objects are read; None: they are not shown. temporal: where Temporal's own pages are; None:
-        nothing leads there."""
-        self.temporal = temporal
+        nothing leads there. docs: where our documentation is, "" for no links."""
+        self.temporal, self.docs = temporal, docs.rstrip("/")
         self.clusters = clusters
         self.source = source
         self.warden = warden

@@ -120,6 +120,17 @@ def test_definitions_people_and_alerts_are_those_of_deploy() -> None:
     assert (rules["kind"], rules["spec"]) == ("PrometheusRule", *documents("deploy/alerts.yaml"))
 
 
+def test_each_alert_links_to_its_runbook_where_the_documentation_is_published() -> None:
+    """S44: a path in our repository is no link."""
+    changes = {"alerts": {"enabled": True}, "settings": {"docs_url": "https://docs.example.com/nodewarden/"}}
+    [rules] = rendered(changes, template="metrics")
+    links = [
+        rule["annotations"]["runbook_url"] for group in rules["spec"]["groups"] for rule in group["rules"] if "alert" in rule
+    ]
+    assert "https://docs.example.com/nodewarden/metrics.html#nodewardenneedsperson" in links
+    assert all(each.startswith("https://docs.example.com/nodewarden/metrics.html#nodewarden") for each in links)
+
+
 def test_the_dashboard_is_shown_to_grafana() -> None:
     [shown] = rendered({"dashboard": {"enabled": True, "labels": {"grafana_dashboard": "yes"}}}, template="metrics")
     made = (ROOT / "deploy/dashboard.json").read_text(encoding="utf-8")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 import pytest
+from markdown.extensions.toc import slugify
 
 from activities.errors import ErrorType
 from policy.checks.brakes import Closed
+from policy.episode import runbook
 from policy.episode.words import Verb
 from policy.remediation.templates import Unusable
 from policy.scan.admission import AdmissionRefusal
@@ -52,6 +55,38 @@ def test_the_problems_are_found() -> None:
 def test_each_problem_of_an_episode_is_in_the_runbook(where: str) -> None:
     """Add it to the section of docs/runbooks/needs-a-person.md that says what to do about it, as it is printed."""
     assert PROBLEMS[where] in NEEDS_A_PERSON
+
+
+def sections() -> dict[str, str]:
+    """Of the runbook, by heading."""
+    return {each.split("\n")[0]: each for each in re.split("^## ", NEEDS_A_PERSON, flags=re.MULTILINE)[1:]}
+
+
+def test_each_section_of_the_runbook_begins_with_the_first_step_that_is_shown_beside_the_buttons() -> None:
+    """S44: and its address is where the site has the heading."""
+    assert [each.heading for each in runbook.SECTIONS] == [each for each in sections() if each != "Afterwards"]
+    for each in runbook.SECTIONS:
+        assert sections()[each.heading].split("\n")[2] == f"**First step:** {each.step}."
+        assert each.address == f"runbooks/needs-a-person.html#{slugify(each.heading, '-')}"
+
+
+@pytest.mark.parametrize("where", PROBLEMS)
+def test_the_first_step_of_each_problem_is_that_of_its_section(where: str) -> None:
+    assert PROBLEMS[where] in sections()[runbook.section_of(f"{PROBLEMS[where]}: ipmi://node-1:623: no answer").heading]
+
+
+@pytest.mark.parametrize(
+    ("problem", "heading"),
+    [
+        ("ipmi://10.0.0.7:623: the BMC refuses our password", "The device can't be used"),
+        ("ipmi://10.0.0.7:623: no answer", "The device can't be used"),
+        ("ipmi://10.0.0.7:623 says on, which it did not when a person said off", "Off is not proven"),
+        ("every step has failed: off is not proven within 60 s: not off", "Every step has failed"),
+        ("something new", "First"),
+    ],
+)
+def test_what_a_device_or_a_step_adds_does_not_hide_what_a_problem_is(problem: str, heading: str) -> None:
+    assert runbook.section_of(problem).heading == heading
 
 
 @pytest.mark.parametrize(

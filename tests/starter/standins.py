@@ -87,6 +87,10 @@ def at_work(request: Asked, kind: Kind, started: datetime, **changes: Any) -> Ep
     return replace(status, **changes)
 
 
+SICK_BMC = "ipmi://sick:623"
+"""Of each node that is called `sick-…`."""
+
+
 @workflow.defn(name="Fencing", sandboxed=False)
 class FencingStandIn:
     """Runs until it is aborted (ends `aborted`), acknowledged (`recovered`), or the node's name says `refused-…`.
@@ -127,7 +131,7 @@ class FencingStandIn:
             step="isolation",
             permit=self._phase is Phase.RUNNING and self._outcome is None,
             queued="1 of 1 in use: node-held" if self._phase is Phase.QUEUED else "",
-            problem="the BMC refuses our password" if self._phase is Phase.NEEDS_HUMAN else "",
+            problem=f"{SICK_BMC}: the BMC refuses our password" if self._phase is Phase.NEEDS_HUMAN else "",
             advice="fix the cause, then `nodewarden resume`" if self._phase is Phase.NEEDS_HUMAN else "",
             question=QUESTION,
             ways=ways(self._input.node, self._consequences(), QUESTION),

@@ -101,7 +101,7 @@ async def test_fence_starts_joins_and_refuses(keyboard: Path, warden: Nodewarden
     ("node", "code", "out", "err"),
     [
         ("queued-1", 0, "started fencing of queued-1: it waits for a permit: 1 of 1 in use: node-held (", ""),
-        ("sick-1", 0, "started fencing of sick-1: it waits for a person: the BMC refuses our password (", ""),
+        ("sick-1", 0, "started fencing of sick-1: it waits for a person: ipmi://sick:623: the BMC refuses our password (", ""),
         ("refused-1", 3, "", "nodewarden: refused-1 is not fenced: no permit was to be had\n"),
     ],
 )
@@ -155,7 +155,7 @@ FENCE, REMEDIATE = ("fence", "--reason", "smoke", "-y"), ("remediate", "--with",
             "sick-1",
             leave,
             1,
-            "nodewarden: sick-1 waits for a person: the BMC refuses our password; fix the cause, then `nodew",
+            "nodewarden: sick-1 waits for a person: ipmi://sick:623: the BMC refuses our password; fix the c",
         ),
         (REMEDIATE, "gone-1", leave, 0, "gone-1: replaced after "),
         (REMEDIATE, "refused-1", leave, 3, "nodewarden: refused-1 is not remediated: as the script says"),
@@ -344,6 +344,9 @@ async def test_status_says_where_else_to_look(
     text = " ".join((await nodewarden("status", "-c", cluster)).output.split())
     scanner = f"https://temporal.example.com/namespaces/default/workflows/scanner%2F{cluster}"
     assert f"page https://nodes.example.com/c/{cluster}, Temporal {scanner}" in text
+    monkeypatch.setenv("NODEWARDEN_DOCS_URL", "https://docs.example.com/")
+    text = "".join((await nodewarden("status", "-c", cluster)).output.split())
+    assert f"{scanner},runbookhttps://docs.example.com/runbooks/needs-a-person.html" in text
     monkeypatch.setenv("NODEWARDEN_PAGE_URL", "nodes.example.com")
     refused = await nodewarden("status", "-c", cluster)
     assert (refused.exit_code, "expected an address such as https://nodes.example.com" in refused.output) == (2, True)

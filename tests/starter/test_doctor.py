@@ -6,13 +6,14 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from activities.cluster.api.connection import ClusterConnection
 from policy.checks.fence_policies import DEFAULT_SOURCE
+from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, report_of
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from starter.client import Nodewarden
@@ -24,6 +25,7 @@ from starter.doctor.examination import examine, protection
 from starter.doctor.findings import Finding, Level
 from starter.doctor.health_checks import credentials, health_checks
 from starter.doctor.rights import rights
+from starter.handles.device_checks import DeviceCheckHandle
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node
 from tests.cluster.fencing_requests import NAMESPACE as MEDIK8S
 from tests.cluster.fencing_requests import leader
@@ -32,6 +34,7 @@ from tests.documents import ROOT, documents
 from tests.node_actions import PEOPLE
 from tests.starter.conftest import SETTINGS
 from tests.starter.keyboard import nodewarden
+from tests.starter.standins import SICK_BMC
 from workers.configuration.settings import Settings, load
 
 TOKENS = {"administrator": "admin", "worker": "system:serviceaccount:nodewarden:nodewarden", "nobody": "nobody"}
@@ -259,6 +262,27 @@ async def test_the_side_of_temporal_is_looked_at(warden: Nodewarden, cluster: st
     await warden.scanner(cluster).pause(who="amy", reason="drill")
     only(await temporal.scanner(warden, cluster), Level.WARNING, "paused by amy", "drill")
     assert levels(await temporal.search_attributes(warden, fix=False)) == [Level.OK]
+
+
+async def test_a_device_that_an_open_episode_could_not_use_is_not_called_well(
+    warden: Nodewarden, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S44: it answered when it was read last, or was left to the episode."""
+    now = datetime.now(UTC)
+    row = DeviceRow(node="sick-1", endpoint=SICK_BMC, answer=Reachability.ANSWERS)
+    report = report_of(cluster, [row], began=now, ended=now, nodes=1)
+
+    async def last_report(_: DeviceCheckHandle) -> DeviceReport:
+        return report
+
+    monkeypatch.setattr(DeviceCheckHandle, "last_report", last_report)
+    assert levels(await temporal.devices(warden, cluster)) == [Level.OK]
+    await warden.fence(cluster, "sick-1", reason="smoke", requester="amy")
+    async with asyncio.timeout(20):  # until Temporal lists it
+        while not (known := await warden.status(cluster)).episodes:
+            await asyncio.sleep(0.2)
+    assert [each.problem for each in known.devices] == [f"its open fencing: {SICK_BMC}: the BMC refuses our password"]
+    only(await temporal.devices(warden, cluster), Level.PROBLEM, f"sick-1: its open fencing: {SICK_BMC}: the BMC refuses")
 
 
 async def test_a_check_that_fails_hides_no_other(

@@ -11,25 +11,31 @@ from typing import Any
 import pytest
 
 from policy.checks.brakes import Brake, Closed, Counts
+from policy.checks.fence_policies import FencePolicies
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.storms import Storm
 from policy.checks.verdicts import Health, Standing, Verdict
 from policy.dialects import parse
+from policy.episode.events import When
 from policy.episode.messages import EpisodeStatus, Kind, OffProof, Phase
 from policy.episode.permits import Permit, PermitState
-from policy.fence.device_check import NodeToCheck, held_row, report_of
+from policy.fence.device_check import DeviceToCheck, NodeToCheck, held_rows, report_of
+from policy.fence.plan import PowerDevice
 from policy.remediation.strategies import Action
 from policy.scan.admission import AdmissionRefusal
+from policy.scan.alarms import alarms
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation
 from policy.scan.explanation import CheckOpinion, Explanation
-from policy.scan.report import AtRisk, NodeAtRisk
+from policy.scan.readiness import ObstacleCode
+from policy.scan.report import AtRisk, ClusterLease, NodeAtRisk, ViewState
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
+from starter import wording
 from starter.client import Nodewarden
 from starter.handles.preservations import PreservedNode, PreservedNodes
 from starter.handles.status import NodeEpisodes
 from starter.output import device_table, preserved_table
-from starter.output.explanation_output import NodeExplanation, as_text, conclusion
+from starter.output.explanation_output import NodeExplanation, as_text, conclusion, scanner_says
 from tests.starter import drawing
 from tests.starter.builders import NOW, ago, check, episode, report, row, scanner, status
 from tests.starter.conftest import SETTINGS
@@ -124,11 +130,36 @@ def test_who_is_asked_to_resume_hears_what_would_keep_it_all_the_same(changes: d
         node="node-7", workflow_id="w", incident=parked.incident, kind=Kind.FENCING, holding=PermitState.PARKED, granted_at=NOW
     )
     seen = scanner(report(row("node-7"), **changes), permits=(mine,))
+    assert "first step: `nodewarden fence check --node node-7` reads its devices" in page_of(explained(seen=seen, opened=parked))
     words = f"it goes on only once there is a permit for it: {said}"
     table = " ".join(" ".join(drawn(status(scanner=seen, episodes=(parked,)))).split())
     for page in (page_of(explained(seen=seen, opened=parked)), table):
         assert (words in page) is bool(said), page
         assert ("only once there is a permit" in page) is bool(said)
+
+
+@pytest.mark.parametrize(
+    ("seen", "code"),
+    [
+        (scanner(report(view=ViewState(synced=True, stale="its API is away"))), ObstacleCode.VIEW),
+        (scanner(report(view=ViewState(synced=False))), ObstacleCode.VIEW),
+        (scanner(report()), ObstacleCode.VIEW),  # it is old by then
+        (scanner(report(lease=ClusterLease(held=False, needed=True, holder="another"))), ObstacleCode.LEASE),
+        (scanner(report(policies=FencePolicies(problem="two defaults"))), ObstacleCode.POLICIES),
+        (scanner(report(), problem="its worker is away"), ObstacleCode.SCANNER),
+        (scanner(None), ObstacleCode.UNSEEN),
+    ],
+)
+def test_what_keeps_us_from_acting_is_said_as_everywhere_else(seen: ScannerStatus, code: ObstacleCode) -> None:
+    """S44: `policy/scan/readiness.py` is the one answer, of `explain` and the alarms, too."""
+    now = NOW + timedelta(hours=1)
+    found = wording.obstacles(seen, now)
+    (said,) = (each.text for each in found if each.code is code)
+    answer = replace(explained(seen=seen), at=now)
+    assert scanner_says(answer, seen)[: len(found)] == [each.text for each in found]
+    blind = [each.text for each in alarms(seen.report, 0) if each.when is When.VIEW_STALE] if seen.report is not None else []
+    now_blind = code is ObstacleCode.VIEW and seen.report is not None and (seen.report.view.stale or not seen.report.view.synced)
+    assert blind == ([f"nothing is begun: {said}"] if now_blind else [])
 
 
 def test_the_episode_of_a_preserved_node_says_who_why_and_until_when() -> None:
@@ -203,11 +234,15 @@ def test_a_stopped_scanner_leaves_what_it_saw_last() -> None:
 
 
 def test_devices_that_are_left_to_an_open_episode_are_said_to_be_unread() -> None:
-    rows = [held_row(NodeToCheck(node="node-7", held="i7"))]
+    device = DeviceToCheck(device=PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623"))
+    rows = held_rows(NodeToCheck(node="node-7", held="i7", devices=(device,)), {})
     found = report_of("prod", rows, began=NOW, ended=NOW, nodes=1)
     page = " ".join(" ".join(drawing.drawn(device_table.as_table(found), width=80)).split())
-    assert "node-7: not read: incident i7 is open; `nodewarden fence check --node node-7` reads it all the same" in page
-    assert page.endswith("0 of 0 devices of 1 node answered; not read: those of 1 node with an open episode")
+    assert (
+        "node-7 ipmi://10.0.0.7:623: not read: incident i7 is open; `nodewarden fence check --node node-7` reads it all the same"
+        in page
+    )
+    assert page.endswith("0 of 1 device of 1 node answered; not read: those of 1 node with an open episode")
 
 
 @pytest.fixture

@@ -230,6 +230,7 @@ def test_what_waits_for_a_person_does_not_answer_or_does_not_fit_is_not_left_out
     assert "0 of 1 permits in use, 1 episode needs a person" in lines[0]
     assert any("needs-human" in line for line in lines)
     assert any("the BMC refuses our password" in line for line in lines)
+    assert "first step: `nodewarden fence check --node node-7` reads its devices" in " ".join(" ".join(lines).split())
     assert any(line.startswith("node-8") and "no answer within 10 s" in line for line in lines)
     assert "… and 7 more open episodes" in lines
 

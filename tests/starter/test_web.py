@@ -283,6 +283,21 @@ async def test_an_episode_that_needs_a_person_says_what_to_do(page: aiohttp.Clie
     assert "the BMC is silent" in await text(page, f"/c/{CLUSTER}/nodes/node-2")
 
 
+@pytest.mark.parametrize("docs", ["", "https://docs.example.com/nodewarden/"])
+async def test_the_first_step_of_the_runbook_stands_beside_the_buttons(scripted: ScriptedWarden, docs: str) -> None:
+    """S44: with a link to its section, where the settings say where our documentation is."""
+    waits = episode("node-2", phase=Phase.NEEDS_HUMAN, problem="off is not proven within 60 s: ipmi://10.0.0.2:623: no answer")
+    scripted.answer = dataclasses.replace(status(), episodes=(waits, episode("node-3", problem="off is not proven")))
+    scripted.episodes = NodeEpisodes(episode=waits)
+    async with unlocked(Views(scripted, (CLUSTER,), docs=docs)) as url, aiohttp.ClientSession(url) as page:  # type: ignore[arg-type]
+        for path in ("", "/nodes/node-2"):
+            body = await text(page, f"/c/{CLUSTER}{path}")
+            assert body.count("First step: <code>nodewarden fence check --node node-2</code> reads its devices now") == 1
+            link = f'href="{docs}runbooks/needs-a-person.html#off-is-not-proven">Runbook: Off is not proven</a>'
+            assert body.count(link) == bool(docs)
+            assert ("Runbook:" in body) is bool(docs)
+
+
 async def test_nodes_are_in_the_order_of_the_command_line(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
     """A report orders those of one verdict for itself: by how long, and by the letters of their names."""
     scripted.answer = status(row("node-10"), row("node-2"), row("node-30", Health.UNHEALTHY))

@@ -7,13 +7,24 @@ import dataclasses
 import re
 import time
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import aiohttp
 import pytest
 
 from activities.cluster.watch.offline import OfflineCluster
-from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
+from policy.episode.messages import Phase
+from policy.fence.device_check import (
+    DeviceReport,
+    DeviceRow,
+    DeviceToCheck,
+    NodeToCheck,
+    Reachability,
+    held_rows,
+    report_of,
+)
+from policy.fence.plan import PowerDevice
 from starter.errors import SilentError
 from starter.handles.preservations import PreservedNodes
 from starter.handles.status import NodeEpisodes
@@ -78,6 +89,24 @@ async def test_a_cordoned_node_does_not_look_failed(page: aiohttp.ClientSession)
     assert "■" not in well[0]
     assert "▶" in sick[0]
     assert "in-hand</span>, cordoned" in sick[0]
+
+
+async def test_a_node_that_needs_a_person_is_not_in_hand(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S44: its mark is on the Node, but nothing goes on until a person answers; once one has, the same reading says in-hand."""
+    monkeypatch.setattr(views_module, "FRESH", timedelta(0))
+    waits = episode("node-9", phase=Phase.NEEDS_HUMAN, problem="off is not proven within 60 s")
+    scripted.answer = dataclasses.replace(status(), episodes=(waits, episode("node-12", phase=Phase.NEEDS_HUMAN)))
+    found = await asked(page)
+    states = {each["node"]: (each["state"], each["said"]) for group in found["groups"] for each in group["odd"]}
+    assert states["node-9"] == ("needs-a-person", "off is not proven within 60 s")
+    assert (next(iter(found["counts"])), found["counts"]["needs-a-person"]) == ("needs-a-person", 2)
+    (line,) = re.findall(r"<li [^>]*><a [^>]*>node-9</a>.*?</li>", await text(page, FLEET), re.DOTALL)
+    assert "needs-a-person</span>, cordoned" in line
+    assert "in-hand" not in line
+    scripted.answer = dataclasses.replace(status(), episodes=(episode("node-9"),))
+    assert (await asked(page))["counts"].get("needs-a-person") is None
 
 
 async def test_what_can_not_group_and_what_can_not_be_read_is_said(
@@ -231,8 +260,31 @@ async def test_a_device_that_answers_and_does_not_obey_is_not_called_well(
 
 async def test_a_device_that_could_not_be_read_is_not_green(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
     row_of_it = DeviceRow(node="node-1", endpoint="ipmi://10.7.0.1:623", answer=Reachability.UNREAD)
-    scripted.devices = DeviceReport(cluster=CLUSTER, began=NOW, ended=NOW, rows=(row_of_it,))
-    assert '<span class="mark mark-yellow">unread</span>' in await text(page, f"/c/{CLUSTER}/devices")
+    scripted.devices = DeviceReport(cluster=CLUSTER, began=NOW, ended=NOW, devices=1, rows=(row_of_it,))
+    body = await text(page, f"/c/{CLUSTER}/devices")
+    assert '<span class="mark mark-yellow">unread</span>' in body
+    assert "Yes: every device" not in body
+    assert "Not known of all: 1 device of 1 was not read" in body
+
+
+async def test_the_device_of_a_node_that_could_not_be_fenced_has_a_problem_though_a_check_leaves_it_alone(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden
+) -> None:
+    """S44: a check of all devices does not read those of a node with an open episode, and the page said Yes beside a dead BMC."""
+    dead, well = "ipmi://10.7.0.12:623", "ipmi://10.7.0.13:623"
+    to_check = tuple(
+        NodeToCheck(node=node, held=f"inc-{node}", devices=(DeviceToCheck(device=PowerDevice(driver="ipmi", endpoint=endpoint)),))
+        for node, endpoint in (("node-12", dead), ("node-13", well))
+    )
+    rows = [row for node in to_check for row in held_rows(node, {})]
+    scripted.devices = report_of(CLUSTER, rows, began=NOW, ended=NOW, nodes=2)
+    assert "Not known of all: 2 devices of 2 were not read" in await text(page, f"/c/{CLUSTER}/devices")
+    waits = episode("node-12", phase=Phase.NEEDS_HUMAN, problem=f"off is not proven within 60 s: {dead}: no answer")
+    scripted.answer = dataclasses.replace(status(), episodes=(waits,))
+    async with unlocked(Views(scripted, (CLUSTER,))) as url, aiohttp.ClientSession(url) as anew:  # type: ignore[arg-type]
+        body = await text(anew, f"/c/{CLUSTER}/devices")
+    assert "Not all: 1 line below has a problem" in body
+    assert f"its open fencing: {waits.problem}" in body
 
 
 async def test_where_no_check_of_devices_runs_it_is_said(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:

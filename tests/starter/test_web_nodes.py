@@ -13,6 +13,7 @@ import pytest
 from policy.episode.messages import Kind, RecordEntry
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
 from policy.scan.pauses import PastPause, Pause
+from policy.values.moments import written
 from starter.handles.history import EndedEpisode
 from starter.handles.status import NodeEpisodes
 from starter.web.answers import UnreadableError
@@ -151,6 +152,40 @@ async def test_at_a_moment_it_is_said_what_was_so_and_what_was_done_around_it(
     assert "conditions of that time are not recorded" in body
     assert "the next one began 2h20m later: Fencing begins" in body  # a minute before it has an answer, too
     assert "expected a moment such as 03:12" in await text(page, f"{NODE}?at=noon")
+
+
+async def test_at_a_moment_of_a_pause_it_is_said_whose_it_was_and_from_when_until_when(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden
+) -> None:
+    """S44: also of one that was over before anything else that is known of the node, and of one that began in that minute."""
+    began, planned, ended = ago(days=4), ago(days=4) + timedelta(hours=3), ago(days=4) + timedelta(hours=1)
+    anns = PastPause(
+        pause=Pause(who="ann", owner="ann", reason="storage move", since=began, until=planned),
+        ended=ended,
+        ended_by="bob",
+        ended_why="it is done",
+    )
+    eves = PastPause(pause=Pause(who="eve", owner="eve", reason="switch", since=began + timedelta(minutes=5), until=ended))
+    scripted.heard = (anns, eves)
+
+    async def said(moment: datetime) -> str:
+        body = await text(page, f"{NODE}?at={moment:%Y-%m-%dT%H:%M:%SZ}")
+        return body.split("Why at that moment?")[1].split("What happened")[0]
+
+    of_ann = f"the cluster was paused by ann from {written(began)} until {written(ended)}: storage move; ended by bob: it is done"
+    of_eve = f"the cluster was paused by eve from {written(began + timedelta(minutes=5))} until {written(ended)}: switch"
+    both = await said(began + timedelta(minutes=30))
+    assert of_ann in both
+    assert of_eve in both
+    assert "nothing was done to it, and no episode could begin during a pause" in both
+    first = await said(began - timedelta(seconds=30))
+    assert of_ann in first
+    assert "by eve" not in first
+    after = await said(ended + timedelta(minutes=1))
+    assert "paused" not in after
+    assert "could begin" not in after
+    scripted.heard = (PastPause(pause=Pause(who="ann", owner="ann", reason="move", since=began)),)
+    assert f"the cluster is paused by ann from {written(began)} until it is ended by hand: move" in await said(ago(days=1))
 
 
 @pytest.mark.parametrize(

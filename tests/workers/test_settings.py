@@ -170,7 +170,7 @@ def test_variables_that_kubernetes_injects_for_a_service_of_our_name_change_noth
         ("scan: {wait: 30}", "scan.wait", "expected a duration such as 30s, 5m or 1h30m, got 30"),
         ("scan: {wait: 1h}", "scan.wait", "expected between 1s and 5m"),
         ("scan: {wiat: 30s}", "scan.wiat", "unknown key; did you mean wait?"),
-        ("colour: red", "colour", "unknown key; known here: clusters, embedded, "),
+        ("colour: red", "colour", "unknown key; known here: clusters, docs_url, embedded, "),
         ("temporal: {address: localhost}", "temporal.address", "expected host:port such as localhost:7233, got 'localhost'"),
         ("temporal: {address: 'localhost:72333'}", "temporal.address", "expected host:port such as localhost:7233, got"),
         ("metrics: nine", "metrics", "expected host:port such as 127.0.0.1:9464, got 'nine'"),

@@ -348,9 +348,10 @@ async def test_a_node_of_an_open_episode_is_left_alone_unless_somebody_asks_for_
         report = await check.asked()
         assert lines(report)[0] == (
             "node-1",
-            "",
+            BMC,
             "not read: incident incident-1 is open; `nodewarden fence check --node node-1` reads it all the same",
         )
+        assert (report.devices, report.answering) == (2, 1), "a device that nobody read is no device that answers"
         assert devices.read == ["ipmi://node-2-1:623"]
         alone = await check.asked("node-1")
     assert (row_of(alone, "node-1").answer, alone.problems) == (Reachability.SILENT, 1)

@@ -89,6 +89,7 @@ class Settings(BaseSettings):
     page_url: WebAddress = Field(
         default="", description="where people find the page (nodewarden ui), for links in notifications and in Temporal"
     )
+    docs_url: WebAddress = Field(default="", description="where your people read this documentation, for links to its runbooks")
     shared_tokens: bool = Field(
         default=False, description="all clusters trust one identity provider: the page may show each a person's token for another"
     )

@@ -38,7 +38,7 @@ from policy.fence.device_check import (
     NodeToCheck,
     Reachability,
     Remembered,
-    held_row,
+    held_rows,
     report_of,
     row_of,
     row_without_device,
@@ -169,12 +169,14 @@ class DeviceCheck:
             ]
             answers = await self._read_sites([device for _, device in to_read])
             rows, notices = [row_without_device(node) for node in nodes if node.problem], list[DeviceNotice]()
-            rows += [held_row(node) for node in nodes if not node.problem and node.held and not also_held]
+            for node in nodes:
+                if not node.problem and node.held and not also_held:
+                    rows += held_rows(node, self._remembered.last_successes(node.node))
             for (node, device), answer in zip(to_read, answers, strict=True):
                 heard = self._remembered.hear(node, answer)
                 notices += [heard] if heard is not None else []
                 self._count(node, answer)
-                rows.append(row_of(node, device, answer, self._remembered.last_success(node.node, answer.endpoint)))
+                rows.append(row_of(node, device, answer, self._remembered.last_successes(node.node).get(answer.endpoint)))
             for node in nodes:
                 if not node.problem:
                     self._remembered.keep_devices(node.node, [each.device.endpoint for each in node.devices])

@@ -71,7 +71,7 @@ def test_a_device_that_has_never_answered_is_told_where_somebody_configured_it()
 def test_an_open_episode_keeps_silence_to_itself_and_a_success_is_remembered_all_the_same() -> None:
     remembered, held = Remembered(DeviceMemory()), replace(NODE, held="incident-1")
     assert told(remembered, answer(Reachability.SILENT), answer(hour=2), node=held) == []
-    assert remembered.last_success("node-1", BMC.endpoint) == NOON + timedelta(hours=2)
+    assert remembered.last_successes("node-1").get(BMC.endpoint) == NOON + timedelta(hours=2)
 
 
 def test_untold_tidings_are_there_again_and_equal_tidings_have_one_identity() -> None:
