@@ -253,10 +253,17 @@ class GivenUpReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement(Said):
-    """A person's word that the machine is off: the only substitute for reading it (S8). Who, why and when are required."""
+    """A person's word that the machine is off: the only substitute for reading it (S8). Who, why and when are required. despite:
+    the devices that said on, which the person overrides."""
 
     why: str
     at: datetime
+    despite: tuple[str, ...] = ()
+
+    @property
+    def against(self) -> str:
+        """To end a sentence about it with."""
+        return f", although {' and '.join(self.despite)} says on" if self.despite else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,7 +277,8 @@ class OffProof:
     @property
     def basis(self) -> str:
         """On what it rests that the machine is off, to go after "off": a reading of its devices, or a person's word."""
-        return "is proven" if self.acknowledgement is None else f"is what {self.acknowledgement.by} says"
+        word = self.acknowledgement
+        return "is proven" if word is None else f"is what {word.by} says{word.against}"
 
     @property
     def former_basis(self) -> str:
@@ -336,7 +344,8 @@ class EpisodeStatus:
     of the Machine that it is about. control_plane: None before the node has been looked at. advice: what a person can do and what
     comes of it, "" while none is waited for. held: by whom, until when and why a hold keeps it from its next destructive act.
     ways: the words that it hears now. try_number of tries: of the step in hand, tries 0 while none is under way; restarts of
-    most_restarts: of all its steps, since a person had it go on last.
+    most_restarts: of all its steps, since a person had it go on last. readings: the latest one of each power device since off was
+    first commanded.
     """
 
     incident: str
@@ -377,6 +386,7 @@ class EpisodeStatus:
     ways: tuple[Way, ...] = ()
     tries: int = 0
     most_restarts: int = 0
+    readings: tuple[Reading, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -416,6 +416,8 @@ class EpisodeState:
     restart_proof: RestartProof | None = None
     path_proofs: dict[str, PathProof] = field(default_factory=dict)
     kernel_dead: KernelDead | None = None
+    readings: dict[str, Reading] = field(default_factory=dict)
+    """The latest of each power device, by its endpoint, since off was first commanded."""
     added: Added = NOTHING_ADDED
     """What it has added to its node, for a mark that is gone."""
     freed: bool = False

@@ -168,8 +168,12 @@ class Devices:
             self._episode.note(self._words.read_act, "failed", message)
             self._episode.problem = message
             reading = Reading(endpoint=device.endpoint, state=PowerState.UNKNOWN, at=asked_at, detail=message)
-        reading = replace(reading, at=asked_at)
-        self._said[device.endpoint] = reading.state
+        return self._kept(replace(reading, at=asked_at))
+
+    def _kept(self, reading: Reading) -> Reading:
+        self._said[reading.endpoint] = reading.state
+        if self._words is POWER:
+            self._episode.readings[reading.endpoint] = replace(reading, seal="")
         return reading
 
     async def _asked(self, device: PowerDevice) -> Reading:
@@ -211,8 +215,7 @@ class Devices:
         if result.after is None:
             return commanded
         # It was asked for after the command's end, in one activity; nothing but that order is concluded from when.
-        self._said[device.endpoint] = result.after.state
-        return replace(commanded, after=replace(result.after, at=self._episode.moment()))
+        return replace(commanded, after=self._kept(replace(result.after, at=self._episode.moment())))
 
     async def _after_failure(self, device: PowerDevice, act: str, error: ActivityError) -> CommandOutcome:
         """An unclear command has been waited out when this returns; a clear failure is answered."""

@@ -84,6 +84,7 @@ class PowerSequence:
             raise hopeless
         self._progress.tried_out = True
         self._progress.said.clear()  # what was said before any off is nothing that a person's word could stand against
+        self._episode.readings.clear()
 
     # Off ------------------------------------------------------------------------------------------------------------
 
