@@ -66,11 +66,9 @@ class Fencing(EpisodeConversation):
     @acknowledge_off.validator
     def _check_acknowledge_off(self, request: AcknowledgeRequest) -> None:
         by_a_person(request)
-        if request.override not in {"", DEVICE_READS_ON}:
-            raise ValueError(f"override: expected {DEVICE_READS_ON} or nothing with ack-off, got {request.override!r}")
         self.check(Verb.ACK_OFF, request.question)
         episode = self.episode
-        if not request.override and episode.says_on:
+        if DEVICE_READS_ON not in request.override and episode.says_on:
             on = episode.says_on[0]
             read = format_duration(timedelta(seconds=(workflow.now() - on.at) // timedelta(seconds=1)))
             raise ValueError(

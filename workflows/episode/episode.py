@@ -219,7 +219,7 @@ class Episode(EpisodeState):
 
     @property
     def says_on(self) -> tuple[Reading, ...]:
-        """The readings against which a person's word for off would stand (S8)."""
+        """What power devices have last said against a person's word for off (S8)."""
         return tuple(each for each in self.readings.values() if each.state is PowerState.ON)
 
     def _show(self) -> None:
@@ -278,11 +278,11 @@ class Episode(EpisodeState):
             sealed=request.sealed,
             why=request.reason,
             at=workflow.now(),
-            despite=tuple(each.endpoint for each in self.says_on),
+            despite="".join(f", although {each.endpoint} says on" for each in self.says_on),
         )
         seen = self.observation
         self.boot_of_word = (seen.boot_id if seen is not None else "") or (self.pinned.boot_id if self.pinned else "")
-        self.note("acknowledge-off", "given", f"by {request.by}: {request.reason}{self.acknowledgement.against}")
+        self.note("acknowledge-off", "given", f"by {request.by}: {request.reason}{self.acknowledgement.despite}")
         self._hear_person()
         return f"off of {self.node} acknowledged by {request.by}"
 

@@ -94,12 +94,10 @@ class CommandOutcome:
 class Devices:
     """The devices of one episode, in one use of them."""
 
-    def __init__(self, episode: Episode, plan: FencingPlan, words: DeviceWords, said: dict[str, PowerState]) -> None:
-        """said: the latest word of each device is kept there."""
+    def __init__(self, episode: Episode, plan: FencingPlan, words: DeviceWords) -> None:
         self._episode = episode
         self._plan = plan
         self._words = words
-        self._said = said
 
     async def command_off(self, device: PowerDevice, licence: Licence, *, read_back: bool = False) -> CommandOutcome:
         """One off, begun by the end of its licence or not at all. A turn that is not about this device alone is raised.
@@ -171,7 +169,6 @@ class Devices:
         return self._kept(replace(reading, at=asked_at))
 
     def _kept(self, reading: Reading) -> Reading:
-        self._said[reading.endpoint] = reading.state
         if self._words is POWER:
             self._episode.readings[reading.endpoint] = replace(reading, seal="")
         return reading
