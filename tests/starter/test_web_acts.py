@@ -232,8 +232,8 @@ async def test_before_a_fencing_it_is_shown_what_runs_there_and_what_would_be_do
         ApiClient(ApiAddress(url=server.url, token="anns"), user_agent="test") as api,
     ):
         await api.create("/api/v1/nodes", {"metadata": {"name": "node-1"}})
-        claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
-        spec = {"nodeName": "node-1", "volumes": [claim], "containers": [{"name": "c", "image": "i"}]}
+        claims = [{"name": f"d{each}", "persistentVolumeClaim": {"claimName": f"d{each}"}} for each in range(7)]
+        spec = {"nodeName": "node-1", "volumes": claims, "containers": [{"name": "c", "image": "i"}]}
         await api.create("/api/v1/namespaces/default/pods", {"metadata": {"name": "db-0"}, "spec": spec})
 
         @asynccontextmanager
@@ -247,7 +247,9 @@ async def test_before_a_fencing_it_is_shown_what_runs_there_and_what_would_be_do
             async with page.get(f"/api/v1/clusters/{cluster}/acts/fence?node=node-1") as answer:
                 found = await answer.json()
             conforms("/api/v1/clusters/{cluster}/acts/{word}", found)
-            assert found["known"][-1] == "1 pod on it, with 1 persistent volume: default/data"
+            assert found["known"][-1] == (
+                "1 pod on it, with 7 persistent volumes: default/d0, default/d1, default/d2, default/d3, default/d4 and 2 more"
+            )
             assert found["plan"]["node"] == "node-1"
             assert found["plan"]["errors"]
             async with page.get(f"/c/{cluster}/acts/fence?node=node-1") as answer:
