@@ -79,6 +79,8 @@ class Herald:
             word["power_on"] = spoken.power_on
         if spoken.action in ANSWERS:
             word["question"] = spoken.question
+        if spoken.action is Verb.ACK_OFF:
+            word["override"] = spoken.override
         if spoken.action is Verb.EXTEND:
             word |= {"until": spoken.until, "hold": spoken.hold, "shorten": spoken.shorten}
         if spoken.action in {Verb.RESUME, Verb.UNPAUSE}:

@@ -263,9 +263,9 @@ class Nodewarden:
         """See `EpisodeHandle.abort`."""
         return await self.episode(cluster, node).abort(who=who, reason=reason, power_on=power_on)
 
-    async def ack_off(self, cluster: str, node: str, *, who: str, reason: str, question: int) -> str:
+    async def ack_off(self, cluster: str, node: str, *, who: str, reason: str, question: int, override: str = "") -> str:
         """See `EpisodeHandle.ack_off`."""
-        return await self.episode(cluster, node).ack_off(who=who, reason=reason, question=question)
+        return await self.episode(cluster, node).ack_off(who=who, reason=reason, question=question, override=override)
 
     async def resume(self, cluster: str, node: str, *, who: str, reason: str, question: int, of: str = "") -> str:
         """See `EpisodeHandle.resume`."""

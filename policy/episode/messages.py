@@ -250,10 +250,12 @@ class GivenUpReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement(Said):
-    """A person's word that the machine is off: the only substitute for reading it (S8). Who, why and when are required."""
+    """A person's word that the machine is off: the only substitute for reading it (S8). Who, why and when are required. despite:
+    the reading that the person overrides, to end a sentence with; "" for none."""
 
     why: str
     at: datetime
+    despite: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,7 +269,8 @@ class OffProof:
     @property
     def basis(self) -> str:
         """On what it rests that the machine is off, to go after "off": a reading of its devices, or a person's word."""
-        return "is proven" if self.acknowledgement is None else f"is what {self.acknowledgement.by} says"
+        word = self.acknowledgement
+        return "is proven" if word is None else f"is what {word.by} says{word.despite}"
 
     @property
     def former_basis(self) -> str:
@@ -333,7 +336,7 @@ class EpisodeStatus:
     of the Machine that it is about. control_plane: None before the node has been looked at. advice: what a person can do and what
     comes of it, "" while none is waited for. held: by whom, until when and why a hold keeps it from its next destructive act.
     ways: the words that it hears now. try_number of tries: of the step in hand, tries 0 while none is under way; restarts of
-    most_restarts: of all its steps, since a person had it go on last.
+    most_restarts: of all its steps, since a person had it go on last. readings: of power devices, the latest since the first off.
     """
 
     incident: str
@@ -374,6 +377,7 @@ class EpisodeStatus:
     ways: tuple[Way, ...] = ()
     tries: int = 0
     most_restarts: int = 0
+    readings: tuple[Reading, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

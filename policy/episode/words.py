@@ -28,6 +28,9 @@ NAMESPACE = "nodewarden"
 SAID_LABEL = "nodewarden.io/said"
 """On those that a command line has made, and says itself."""
 
+DEVICE_READS_ON = "device-reads-on"
+"""What an `ack-off` may override: that a device of the machine says on (S8)."""
+
 LONGEST_NAME, LONGEST_REASON = 253, 2000
 
 
@@ -93,6 +96,7 @@ class Spoken:
     strategies: tuple[str, ...] = ()
     skip_impossible: bool = False
     template: str = ""
+    override: str = ""
 
     def spec(self, requested_by: str) -> dict[str, Any]:
         """Of the object: what is not said is left out."""
@@ -108,6 +112,7 @@ class Spoken:
             "strategies": list(self.strategies),
             "skipImpossible": self.skip_impossible,
             "template": self.template,
+            "override": self.override,
         }
         said = {key: value for key, value in given.items() if value}
         return {"action": self.action.value, "requestedBy": requested_by, "reason": self.reason} | said
@@ -179,6 +184,7 @@ def spoken_of(spec: Mapping[str, Any]) -> Spoken:
         strategies=tuple(str(each) for each in spec.get("strategies") or ()),
         skip_impossible=spec.get("skipImpossible") is True,
         template=str(spec.get("template", "")),
+        override=str(spec.get("override", "")),
     )
 
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from starter.commands import completing
 from starter.commands.session import Output
+
+
+class OverrideChoice(StrEnum):
+    """What a person may override; see `policy/episode/words.py`."""
+
+    DEVICE_READS_ON = "device-reads-on"
+
 
 ClusterOption = Annotated[
     str,
@@ -27,6 +35,9 @@ QuestionOption = Annotated[
 ]
 OfOption = Annotated[
     str, typer.Option("--of", metavar="NAME", help="Owner of the one to end, as shown; default: your own. The owner is told.")
+]
+OverrideOption = Annotated[
+    OverrideChoice | None, typer.Option("--override", help="A device says on, and is wrong or was read too early.")
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed where there is no terminal.")]
 UntilOption = Annotated[str, typer.Option("--until", metavar="RFC3339", help="Until when.")]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from policy.values.foreign import visible
 from starter.commands.session import Exit, Session, complain, folded, say, say_begun
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def name_typed(node: str, risk: str, *, yes: bool) -> Exit | None:
     if not on_a_terminal():
         complain(f"no terminal: confirm with --yes. {risk}")
         return Exit.USAGE
-    typed = typer.prompt(f"{risk} Type the name of the node that you saw off", default="", show_default=False, err=True)
+    typed = typer.prompt(f"{visible(risk)} Type the name of the node that you saw off", default="", show_default=False, err=True)
     if typed == node:
         return None
     complain(f"nothing was said of {node}: expected its name, got {typed!r}")

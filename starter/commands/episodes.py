@@ -13,6 +13,7 @@ from starter.commands.arguments import (
     OfOption,
     OpenArgument,
     OutputOption,
+    OverrideOption,
     QuestionOption,
     ReasonOption,
     UntilOption,
@@ -53,21 +54,35 @@ async def ack_off(
     who: Annotated[str, typer.Option("--who", help="Who saw it off.")],
     reason: Annotated[str, typer.Option("--reason", "-r", help="How you saw it: at the rack, at the switch, ...")],
     question: QuestionOption = 0,
+    override: OverrideOption = None,
     yes: YesOption = False,
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> Exit | None:
     """Vouch that the machine of NODE is OFF. Its pods are then started elsewhere: if it runs, data is corrupted.
 
-    It asks for the name of the node, typed once more.
+    It shows which volumes are at stake and what each device says, and asks for the name of the node, typed once more.
     """
     session = session_of(context, cluster=cluster, output=output)
     who, reason = given("--who", who), given("--reason", reason)
     risk = f"The pods of {node} are started elsewhere. If it still runs, two write to each volume, and data is corrupted."
+    if not yes:
+        risk = "\n".join((risk, *await _at_stake(session, node), ""))
     if (refused := name_typed(node, risk, yes=yes)) is not None:
         return refused
-    await told(session, node, lambda _, episode: episode.ack_off(who=who, reason=reason, question=question))
+    await told(
+        session, node, lambda _, episode: episode.ack_off(who=who, reason=reason, question=question, override=override or "")
+    )
     return None
+
+
+async def _at_stake(session: Session, node: str) -> list[str]:
+    from starter.handles.speaking import own_connection
+    from starter.output.at_stake import device_words, pods_on
+
+    async with session.connected() as (warden, settings, name), own_connection(settings, name) as connection:
+        said = await device_words(warden, await warden.episode(name, node).status())
+        return [*said, await pods_on(connection, node)] if connection is not None else said
 
 
 @working

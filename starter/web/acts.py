@@ -11,19 +11,17 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.paths import PODS
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome
-from policy.episode.words import ANSWERS, Verb, reason_problem
+from policy.episode.words import ANSWERS, DEVICE_READS_ON, Verb, reason_problem
 from policy.fence.shown import ShownConfig, shown_config
 from policy.preservation.requests import LONGEST_PRESERVATION
 from policy.scan.admission import against_requests
-from policy.values.counting import counted
 from policy.values.durations import parse_duration
 from starter import wording
 from starter.client import Nodewarden
 from starter.errors import MissingError, RefusedError, RequestError
 from starter.handles.episodes import EpisodeHandle
+from starter.output.at_stake import device_words, pods_on
 from starter.output.begun import begun, in_words
 from starter.output.models import Begun, Told
 from starter.output.permits import in_the_way, still_stopped_by
@@ -49,13 +47,13 @@ WITH_A_TIME = {Verb.PAUSE: False, Verb.HOLD: False, Verb.PRESERVE: False, Verb.E
 """Whether that word needs one."""
 POWERS = frozenset({Verb.FENCE, Verb.ACK_OFF, Verb.ABORT, Verb.REMEDIATE})
 """Before these it is said what runs on the machine."""
-PODS_COUNTED = 500
 
 
 class WordToSay(BaseModel):
     """A word to be said. node: "" of `pause` and `unpause`. for: how long, such as 2h. powerOn: of `abort`, whether a machine
     that is off by then is switched on again. question: of what answers one, its number as the person has seen it. of: of
-    `unpause` and `resume`, to whom the pause or hold belongs, "" for one's own."""
+    `unpause` and `resume`, to whom the pause or hold belongs, "" for one's own. override: `device-reads-on`, of `ack-off`; and of
+    that word nodeName, the node's name, which the person has typed once more."""
 
     model_config = ConfigDict(frozen=True, populate_by_name=True, extra="forbid")
 
@@ -66,6 +64,8 @@ class WordToSay(BaseModel):
     power_on: Annotated[bool, Field(alias="powerOn")] = False
     question: int = 0
     of: str = ""
+    override: str = ""
+    node_name: Annotated[str, Field(alias="nodeName")] = ""
 
     def checked(self) -> WordToSay:
         """Raises UnreadableError that names the field."""
@@ -79,6 +79,10 @@ class WordToSay(BaseModel):
             raise UnreadableError(f"for: expected nothing with {self.word.value}, got {self.hold!r}")
         if self.of and self.word not in {Verb.UNPAUSE, Verb.RESUME}:
             raise UnreadableError(f"of: expected nothing with {self.word.value}, got {self.of!r}")
+        if self.override and (self.word is not Verb.ACK_OFF or self.override != DEVICE_READS_ON):
+            raise UnreadableError(f"override: expected {DEVICE_READS_ON}, with ack-off, got {self.override!r}")
+        if self.word is Verb.ACK_OFF and self.node_name != self.node:
+            raise UnreadableError(f"nodeName: expected {self.node}, typed once more, got {self.node_name!r}")
         if WITH_A_TIME.get(self.word) and not self.hold:
             raise UnreadableError(f"for: expected a duration such as 24h with {self.word.value}, got nothing")
         return self
@@ -137,7 +141,7 @@ async def said(caller: Caller, cluster: str, act: WordToSay) -> Told | Begun:
 async def _told(warden: Nodewarden, episode: EpisodeHandle, act: WordToSay, reason: str, span: timedelta | None) -> str:
     words: dict[Verb, Callable[[], Awaitable[str]]] = {
         Verb.ABORT: lambda: episode.abort(who="", reason=reason, power_on=act.power_on),
-        Verb.ACK_OFF: lambda: episode.ack_off(who="", reason=reason, question=act.question),
+        Verb.ACK_OFF: lambda: episode.ack_off(who="", reason=reason, question=act.question, override=act.override),
         Verb.RETURN_PATH: lambda: episode.return_path(who="", reason=reason, question=act.question),
         Verb.HOLD: lambda: episode.hold(who="", reason=reason, until=datetime.now(UTC) + span if span is not None else None),
         Verb.RELEASE: lambda: episode.release(who="", reason=reason),
@@ -176,7 +180,7 @@ def in_a_line(answer: Told | Begun, word: Verb) -> str:
 
 async def preview(views: Views, caller: Caller, cluster: str, word: Verb, node: str) -> ActPreview:
     """What would come of it, as far as the views and the caller's own rights let it be seen. Raises UnreadableError."""
-    WordToSay(word=word, node=node, reason="-", hold="1h" if WITH_A_TIME.get(word) else "").checked()
+    WordToSay(word=word, node=node, node_name=node, reason="-", hold="1h" if WITH_A_TIME.get(word) else "").checked()
     status = await views.known(cluster).status()
     overview = overview_of(status)
     episode, why_not, consequence = None, "", CONSEQUENCES.get(word, "")
@@ -195,6 +199,8 @@ async def preview(views: Views, caller: Caller, cluster: str, word: Verb, node: 
     if episode is not None and word is Verb.RESUME and (stopped := still_stopped_by(status.scanner, episode, status.at)):
         known.append(wording.not_yet(stopped))
     plan = None
+    if episode is not None and word is Verb.ACK_OFF and not why_not:
+        known += await device_words(views.warden, episode)
     if node and word in POWERS:
         plan, seen = await _looked(caller, views, cluster, node, word)
         known += seen
@@ -251,11 +257,7 @@ async def _looked(caller: Caller, views: Views, cluster: str, node: str, word: V
     async with caller.opening(cluster) as connection:
         if connection is None:
             return None, []
-        seen, plan = [], None
-        try:
-            seen.append(await _pods(connection, node))
-        except ApplicationError as error:
-            seen.append(f"what runs on it can't be read with your rights: {error.message}")
+        seen, plan = [await pods_on(connection, node)], None
         try:
             async with asyncio.timeout(10):
                 if word is Verb.FENCE and views.source is not None:
@@ -264,11 +266,3 @@ async def _looked(caller: Caller, views: Views, cluster: str, node: str, word: V
             said = error.message if isinstance(error, ApplicationError) else str(error)
             seen.append(f"what would be done can't be read with your rights: {said}")
         return plan, seen
-
-
-async def _pods(connection: ClusterConnection, node: str) -> str:
-    query = {"fieldSelector": f"spec.nodeName={node}", "limit": str(PODS_COUNTED)}
-    found = (await connection.get(PODS.path(), query=query)).get("items", [])
-    claims = sum("persistentVolumeClaim" in volume for pod in found for volume in pod.get("spec", {}).get("volumes") or ())
-    more = "at least " if len(found) == PODS_COUNTED else ""
-    return f"{more}{counted(len(found), 'pod')} on it, with {counted(claims, 'persistent volume')}"

@@ -29,7 +29,7 @@ from policy.episode.ids import episode_id, scanner_id
 from policy.episode.messages import FencingInput, Outcome
 from policy.episode.needs import Need, NeedKind
 from policy.episode.vetoes import HOLD_ANNOTATION
-from policy.episode.words import ActionName
+from policy.episode.words import DEVICE_READS_ON, ActionName
 from policy.fence.credential_hosts import HOSTS_ANNOTATION
 from policy.objects.nodes import MARK_ANNOTATION
 from policy.values.object_refs import ObjectRef
@@ -385,7 +385,7 @@ async def by_a_client_of_temporal(attacked: Attacked) -> None:
     needy, word = his.episode(cluster, PARKED), {"who": "ada", "reason": "x"}
     question = (await needy.status()).question
     for say in (
-        partial(needy.ack_off, question=question),
+        partial(needy.ack_off, question=question, override=DEVICE_READS_ON),
         partial(needy.resume, question=question),
         partial(needy.return_path, question=question),
         needy.hold,
@@ -689,7 +689,7 @@ async def polled(standing: Standing) -> AsyncIterator[Attacked]:
             with suppress(TimeoutError):
                 while True:  # until it is not refused
                     await asyncio.wait_for(his.execute_workflow("Fencing", wanted, **begun), 3)
-            ack = AcknowledgeRequest(who="ada", reason="x", action=invented, question=question)
+            ack = AcknowledgeRequest(who="ada", reason="x", action=invented, question=question, override=DEVICE_READS_ON)
             await system.until(partial(obeyed_in_her_name, "acknowledge_off", ack), "his own worker has verified it", seconds=60)
             await system.until(lambda: {"words.verify", "target.last-look"} <= impostor.told, "he is asked", seconds=60)
             await asyncio.sleep(LONG_ENOUGH)

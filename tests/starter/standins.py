@@ -23,6 +23,7 @@ from policy.episode.messages import (
     Outcome,
     Phase,
     PreservationInput,
+    Reading,
     RecordEntry,
     RemediationInput,
 )
@@ -95,8 +96,8 @@ SICK_BMC = "ipmi://sick:623"
 class FencingStandIn:
     """Runs until it is aborted (ends `aborted`), acknowledged (`recovered`), or the node's name says `refused-…`.
 
-    A node called `sick-…` parks at once; `resume` lets it go on. One called `long-…` does so, too, and goes on in a new history.
-    One called `queued-…` waits for its permit.
+    A node called `sick-…` parks at once; `resume` lets it go on; a device of `sick-on` said on. One called `long-…` does so,
+    too, and goes on in a new history. One called `queued-…` waits for its permit.
     """
 
     @workflow.init
@@ -135,11 +136,21 @@ class FencingStandIn:
             advice="fix the cause, then `nodewarden resume`" if self._phase is Phase.NEEDS_HUMAN else "",
             question=QUESTION,
             ways=ways(self._input.node, self._consequences(), QUESTION),
+            readings=(Reading(endpoint="ipmi://10.0.0.9:623", state=PowerState.ON, at=self._started),)
+            if self._input.node == "sick-on"
+            else (),
         )
 
     def _consequences(self) -> dict[Verb, str]:
         heard = {Verb.HOLD: "keeps it from what is destructive", Verb.ABORT: "the episode ends"}
-        return heard if self._phase is not Phase.NEEDS_HUMAN else {Verb.RESUME: "tries again", **heard}
+        if self._phase is not Phase.NEEDS_HUMAN:
+            return heard
+        off = (
+            {Verb.ACK_OFF: "is refused; with `--override device-reads-on` it has its pods started"}
+            if self._input.node == "sick-on"
+            else {}
+        )
+        return {Verb.RESUME: "tries again", **heard, **off}
 
     @workflow.query
     def record(self) -> tuple[RecordEntry, ...]:
@@ -157,7 +168,8 @@ class FencingStandIn:
 
     @workflow.update
     def acknowledge_off(self, request: AcknowledgeRequest) -> str:
-        self._end(Outcome.RECOVERED, "off-proven", f"by {request.who}: {request.reason}")
+        override = f" ({request.override})" if request.override else ""
+        self._end(Outcome.RECOVERED, "off-proven", f"by {request.who}: {request.reason}{override}")
         return "off acknowledged"
 
     @acknowledge_off.validator
@@ -417,6 +429,8 @@ class DeviceCheckStandIn:
             problem="ipmi://10.0.0.2:623: no answer from the BMC",
         )
         rows = tuple(row for row in (silent, well) if request.node in {"", row.node})
+        if request.node == "sick-on":
+            rows = (replace(silent, node="sick-on", endpoint="ipmi://10.0.0.9:623"),)
         self._report = report_of(self._input.cluster, rows, began=now, ended=now, nodes=len(rows), most=2)
         return self._report
 

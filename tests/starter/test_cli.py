@@ -274,6 +274,24 @@ async def test_vouching_for_off_wants_the_name_of_the_node_typed(  # noqa: PLR09
     assert "two write to each volume" in result.output
 
 
+async def test_before_a_person_vouches_for_off_it_is_said_what_each_device_says(
+    keyboard: Path, warden: Nodewarden, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S8: now, and last to the episode, each with its age. A device that says on is overridden by name."""
+    monkeypatch.setattr(beginning, "on_a_terminal", lambda: True)
+    episode = await warden.fence(cluster, "sick-on", reason="drill")
+    words = ("ack-off", "sick-on", "-c", cluster, *AMY, "-r", "saw it", "--question", "7", "--override", "device-reads-on")
+    result = await nodewarden(*words, text="sick-on\n")
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.output.split())
+    assert "ipmi://10.0.0.9:623 does not answer now; it answered 2h05m ago" in said
+    assert re.search(r"ipmi://10.0.0.9:623 said on \d+s ago", said)
+    assert said.index("said on") < said.index("Type the name")
+    assert (await episode.result()).message.endswith("saw it (device-reads-on)")
+    wrong = await nodewarden(*words[:-1], "everything", text="sick-on\n")
+    assert (wrong.exit_code, "device-reads-on" in wrong.output) == (2, True)
+
+
 async def test_the_scanner_is_started_shown_and_stopped(keyboard: Path, client: object, cluster: str) -> None:
     assert (await nodewarden("scan", "status", "-c", cluster)).exit_code == 4
     started = await nodewarden("scan", "start", "-c", cluster, "--cap", "2")

@@ -89,13 +89,34 @@ async def test_a_word_that_answers_carries_the_number_of_the_question_that_was_s
 ) -> None:
     """S48."""
     episode = await mine.fence(cluster, "sick-1", reason="drill")
-    said = {"word": word, "node": "sick-1", "reason": "seen at the rack"}
+    said = {"word": word, "node": "sick-1", "nodeName": "sick-1", "reason": "seen at the rack"}
     for question in ({}, {"question": 6}):
         refused = await act(page, cluster, **said, **question, expected=409)
         assert f"{word}: asked now is 7" in refused["error"]
     assert answer in (await act(page, cluster, **said, question=7))["answer"]
     if word != "ack-off":
         await episode.abort(who="ann", reason="enough")
+
+
+async def test_to_vouch_for_off_the_name_of_the_node_is_typed(
+    page: aiohttp.ClientSession, mine: Nodewarden, cluster: str
+) -> None:
+    """S8: and it is shown what each device says now, and what it has last said to the episode, with its age."""
+    episode = await mine.fence(cluster, "sick-on", reason="drill")
+    async with page.get(f"/c/{cluster}/acts/ack-off?node=sick-on") as answer:
+        shown = await answer.text()
+    assert 'name="node_name"' in shown
+    assert 'name="override" value="device-reads-on"' in shown
+    assert "ipmi://10.0.0.9:623 does not answer now" in shown
+    assert re.search(r"ipmi://10.0.0.9:623 said on \d+s ago", shown)
+    token = await form_token(page, cluster, "ack-off", "sick-on")
+    form = {"word": "ack-off", "node": "sick-on", "reason": "seen", "form_token": token, "question": "7"}
+    for typed in ({}, {"node_name": "sick-1"}):
+        assert "nodeName: expected sick-on, typed once more" in await sent(page, cluster, form | typed, expected=422)
+    assert await episode.is_open(), "nothing was said"
+    typed = {"node_name": "sick-on", "override": "device-reads-on"}
+    assert "off acknowledged" in await sent(page, cluster, form | typed, expected=200)
+    assert (await episode.result()).message.endswith("seen (device-reads-on)")
 
 
 async def test_a_word_that_is_not_heard_is_offered_to_nobody_and_refused_with_its_reason(
@@ -156,6 +177,16 @@ async def test_a_program_pauses_for_a_while_and_begins_an_episode(
         ({"word": "stop-scan", "reason": "x"}, "on the command line"),
         ({"word": "shout", "reason": "x"}, "word: expected 'abort', 'ack-off', "),
         ({"word": "pause"}, "reason: expected a value, got none"),
+        ({"word": "ack-off", "node": "n", "reason": "x"}, "nodeName: expected n, typed once more, got ''"),
+        ({"word": "ack-off", "node": "n", "nodeName": "m", "reason": "x"}, "nodeName: expected n, typed once more, got 'm'"),
+        (
+            {"word": "abort", "node": "n", "reason": "x", "override": "device-reads-on"},
+            "override: expected device-reads-on, with ack-off",
+        ),
+        (
+            {"word": "ack-off", "node": "n", "nodeName": "n", "reason": "x", "override": "all"},
+            "override: expected device-reads-on, with ack-off, got 'all'",
+        ),
         ({"word": "pause", "reason": "x", "who": "somebody else"}, "who: unknown key"),
     ],
 )
@@ -202,8 +233,8 @@ async def test_before_a_fencing_it_is_shown_what_runs_there_and_what_would_be_do
         ApiClient(ApiAddress(url=server.url, token="anns"), user_agent="test") as api,
     ):
         await api.create("/api/v1/nodes", {"metadata": {"name": "node-1"}})
-        claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
-        spec = {"nodeName": "node-1", "volumes": [claim], "containers": [{"name": "c", "image": "i"}]}
+        claims = [{"name": f"d{each}", "persistentVolumeClaim": {"claimName": f"d{each}"}} for each in range(7)]
+        spec = {"nodeName": "node-1", "volumes": claims, "containers": [{"name": "c", "image": "i"}]}
         await api.create("/api/v1/namespaces/default/pods", {"metadata": {"name": "db-0"}, "spec": spec})
 
         @asynccontextmanager
@@ -217,7 +248,9 @@ async def test_before_a_fencing_it_is_shown_what_runs_there_and_what_would_be_do
             async with page.get(f"/api/v1/clusters/{cluster}/acts/fence?node=node-1") as answer:
                 found = await answer.json()
             conforms("/api/v1/clusters/{cluster}/acts/{word}", found)
-            assert found["known"][-1] == "1 pod on it, with 1 persistent volume"
+            assert found["known"][-1] == (
+                "1 pod on it, with 7 persistent volumes: default/d0, default/d1, default/d2, default/d3, default/d4 and 2 more"
+            )
             assert found["plan"]["node"] == "node-1"
             assert found["plan"]["errors"]
             async with page.get(f"/c/{cluster}/acts/fence?node=node-1") as answer:

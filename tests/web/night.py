@@ -520,5 +520,8 @@ class NightWarden:
     async def preserved(self, cluster: str) -> PreservedNodes:
         return preserved()
 
+    async def check_devices(self, cluster: str, node: str) -> DeviceReport:
+        return dataclasses.replace(self.devices, rows=tuple(each for each in self.devices.rows if each.node == node))
+
     def device_check(self, cluster: str) -> _Devices:
         return _Devices(self.devices)

@@ -66,6 +66,26 @@ async def test_a_word_goes_from_the_node_by_its_preview_to_its_answer(
     await episode.abort(who="ann", reason="enough")
 
 
+async def test_vouching_for_off_wants_the_name_of_the_node(browser: Browser, mine: Nodewarden, served: str) -> None:
+    """S8: typed, after what each device says."""
+    episode = await mine.fence(served.rpartition("/")[2], "sick-on", reason="drill")
+    async with opened(browser, f"{served}/acts/ack-off?node=sick-on", width=PHONE) as (page, said):
+        await whole(page)
+        assert "ipmi://10.0.0.9:623 does not answer now" in await page.locator("main").inner_text()
+        await page.get_by_label("Why, for the record").fill("its plug is out")
+        await page.get_by_role("button", name="ack-off sick-on").click()
+        assert "/acts/ack-off" in page.url  # the name is required: nothing was sent
+        await page.get_by_label("Type the name of the node that you saw off").fill("sick-1")
+        await page.get_by_role("button", name="ack-off sick-on").click()
+        await page.get_by_role("alert").filter(has_text="nodeName: expected sick-on").wait_for()
+        await page.get_by_label("Type the name of the node that you saw off").fill("sick-on")
+        await page.get_by_label("Override the device that says on").check()
+        await page.get_by_role("button", name="ack-off sick-on").click()
+        await page.get_by_role("status").filter(has_text="off acknowledged").wait_for()
+        assert [each for each in said if "422" not in each] == []
+    await episode.result()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_pausing_and_its_refusal_are_whole(browser: Browser, served: str, scheme: Scheme) -> None:
     """No scanner runs there, so that nobody hears it."""

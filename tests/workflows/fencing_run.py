@@ -95,10 +95,10 @@ class Run:
         """A person holds it."""
         await self.handle.execute_update(Fencing.hold, HoldEpisodeRequest(who="ada", reason=reason, until=until))
 
-    async def acknowledge(self, reason: str = "pulled the plug") -> None:
+    async def acknowledge(self, reason: str = "pulled the plug", *, override: str = "") -> None:
         """A person says that the machine is off."""
-        question = (await self.status()).question
-        await self.handle.execute_update(Fencing.acknowledge_off, AcknowledgeRequest(who="ada", reason=reason, question=question))
+        word = AcknowledgeRequest(who="ada", reason=reason, question=(await self.status()).question, override=override)
+        await self.handle.execute_update(Fencing.acknowledge_off, word)
 
     async def sees(self, **changes: object) -> None:
         """The node changes so, and the scanner tells of it."""

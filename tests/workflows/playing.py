@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from policy.episode.messages import EpisodeResult, FencingInput, Kind, Outcome, Phase, RemediationInput
 from policy.episode.observation import Observation
 from policy.episode.permits import Release
-from policy.episode.words import Verb
+from policy.episode.words import DEVICE_READS_ON, Verb
 from policy.fence.power import PowerState
 from tests.workflows.adversary import THEIRS, Adversary, look_of
 from tests.workflows.clockwork import Clockwork, Perils
@@ -65,6 +65,8 @@ class Play:
         self._episodes = 0
         self._late: list[tuple[Word, bool]] = []
         """Words that were said again, and whether another question was asked by then."""
+        self._hasty: list[Word] = []
+        """Words for off of a machine of which a device says on."""
         self._seen: Observation | None = None
         self.clockwork = Clockwork(
             (Fencing, Remediation),
@@ -94,6 +96,8 @@ class Play:
             self._judge_the_end(clockwork.executions[EPISODE])
         if any(word.taken and stale for word, stale in self._late):
             self.problems.append("S48: a word is taken for an answer to another question than the person has seen")
+        if any(word.taken for word in self._hasty):
+            self.problems.append("S8: a word for off is taken although a device says on, which the person does not override")
         found = [*self.adversary.broken, *clockwork.problems, *self.problems]
         return [f"seed {self.drawn.seed}: {each}" for each in dict.fromkeys(found)]
 
@@ -246,12 +250,15 @@ class Play:
                 referee.said.append(Said(what="resume", word=execution.update("resume", answer)))
                 self._say_it_again(answer)
             case "acknowledge":
+                if any(each.state is PowerState.ON for each in status.readings):  # S8: a hasty word, of who has not looked
+                    hasty = AcknowledgeRequest(who="bob", reason="drawn", question=status.question)
+                    self._hasty.append(execution.update("acknowledge_off", hasty))
                 adversary.machine.plug(plugged=False, now=now)  # who says so has pulled the plug
                 adversary.meddled = True
                 if self.clockwork.chance(0.7):  # and puts it back, when all is well again
                     self.clockwork.after(self.clockwork.moments(0, 30), self._plug_in)
                 referee.hears_word()
-                sure = AcknowledgeRequest(who="ada", reason="drawn", question=status.question)
+                sure = AcknowledgeRequest(who="ada", reason="drawn", question=status.question, override=DEVICE_READS_ON)
                 word = execution.update("acknowledge_off", sure)
                 referee.said.append(Said(what="acknowledge", word=word))
             case _:

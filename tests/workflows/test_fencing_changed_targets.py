@@ -12,6 +12,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
+from policy.episode.words import DEVICE_READS_ON
 from policy.fence.plan import CORDON, Act, PlannedMethod, PowerDevice
 from policy.fence.power import PowerState, VolumeState
 from tests.workflows.contract import LookVerdict
@@ -201,7 +202,7 @@ async def test_a_word_for_off_ends_with_the_boot_that_it_was_given_for(env: Work
     world = World(plan=plan(tries=1, restarts=0), ignores_off=True)
     async with fencing(env, world, parks=True) as run:
         world.gates["ask-permit"] = asyncio.Event()
-        await run.acknowledge("pulled the plug")
+        await run.acknowledge("pulled the plug", override=DEVICE_READS_ON)
         await run.did("ask-permit")
         await run.sees(boot_id="boot-2", ready=ready)
         await run.sees(ready=False)
@@ -251,7 +252,7 @@ async def test_no_taint_goes_on_freeing_a_node_that_shows_another_boot(env: Work
     async with fencing(env, world, parks=word) as run:
         if word:
             world.power[RIGHT.endpoint] = PowerState.OFF
-            await run.acknowledge("pulled the plug")
+            await run.acknowledge("pulled the plug", override=DEVICE_READS_ON)
         await run.did("taint")
         await (run.sees(boot_id="boot-2") if not word else eventually(env, lambda: world.count("read") > 3))
         world.boot_id = "boot-2"
@@ -284,7 +285,7 @@ async def test_a_node_that_says_ready_without_a_boot_takes_no_word_back(env: Wor
     world = World(plan=plan(tries=1, restarts=0), ignores_off=True, pods_stay=True)
     async with fencing(env, world, parks=True) as run:
         world.power[RIGHT.endpoint] = PowerState.OFF
-        await run.acknowledge("pulled the plug")
+        await run.acknowledge("pulled the plug", override=DEVICE_READS_ON)
         await run.did("taint")
         world.boot_id, world.ready, world.lingers = "", True, 10_000
         await run.parked()

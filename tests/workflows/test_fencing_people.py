@@ -14,12 +14,12 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, Outcome, Phase
 from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import PermitAnswer, PermitDecision
-from policy.episode.words import ActionName, Verb, Verified
+from policy.episode.words import DEVICE_READS_ON, ActionName, Verb, Verified
 from policy.fence.plan import CORDON
 from policy.fence.power import PowerState
 from policy.values.moments import written
 from tests.workflows.fencing_run import fencing, told
-from tests.workflows.plans import CUT, FREE, PORT, switched
+from tests.workflows.plans import BMC, CUT, FREE, PORT, switched
 from tests.workflows.surroundings import asked_until, eventually, let_pass
 from tests.workflows.world import NODE, World, plan
 from workflows.definitions.fencing import Fencing
@@ -56,8 +56,9 @@ async def test_a_persons_word_stands_for_the_proof(env: WorkflowEnvironment) -> 
         assert ways == [Verb.RESUME, Verb.HOLD, Verb.ABORT, Verb.ACK_OFF]
         assert advice == (
             "fix the cause, then `nodewarden resume node-7 --question 1` tries again; if you saw it off, "
-            "`nodewarden ack-off node-7 --question 1 --who … --reason …` has its pods "
-            "started elsewhere (if it runs, data is corrupted); or `nodewarden abort node-7`: it ends once the power state "
+            "`nodewarden ack-off node-7 --question 1 --who … --reason …` is refused while ipmi://10.0.0.7:623 says on; with "
+            "`--override device-reads-on` it has its pods started elsewhere (if it runs, data is corrupted); or "
+            "`nodewarden abort node-7`: it ends once the power state "
             "is read; a machine that is off stays off, `nodewarden fence node-7 --reason …` brings it back"
         )
         await run.did("event NeedsHuman")
@@ -69,7 +70,7 @@ async def test_a_persons_word_stands_for_the_proof(env: WorkflowEnvironment) -> 
             await run.handle.execute_update(Fencing.abort, AbortRequest(who="", reason="x"))
         assert "who" in str(refused.value.cause)
         world.power = dict.fromkeys(world.power, PowerState.OFF)
-        await run.acknowledge("pulled the plug")
+        await run.acknowledge("pulled the plug", override=DEVICE_READS_ON)
         result = await run.result(Outcome.RECOVERED)
     assert result.off_proof.acknowledgement.who == "ada"
     assert result.message == "off was acknowledged by ada (identity not verified); the node is back Ready with a new boot id", (
@@ -77,6 +78,52 @@ async def test_a_persons_word_stands_for_the_proof(env: WorkflowEnvironment) -> 
     )
     assert world.pods == 0
     assert "ask-permit" in world.acts  # it had given its permit back
+
+
+async def test_off_is_not_acknowledged_while_a_device_says_on(env: WorkflowEnvironment) -> None:
+    """S8: two machines would write to each volume. The refusal names the device, its reading, its age, and the ways out; once the
+    device has no word any more, as where its plug was pulled, the person's stands."""
+    world = World(plan=plan(tries=1, restarts=0), ignores_off=True)
+    async with fencing(env, world, parks=True) as run:
+        status = await run.status()
+        (reading,) = status.readings
+        assert (reading.endpoint, reading.state) == (BMC.endpoint, PowerState.ON)
+        (way,) = (way for way in status.ways if way.word is Verb.ACK_OFF)
+        assert way.consequence == (
+            f"is refused while {BMC.endpoint} says on; with `--override device-reads-on` it has its pods started elsewhere "
+            "(if it runs, data is corrupted)"
+        )
+        await let_pass(env, run.handle, timedelta(minutes=3))
+        for override in ("", "circuit-breaker"):
+            with pytest.raises(WorkflowUpdateFailedError) as refused:
+                await run.acknowledge("saw it off", override=override)
+            assert f"ack-off: {BMC.endpoint} says on, read 3m" in str(refused.value.cause)
+            assert "pull its plug, then `nodewarden resume node-7 --question 1` reads it again" in str(refused.value.cause)
+            assert "`--override device-reads-on`" in str(refused.value.cause)
+        assert not any(entry.act == "acknowledge-off" for entry in await run.record())
+        world.silent.add(BMC.endpoint)
+        await run.resume("its plug is pulled")
+        await run.until(lambda status: status.question == 2 and status.phase is Phase.NEEDS_HUMAN)
+        await run.acknowledge("pulled the plug")
+        await run.did("taint")
+        assert "although" not in str(await run.record())
+        await run.abort()
+
+
+async def test_a_person_may_override_a_device_that_says_on(env: WorkflowEnvironment) -> None:
+    """S8: a BMC that lies, or that was read before its plug was pulled. Record and result say against what the word stands, and
+    Kubernetes has attested the override, too (S42)."""
+    world = World(plan=plan(tries=1, restarts=0), ignores_off=True, speaker="ada@example.com")
+    async with fencing(env, world, parks=True) as run:
+        asked = (await run.status()).question
+        word = AcknowledgeRequest(who="", reason="it lies", action=ACTION, question=asked, override=DEVICE_READS_ON)
+        await run.handle.execute_update(Fencing.acknowledge_off, replace(word, who="ada"))
+        await run.did("taint")
+        proof = (await run.status()).off_proof
+        (entry,) = (entry for entry in await run.record() if entry.act == "acknowledge-off")
+    assert proof.acknowledgement.sealed.spoken.override == "device-reads-on"
+    assert entry.detail.endswith(f": it lies, although {BMC.endpoint} says on")
+    assert proof.basis.endswith(f", although {BMC.endpoint} says on")
 
 
 async def test_an_abort_says_what_the_devices_said_last(env: WorkflowEnvironment) -> None:
@@ -422,7 +469,7 @@ async def test_resume_takes_back_a_word_that_was_not_used_yet(env: WorkflowEnvir
     world = World(ignores_off=True)
     world.gates["ask-permit"] = asyncio.Event()
     async with fencing(env, world, parks=True) as run:
-        await run.acknowledge("I think so")
+        await run.acknowledge("I think so", override=DEVICE_READS_ON)
         await run.did("ask-permit")
         await run.handle.execute_update(Fencing.resume, replace(await run.answer("the fan still turns"), who="bob"))
         world.gates["ask-permit"].set()
@@ -460,7 +507,7 @@ async def test_a_word_that_kubernetes_attests_bears_that_name_wherever_it_is_sho
         await run.parked()
         world.power = dict.fromkeys(world.power, PowerState.OFF)
         asked = (await run.status()).question
-        word = AcknowledgeRequest(who="bob", reason="pulled the plug", action=ACTION, question=asked)
+        word = AcknowledgeRequest(who="bob", reason="pulled the plug", action=ACTION, question=asked, override=DEVICE_READS_ON)
         await run.handle.execute_update(Fencing.acknowledge_off, word)
         result = await run.result(Outcome.RECOVERED)
     said = [entry.detail for entry in result.record]

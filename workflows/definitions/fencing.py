@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 from temporalio import workflow
 
 from policy.episode.messages import EpisodeResult, Kind
-from policy.episode.words import Verb
+from policy.episode.words import DEVICE_READS_ON, Verb
+from policy.values.durations import format_duration
 from workflows.episode.conversation import EpisodeConversation, opened
 from workflows.episode.hearing import by_a_person
 from workflows.episode.state import FencingHistory, PublisherState
@@ -40,7 +42,10 @@ class Fencing(EpisodeConversation):
 
     def consequences(self) -> dict[Verb, str]:
         """A person may vouch that the machine is off."""
-        return {**super().consequences(), Verb.ACK_OFF: "has its pods started elsewhere (if it runs, data is corrupted)"}
+        comes, on = "has its pods started elsewhere (if it runs, data is corrupted)", self.episode.says_on
+        if on:
+            comes = f"is refused while {on[0].endpoint} says on; with `--override {DEVICE_READS_ON}` it {comes}"
+        return {**super().consequences(), Verb.ACK_OFF: comes}
 
     def why_not(self, word: Verb) -> str:
         """His word is of use while it waits for a person, and off has yet to be proven."""
@@ -54,10 +59,20 @@ class Fencing(EpisodeConversation):
     @workflow.update(description="Say that you saw the machine off: it stands for the proof, so be sure that it is this one.")
     async def acknowledge_off(self, request: AcknowledgeRequest) -> str:
         """A person saw the machine off; stands for the proof (S8)."""
-        request = await self._heard(Verb.ACK_OFF, request, self._check_acknowledge_off, question=request.question)
+        said = {"question": request.question, "override": request.override}
+        request = await self._heard(Verb.ACK_OFF, request, self._check_acknowledge_off, **said)
         return self.episode.take_acknowledgement(request)
 
     @acknowledge_off.validator
     def _check_acknowledge_off(self, request: AcknowledgeRequest) -> None:
         by_a_person(request)
         self.check(Verb.ACK_OFF, request.question)
+        episode = self.episode
+        if DEVICE_READS_ON not in request.override and episode.says_on:
+            on = episode.says_on[0]
+            read = format_duration(timedelta(seconds=(workflow.now() - on.at) // timedelta(seconds=1)))
+            raise ValueError(
+                f"ack-off: {on.endpoint} says on, read {read} ago: switch the machine off there or pull its plug, then "
+                f"`nodewarden resume {episode.node} --question {episode.question}` reads it again; if the device is wrong, or "
+                f"was read before you saw the machine off, add `--override {DEVICE_READS_ON}`"
+            )

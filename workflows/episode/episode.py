@@ -19,7 +19,7 @@ from activities.contracts import search
 from activities.contracts.episodes import AskPermit, EpisodeActivities
 from activities.contracts.target import LookResult, Target
 from activities.errors import ErrorType, error_message, error_type
-from policy.episode.messages import Acknowledgement, EpisodeStatus, Outcome, Phase, RecordEntry
+from policy.episode.messages import Acknowledgement, EpisodeStatus, Outcome, Phase, Reading, RecordEntry
 from policy.episode.needs import Need, NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, Release
@@ -27,6 +27,7 @@ from policy.episode.words import one_line
 from policy.fence.config import FenceStep
 from policy.fence.device_check import devices_of
 from policy.fence.plan import FencingPlan, PowerDevice, sealed_anew
+from policy.fence.power import PowerState
 from policy.objects.marks import NOTHING_ADDED, Added
 from policy.values.foreign import without_calls
 from policy.values.moments import LATEST, written
@@ -111,6 +112,7 @@ class Episode(EpisodeState):
         it (S1, S2). Pods that were freed stay freed, unless a restart since is proven (S35)."""
         self.freed = (self.freed or self.kernel_dead is not None) and self.restart_proof is None
         self.off_proof = self.restart_proof = self.kernel_dead = None
+        self.readings.clear()
 
     def frees(self) -> None:
         """Pods may run elsewhere from here on: a restart that was proven before says nothing of those (S35)."""
@@ -212,7 +214,13 @@ class Episode(EpisodeState):
             held=self.held_by,
             held_by=tuple(each.owner for each in self.holds),
             question=self.question,
+            readings=tuple(self.readings.values()),
         )
+
+    @property
+    def says_on(self) -> tuple[Reading, ...]:
+        """What power devices have last said against a person's word for off (S8)."""
+        return tuple(each for each in self.readings.values() if each.state is PowerState.ON)
 
     def _show(self) -> None:
         """What matters first: whether somebody is waited for, and what they can do."""
@@ -270,10 +278,11 @@ class Episode(EpisodeState):
             sealed=request.sealed,
             why=request.reason,
             at=workflow.now(),
+            despite="".join(f", although {each.endpoint} says on" for each in self.says_on),
         )
         seen = self.observation
         self.boot_of_word = (seen.boot_id if seen is not None else "") or (self.pinned.boot_id if self.pinned else "")
-        self.note("acknowledge-off", "given", f"by {request.by}: {request.reason}")
+        self.note("acknowledge-off", "given", f"by {request.by}: {request.reason}{self.acknowledgement.despite}")
         self._hear_person()
         return f"off of {self.node} acknowledged by {request.by}"
 

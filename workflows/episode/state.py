@@ -159,8 +159,6 @@ class PowerProgress:
     """What earlier steps of the same episode have left off, of the devices that the plan names."""
     ours: list[str] = field(default_factory=list)
     """Every device that we have ever switched off: whether it is on again is for it to say."""
-    said: dict[str, PowerState] = field(default_factory=dict)
-    """The latest word of each device."""
     said_before_word: dict[str, PowerState] = field(default_factory=dict)
     """What they had said before a person was asked."""
     says_on: bool = False
@@ -416,6 +414,8 @@ class EpisodeState:
     restart_proof: RestartProof | None = None
     path_proofs: dict[str, PathProof] = field(default_factory=dict)
     kernel_dead: KernelDead | None = None
+    readings: dict[str, Reading] = field(default_factory=dict)
+    """The latest of each power device, by its endpoint, since off was first commanded."""
     added: Added = NOTHING_ADDED
     """What it has added to its node, for a mark that is gone."""
     freed: bool = False

@@ -94,12 +94,10 @@ class CommandOutcome:
 class Devices:
     """The devices of one episode, in one use of them."""
 
-    def __init__(self, episode: Episode, plan: FencingPlan, words: DeviceWords, said: dict[str, PowerState]) -> None:
-        """said: the latest word of each device is kept there."""
+    def __init__(self, episode: Episode, plan: FencingPlan, words: DeviceWords) -> None:
         self._episode = episode
         self._plan = plan
         self._words = words
-        self._said = said
 
     async def command_off(self, device: PowerDevice, licence: Licence, *, read_back: bool = False) -> CommandOutcome:
         """One off, begun by the end of its licence or not at all. A turn that is not about this device alone is raised.
@@ -168,8 +166,11 @@ class Devices:
             self._episode.note(self._words.read_act, "failed", message)
             self._episode.problem = message
             reading = Reading(endpoint=device.endpoint, state=PowerState.UNKNOWN, at=asked_at, detail=message)
-        reading = replace(reading, at=asked_at)
-        self._said[device.endpoint] = reading.state
+        return self._kept(replace(reading, at=asked_at))
+
+    def _kept(self, reading: Reading) -> Reading:
+        if self._words is POWER:
+            self._episode.readings[reading.endpoint] = replace(reading, seal="")
         return reading
 
     async def _asked(self, device: PowerDevice) -> Reading:
@@ -211,8 +212,7 @@ class Devices:
         if result.after is None:
             return commanded
         # It was asked for after the command's end, in one activity; nothing but that order is concluded from when.
-        self._said[device.endpoint] = result.after.state
-        return replace(commanded, after=replace(result.after, at=self._episode.moment()))
+        return replace(commanded, after=self._kept(replace(result.after, at=self._episode.moment())))
 
     async def _after_failure(self, device: PowerDevice, act: str, error: ActivityError) -> CommandOutcome:
         """An unclear command has been waited out when this returns; a clear failure is answered."""

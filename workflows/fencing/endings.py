@@ -94,7 +94,7 @@ class Endings:
             except Interrupt as interrupt:
                 but += f"; power on: {interrupt.reason}"
         elif self._case.progress.power.powered_on_at is None:
-            on = self._case.power.said_on
+            on = [each.endpoint for each in self._episode.says_on]
             but = f"; {' and '.join(on)} said on" if on else "; the power state is not known, it may be off"
         return await self.restored(Outcome.ABORTED, f"{reason}{but}")
 

@@ -49,7 +49,7 @@ class Paths:
         self._plan = plan
         self._desk = desk
         self._preflight = preflight
-        self._devices = Devices(episode, plan, PATH, {})
+        self._devices = Devices(episode, plan, PATH)
         self._quarantines = Quarantines(episode, plan, progress.quarantined)
         self._cut = progress.cut
 

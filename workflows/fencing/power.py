@@ -36,7 +36,7 @@ class PowerSequence:
         self._episode = episode
         self._plan = plan
         self._progress = progress
-        self._devices = Devices(episode, plan, POWER, progress.said)
+        self._devices = Devices(episode, plan, POWER)
 
     @property
     def proof(self) -> OffProof | None:
@@ -83,7 +83,7 @@ class PowerSequence:
         if hopeless is not None:
             raise hopeless
         self._progress.tried_out = True
-        self._progress.said.clear()  # what was said before any off is nothing that a person's word could stand against
+        self._episode.readings.clear()  # what was said before any off is nothing that a person's word could stand against
 
     # Off ------------------------------------------------------------------------------------------------------------
 
@@ -187,12 +187,7 @@ class PowerSequence:
 
     def remember_what_is_said(self) -> None:
         """What the devices said before a person is asked: their word stands against that, not against what changes later."""
-        self._progress.said_before_word = dict(self._progress.said)
-
-    @property
-    def said_on(self) -> tuple[str, ...]:
-        """The devices that said on when they were read last."""
-        return tuple(endpoint for endpoint, state in self._progress.said.items() if state is PowerState.ON)
+        self._progress.said_before_word = {each.endpoint: each.state for each in self._episode.readings.values()}
 
     def accept(self, proof: OffProof) -> None:
         """Take a person's acknowledgement for the proof (S8)."""

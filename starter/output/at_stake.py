@@ -1,0 +1,49 @@
+"""What a person is shown before a word about a machine: which volumes it may write to, and what its devices say (S8)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.objects.workload import read_pods
+from policy.episode.messages import EpisodeStatus
+from policy.fence.device_check import Reachability
+from policy.values.counting import counted
+from starter.client import Nodewarden
+from starter.errors import RequestError
+from starter.wording import span
+
+MOST_NAMED = 5
+SECONDS_TO_READ = 10.0
+
+
+async def pods_on(connection: ClusterConnection, node: str) -> str:
+    """The pods there, and the claims by which they write, as far as the caller's rights let that be seen."""
+    try:
+        pods = await read_pods(connection, node, cached=True)
+    except ApplicationError as error:
+        return f"what runs on it can't be read with your rights: {error.message}"
+    claims = sorted({f"{pod.metadata.namespace}/{claim}" for pod in pods if not pod.finished for claim in pod.claims})
+    named = ", ".join(claims[:MOST_NAMED]) + (f" and {len(claims) - MOST_NAMED} more" if len(claims) > MOST_NAMED else "")
+    return f"{counted(len(pods), 'pod')} on it, with {counted(len(claims), 'persistent volume')}{named and f': {named}'}"
+
+
+async def device_words(warden: Nodewarden, episode: EpisodeStatus) -> list[str]:
+    """What each device of its node says now, and what it has last said to the episode."""
+    said = list[str]()
+    try:
+        async with asyncio.timeout(SECONDS_TO_READ):
+            for row in (await warden.check_devices(episode.cluster, episode.node)).rows:
+                last = f"; it answered {_age(row.last_success)} ago" if row.last_success is not None else ""
+                answers = row.answer is Reachability.ANSWERS
+                said.append(f"{row.endpoint} {f'says {row.state.value} now' if answers else f'does not answer now{last}'}")
+    except (RequestError, TimeoutError) as error:
+        said.append(f"its devices can't be read now: {error or f'no answer within {SECONDS_TO_READ:g}s'}")
+    return said + [f"{each.endpoint} said {each.state.value} {_age(each.at)} ago" for each in episode.readings]
+
+
+def _age(at: datetime) -> str:
+    return span(datetime.now(UTC) - at)
