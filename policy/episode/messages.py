@@ -71,15 +71,18 @@ class FencingInput(EpisodeInput):
     """Input of the `Fencing` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
 
     permit_granted: the scanner reserved the permit before it started us. template: which FencingTemplate to carry out;
-    None: the one that a health check covering the node names, else the only one in the cluster.
+    None: the one that a health check covering the node names, else the only one in the cluster. override: see `Spoken`.
+    seen_off: the requester vouches that the machine is off (S8): its pods are freed on that word, and nothing is switched off.
     """
 
     need: Need | None = None
     template: ObjectRef | None = None
+    override: str = ""
+    seen_off: bool = False
     permit_granted: bool = False
     node_uid: str = ""
 
-    in_its_word = ("template",)
+    in_its_word = ("template", "override", "seen_off")
 
     @property
     def by_a_person(self) -> bool:
@@ -89,7 +92,8 @@ class FencingInput(EpisodeInput):
     def spoken(self) -> Spoken:
         """With the template, where one is named."""
         template = f"{self.template.namespace}/{self.template.name}" if self.template is not None else ""
-        return Spoken(action=Verb.FENCE, node=self.node, reason=self.reason, template=template)
+        action = Verb.ACK_OFF if self.seen_off else Verb.FENCE
+        return Spoken(action=action, node=self.node, reason=self.reason, template=template, override=self.override)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +145,7 @@ class RemediationInput(EpisodeInput):
     retry: which remediation in a row this is. memory: what the scan saw that the target remembers, None where no scan did.
     adopts: the name of an object that an earlier episode has left, which is followed and taken back, and nothing else done.
     exhausted: why a person is asked before anything is done. permit_granted: the
-    scanner reserved the permit before it started us.
+    scanner reserved the permit before it started us. override: see `Spoken`.
     """
 
     machine: ObjectRef | None = None
@@ -151,6 +155,7 @@ class RemediationInput(EpisodeInput):
     ladder: tuple[Rung, ...] | None = None
     strategies: tuple[str, ...] = ()
     skip_impossible: bool = False
+    override: str = ""
     failed: tuple[str, ...] = ()
     retry: int = 0
     exhausted: str = ""
@@ -158,7 +163,7 @@ class RemediationInput(EpisodeInput):
     adopts: str = ""
     permit_granted: bool = False
 
-    in_its_word = ("strategies", "skip_impossible")
+    in_its_word = ("strategies", "skip_impossible", "override")
 
     @property
     def by_a_person(self) -> bool:
@@ -173,6 +178,7 @@ class RemediationInput(EpisodeInput):
             reason=self.reason,
             strategies=self.strategies,
             skip_impossible=self.skip_impossible,
+            override=self.override,
         )
 
 
@@ -336,7 +342,8 @@ class EpisodeStatus:
     of the Machine that it is about. control_plane: None before the node has been looked at. advice: what a person can do and what
     comes of it, "" while none is waited for. held: by whom, until when and why a hold keeps it from its next destructive act.
     ways: the words that it hears now. try_number of tries: of the step in hand, tries 0 while none is under way; restarts of
-    most_restarts: of all its steps, since a person had it go on last.
+    most_restarts: of all its steps, since a person had it go on last. override: who overrides a circuit breaker for it, and why;
+    "" where nobody does.
     """
 
     incident: str
@@ -377,6 +384,7 @@ class EpisodeStatus:
     ways: tuple[Way, ...] = ()
     tries: int = 0
     most_restarts: int = 0
+    override: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

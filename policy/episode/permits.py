@@ -24,7 +24,8 @@ class PermitState(StrEnum):
 class Permit:
     """One line of the table, keyed by workflow id and incident. A parked line keeps the node but counts in no budget.
 
-    control_plane: None where nobody has said yet. found: nobody has told which checks count it, as of an episode
+    control_plane: None where nobody has said yet. override: a person's override was asked for, which each look has to see
+    attested. found: nobody has told which checks count it, as of an episode
     that was found open. What is not known counts as it would at worst (S14, S15).
     """
 
@@ -52,6 +53,7 @@ class Permit:
     removes: bool = False
     """Its machine is replaced: a control plane counts one member less afterwards, and not one that is down."""
     found: bool = False
+    override: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,8 @@ class Replacing:
 class PermitRequest:
     """An open episode asks for leave (update `request_permit` of the scanner).
 
-    by_person: a person wants it now; a program's request is refused as long as the node is held off (S19).
+    by_person: a person wants it now; a program's request is refused as long as the node is held off (S19). override: see
+    `Spoken`; whether a person has said so, the last look asks.
     """
 
     node: str
@@ -88,6 +91,7 @@ class PermitRequest:
     ready: bool = True
     """Whether the node says Ready=True; assumed where unknown, which is the stricter reading for quorum (S15)."""
     by_person: bool = False
+    override: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,13 +155,15 @@ class Release:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermitQuestion:
     """Whether that incident may disrupt that node now, and the answer. paused: why nobody may, whatever it holds; "" where a
-    permit decides. A preservation, which needs none, asks only for that."""
+    permit decides. A preservation, which needs none, asks only for that. override: what a person overrides, as the worker that
+    asks has seen it attested."""
 
     node: str
     incident: str
     held: bool = False
     reason: str = ""
     paused: str = ""
+    override: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

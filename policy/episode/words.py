@@ -28,6 +28,9 @@ NAMESPACE = "nodewarden"
 SAID_LABEL = "nodewarden.io/said"
 """On those that a command line has made, and says itself."""
 
+CIRCUIT_BREAKER = "circuit-breaker"
+"""What a person may override, for one node (S17): the open circuit breakers of health checks."""
+
 LONGEST_NAME, LONGEST_REASON = 253, 2000
 
 
@@ -78,7 +81,7 @@ class Spoken:
     """All that a NodeAction says, but who. node: "" for what is about no single one. power_on, until, hold: of those that have
     them. question: the number of what was asked, of what answers it. of: to whom the pause or
     hold belongs that is ended, "" for one's own. shorten: of `extend`. isolate: of `preserve`; strategies,
-    template: of `remediate` and `fence`."""
+    template: of `remediate` and `fence`. override: of those two and of `ack-off`; it needs the verb `override`, too."""
 
     action: Verb
     node: str
@@ -93,6 +96,7 @@ class Spoken:
     strategies: tuple[str, ...] = ()
     skip_impossible: bool = False
     template: str = ""
+    override: str = ""
 
     def spec(self, requested_by: str) -> dict[str, Any]:
         """Of the object: what is not said is left out."""
@@ -108,6 +112,7 @@ class Spoken:
             "strategies": list(self.strategies),
             "skipImpossible": self.skip_impossible,
             "template": self.template,
+            "override": self.override,
         }
         said = {key: value for key, value in given.items() if value}
         return {"action": self.action.value, "requestedBy": requested_by, "reason": self.reason} | said
@@ -178,6 +183,7 @@ def spoken_of(spec: Mapping[str, Any]) -> Spoken:
         strategies=tuple(str(each) for each in spec.get("strategies") or ()),
         skip_impossible=spec.get("skipImpossible") is True,
         template=str(spec.get("template", "")),
+        override=str(spec.get("override", "")),
     )
 
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from starter.commands import completing
 from starter.commands.session import Output
+
+
+class Overridable(StrEnum):
+    """What a person may override; see `policy/episode/words.py`."""
+
+    CIRCUIT_BREAKER = "circuit-breaker"
+
 
 ClusterOption = Annotated[
     str,
@@ -27,6 +35,10 @@ QuestionOption = Annotated[
 ]
 OfOption = Annotated[
     str, typer.Option("--of", metavar="NAME", help="Owner of the one to end, as shown; default: your own. The owner is told.")
+]
+OverrideOption = Annotated[
+    Overridable | None,
+    typer.Option("--override", help="Pass over the open circuit breaker, for this node only. You need the right `override`."),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed where there is no terminal.")]
 UntilOption = Annotated[str, typer.Option("--until", metavar="RFC3339", help="Until when.")]

@@ -13,13 +13,14 @@ from starter.commands.arguments import (
     OfOption,
     OpenArgument,
     OutputOption,
+    OverrideOption,
     QuestionOption,
     ReasonOption,
     UntilOption,
     WhoOption,
     YesOption,
 )
-from starter.commands.beginning import name_typed
+from starter.commands.beginning import FREEING, name_typed, tell_the_decision
 from starter.commands.session import Exit, Session, ending, given, say_answer, session_of, working
 
 if TYPE_CHECKING:
@@ -53,20 +54,27 @@ async def ack_off(
     who: Annotated[str, typer.Option("--who", help="Who saw it off.")],
     reason: Annotated[str, typer.Option("--reason", "-r", help="How you saw it: at the rack, at the switch, ...")],
     question: QuestionOption = 0,
+    override: OverrideOption = None,
     yes: YesOption = False,
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> Exit | None:
     """Vouch that the machine of NODE is OFF. Its pods are then started elsewhere: if it runs, data is corrupted.
 
-    It asks for the name of the node, typed once more.
+    It asks for the name of the node, typed once more. Where no episode of it is open, a fencing begins that frees its pods and
+    switches nothing off.
     """
     session = session_of(context, cluster=cluster, output=output)
     who, reason = given("--who", who), given("--reason", reason)
     risk = f"The pods of {node} are started elsewhere. If it still runs, two write to each volume, and data is corrupted."
     if (refused := name_typed(node, risk, yes=yes)) is not None:
         return refused
-    await told(session, node, lambda _, episode: episode.ack_off(who=who, reason=reason, question=question))
+    said = {"reason": reason, "override": override or ""}
+    async with session.connected() as (warden, settings, name):
+        if not question and not await warden.episode(name, node).is_open():
+            await session.expect_node(settings, name, node)
+            return await tell_the_decision(session, await warden.fence(name, node, requester=who, seen_off=True, **said), FREEING)
+    await told(session, node, lambda _, episode: episode.ack_off(who=who, question=question, **said))
     return None
 
 

@@ -159,11 +159,12 @@ class EpisodeHandle:
         request = AbortRequest(who=who, reason=reason, power_on=power_on)
         return await self._tell("abort", Verb.ABORT, request, power_on=power_on)
 
-    async def ack_off(self, *, who: str, reason: str, question: int) -> str:
+    async def ack_off(self, *, who: str, reason: str, question: int, override: str = "") -> str:
         """Vouch that the machine is off (S8): the only substitute for reading it. question: its number, as of the
-        status that the person saw; RefusedError says what is asked where that is another one by now (S48)."""
-        request = AcknowledgeRequest(who=who, reason=reason, question=question)
-        return await self._tell("acknowledge_off", Verb.ACK_OFF, request, question=question)
+        status that the person saw; RefusedError says what is asked where that is another one by now (S48). override: see
+        `Spoken`."""
+        request = AcknowledgeRequest(who=who, reason=reason, question=question, override=override)
+        return await self._tell("acknowledge_off", Verb.ACK_OFF, request, question=question, override=override)
 
     async def hold(self, *, who: str, reason: str, until: datetime | None = None) -> str:
         """Nothing destructive until `resume`, or that moment. Where no episode is open, none begins until `resume`."""

@@ -14,10 +14,10 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import PODS
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome
-from policy.episode.words import ANSWERS, Verb, reason_problem
+from policy.episode.words import ANSWERS, CIRCUIT_BREAKER, Verb, reason_problem
 from policy.fence.shown import ShownConfig, shown_config
 from policy.preservation.requests import LONGEST_PRESERVATION
-from policy.scan.admission import against_requests
+from policy.scan.admission import OVERRIDABLE, against_requests
 from policy.values.counting import counted
 from policy.values.durations import parse_duration
 from starter import wording
@@ -47,6 +47,7 @@ NONE_BEGINS = "no episode of this node is begun until `resume`"
 OF_THE_CLUSTER = frozenset({Verb.PAUSE, Verb.UNPAUSE})
 WITH_A_TIME = {Verb.PAUSE: False, Verb.HOLD: False, Verb.PRESERVE: False, Verb.EXTEND: True}
 """Whether that word needs one."""
+OVERRIDING = frozenset({Verb.FENCE, Verb.REMEDIATE, Verb.ACK_OFF})
 POWERS = frozenset({Verb.FENCE, Verb.ACK_OFF, Verb.ABORT, Verb.REMEDIATE})
 """Before these it is said what runs on the machine."""
 PODS_COUNTED = 500
@@ -55,7 +56,8 @@ PODS_COUNTED = 500
 class WordToSay(BaseModel):
     """A word to be said. node: "" of `pause` and `unpause`. for: how long, such as 2h. powerOn: of `abort`, whether a machine
     that is off by then is switched on again. question: of what answers one, its number as the person has seen it. of: of
-    `unpause` and `resume`, to whom the pause or hold belongs, "" for one's own."""
+    `unpause` and `resume`, to whom the pause or hold belongs, "" for one's own. override: `circuit-breaker`, of `fence`,
+    `remediate` and `ack-off`; then nodeName is the node's name, which the person has typed once more."""
 
     model_config = ConfigDict(frozen=True, populate_by_name=True, extra="forbid")
 
@@ -66,6 +68,8 @@ class WordToSay(BaseModel):
     power_on: Annotated[bool, Field(alias="powerOn")] = False
     question: int = 0
     of: str = ""
+    override: str = ""
+    node_name: Annotated[str, Field(alias="nodeName")] = ""
 
     def checked(self) -> WordToSay:
         """Raises UnreadableError that names the field."""
@@ -79,6 +83,12 @@ class WordToSay(BaseModel):
             raise UnreadableError(f"for: expected nothing with {self.word.value}, got {self.hold!r}")
         if self.of and self.word not in {Verb.UNPAUSE, Verb.RESUME}:
             raise UnreadableError(f"of: expected nothing with {self.word.value}, got {self.of!r}")
+        if self.override and (self.word not in OVERRIDING or self.override != CIRCUIT_BREAKER):
+            raise UnreadableError(
+                f"override: expected {CIRCUIT_BREAKER}, with fence, remediate or ack-off, got {self.override!r}"
+            )
+        if self.override and self.node_name != self.node:
+            raise UnreadableError(f"nodeName: expected {self.node}, typed once more, got {self.node_name!r}")
         if WITH_A_TIME.get(self.word) and not self.hold:
             raise UnreadableError(f"for: expected a duration such as 24h with {self.word.value}, got nothing")
         return self
@@ -99,7 +109,8 @@ class WordToSay(BaseModel):
 class ActPreview:
     """What would come of a word. heard: whether it is heard now; why_not: else why not. known: what is known of the machine and
     of what stands in the way. plan: what fencing would do, of `fence`. command: how it is said on the
-    command line, "" where it is not heard. owners: to whom the pauses or holds belong of which that word ends one."""
+    command line, "" where it is not heard. owners: to whom the pauses or holds belong of which that word ends one. overridable:
+    whether a circuit breaker is open that the word may override."""
 
     cluster: str
     word: Verb
@@ -114,6 +125,7 @@ class ActPreview:
     command: str = ""
     question: int = 0
     owners: tuple[str, ...] = ()
+    overridable: bool = False
 
 
 async def said(caller: Caller, cluster: str, act: WordToSay) -> Told | Begun:
@@ -137,7 +149,7 @@ async def said(caller: Caller, cluster: str, act: WordToSay) -> Told | Begun:
 async def _told(warden: Nodewarden, episode: EpisodeHandle, act: WordToSay, reason: str, span: timedelta | None) -> str:
     words: dict[Verb, Callable[[], Awaitable[str]]] = {
         Verb.ABORT: lambda: episode.abort(who="", reason=reason, power_on=act.power_on),
-        Verb.ACK_OFF: lambda: episode.ack_off(who="", reason=reason, question=act.question),
+        Verb.ACK_OFF: lambda: episode.ack_off(who="", reason=reason, question=act.question, override=act.override),
         Verb.RETURN_PATH: lambda: episode.return_path(who="", reason=reason, question=act.question),
         Verb.HOLD: lambda: episode.hold(who="", reason=reason, until=datetime.now(UTC) + span if span is not None else None),
         Verb.RELEASE: lambda: episode.release(who="", reason=reason),
@@ -156,7 +168,7 @@ async def _begun(warden: Nodewarden, cluster: str, act: WordToSay, reason: str, 
         found = await episode.kept()
     else:
         begin = warden.fence if act.word is Verb.FENCE else warden.remediate
-        episode = await begin(cluster, act.node, reason=reason)
+        episode = await begin(cluster, act.node, reason=reason, override=act.override)
         found = await episode.decided()
     if isinstance(found, EpisodeResult):
         if found.missing:
@@ -212,6 +224,7 @@ async def preview(views: Views, caller: Caller, cluster: str, word: Verb, node: 
         command=_command(episode, word, node),
         question=episode.question if episode is not None and word in ANSWERS else 0,
         owners=_owners(overview, episode, word),
+        overridable=word in OVERRIDING and any(not each.allowed and each.reason in OVERRIDABLE for each in overview.checks),
     )
 
 

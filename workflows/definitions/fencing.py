@@ -7,9 +7,9 @@ from dataclasses import replace
 from temporalio import workflow
 
 from policy.episode.messages import EpisodeResult, Kind
-from policy.episode.words import Verb
-from workflows.episode.conversation import EpisodeConversation, opened
-from workflows.episode.hearing import by_a_person
+from policy.episode.words import CIRCUIT_BREAKER, Verb
+from workflows.episode.conversation import NOT_ATTESTED, EpisodeConversation, opened
+from workflows.episode.hearing import by_a_person, refused
 from workflows.episode.state import FencingHistory, PublisherState
 from workflows.fencing.story import FencingStory
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest
@@ -54,7 +54,10 @@ class Fencing(EpisodeConversation):
     @workflow.update(description="Say that you saw the machine off: it stands for the proof, so be sure that it is this one.")
     async def acknowledge_off(self, request: AcknowledgeRequest) -> str:
         """A person saw the machine off; stands for the proof (S8)."""
-        request = await self._heard(Verb.ACK_OFF, request, self._check_acknowledge_off, question=request.question)
+        said = {"question": request.question, "override": request.override}
+        request = await self._heard(Verb.ACK_OFF, request, self._check_acknowledge_off, **said)
+        if CIRCUIT_BREAKER in request.override and request.sealed is None:
+            raise refused(NOT_ATTESTED)
         return self.episode.take_acknowledgement(request)
 
     @acknowledge_off.validator

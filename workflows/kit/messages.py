@@ -37,9 +37,10 @@ class AbortRequest(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcknowledgeRequest(Word):
-    """A person saw it off, and vouches for the power state (S8). question: see `PersonRequest`."""
+    """A person saw it off, and vouches for the power state (S8). question: see `PersonRequest`. override: see `Spoken`."""
 
     question: int = 0
+    override: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
