@@ -73,8 +73,8 @@ class Replacing:
 class PermitRequest:
     """An open episode asks for a permit (update `request_permit` of the scanner).
 
-    by_person: a person wants it now; the request of a program is refused while the node is left alone after failed attempts (S19).
-    override: see `Spoken`; whether a person has said so, the last look asks.
+    by_person: a person wants it now; the request of a program is refused while the node is left alone after failed attempts
+    (S19). override: see `Spoken`; whether a person has said so, the last look asks.
     """
 
     node: str

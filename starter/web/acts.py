@@ -52,9 +52,9 @@ POWERS = frozenset({Verb.FENCE, Verb.ACK_OFF, Verb.ABORT, Verb.REMEDIATE})
 class WordToSay(BaseModel):
     """A word to be said. node: "" of `pause` and `unpause`. for: how long, such as 2h. powerOn: of `abort`, whether a machine
     that is off by then is switched on again. question: of what answers one, its number as the person has seen it. of: of
-    `unpause` and `resume`, to whom the pause or hold belongs, "" for one's own. override: what it passes over, with commas between
-    (`circuit-breaker`; of `ack-off` also `device-reads-on`). nodeName: with an override, and with `ack-off`, the node's name, which
-    the person has typed once more."""
+    `unpause` and `resume`, to whom the pause or hold belongs, "" for one's own. override: what it passes over, with commas
+    between (`circuit-breaker`; of `ack-off` also `device-reads-on`). nodeName: with an override, and with `ack-off`, the node's
+    name, which the person has typed once more."""
 
     model_config = ConfigDict(frozen=True, populate_by_name=True, extra="forbid")
 
@@ -221,7 +221,8 @@ async def preview(views: Views, caller: Caller, cluster: str, word: Verb, node: 
         command=_command(episode, word, node),
         question=episode.question if episode is not None and word in ANSWERS else 0,
         owners=_owners(overview, episode, word),
-        overridable=word in OVERRIDES[CIRCUIT_BREAKER] and any(not each.allowed and each.reason in OVERRIDABLE for each in overview.checks),
+        overridable=word in OVERRIDES[CIRCUIT_BREAKER]
+        and any(not each.allowed and each.reason in OVERRIDABLE for each in overview.checks),
     )
 
 

@@ -67,7 +67,13 @@ async def sent(
     if not sessions_of(request).is_ours(request, form_token):
         raise ForbiddenError("this form was not made here, or is too old: open the page again")
     try:
-        given = {"power_on": power_on, "question": question, "of": of, "override": ",".join(override), "node_name": node_name.strip()}
+        given = {
+            "power_on": power_on,
+            "question": question,
+            "of": of,
+            "override": ",".join(override),
+            "node_name": node_name.strip(),
+        }
         act = WordToSay(word=word, node=node, reason=reason, hold=hold.strip(), **given)
         view = views_of(request).known(cluster)
         answer: Told | Begun = await said(_caller(request), view.cluster, act)

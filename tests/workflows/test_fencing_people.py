@@ -26,6 +26,7 @@ from workflows.definitions.fencing import Fencing
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest, HoldEpisodeRequest, PersonRequest
 
 QUEUED = PermitAnswer(decision=PermitDecision.QUEUED, reason="1 of 1 permits are held", holder="us")
+BOTH = f"{CIRCUIT_BREAKER},{DEVICE_READS_ON}"
 SHORT_CIRCUIT = PermitAnswer(decision=PermitDecision.REFUSED, reason="NodeHealthCheck/workers has its circuit breaker open")
 
 
@@ -730,11 +731,9 @@ async def test_a_word_for_off_may_override_the_breaker_that_keeps_it_waiting(kin
     world = World(ignores_off=True, answers=[SHORT_CIRCUIT] * 50, need=Need(kind=kind, reason="drill"))
     async with fencing(env, world, parks=True) as run:
         world.power = dict.fromkeys(world.power, PowerState.OFF)
-        await run.acknowledge("pulled the plug")
+        await run.acknowledge("pulled the plug", override=DEVICE_READS_ON)
         waits = lambda status: "is kept until" in status.problem and status.phase is Phase.NEEDS_HUMAN  # noqa: E731
-        word = AcknowledgeRequest(
-            who="ada", reason="saw it", question=(await run.until(waits)).question, override=CIRCUIT_BREAKER
-        )
+        word = AcknowledgeRequest(who="ada", reason="saw it", question=(await run.until(waits)).question, override=BOTH)
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await run.handle.execute_update(Fencing.acknowledge_off, word)
         assert "Kubernetes attests who overrides" in str(refused.value.cause)
@@ -745,7 +744,7 @@ async def test_a_word_for_off_may_override_the_breaker_that_keeps_it_waiting(kin
         await run.handle.execute_update(Fencing.acknowledge_off, replace(word, action=ACTION))
         result = await run.result(Outcome.RECOVERED)
     assert (world.permits[-1].override, world.pods) == (CIRCUIT_BREAKER, 0)
-    assert result.off_proof.acknowledgement.sealed.spoken.override == CIRCUIT_BREAKER
+    assert result.off_proof.acknowledgement.sealed.spoken.override == BOTH
 
 
 VOUCHED: dict[str, object] = {**WISH, "seen_off": True}
