@@ -24,6 +24,7 @@ from starter.commands import (
     preserve,
     remediate,
     scan,
+    settings,
     status,
     ui,
     uninstall,
@@ -96,6 +97,7 @@ app.command("hold")(episodes.hold)
 app.command("resume")(episodes.resume)
 app.command("return-path")(episodes.return_path)
 app.add_typer(deploy.app, name="deploy")
+app.add_typer(settings.app, name="settings")
 app.command("uninstall")(uninstall.uninstall)
 app.command("version")(version.version)
 

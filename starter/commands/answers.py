@@ -44,6 +44,7 @@ ANSWERS: Mapping[str, type[Any]] = {
     "preserve plan": PreservePlanAnswer,
     "preserved": PreservedNodes,
     "codec serve": models.CodecServed,
+    "settings show": models.SettingsShown,
     "version": models.Versions,
     **dict.fromkeys(_WORDS, models.Told),
 }

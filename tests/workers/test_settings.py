@@ -17,7 +17,7 @@ from policy.episode.notices import Severity, Wording
 from policy.scan.repeat_alarm import RepeatAlarm
 from workers.configuration.clusters import ClusterSettings
 from workers.configuration.process_settings import LogFormat
-from workers.configuration.setting_sources import SettingsError, passed_over
+from workers.configuration.setting_sources import SettingsError, effective, passed_over
 from workers.configuration.settings import load
 
 USERS = Path("home/.config/nodewarden/nodewarden.yaml")
@@ -403,3 +403,26 @@ def test_words_with_a_field_that_there_is_not_name_the_setting(clean: Path) -> N
     text = "notifications: [{url_file: /etc/chat, texts: {ended: {text: 'see {runbook}'}}}]"
     with pytest.raises(SettingsError, match=r"texts\.ended\.text .*expected fields of .*, got \{runbook\}"):
         load(config=write(clean / USERS, text))
+
+
+def test_the_settings_that_count_say_where_each_comes_from_and_hide_secrets(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S12: and a part of the file's section that the file does not set is a default."""
+    file = clean / "nodewarden.yaml"
+    file.write_text("scan: {cap: 3}\nclusters: {prod: {context: x}}\nfencing: {cap_per_scope: {zone: 1}}\n")
+    file.chmod(0o600)
+    monkeypatch.setenv("TEMPORAL_API_KEY", "hush")
+    monkeypatch.setenv("NODEWARDEN_SCAN__WAIT", "2m")
+    monkeypatch.setenv("NODE_NAME", "node-1")
+    monkeypatch.setenv("NODEWARDEN_LOG", "")
+    found = effective(load(config=file), file=file)
+    shown = {each.key: (each.value, each.source) for each in found}
+    assert shown["scan.cap"] == (3, str(file))
+    assert shown["scan.wait"] == ("2m", "NODEWARDEN_SCAN__WAIT")
+    assert shown["scan.takeover"] == (False, "default")
+    assert shown["clusters.prod.context"] == ("x", str(file))
+    assert shown["clusters.prod.server"] == ("", "default")
+    assert shown["fencing.cap_per_scope.zone"][1] == str(file)
+    assert shown["node_name"] == ("node-1", "NODE_NAME")
+    assert shown["temporal.api_key"][1] == "TEMPORAL_API_KEY"
+    assert shown["log.format"][1] == "default"
+    assert "hush" not in str(found)

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from policy.values.durations import format_duration
 from policy.values.errors import did_you_mean
 from workers.errors import expectation
 
@@ -36,6 +39,16 @@ TEMPORAL_VARIABLES = {
 
 NODE_NAME_VARIABLE = "NODE_NAME"
 SECRET_KEYS = frozenset({"api_key"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectiveSetting:
+    """One setting as it counts. key: with dots. value: as the settings file has it. source: the variable or the file that sets
+    it, or `default`."""
+
+    key: str
+    value: Any
+    source: str
 
 
 class SettingsError(Exception):
@@ -120,15 +133,53 @@ def _dotted(location: Sequence[int | str]) -> str:
 
 
 def _source(location: Sequence[int | str], file: Path | None, written: Mapping[str, Any]) -> str:
-    names = {name.upper(): name for name in os.environ}
+    if variable := _variable(location):
+        return f" (from {variable})"
+    return f" (in {file})" if file and location and location[0] in written else ""
+
+
+def _variable(location: Sequence[int | str]) -> str:
+    """The environment's variable that sets it, or all that it is part of; "" for none."""
+    names = {name.upper(): name for name, value in os.environ.items() if value}
     for length in range(len(location), 0, -1):
         variable = PREFIX + STEP.join(str(part) for part in location[:length]).upper()
         if variable in names:
-            return f" (from {names[variable]})"
-    own = [name for name, key in TEMPORAL_VARIABLES.items() if list(location) == ["temporal", key] and os.environ.get(name)]
-    if own:
-        return f" (from {own[0]})"
-    return f" (in {file})" if file and location and location[0] in written else ""
+            return names[variable]
+    shared = {name: ["temporal", key] for name, key in TEMPORAL_VARIABLES.items()} | {NODE_NAME_VARIABLE: ["node_name"]}
+    return next((name for name, place in shared.items() if place == list(location) and os.environ.get(name)), "")
+
+
+def effective(settings: BaseModel, *, file: Path | None) -> list[EffectiveSetting]:
+    """Every setting as it counts, and where it comes from. A secret's value is hidden."""
+    return list(_effective(settings, (), read_file(file) if file else {}, file))
+
+
+def _effective(found: Any, at: tuple[str, ...], written: Any, file: Path | None) -> Iterator[EffectiveSetting]:
+    inside = {key: getattr(found, key) for key in type(found).model_fields} if isinstance(found, BaseModel) else found
+    if at and not (isinstance(inside, Mapping) and inside):
+        source = _variable(at) or (str(file) if written is not None else "default")
+        yield EffectiveSetting(key=_dotted(at), value=_plain(found), source=source)
+        return
+    for key, value in inside.items():
+        name = str(key)
+        yield from _effective(value, (*at, name), written.get(name) if isinstance(written, Mapping) else None, file)
+
+
+def _plain(value: Any) -> Any:
+    """As the settings file has it."""
+    match value:
+        case timedelta():
+            return format_duration(value)
+        case BaseModel():
+            return {key: _plain(getattr(value, key)) for key in type(value).model_fields}
+        case Mapping():
+            return {str(key): _plain(each) for key, each in value.items()}
+        case tuple() | list() | frozenset():
+            return [_plain(each) for each in value]
+        case None | bool() | int() | float():
+            return value
+        case _:
+            return str(value)
 
 
 def _expectation(problem: dict[str, Any], model: type[BaseModel]) -> str:
