@@ -494,6 +494,26 @@ async def test_an_outage_is_one_line_when_it_begins_and_one_when_it_ends(
     assert not [record for record in told if "object at 0x" in record.getMessage()]
 
 
+@pytest.mark.timeout(20)
+async def test_once_the_api_answers_again_everything_is_asked_for_at_once(
+    api: ApiServer, person: ApiClient, open_scan: Open
+) -> None:
+    """S18: kinds that the cluster does not have, too. Their tries fail while it is away, and the next one was minutes off."""
+    await fleet(person)
+    loop = asyncio.get_running_loop()
+    scan = await open_scan(watches=WatchLimits(silence=4, first_pause=0.01, longest_pause=8.0, absence=12.0))
+    report = await observe_until(scan, None, lambda report: not report.view.stale)
+    await api.stop()
+    began = loop.time()
+    while loop.time() - began < 14:
+        report = await observe(scan, asked(report))
+    assert any(each.absent and each.problem for each in scan.view.watches.here())
+    await api.start()
+    began = loop.time()
+    await observe_until(scan, report, lambda report: not report.view.stale)
+    assert loop.time() - began < 1, "each pause is 4 to 8 s"
+
+
 async def test_a_kind_that_was_listed_once_and_is_refused_since_holds_up_everything(
     api: ApiServer, person: ApiClient, open_scan: Open
 ) -> None:

@@ -21,11 +21,21 @@ log = logging.getLogger(__name__)
 class Probe:
     """Asks for the namespace kube-system, whose uid also names the cluster. `problem`: why not to believe in the view."""
 
-    def __init__(self, connection: ClusterConnection, *, on_answer: Callable[[], None], every: float, again: float) -> None:
+    def __init__(
+        self,
+        connection: ClusterConnection,
+        *,
+        on_answer: Callable[[], None],
+        on_return: Callable[[], None],
+        every: float,
+        again: float,
+    ) -> None:
+        """on_return: called once the server answers that did not."""
         self.uid = ""
         self.problem = ""
         self._connection = connection
         self._on_answer = on_answer
+        self._on_return = on_return
         self._every = every
         self._again = again
         self._asked_at = float("-inf")
@@ -71,6 +81,7 @@ class Probe:
             return
         if self.problem:
             log.debug("%s answers again", self._connection.url)
+            self._on_return()
         self.uid, self.problem = uid, ""
 
     def _answered(self, _: asyncio.Task[None]) -> None:

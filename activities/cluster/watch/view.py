@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.probe import Probe
@@ -98,6 +99,7 @@ class ClusterView:
         return Probe(
             connection,
             on_answer=self.poke,
+            on_return=partial(self.watches.retry, connection),
             every=self._limits.probe.total_seconds(),
             again=self._limits.probe_again.total_seconds(),
         )
