@@ -17,20 +17,14 @@ from activities.cluster.api.refusals import Unconnected
 
 log = logging.getLogger(__name__)
 
+Call = Callable[[], None]
+
 
 class Probe:
     """Asks for the namespace kube-system, whose uid also names the cluster. `problem`: why not to believe in the view."""
 
-    def __init__(
-        self,
-        connection: ClusterConnection,
-        *,
-        on_answer: Callable[[], None],
-        on_return: Callable[[], None],
-        every: float,
-        again: float,
-    ) -> None:
-        """on_return: called once the server answers that did not."""
+    def __init__(self, connection: ClusterConnection, *, on_answer: Call, on_return: Call, every: float, again: float) -> None:
+        """on_return: for a server that answers again."""
         self.uid = ""
         self.problem = ""
         self._connection = connection
@@ -38,7 +32,7 @@ class Probe:
         self._on_return = on_return
         self._every = every
         self._again = again
-        self._asked_at = float("-inf")
+        self.answered_at = self._asked_at = float("-inf")
         self._asking: asyncio.Task[None] | None = None
 
     def seconds_left(self, quiet: float) -> float:
@@ -72,6 +66,7 @@ class Probe:
                 log.log(level, "%s does not answer: %s", self._connection.url, error.message)
                 self.problem = f"the API server does not answer: {error.message}"
             return
+        self.answered_at = asyncio.get_running_loop().time()
         if self.uid and uid != self.uid:
             # Not forgiven: nobody here can know which of the two clusters the episodes are about.
             self.problem = (
@@ -80,7 +75,6 @@ class Probe:
             )
             return
         if self.problem:
-            log.debug("%s answers again", self._connection.url)
             self._on_return()
         self.uid, self.problem = uid, ""
 

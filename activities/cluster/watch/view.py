@@ -72,6 +72,7 @@ class ClusterView:
         self._waiting: set[asyncio.Event] = set()
         self._whole_since: float | None = None
         self._broken_since: float | None = None
+        self._seen_at = float("-inf")
         self._shrunk_since: float | None = None
         self._largest = LargestLately()
         self._believed = 0
@@ -148,6 +149,11 @@ class ClusterView:
     def now(self) -> datetime:
         """The moment by which verdicts are judged: the connection's, never later than our own clock says."""
         return self._clock()
+
+    def seen_at(self, now: datetime) -> datetime | None:
+        """Up to when all was followed and the API server was heard, by the clock that says now; None where it never was."""
+        ago = asyncio.get_running_loop().time() - self._seen_at
+        return now - timedelta(seconds=ago) if ago != float("inf") else None
 
     def report(
         self,
@@ -314,6 +320,8 @@ class ClusterView:
                 # While we could not reach the API, nodes may not have been able to say that they are well.
                 self._begin_grace(now)
             self._broken_since = None
+        if self._broken_since is None:
+            self._seen_at = max(self._probe.answered_at, now - self._quiet())
         self._hold()
 
     def _begin_grace(self, now: float) -> None:
