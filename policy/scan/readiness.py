@@ -12,9 +12,12 @@ from enum import StrEnum
 
 from policy.scan.report import ScanReport
 from policy.values.durations import format_duration
+from policy.values.moments import written
 
 OLD = timedelta(minutes=2)
 """A report that is so much older than a scan may take says nothing of now."""
+UNSEEN = timedelta(seconds=15)
+"""What is followed is seen again within that time: a server that is quiet is asked every ten seconds whether it is there."""
 
 
 class ObstacleCode(StrEnum):
@@ -62,17 +65,20 @@ def obstacles(report: ScanReport | None, *, paused: str, problem: str, wait: tim
         yield Obstacle(code=ObstacleCode.LEASE, text=f"the cluster Lease is not held: {why}")
 
 
-def seen_at(report: ScanReport) -> datetime:
-    """When the cluster was as the report says."""
-    return report.answered_at or report.at
+def seen_at(report: ScanReport) -> datetime | None:
+    """When the cluster was as the report says; None where the worker has yet to see it."""
+    return report.seen_at or ((report.answered_at or report.at) if report.view.synced else None)
 
 
 def not_live(report: ScanReport, aged: str = "") -> Obstacle | None:
     """That the report says nothing of now, None where it does. aged: that it is old, "" where it is not."""
     stale = report.view.stale or ("" if report.view.synced else "still reading the cluster") or aged
-    return Obstacle(code=ObstacleCode.VIEW, text=f"view not live: {stale}") if stale else None
+    answered = report.answered_at or report.at
+    seen = report.seen_at or answered
+    since = f" since {written(seen)}" if answered - seen > UNSEEN else ""
+    return Obstacle(code=ObstacleCode.VIEW, text=f"view not live{since}: {stale}") if stale else None
 
 
 def _age(report: ScanReport, wait: timedelta, now: datetime) -> str:
-    age = now - seen_at(report)
+    age = now - (report.answered_at or report.at)
     return f"the last report is {format_duration(timedelta(seconds=int(age.total_seconds())))} old" if age > wait + OLD else ""

@@ -247,6 +247,8 @@ class ScanReport(ReportParts):
     answered_at: datetime | None = None
     """When it went out, by the worker's own clock, which is compared with Temporal's; None from one that does not say. `at` is
     the earlier one of this and the API server's."""
+    seen_at: datetime | None = None
+    """Up to when all was followed and the API server was heard, by the same clock; None where it never was."""
     check_versions: tuple[SeenVersion, ...] = ()
     """As `resource_version` is of the nodes."""
     run: str = ""

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from policy.scan.report import ClusterLease, ReportParts, ViewState
 from policy.scan.urgency import worth_telling
 from policy.values.durations import format_duration
+from policy.values.moments import written
 
 _DIGEST_LENGTH = 16
 
@@ -70,14 +71,13 @@ def view_state(
     fault: str = "",
 ) -> ViewState:
     """The view's state. synced_at: since when every watch has been complete, None while one is not. last_heard: the moment
-    up to which the quietest watch is known to be current (an event, a bookmark, a list)."""
+    up to which the quietest watch is known to be current (an event, a bookmark, a list). fault: what is known to be wrong."""
     if synced_at is None or last_heard is None:
         return ViewState(synced=False, stale="the watch cache is not complete yet")
-    if now - last_heard > silence_limit:
-        limit = format_duration(silence_limit)
-        return ViewState(synced=True, stale=f"nothing was heard from the API server for more than {limit}")
-    if now - synced_at < grace:
-        return ViewState(synced=True, stale=f"the cluster has been watched for less than {format_duration(grace)}")
+    if not fault and now - last_heard > silence_limit:
+        fault = f"a watch has been silent since {written(last_heard)}"
+    if not fault and now - synced_at < grace:
+        fault = f"the cluster has been watched for less than {format_duration(grace)}"
     return ViewState(synced=True, stale=fault)
 
 

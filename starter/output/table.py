@@ -18,6 +18,7 @@ from policy.checks.targets import SICKNESS
 from policy.episode.messages import EpisodeStatus, Phase
 from policy.fence.device_check import DeviceRow
 from policy.scan.admission import AdmissionRefusal
+from policy.scan.readiness import seen_at
 from policy.scan.report import AtRisk, CheckReport, ScanReport, TargetRow
 from policy.values.counting import counted
 from policy.values.moments import written
@@ -53,7 +54,7 @@ def render(status: ClusterStatus, *, now: datetime, where: str = "") -> Renderab
     if scanner is not None and (scanner.queue or scanner.refused or scanner.held_off):
         parts.append(_waiting(status, now))
     if scanner is None and report is not None:
-        parts.append(Text(f"as the scanner saw it last, at {written(report.at)}:", style="yellow"))
+        parts.append(Text(f"as the scanner saw it last, at {written(seen_at(report) or report.at)}:", style="yellow"))
     at_risk = wording.still_at_risk(report.at_risk, status.episodes) if report is not None else AtRisk()
     if at_risk.nodes or at_risk.problem:
         parts.append(_at_risk(at_risk, now))
@@ -125,9 +126,9 @@ def _nodes(report: ScanReport, now: datetime, *, live: bool) -> RenderableType:
         table.add_row(row.node, row.zone, ready, verdict, "yes" if row.schedulable else Text("cordoned", style="yellow"))
     if report.inventory > len(rows):
         below.append(Text(f"… and {report.inventory - len(rows)} more nodes, no sicker than these", style="dim"))
-    if live and now - report.at >= OLD:
+    if live and (seen := seen_at(report)) is not None and now - seen >= OLD:
         # That a healthy node is cordoned, or another one Ready again, is no reason for a scan to be answered at once.
-        below.append(Text(f"as the scanner saw them {wording.span(now - report.at)} ago", style="dim"))
+        below.append(Text(f"as the scanner saw them {wording.span(now - seen)} ago", style="dim"))
     return Group(table, *below)
 
 

@@ -8,6 +8,9 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Generic, TypeVar
 
+FAILED_SECONDS = 1.0
+"""How long it is remembered that there was no answer, however long that took."""
+
 T = TypeVar("T")
 
 
@@ -24,7 +27,7 @@ class Shared(Generic[T]):
         self._good_until = float("-inf")
 
     async def get(self) -> T:
-        """As old as it may be. Raises what asking raises, kept as long: who does not answer is not asked by each page."""
+        """As old as it may be. Raises what asking raises, kept for a second: who does not answer is not asked by each page."""
         now = asyncio.get_running_loop().time()
         if self._asking is None or (self._asking.done() and now >= self._good_until):
             self._asking = asyncio.create_task(self._asked())
@@ -39,8 +42,10 @@ class Shared(Generic[T]):
 
     async def _asked(self) -> T:
         clock = asyncio.get_running_loop().time
-        began = clock()
+        began, good_for = clock(), min(self._fresh, FAILED_SECONDS)
         try:
-            return await self._ask()
+            answer = await self._ask()
+            good_for = max(self._fresh, (clock() - began) * self._times_as_long)
+            return answer
         finally:
-            self._good_until = clock() + max(self._fresh, (clock() - began) * self._times_as_long)
+            self._good_until = clock() + good_for

@@ -283,6 +283,55 @@ async def test_an_outage_is_bounded_in_attempts_and_log_lines(
     assert reflector.lists == 2, "after so long an absence a list is worth more than a resumed watch"
 
 
+@pytest.mark.timeout(20)
+async def test_a_kind_that_is_not_served_is_asked_for_again_soon_after_an_outage_and_rarely_otherwise() -> None:
+    """S18: until it has been answered nobody knows whether the kind has come, and nothing is begun."""
+    loop, away, tries = asyncio.get_running_loop(), False, list[float]()
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        tries.append(loop.time())
+        if away and request.transport is not None:
+            request.transport.abort()
+        return web.json_response({"kind": "Status", "code": 404, "reason": "NotFound"}, status=404)
+
+    async def pass_by(seconds: float) -> int:
+        before, end = len(tries), loop.time() + seconds
+        await until(lambda: loop.time() > end, seconds=seconds + 1)
+        return len(tries) - before
+
+    limits = WatchLimits(first_pause=0.01, longest_pause=0.2, absence=6.0)
+    async with TestServer(answer) as server, ClusterConnection.to(str(server.make_url(""))) as connection:
+        reflector = Reflector(
+            connection, NODE_HEALTH_CHECKS, OBJECT_DECODING, on_change=lambda *_: None, optional=True, limits=limits
+        )
+        reflector.start()
+        await until(lambda: reflector.absent)
+        away = True
+        await until(lambda: reflector.problem, seconds=8)
+        assert 15 <= await pass_by(4) <= 50, "each pause is 0.1 to 0.2 s"
+        away, back = False, loop.time()
+        await until(lambda: not reflector.problem, seconds=8)
+        assert (loop.time() - back < 1, reflector.streaming) == (True, True)
+        assert await pass_by(12) <= 4, "it is not served, and nothing says that it has come"
+        await reflector.stop()
+
+
+async def test_a_server_that_names_when_to_come_again_is_not_asked_before(
+    reflector: Reflector[NodeView], api: ApiServer, connection: ClusterConnection
+) -> None:
+    """Whatever makes us hope that it would answer now."""
+    loop = asyncio.get_running_loop()
+    busy = api.faults.add(Fault(accident=Accident.STATUS, status=429, verb="list", path=NODES, retry_after=2))
+    reflector.start()
+    await until(lambda: reflector.problem)
+    began = loop.time()
+    while loop.time() - began < 1.5:
+        reflector.retry(connection)
+        await asyncio.sleep(0.1)
+    assert api.faults.hits(busy) == 1
+    await until(lambda: api.faults.hits(busy) == 2)
+
+
 async def test_a_server_that_hangs_up_at_once_is_not_asked_in_a_tight_loop(copy: Copy) -> None:
     watches = 0
 

@@ -17,7 +17,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.clocks import wrong_clock
 from activities.cluster.acts.scan import ClusterScan
-from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.connection import ClusterConnection, Timeouts
 from activities.cluster.api.leases import CLUSTER_LEASE
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view import ClusterView
@@ -237,6 +237,50 @@ async def test_a_silent_api_is_noticed_by_the_probe_before_the_watch_would(
     api.faults.add(Fault(accident=Accident.DELAY, latency=timedelta(seconds=20), user_agent=OURS))
     report = await observe(scan, asked(report))
     assert "does not answer" in report.view.stale
+
+
+@pytest.mark.timeout(20)
+async def test_a_report_says_when_the_cluster_was_seen_last_however_long_nothing_has_been_heard(
+    api: ApiServer, person: ApiClient, open_scan: Open
+) -> None:
+    """S18, S44: minutes after the API server had stood still, what was shown had been seen a second ago; and a watch that was
+    quieter than the others put its own sentence before the better one."""
+    await fleet(person)
+    loop = asyncio.get_running_loop()
+    scan = await open_scan()
+    scan.view.connection._timeouts = Timeouts(read=0.2)
+    report = await observe_until(scan, None, lambda report: not report.view.stale)
+    for _ in range(3):
+        report = await observe(scan, asked(report, wait=1))
+        assert report.answered_at - report.seen_at < timedelta(seconds=0.6), "it is asked whether it is there each 0.3 s"
+    half = api.faults.add(Fault(accident=Accident.HALF_OPEN, user_agent=OURS))
+    frozen = api.faults.add(Fault(accident=Accident.DELAY, latency=timedelta(seconds=20), user_agent=OURS))
+    stopped, began = now(), loop.time()
+    report = await observe_until(scan, report, lambda report: report.view.stale)
+    while loop.time() - began < 7:
+        assert "does not answer" in report.view.stale
+        assert timedelta(0) <= stopped - report.seen_at < timedelta(seconds=0.6)
+        report = await observe(scan, asked(report, wait=1))
+    for fault in (half, frozen):
+        api.faults.remove(fault)
+    report = await observe_until(scan, report, lambda report: not report.view.stale)
+    assert report.answered_at - report.seen_at < timedelta(seconds=0.6)
+
+
+async def test_a_watch_that_is_down_makes_what_is_shown_as_old_as_it_is(
+    api: ApiServer, person: ApiClient, open_scan: Open
+) -> None:
+    """S44: the API server answers, and of Nodes nothing is heard."""
+    await fleet(person)
+    loop, scan = asyncio.get_running_loop(), await open_scan()
+    report = await observe_until(scan, None, lambda report: not report.view.stale)
+    api.faults.add(Fault(accident=Accident.STATUS, status=503, path="/nodes"))
+    api.faults.add(Fault(accident=Accident.CUT_WATCHES, path="/nodes"))
+    cut, began = now(), loop.time()
+    while loop.time() - began < 3:
+        report = await observe(scan, asked(report, wait=1))
+    assert "the watch is down on nodes" in report.view.stale
+    assert report.seen_at <= cut + timedelta(seconds=0.1)
 
 
 async def test_within_the_grace_after_start_nothing_may_be_done(person: ApiClient, open_scan: Open) -> None:
@@ -492,6 +536,26 @@ async def test_an_outage_is_one_line_when_it_begins_and_one_when_it_ends(
     told = [record for record in caplog.records if record.name.startswith("activities")]
     assert [record.levelname for record in told] == ["WARNING", "INFO"]
     assert not [record for record in told if "object at 0x" in record.getMessage()]
+
+
+@pytest.mark.timeout(20)
+async def test_once_the_api_answers_again_everything_is_asked_for_at_once(
+    api: ApiServer, person: ApiClient, open_scan: Open
+) -> None:
+    """S18: kinds that the cluster does not have, too. Their tries fail while it is away, and the next one was minutes off."""
+    await fleet(person)
+    loop = asyncio.get_running_loop()
+    scan = await open_scan(watches=WatchLimits(silence=4, first_pause=0.01, longest_pause=8.0, absence=12.0))
+    report = await observe_until(scan, None, lambda report: not report.view.stale)
+    await api.stop()
+    began = loop.time()
+    while loop.time() - began < 14:
+        report = await observe(scan, asked(report))
+    assert any(each.absent and each.problem for each in scan.view.watches.here())
+    await api.start()
+    began = loop.time()
+    await observe_until(scan, report, lambda report: not report.view.stale)
+    assert loop.time() - began < 1, "each pause is 4 to 8 s"
 
 
 async def test_a_kind_that_was_listed_once_and_is_refused_since_holds_up_everything(

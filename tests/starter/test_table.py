@@ -86,6 +86,13 @@ def test_how_old_the_rows_of_nodes_are_is_said() -> None:
     ]
 
 
+def test_rows_are_as_old_as_what_was_heard_last_from_the_api_server() -> None:
+    """S44: it has stood still for three minutes, and the scanner has answered a second ago."""
+    seen = report(row("node-3"), answered_at=ago(1), seen_at=ago(185))
+    assert drawn(status(scanner=scanner(seen)))[-1] == "as the scanner saw them 3m05s ago"
+    assert "as the scanner saw it last, at 2026-11-21T11:56:55Z:" in drawn(status(scanner=None, last=scanner(seen)))
+
+
 def test_only_the_sickest_are_listed_and_the_rest_is_counted() -> None:
     shown = status(scanner=scanner(report(row("node-1"), inventory=5000)))
     assert "… and 4999 more nodes, no sicker than these" in drawn(shown)

@@ -200,6 +200,31 @@ async def test_what_is_dear_is_asked_for_less_often() -> None:
     assert asked == 2
 
 
+async def test_a_reading_that_failed_is_tried_anew_within_a_second_however_long_it_took() -> None:
+    """The API server was back for minutes, and a node's page said that it gave no connection in time."""
+    asked = 0
+
+    async def away_at_first() -> int:
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(0.1)
+        if asked == 1:
+            raise SilentError("no connection in time")
+        return asked
+
+    shared = Shared(away_at_first, fresh=views_module.READ_FRESH, times_as_long=views_module.REST)
+    began = time.monotonic()
+    with pytest.raises(SilentError):
+        await shared.get()
+    while True:
+        try:
+            assert await shared.get() == 2
+            break
+        except SilentError:
+            await asyncio.sleep(0.05)
+    assert 1 <= time.monotonic() - began < 3, "who does not answer is not asked by each page"
+
+
 # Kept machines and devices ----------------------------------------------------------------------------------------------
 
 

@@ -53,6 +53,12 @@ def test_the_scanners_own_condition_comes_before_everything_else() -> None:
         "the scanner has not seen the cluster yet": scanner(None),
         "the cluster can't be scanned": scanner(report(), problem="the cluster can't be scanned"),
         "view not live: no event for 90s": scanner(report(view=ViewState(synced=True, stale="no event for 90s"))),
+        "view not live since 2026-11-21T11:56:00Z: the API server does not answer": scanner(
+            report(view=ViewState(synced=True, stale="the API server does not answer"), answered_at=ago(1), seen_at=ago(240))
+        ),
+        "view not live: the inventory fell": scanner(
+            report(view=ViewState(synced=True, stale="the inventory fell"), answered_at=ago(1), seen_at=ago(9))
+        ),
         "view not live: still reading the cluster": scanner(report(view=ViewState(synced=False))),
         "the cluster Lease is not held: Lease is held by 'them'": scanner(
             report(lease=ClusterLease(held=False, holder="them", problem="Lease is held by 'them'"))

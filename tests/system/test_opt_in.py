@@ -144,7 +144,7 @@ async def test_while_the_api_is_away_nothing_is_opened_and_afterwards_only_what_
         assert scanner is not None
         assert scanner.report is not None
         assert scanner.report.view.stale != ""
-        assert wording.view(scanner, datetime.now(UTC)).startswith("view not live: ")
+        assert wording.view(scanner, datetime.now(UTC)).startswith("view not live")
         assert scanner.opened == opened
         assert await opened_at(system, SICK) is None
     finally:

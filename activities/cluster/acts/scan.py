@@ -262,7 +262,8 @@ class ClusterScan(ScanActivities):
         self._told.move_to_end(report.digest)
         while len(self._told) > REMEMBERED:
             self._told.popitem(last=False)
-        return replace(report, answered_at=self._clock(), run=activity.info().workflow_run_id or "")
+        now = self._clock()
+        return replace(report, answered_at=now, seen_at=self.view.seen_at(now), run=activity.info().workflow_run_id or "")
 
     def _prepare_once(self) -> None:
         if self._prepare is not None and self.view.synced and PREPARING not in self._tasks:

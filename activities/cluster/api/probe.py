@@ -17,18 +17,22 @@ from activities.cluster.api.refusals import Unconnected
 
 log = logging.getLogger(__name__)
 
+Call = Callable[[], None]
+
 
 class Probe:
     """Asks for the namespace kube-system, whose uid also names the cluster. `problem`: why not to believe in the view."""
 
-    def __init__(self, connection: ClusterConnection, *, on_answer: Callable[[], None], every: float, again: float) -> None:
+    def __init__(self, connection: ClusterConnection, *, on_answer: Call, on_return: Call, every: float, again: float) -> None:
+        """on_return: for a server that answers again."""
         self.uid = ""
         self.problem = ""
         self._connection = connection
         self._on_answer = on_answer
+        self._on_return = on_return
         self._every = every
         self._again = again
-        self._asked_at = float("-inf")
+        self.answered_at = self._asked_at = float("-inf")
         self._asking: asyncio.Task[None] | None = None
 
     def seconds_left(self, quiet: float) -> float:
@@ -62,6 +66,7 @@ class Probe:
                 log.log(level, "%s does not answer: %s", self._connection.url, error.message)
                 self.problem = f"the API server does not answer: {error.message}"
             return
+        self.answered_at = asyncio.get_running_loop().time()
         if self.uid and uid != self.uid:
             # Not forgiven: nobody here can know which of the two clusters the episodes are about.
             self.problem = (
@@ -70,7 +75,7 @@ class Probe:
             )
             return
         if self.problem:
-            log.debug("%s answers again", self._connection.url)
+            self._on_return()
         self.uid, self.problem = uid, ""
 
     def _answered(self, _: asyncio.Task[None]) -> None:

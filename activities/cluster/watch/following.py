@@ -278,6 +278,11 @@ class Watches:
         for reflector in (*self, *self._beside()):
             await reflector.stop()
 
+    def retry(self, server: ClusterConnection) -> None:
+        """That server answers again: ask it for whatever it did not answer."""
+        for reflector in (*self, *self._beside()):
+            reflector.retry(server)
+
     def follow_claims(self) -> bool:
         """Follow from now on what can claim a machine or its devices (S39). Whether all Machines that can have been listed, or
         are of a kind that is not served."""

@@ -159,9 +159,14 @@ class Reflector(Generic[T]):
             self._opened_at = None
 
     def wake(self) -> None:
-        """Cut a pause short: there is reason to think that trying again now would help, or soon."""
+        """Try again now, and often for a while: there is reason to think that it would help, or soon."""
         self._woken_at = asyncio.get_running_loop().time()
         self._woken.set()
+
+    def retry(self, server: ClusterConnection) -> None:
+        """That server answers again: try again now, or right after the try that is under way, where it did not answer us."""
+        if self.problem and server is self._connection:
+            self._woken.set()
 
     async def relist(self) -> None:
         """Take a new list now, although nothing seems wrong with the watch."""
@@ -348,19 +353,21 @@ class Reflector(Generic[T]):
             self._on_state()
 
     async def _pause(self, failures: int, at_least: float) -> bool:
-        """Whether somebody has cut it short."""
-        hopeful = not self.absent or asyncio.get_running_loop().time() - self._woken_at < HOPEFUL_SECONDS
-        longest = self._limits.absence if self.absent else self._limits.longest_pause
+        """Whether somebody has cut it short. at_least: as the server has asked for."""
+        away = self.absent and not self.problem  # after a try that has failed nobody knows whether the kind is served by now
+        hopeful = not away or asyncio.get_running_loop().time() - self._woken_at < HOPEFUL_SECONDS
+        longest = self._limits.absence if away else self._limits.longest_pause
         pause = min(self._limits.first_pause * 2.0 ** min(failures - 1, 30), longest) if hopeful else longest
         pause *= self._jitter.uniform(0.5, 1.0)
         if self._turning:
             pause = 0.0  # another version may be served: ask for that at once
-        self._woken.clear()
+        await asyncio.sleep(at_least)
         try:
-            async with asyncio.timeout(max(pause, at_least)):
+            async with asyncio.timeout(max(pause - at_least, 0.0)):
                 await self._woken.wait()
         except TimeoutError:
             return False
+        self._woken.clear()
         return True
 
 

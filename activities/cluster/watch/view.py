@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.probe import Probe
@@ -71,6 +72,7 @@ class ClusterView:
         self._waiting: set[asyncio.Event] = set()
         self._whole_since: float | None = None
         self._broken_since: float | None = None
+        self._seen_at = float("-inf")
         self._shrunk_since: float | None = None
         self._largest = LargestLately()
         self._believed = 0
@@ -98,6 +100,7 @@ class ClusterView:
         return Probe(
             connection,
             on_answer=self.poke,
+            on_return=partial(self.watches.retry, connection),
             every=self._limits.probe.total_seconds(),
             again=self._limits.probe_again.total_seconds(),
         )
@@ -146,6 +149,11 @@ class ClusterView:
     def now(self) -> datetime:
         """The moment by which verdicts are judged: the connection's, never later than our own clock says."""
         return self._clock()
+
+    def seen_at(self, now: datetime) -> datetime | None:
+        """Up to when all was followed and the API server was heard, by the clock that says now; None where it never was."""
+        ago = asyncio.get_running_loop().time() - self._seen_at
+        return now - timedelta(seconds=ago) if ago != float("inf") else None
 
     def report(
         self,
@@ -312,6 +320,8 @@ class ClusterView:
                 # While we could not reach the API, nodes may not have been able to say that they are well.
                 self._begin_grace(now)
             self._broken_since = None
+        if self._broken_since is None:
+            self._seen_at = max(self._probe.answered_at, now - self._quiet())
         self._hold()
 
     def _begin_grace(self, now: float) -> None:

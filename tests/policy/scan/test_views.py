@@ -61,7 +61,9 @@ def test_a_smaller_inventory_is_the_new_truth_after_a_while(age: float, fault: b
     [
         (None, None, "", ViewState(synced=False, stale="the watch cache is not complete yet")),
         (600, None, "", ViewState(synced=False, stale="the watch cache is not complete yet")),
-        (600, 61, "", ViewState(synced=True, stale="nothing was heard from the API server for more than 1m")),
+        (600, 61, "", ViewState(synced=True, stale="a watch has been silent since 2026-03-01T11:58:59Z")),
+        (600, 61, "the API server does not answer", ViewState(synced=True, stale="the API server does not answer")),
+        (9, 1, "the API server does not answer", ViewState(synced=True, stale="the API server does not answer")),
         (9, 1, "", ViewState(synced=True, stale="the cluster has been watched for less than 10s")),
         (600, 1, "half of it is gone", ViewState(synced=True, stale="half of it is gone")),
         (10, 60, "", ViewState(synced=True)),
