@@ -103,8 +103,9 @@ def told(pauses: tuple[Pause, ...]) -> str:
     """Each of them and how they end, in a sentence; "" for none."""
     if not pauses:
         return ""
-    how = "`nodewarden unpause` ends it" if len(pauses) == 1 else "`nodewarden unpause --of NAME` ends one of them"
-    return f"{'; '.join(map(str, pauses))} ({how})"
+    name = bare_name(pauses[0].owner) if len(pauses) == 1 else "NAME"
+    command = f"nodewarden unpause --of {name if ' ' not in name else repr(name)}"
+    return f"{'; '.join(map(str, pauses))} (`{command}` ends {'it' if len(pauses) == 1 else 'one of them'})"
 
 
 def halted(pauses: Pauses, now: datetime) -> str:

@@ -174,7 +174,7 @@ class EpisodeHandle:
             if self._speaker is None:
                 raise
             if until is not None:
-                raise RefusedError(f"{error}, and a hold of a node without one has no end of its own: leave it out") from error
+                raise RefusedError(f"{error}, and a hold of a node without one ends only by `resume`: leave out --for") from error
             return await hold_node(self._speaker.opening, self.cluster, self.node, reason=reason)
 
     async def resume(self, *, who: str, reason: str, question: int, of: str = "") -> str:

@@ -131,6 +131,8 @@ def _then(record: EpisodeRecord, moment: datetime) -> EpisodeThen:
     before = [each for each in record.entries if each.at <= moment]
     holds: dict[str, str] = {}
     for each in before:
+        if each.act == "abort":
+            holds.clear()  # an abort ends every hold
         if each.act in {"hold", "resume"}:
             # By whom, before the reason; where another person ended it also until when it was to last.
             owner = each.detail.removeprefix("held ").partition(": ")[0].partition(", until ")[0]

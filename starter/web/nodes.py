@@ -147,7 +147,8 @@ def says_all(headline: str, sentence: str) -> bool:
 
 def _of_episode(episode: EpisodeStatus) -> str:
     if episode.phase is Phase.NEEDS_HUMAN:
-        return f"Not now: its episode waits for a person: {episode.problem or episode.doing}"
+        held = f"; it is {episode.held}" if episode.held else ""
+        return f"Not now: its episode waits for a person: {episode.problem or episode.doing}{held}"
     if episode.phase is Phase.QUEUED:
         return f"Not yet: its {episode.kind.value.lower()} waits for a permit: {episode.queued or 'other nodes hold all permits'}"
     if episode.kind is Kind.PRESERVATION:

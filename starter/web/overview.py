@@ -35,7 +35,7 @@ MOVES = {
     AdmissionRefusal.CONTROL_PLANE: "the control plane has to be able to spare it",
     AdmissionRefusal.BAD_POLICIES: "the fence policies have to be corrected",
     AdmissionRefusal.SWITCHED_OFF: "fencing has to be switched on again",
-    AdmissionRefusal.PAUSED: "the pause has to end: `nodewarden unpause`",
+    AdmissionRefusal.PAUSED: "each pause has to end: `nodewarden unpause --of NAME`",
     AdmissionRefusal.STORAGE_DOWN: "the storage has to be back",
     AdmissionRefusal.SCOPE_STORM: "enough nodes of the same group have to be responsive again",
     AdmissionRefusal.QUIET_TIME: "the quiet time has to pass",

@@ -379,7 +379,7 @@ async def test_a_pause_is_the_first_thing_that_is_said(keyboard: Path, client: C
     refused = await nodewarden("pause", "-c", cluster, "--reason", "drill", "--for", "2h", "--until", "2126-11-25T12:00:00Z")
     assert (refused.exit_code, refused.stderr) == (2, "nodewarden: --until, --for: expected one of them or none\n")
     assert (await nodewarden("pause", "-c", cluster)).exit_code == 2
-    said = "paused by amy, until 2126-11-25T12:00:00Z: the switch is replaced (`nodewarden unpause` ends it)"
+    said = "paused by amy, until 2126-11-25T12:00:00Z: the switch is replaced (`nodewarden unpause --of amy` ends it)"
     words = ("--who", "amy", "--reason", "the switch is replaced", "--until", "2126-11-25T12:00:00Z")
     assert (await nodewarden("pause", "-c", cluster, *words)).stdout == f"{cluster} is {said}\n"
     (keyboard / SETTINGS).write_text(UNREACHABLE.format(cluster=cluster), encoding="utf-8")

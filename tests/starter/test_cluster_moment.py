@@ -153,6 +153,7 @@ def test_each_episode_stands_with_what_it_was_at_and_what_came_before_and_after(
     [
         ((("hold", "asked", "by amy: x"), ("hold", "asked", "by amy: y")), ("by amy: y",)),
         ((("hold", "asked", "by amy: x"), ("resume", "asked", "by bob: z")), ("by amy: x",)),
+        ((("hold", "asked", "by amy: x"), ("abort", "asked", "by bob: z")), ()),
         ((("hold", "asked", "by amy: x"), ("hold", "ended", "held by amy, until 2026-11-21T13:00:00Z: x; by bob")), ()),
         ((("hold", "asked", "by amyr: x"), ("hold", "ended", "held by amy: x; by bob")), ("by amyr: x",)),
         ((("hold", "asked", "by system:serviceaccount:a:b, verified by Kubernetes: x"),) * 2, None),

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import aiohttp
 import pytest
 
-from policy.episode.messages import Kind, RecordEntry
+from policy.episode.messages import Kind, Phase, RecordEntry
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
 from policy.scan.pauses import PastPause, Pause
 from policy.values.moments import written
@@ -221,6 +221,18 @@ async def test_a_node_without_an_episode_is_explained_by_the_checks_that_cover_i
     conforms("/api/v1/clusters/{cluster}/nodes/{node}", found)
     assert (found["found"], found["checks"][0]["name"], found["problems"]) == (True, "gpu", [])
     assert cluster.asked == 1  # three looks within seconds
+
+
+async def test_a_hold_of_an_episode_that_needs_a_person_is_on_now_and_on_the_nodes_page(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden
+) -> None:
+    """S44: whose it is, until when and why; only the old line of the timeline had it."""
+    held = "held by bob, until 2026-11-28T22:21:51Z: console open"
+    waits = episode("node-9", phase=Phase.NEEDS_HUMAN, problem="the BMC is silent", held=held)
+    scripted.answer = dataclasses.replace(scripted.answer, episodes=(waits,))
+    scripted.episodes = NodeEpisodes(episode=waits)
+    assert held in await text(page, f"/c/{CLUSTER}")
+    assert f"Not now: its episode waits for a person: the BMC is silent; it is {held}" in await text(page, NODE)
 
 
 async def test_what_happened_last_is_read_first(page: aiohttp.ClientSession, happened: ScriptedWarden) -> None:

@@ -263,6 +263,29 @@ async def test_a_hold_of_another_person_is_ended_by_name_only(env: WorkflowEnvir
     assert ended == ["held by ada (identity not verified): my hands are in it; by bob (identity not verified)"]
 
 
+async def test_an_abort_under_another_persons_hold_says_so_to_both(env: WorkflowEnvironment) -> None:
+    """S44: it ended the hold in silence; and the offer to resume called another person's hold the reader's own."""
+    async with fencing(env, World(ignores_off=True), parks=True) as run:
+        await run.handle.execute_update(Fencing.hold, HoldEpisodeRequest(who="bob", reason="console open"))
+        await run.hold("my own look")
+        means = {way.word: way.consequence for way in (await run.status()).ways}
+        both = "bob (identity not verified) and ada (identity not verified)"
+        assert (
+            means[Verb.RESUME]
+            == f"ends a hold, your own or by name that of another person (held by {both}); the last one lets it go on"
+        )
+        assert means[Verb.ABORT].startswith(f"ends every hold (held by {both}); ")
+        answer = await run.abort()
+        assert "; it ends the hold of another person: held by bob (identity not verified): console open: " in answer
+        assert "held by ada" not in answer
+        status = await run.status()
+        assert (status.held, status.held_by) == ("", ())
+        await run.result(Outcome.ABORTED)
+        record = await run.record()
+    ended = [each.detail for each in record if (each.act, each.outcome) == ("hold", "ended")]
+    assert ended == ["held by bob (identity not verified): console open; by ada (identity not verified)"]
+
+
 async def test_a_word_for_off_is_refused_during_a_hold(env: WorkflowEnvironment) -> None:
     """S8, S44: it would have done nothing, and the `resume` after it would have discarded it."""
     async with fencing(env, World(ignores_off=True), parks=True) as run:

@@ -109,6 +109,8 @@ async def test_pauses_stack_and_the_cluster_goes_on_when_none_is_left(env: Workf
             refused.value.cause
         )
         still = await says(HealthScanner.unpause, UnpauseRequest(who="bob", reason="booted"))
+        # `nodewarden unpause` alone ends it for Ada only; that was what the refusal of it offered to all others
+        assert f": {WHY} (`nodewarden unpause --of ada` ends it); you have ended" in still
         assert f"is still paused by ada (identity not verified), until it is ended by hand: {WHY}" in still
         assert still.endswith("you have ended: paused by bob (identity not verified), until it is ended by hand: a reboot")
         assert [each.owner for each in (await scan.until(lambda _: True)).pauses] == ["ada (identity not verified)"]

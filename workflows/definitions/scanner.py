@@ -316,7 +316,7 @@ class HealthScanner:
             raise refused(f"pause: {error}") from error
         replaced = "".join(f"; before, it was {each}" for each in former if each.owner == pause.owner)
         beside = "".join(f"; it is also {each}" for each in former if each.owner != pause.owner)
-        return f"{self._input.cluster} is {pause} (`nodewarden unpause` ends it){replaced}{beside}"
+        return f"{self._input.cluster} is {pauses.told((pause,))}{replaced}{beside}"
 
     @pause.validator
     def _check_pause(self, request: PauseRequest) -> None:

@@ -172,12 +172,14 @@ class EpisodeConversation:
 
     def consequences(self) -> dict[Verb, str]:
         """Every word that this kind of episode has, and what comes of it."""
-        parked = self.episode.held is None
+        holds = f"held by {' and '.join(self.episode.owners)}" if self.episode.owners else ""
+        own_or_named = f"ends a hold, your own or by name that of another person ({holds}); the last one lets it go on"
         return {
-            Verb.RESUME: "tries again" if parked else "ends your hold (`--of NAME`: another one), and the last one lets it go on",
+            Verb.RESUME: own_or_named if holds else "tries again",
             Verb.RETURN_PATH: f"gives {self.episode.path_asked} back (if anything still writes there, data is corrupted)",
             Verb.HOLD: "keeps it from its next destructive act until `resume`, or for a while",
-            Verb.ABORT: self.what_abort_means(AbortRequest(who="", reason="")),
+            Verb.ABORT: (f"ends every hold ({holds}); " if holds else "")
+            + self.what_abort_means(AbortRequest(who="", reason="")),
         }
 
     def why_not(self, word: Verb) -> str:

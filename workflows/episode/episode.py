@@ -214,8 +214,8 @@ class Episode(EpisodeState):
             rung_until=self.rung_until,
             machine=self.machine,
             advice=self.advice,
-            held=self.held_by,
-            held_by=tuple(each.owner for each in self.holds),
+            held=self.held_by if self.is_held else "",
+            held_by=self.owners,
             question=self.question,
             readings=tuple(self.readings.values()),
             override=self.overridden_by,
@@ -270,8 +270,13 @@ class Episode(EpisodeState):
         self.abort_asked = replace(former, power_on=former.power_on or request.power_on) if former is not None else request
         self.aborts += 1
         self.note("abort", "asked", f"by {request.by}: {request.reason}" + (", power on" if request.power_on else ""))
+        ended = [each for each in self.holds if former is None and each.owner != request.owner]
+        for each in ended:
+            self.note("hold", "ended", f"{each}; by {request.by}")
         self._hear_person()
-        return f"abort of incident {self.incident} noted"
+        return (
+            f"abort of incident {self.incident} noted{''.join(f'; it ends the hold of another person: {each}' for each in ended)}"
+        )
 
     def take_acknowledgement(self, request: Word) -> str:
         """A person vouches that the machine is off (S8)."""
@@ -486,6 +491,11 @@ class Episode(EpisodeState):
     def held_by(self) -> str:
         """Who holds it, until when and why; "" where it is not held."""
         return "; ".join(map(str, self.holds))
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """To whom the holds belong that are to be obeyed."""
+        return tuple(each.owner for each in self.holds) if self.is_held else ()
 
     @property
     def is_held(self) -> bool:
