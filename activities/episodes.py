@@ -63,6 +63,7 @@ from policy.episode.messages import (
 )
 from policy.episode.observation import Observation
 from policy.episode.permits import PermitAnswer, PermitDecision
+from policy.episode.words import CIRCUIT_BREAKER
 from policy.preservation.book import PreservationNeed
 
 Answer = TypeVar("Answer")
@@ -243,6 +244,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             control_plane=status.control_plane,
             node_uid=status.node_uid,
             provider_id=status.provider_id,
+            override=CIRCUIT_BREAKER if status.override else "",
         )
 
     @activity.defn(name="episodes.describe-former")

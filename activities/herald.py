@@ -51,7 +51,8 @@ class Herald:
     async def say(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
         """What was answered. Raises NotLicensed with the reason where it is refused, Unreachable where nobody has answered."""
         try:
-            if spoken.action in UPDATES or spoken.action in OF_THE_SCANNER:
+            answers = spoken.action is not Verb.ACK_OFF or spoken.question  # else it is the first word about that node
+            if (spoken.action in UPDATES and answers) or spoken.action in OF_THE_SCANNER:
                 return await self._tell(cluster, spoken, action, who)
             return await self._begin(cluster, spoken, action, who)
         except WorkflowUpdateFailedError as error:
@@ -116,11 +117,13 @@ class Herald:
 def _fencing(spoken: Spoken, given: dict[str, Any]) -> EpisodeInput:
     namespace, _, name = spoken.template.partition("/")
     named = ObjectRef(api_version=f"{GROUP}/{VERSION}", kind=KIND, name=name, namespace=namespace)
+    given |= {"override": spoken.override, "seen_off": spoken.action is Verb.ACK_OFF}
     return FencingInput(**given, need=_wish(given), template=named if spoken.template else None)
 
 
 def _remediation(spoken: Spoken, given: dict[str, Any]) -> EpisodeInput:
-    return RemediationInput(**given, need=_wish(given), strategies=spoken.strategies, skip_impossible=spoken.skip_impossible)
+    steps = {"strategies": spoken.strategies, "skip_impossible": spoken.skip_impossible}
+    return RemediationInput(**given, need=_wish(given), override=spoken.override, **steps)
 
 
 def _preservation(spoken: Spoken, given: dict[str, Any]) -> EpisodeInput:
@@ -133,6 +136,7 @@ def _wish(given: dict[str, Any]) -> Need:
 
 EPISODES: dict[Verb, tuple[Kind, Callable[[Spoken, dict[str, Any]], EpisodeInput]]] = {
     Verb.FENCE: (Kind.FENCING, _fencing),
+    Verb.ACK_OFF: (Kind.FENCING, _fencing),
     Verb.REMEDIATE: (Kind.REMEDIATION, _remediation),
     Verb.PRESERVE: (Kind.PRESERVATION, _preservation),
 }

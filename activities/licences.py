@@ -27,7 +27,7 @@ from activities.contracts.target import ActResult, LicenceWanted, Target
 from activities.errors import ErrorType, failure
 from activities.keyring import Keyring
 from policy.episode.messages import Reading, VolumeReading
-from policy.episode.words import SealedWord, Verb
+from policy.episode.words import CIRCUIT_BREAKER, SealedWord, Verb
 from policy.fence.credential_hosts import compared
 from policy.fence.kdump import KdumpReading, KernelDead
 from policy.fence.limits import LONGEST_ACT
@@ -160,6 +160,12 @@ class Licences:
     def sealed_word(self, cluster: str, incident: str, word: SealedWord) -> SealedWord:
         """A person's word, with its seal: it was said to that incident, of the workflow that asks."""
         return replace(word, seal=self._word(datetime.now(UTC), "word", *_said(cluster, incident, word)))
+
+    def overridden(self, target: Target) -> str:
+        """`CIRCUIT_BREAKER` where a person overrides it for that episode, as a worker of ours has verified; else "" (S17)."""
+        doubt = self.doubt_of_word(target, target.override, Verb.FENCE, Verb.REMEDIATE, Verb.ACK_OFF)
+        said = target.override.spoken.override if target.override is not None and not doubt else ""
+        return CIRCUIT_BREAKER if CIRCUIT_BREAKER in said else ""
 
     def doubt_of_word(self, target: Target, word: SealedWord | None, *verbs: Verb) -> str:
         """Why that is no word of a person to that incident about that node, "" where it is. verbs: what it has to say. Whoever

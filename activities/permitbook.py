@@ -31,9 +31,9 @@ class ScannerPermits:
         self._client = client
         self._lines: dict[str, _Line] = {}
 
-    async def holds(self, cluster: str, node: str, incident: str) -> tuple[bool, str]:
+    async def holds(self, cluster: str, node: str, incident: str, override: str = "") -> tuple[bool, str]:
         """Whether that incident may disrupt that node, and why not."""
-        answer = await self._answer(cluster, PermitQuestion(node=node, incident=incident))
+        answer = await self._answer(cluster, PermitQuestion(node=node, incident=incident, override=override))
         return answer.held, answer.reason
 
     async def paused(self, cluster: str) -> str:
@@ -72,9 +72,9 @@ class ScannerPermits:
             return _all(f"the scanner of {cluster} has been stopped")
         except (RPCError, WorkflowQueryFailedError) as error:
             return _all(f"the scanner of {cluster} can't be asked for the permit: {error}")
-        found = {(each.node, each.incident): each for each in answered.questions}
+        found = {(each.node, each.incident, each.override): each for each in answered.questions}
         unanswered = f"the scanner of {cluster} has not said who holds the permit"
-        return lambda asked: found.get((asked.node, asked.incident)) or _no(asked, unanswered)
+        return lambda asked: found.get((asked.node, asked.incident, asked.override)) or _no(asked, unanswered)
 
 
 _Answers = Callable[[PermitQuestion], PermitQuestion]

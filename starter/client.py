@@ -107,8 +107,11 @@ class Nodewarden:
         requester: str = "",
         template: ObjectRef | None = None,
         incident: str = "",
+        override: str = "",
+        seen_off: bool = False,
     ) -> EpisodeHandle:
-        """Start a fencing episode, or join the same request if it runs already.
+        """Start a fencing episode, or join the same request if it runs already. override: see `Spoken`. seen_off: the requester
+        vouches that the machine is off (S8): its pods are freed on that word.
 
         Raises EpisodeHeldError, naming the holder, where another episode has the node (S13).
         """
@@ -120,8 +123,11 @@ class Nodewarden:
             requester=requester,
             incident=incident,
             template=template,
+            override=override,
+            seen_off=seen_off,
         )
-        return await self._start(Kind.FENCING, request, how=template.key if template else "")
+        how = (template.key if template else "") + override + (", seen off" if seen_off else "")
+        return await self._start(Kind.FENCING, request, how=how)
 
     async def remediate(
         self,
@@ -133,6 +139,7 @@ class Nodewarden:
         strategies: Sequence[str] = (),
         skip_impossible: bool = False,
         incident: str = "",
+        override: str = "",
     ) -> EpisodeHandle:
         """Have a node repaired or replaced, step by step, or join the same request if it runs already. node: a Machine without a
         Node is `machine/<namespace>/<name>`. strategies: the steps in their order, such as `["reboot=10m", "delete-machine"]`;
@@ -152,8 +159,9 @@ class Nodewarden:
             incident=incident or uuid.uuid4().hex[:12],
             strategies=tuple(strategies),
             skip_impossible=skip_impossible,
+            override=override,
         )
-        how = ", ".join(strategies) + (", skips" if skip_impossible else "")
+        how = ", ".join(strategies) + (", skips" if skip_impossible else "") + override
         return await self._start(Kind.REMEDIATION, request, how=how)
 
     async def preserve(

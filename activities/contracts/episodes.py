@@ -66,7 +66,7 @@ class EpisodeDescription:
     """What the server says of `episode/<cluster>/<node>`. `open` False with `known` True: it has closed.
 
     incident: "" where neither the episode nor its memo says, `foreign <type>` for a workflow under that id that is none of ours.
-    control_plane, node_uid, provider_id: what the episode itself says of its node; None and nothing where it has not said yet.
+    control_plane, node_uid, provider_id, override: what the episode itself says; None and nothing where it has not said yet.
     """
 
     node: str
@@ -82,6 +82,7 @@ class EpisodeDescription:
     control_plane: bool | None = None
     node_uid: str = ""
     provider_id: str = ""
+    override: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

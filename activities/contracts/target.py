@@ -19,6 +19,7 @@ from policy.episode.gate import DESTRUCTIVE, NEEDED, Operation
 from policy.episode.messages import FencingInput, OffProof, PathProof, Pinned
 from policy.episode.needs import Need
 from policy.episode.observation import Observation
+from policy.episode.words import SealedWord
 from policy.fence.kdump import KernelDead
 from policy.fence.plan import Chosen, CutStorage, FencingPlan
 from policy.fence.power import PowerAct
@@ -58,7 +59,8 @@ class PinRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Whom every later request is about, and in whose name: the pinned node and the holder of the mark."""
+    """Whom every later request is about, and in whose name: the pinned node and the holder of the mark. override: by which word a
+    person overrides a circuit breaker (S17)."""
 
     cluster: str
     pinned: Pinned
@@ -66,12 +68,14 @@ class Target:
     kind: str
     workflow_id: str
     run_id: str
+    override: SealedWord | None = None
 
     @property
     def without_levels(self) -> Target:
         """The same for devices, which conclude nothing from a proof: what only freeing goes by (S1) is left out, since each
         request stays in the history. A look has the whole: an act that brings one compares it with its own (S42)."""
-        return replace(self, pinned=replace(self.pinned, levels=(), zone="", not_ready_since=None, addresses=()))
+        short = replace(self.pinned, levels=(), zone="", not_ready_since=None, addresses=())
+        return replace(self, pinned=short, override=None)
 
     @property
     def without_devices(self) -> Target:

@@ -19,10 +19,11 @@ POLICY = "nodewarden-node-actions"
 HOW_TO = "`nodewarden deploy people | kubectl apply -f -`"
 
 _CREATED = "request.operation != 'CREATE' || "
+_MAY = "authorizer.group('nodewarden.io').resource('nodes').name(has(object.spec.node) ? object.spec.node : '')"
 VALIDATIONS = (
     _CREATED + "object.spec.requestedBy == request.userInfo.username",
-    _CREATED + "authorizer.group('nodewarden.io').resource('nodes').name(has(object.spec.node) ? object.spec.node : '')"
-    ".check(object.spec.action).allowed()",
+    _CREATED + _MAY + ".check(object.spec.action).allowed()",
+    _CREATED + "!has(object.spec.override) || " + _MAY + ".check('override').allowed()",
     "request.operation != 'UPDATE' || object.spec == oldObject.spec",
 )
 

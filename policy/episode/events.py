@@ -55,6 +55,8 @@ class EventReason(StrEnum):
     WORKLOADS_NOT_FREED = "WorkloadsNotFreed"
     """The licence ended before any consequence began (S6)."""
     WORKLOADS_LEFT = "WorkloadsLeft"
+    CIRCUIT_BREAKER_OVERRIDDEN = "CircuitBreakerOverridden"
+    """A person has this node disrupted although a health check's circuit breaker is open."""
     NEEDS_HUMAN = "NeedsHuman"
     EPISODE_ENDED = "EpisodeEnded"
     FENCING_SKIPPED = "FencingSkipped"
@@ -83,6 +85,7 @@ WARNINGS = frozenset(
         EventReason.PARTLY_SWITCHED_ON,
         EventReason.MACHINE_KEPT,
         EventReason.WORKLOADS_LEFT,
+        EventReason.CIRCUIT_BREAKER_OVERRIDDEN,
         EventReason.NEEDS_HUMAN,
         EventReason.REMEDIATION_STEP_FAILED,
         EventReason.REMEDIATION_TIMED_OUT,

@@ -71,15 +71,18 @@ class FencingInput(EpisodeInput):
     """Input of the `Fencing` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
 
     permit_granted: the scanner reserved the permit before it started us. template: which FencingTemplate to carry out;
-    None: the one that a health check covering the node names, else the only one in the cluster.
+    None: the one that a health check covering the node names, else the only one in the cluster. override: see `Spoken`.
+    seen_off: the requester vouches that the machine is off (S8): its pods are freed on that word, and nothing is switched off.
     """
 
     need: Need | None = None
     template: ObjectRef | None = None
+    override: str = ""
+    seen_off: bool = False
     permit_granted: bool = False
     node_uid: str = ""
 
-    in_its_word = ("template",)
+    in_its_word = ("template", "override", "seen_off")
 
     @property
     def by_a_person(self) -> bool:
@@ -89,7 +92,8 @@ class FencingInput(EpisodeInput):
     def spoken(self) -> Spoken:
         """With the template, where one is named."""
         template = f"{self.template.namespace}/{self.template.name}" if self.template is not None else ""
-        return Spoken(action=Verb.FENCE, node=self.node, reason=self.reason, template=template)
+        action = Verb.ACK_OFF if self.seen_off else Verb.FENCE
+        return Spoken(action=action, node=self.node, reason=self.reason, template=template, override=self.override)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +143,7 @@ class RemediationInput(EpisodeInput):
     remediation in its row. memory: the target's memory as the scan read it, None without a scan. adopts: the name of an object
     that an earlier episode has left; this episode follows it, takes it back, and does nothing else. exhausted: why a person is
     asked before anything is done. permit_granted: the scanner reserved the permit before it started us.
+    override: see `Spoken`.
     """
 
     machine: ObjectRef | None = None
@@ -148,6 +153,7 @@ class RemediationInput(EpisodeInput):
     ladder: tuple[Rung, ...] | None = None
     strategies: tuple[str, ...] = ()
     skip_impossible: bool = False
+    override: str = ""
     failed: tuple[str, ...] = ()
     retry: int = 0
     exhausted: str = ""
@@ -155,7 +161,7 @@ class RemediationInput(EpisodeInput):
     adopts: str = ""
     permit_granted: bool = False
 
-    in_its_word = ("strategies", "skip_impossible")
+    in_its_word = ("strategies", "skip_impossible", "override")
 
     @property
     def by_a_person(self) -> bool:
@@ -170,6 +176,7 @@ class RemediationInput(EpisodeInput):
             reason=self.reason,
             strategies=self.strategies,
             skip_impossible=self.skip_impossible,
+            override=self.override,
         )
 
 
@@ -337,6 +344,7 @@ class EpisodeStatus:
     comes of it, "" while none is waited for. held: by whom, until when and why a hold keeps it from its next destructive act.
     ways: the words that it hears now. try_number of tries: of the step in hand, tries 0 while none is under way; restarts of
     most_restarts: of all its steps, since a person had it go on last. readings: of power devices, the latest since the first off.
+    override: who overrides a circuit breaker for it, and why; "" for none.
     """
 
     incident: str
@@ -378,6 +386,7 @@ class EpisodeStatus:
     tries: int = 0
     most_restarts: int = 0
     readings: tuple[Reading, ...] = ()
+    override: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,8 @@ class PermitState(StrEnum):
 class Permit:
     """One line of the table, keyed by workflow id and incident. A parked line keeps the node but counts in no budget.
 
-    control_plane: None where nobody has said yet. found: nobody has told which checks count it, as of an episode
+    control_plane: None where nobody has said yet. override: a person's override was asked for, which each look has to see
+    attested. found: nobody has told which checks count it, as of an episode
     that was found open. What is not known counts as it would at worst (S14, S15).
     """
 
@@ -52,6 +53,7 @@ class Permit:
     removes: bool = False
     """Its machine is replaced: a control plane counts one member less afterwards, and not one that is down."""
     found: bool = False
+    override: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +71,11 @@ class Replacing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermitRequest:
-    """An open episode asks for a permit (update `request_permit` of the scanner). by_person: a person wants it now; the request
-    of a program is refused while the node is left alone after failed attempts (S19)."""
+    """An open episode asks for a permit (update `request_permit` of the scanner).
+
+    by_person: a person wants it now; the request of a program is refused while the node is left alone after failed attempts
+    (S19). override: see `Spoken`; whether a person has said so, the last look asks.
+    """
 
     node: str
     workflow_id: str
@@ -86,6 +91,7 @@ class PermitRequest:
     ready: bool = True
     """Whether the node says Ready=True; assumed where unknown, which is the stricter reading for quorum (S15)."""
     by_person: bool = False
+    override: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,13 +155,15 @@ class Release:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermitQuestion:
     """Whether that incident may disrupt that node now, and the answer. paused: why no incident may, with or without a permit; ""
-    if the permit decides. A preservation needs no permit and asks only for that."""
+    if the permit decides. A preservation needs no permit and asks only for that. override: what a
+    person overrides, as the worker that asks has seen it attested."""
 
     node: str
     incident: str
     held: bool = False
     reason: str = ""
     paused: str = ""
+    override: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,8 @@ NAMESPACE = "nodewarden"
 SAID_LABEL = "nodewarden.io/said"
 """On those that a command line has made, and says itself."""
 
+CIRCUIT_BREAKER = "circuit-breaker"
+"""What a person may override, for one node (S17): the open circuit breakers of health checks."""
 DEVICE_READS_ON = "device-reads-on"
 """What an `ack-off` may override: that a device of the machine says on (S8)."""
 
@@ -56,6 +58,9 @@ class Verb(StrEnum):
 ANSWERS = frozenset({Verb.RESUME, Verb.RETURN_PATH, Verb.ACK_OFF})
 """Each answers what was asked, and says which question that was (S48)."""
 
+OVERRIDES = {CIRCUIT_BREAKER: frozenset({Verb.FENCE, Verb.REMEDIATE, Verb.ACK_OFF}), DEVICE_READS_ON: frozenset({Verb.ACK_OFF})}
+"""Which words may override it."""
+
 
 NOT_VERIFIED, VERIFIED = " (identity not verified)", ", verified by Kubernetes"
 """How a name that is shown ends. No name may contain the word itself (`name_problem`)."""
@@ -77,11 +82,20 @@ class ActionName:
     uid: str
 
 
+def override_problem(override: str, verb: Verb) -> str:
+    """What is wrong with the things that this word overrides, with commas between; "" for nothing."""
+    known = [each for each, verbs in OVERRIDES.items() if verb in verbs]
+    if all(each in known for each in override.split(",") if override):
+        return ""
+    return f"expected {' or '.join(known) or 'nothing'} with {verb.value}, got {override!r}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
     """What a NodeAction says, except the person. node: "" for a word that is not about one node. power_on, until, hold: for the
     actions that have them. question: the number of the question that the word answers. of: the owner of the pause or hold that
-    ends, "" for one's own. shorten: for `extend`. isolate: for `preserve`. strategies, template: for `remediate` and `fence`."""
+    ends, "" for one's own. shorten: for `extend`. isolate: for `preserve`. strategies, template: for `remediate` and `fence`.
+    override: what it passes over, with commas between (`override_problem`)."""
 
     action: Verb
     node: str

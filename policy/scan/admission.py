@@ -19,6 +19,7 @@ from policy.episode.messages import Kind
 from policy.episode.needs import NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitRequest, PermitState, Replacing
+from policy.episode.words import CIRCUIT_BREAKER
 from policy.objects.belonging import machine_behind
 from policy.objects.scopes import CLUSTER, GroupCount, scope_of
 from policy.remediation.ladder import removes
@@ -27,6 +28,9 @@ from policy.scan.report import Candidate, CheckReport, ScanReport
 from policy.values.durations import format_duration
 from policy.values.moments import written
 from policy.values.object_refs import ObjectRef
+
+OVERRIDABLE = frozenset({Closed.TOO_MANY_UNHEALTHY, Closed.STORM})
+"""The reasons of an open circuit breaker that a person may override for one node: counts, which people can weigh (S17)."""
 
 CLOCKS_APART = timedelta(seconds=30)
 """By how much the API server's clock and Temporal's may differ."""
@@ -154,7 +158,7 @@ def answer_request(
     nothing or cannot be read stands in nobody's way. An incident that holds the node already is granted again. now, power: for
     the quiet time; without a moment none is kept. held_off: only a person's request is not refused for it (S19). paused:
     see `admit`; it is queued until that is over, also with a permit of its own (S44). counted_under: the checks that counted
-    it when it had its last permit.
+    it when it had its last permit. A person's override passes over the circuit breakers of checks, and over nothing else (S17).
     """
     permits = tuple(permits)
     if paused:
@@ -170,7 +174,8 @@ def answer_request(
         return _refusal(unlicensed[1])
     if not request.by_person and (held := next((each for each in held_off if each.node == request.node), None)) is not None:
         return _refusal(f"held off: {held.reason}")
-    if opened := next(filter(None, map(against_requests, report.checks)), ""):
+    passed_over = OVERRIDABLE if request.override == CIRCUIT_BREAKER else frozenset[Closed]()
+    if opened := next(filter(None, (against_requests(each) for each in report.checks if each.reason not in passed_over)), ""):
         return _refusal(opened)
     groups = groups_of(report, request.node)
     taking = ReadyOnes(report, permits, but_for=request.node)
@@ -426,7 +431,9 @@ def against_requests(check: CheckReport) -> str:
     if check.allowed or check.error or not check.total or check.reason == Closed.ELSEWHERE:
         return ""
     also = "until it closes no request begins, not even on nodes that this check does not cover"
-    return f"{check.ref.key} has its circuit breaker open: {check.message}; {also}"
+    how = f"; a person may override it for one node: `--override {CIRCUIT_BREAKER}` of `nodewarden fence`, remediate and ack-off"
+    how = how if check.reason in OVERRIDABLE else ""
+    return f"{check.ref.key} has its circuit breaker open: {check.message}; {also}{how}"
 
 
 def _why_closed(check: CheckReport | None) -> str:

@@ -11,9 +11,10 @@ from starter.commands import completing
 from starter.commands.session import Output
 
 
-class OverrideChoice(StrEnum):
+class Overridable(StrEnum):
     """What a person may override; see `policy/episode/words.py`."""
 
+    CIRCUIT_BREAKER = "circuit-breaker"
     DEVICE_READS_ON = "device-reads-on"
 
 
@@ -37,7 +38,12 @@ OfOption = Annotated[
     str, typer.Option("--of", metavar="NAME", help="Owner of the one to end, as shown; default: your own. The owner is told.")
 ]
 OverrideOption = Annotated[
-    OverrideChoice | None, typer.Option("--override", help="A device says on, and is wrong or was read too early.")
+    list[Overridable] | None,
+    typer.Option(
+        "--override",
+        help="circuit-breaker: pass over the open circuit breaker, for this node only; you need the right `override`. "
+        "device-reads-on, of ack-off: a device says on, and is wrong or was read too early.",
+    ),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed where there is no terminal.")]
 UntilOption = Annotated[str, typer.Option("--until", metavar="RFC3339", help="Until when.")]

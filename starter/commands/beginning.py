@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,13 +30,23 @@ class BeginningWords:
 
 FENCING = BeginningWords(noun="fencing", not_done="fenced")
 REMEDIATION = BeginningWords(noun="remediation", not_done="remediated")
+FREEING = BeginningWords(noun="freeing", not_done="freed")
+
+
+OVERRIDES = "An open circuit breaker says that too many are unhealthy: if they have one cause, this makes it worse."
 
 
 async def confirmed(
-    words: BeginningWords, question: str, node: str, *, yes: bool, show: Callable[[], Awaitable[None]] | None = None
+    words: BeginningWords,
+    question: str,
+    node: str,
+    *,
+    yes: bool,
+    override: Sequence[str] | None = None,
+    show: Callable[[], Awaitable[None]] | None = None,
 ) -> Exit | None:
-    """Ask before a machine is disrupted that may be healthy. show: prints what would be done, before the question. None: a
-    person has said yes."""
+    """Ask before a machine is disrupted that may be healthy; the name typed, where a circuit breaker is overridden. show: prints
+    what would be done, before the question. None: a person has said yes."""
     if yes:
         return None
     if not on_a_terminal():
@@ -44,20 +54,22 @@ async def confirmed(
         return Exit.USAGE
     if show is not None:
         await show()
+    if override:
+        return name_typed(node, f"{OVERRIDES} {question}", yes=yes, which="")
     if typer.confirm(question, err=True):
         return None
     complain(f"{node} is not {words.not_done}: you did not say yes")
     return Exit.FAILED
 
 
-def name_typed(node: str, risk: str, *, yes: bool) -> Exit | None:
+def name_typed(node: str, risk: str, *, yes: bool, which: str = " that you saw off") -> Exit | None:
     """Have the name typed before a word that may corrupt data (S8). risk: what happens if the person is wrong. None: it was."""
     if yes:
         return None
     if not on_a_terminal():
         complain(f"no terminal: confirm with --yes. {risk}")
         return Exit.USAGE
-    typed = typer.prompt(f"{visible(risk)} Type the name of the node that you saw off", default="", show_default=False, err=True)
+    typed = typer.prompt(f"{visible(risk)} Type the name of the node{which}", default="", show_default=False, err=True)
     if typed == node:
         return None
     complain(f"nothing was said of {node}: expected its name, got {typed!r}")

@@ -20,7 +20,7 @@ from starter.commands.arguments import (
     WhoOption,
     YesOption,
 )
-from starter.commands.beginning import name_typed
+from starter.commands.beginning import FREEING, name_typed, tell_the_decision
 from starter.commands.session import Exit, Session, ending, given, say_answer, session_of, working
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ async def ack_off(
 ) -> Exit | None:
     """Vouch that the machine of NODE is OFF. Its pods are then started elsewhere: if it runs, data is corrupted.
 
-    It shows which volumes are at stake and what each device says, and asks for the name of the node, typed once more.
+    It shows which volumes are at stake and what each device says, and asks for the name of the node, typed once more. Where no
+    episode of it is open, a fencing begins that frees its pods and switches nothing off.
     """
     session = session_of(context, cluster=cluster, output=output)
     who, reason = given("--who", who), given("--reason", reason)
@@ -70,9 +71,12 @@ async def ack_off(
         risk = "\n".join((risk, *await _at_stake(session, node), ""))
     if (refused := name_typed(node, risk, yes=yes)) is not None:
         return refused
-    await told(
-        session, node, lambda _, episode: episode.ack_off(who=who, reason=reason, question=question, override=override or "")
-    )
+    said = {"reason": reason, "override": ",".join(override or ())}
+    async with session.connected() as (warden, settings, name):
+        if not question and not await warden.episode(name, node).is_open():
+            await session.expect_node(settings, name, node)
+            return await tell_the_decision(session, await warden.fence(name, node, requester=who, seen_off=True, **said), FREEING)
+    await told(session, node, lambda _, episode: episode.ack_off(who=who, question=question, **said))
     return None
 
 
@@ -81,7 +85,8 @@ async def _at_stake(session: Session, node: str) -> list[str]:
     from starter.output.at_stake import device_words, pods_on
 
     async with session.connected() as (warden, settings, name), own_connection(settings, name) as connection:
-        said = await device_words(warden, await warden.episode(name, node).status())
+        episode = warden.episode(name, node)
+        said = await device_words(warden, await episode.status()) if await episode.is_open() else []
         return [*said, await pods_on(connection, node)] if connection is not None else said
 
 

@@ -10,7 +10,15 @@ from typing import Annotated
 import typer
 
 from starter.commands import fence_check, fence_plan
-from starter.commands.arguments import ClusterOption, NodeArgument, OutputOption, ReasonOption, WhoOption, YesOption
+from starter.commands.arguments import (
+    ClusterOption,
+    NodeArgument,
+    OutputOption,
+    OverrideOption,
+    ReasonOption,
+    WhoOption,
+    YesOption,
+)
 from starter.commands.beginning import FENCING, confirmed, see_through, tell_the_decision
 from starter.commands.groups import BEGIN, NodeOrCommand
 from starter.commands.session import Exit, given, session_of, working
@@ -32,6 +40,7 @@ async def begin(
     reason: ReasonOption = "",
     who: WhoOption = "",
     template: fence_plan.TemplateOption = "",
+    override: OverrideOption = None,
     yes: YesOption = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would be done, as `fence plan` does. Needs no reason.")
@@ -49,10 +58,10 @@ async def begin(
         return await fence_plan.show_plan(session, node, named)
     why = given("--reason", reason)
     question = f"Switch {node} off and on again, and delete its pods?"
-    if (refused := await confirmed(FENCING, question, node, yes=yes)) is not None:
+    if (refused := await confirmed(FENCING, question, node, yes=yes, override=override)) is not None:
         return refused
     async with session.connected() as (warden, _, name):
-        episode = await warden.fence(name, node, reason=why, requester=who, template=named)
+        episode = await warden.fence(name, node, reason=why, requester=who, template=named, override=",".join(override or ()))
         if wait:
             return await see_through(session, episode, FENCING)
         return await tell_the_decision(session, episode, FENCING)

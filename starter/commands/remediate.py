@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands import remediate_plan
-from starter.commands.arguments import ClusterOption, OutputOption, ReasonOption, WhoOption, YesOption
+from starter.commands.arguments import ClusterOption, OutputOption, OverrideOption, ReasonOption, WhoOption, YesOption
 from starter.commands.beginning import REMEDIATION, confirmed, see_through, tell_the_decision
 from starter.commands.groups import BEGIN, NodeOrCommand
 from starter.commands.remediate_plan import PatientArgument, StepsOption, named_steps, read_plan
@@ -36,6 +36,7 @@ async def begin(
     steps: StepsOption = None,
     reason: ReasonOption = "",
     who: WhoOption = "",
+    override: OverrideOption = None,
     yes: YesOption = False,
     skip_impossible: Annotated[
         bool, typer.Option("--skip-impossible", help="Leave out steps of --with that can't be carried out, instead of refusing.")
@@ -52,13 +53,12 @@ async def begin(
     named, why = named_steps(steps), given("--reason", reason)
     question = f"Carry out these steps on {node}, until it is well or replaced?"
     show = partial(_show_steps, session, node, named)
-    if (refused := await confirmed(REMEDIATION, question, node, yes=yes, show=show)) is not None:
+    if (refused := await confirmed(REMEDIATION, question, node, yes=yes, override=override, show=show)) is not None:
         return refused
     strategies = tuple(word.strip() for word in ",".join(steps or ()).split(",") if word.strip())
     async with session.connected() as (warden, _, name):
-        episode = await warden.remediate(
-            name, node, reason=why, requester=who, strategies=strategies, skip_impossible=skip_impossible
-        )
+        asked = {"reason": why, "requester": who, "skip_impossible": skip_impossible, "override": ",".join(override or ())}
+        episode = await warden.remediate(name, node, strategies=strategies, **asked)
         if wait:
             return await see_through(session, episode, REMEDIATION)
         return await tell_the_decision(session, episode, REMEDIATION)

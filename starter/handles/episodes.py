@@ -162,7 +162,7 @@ class EpisodeHandle:
     async def ack_off(self, *, who: str, reason: str, question: int, override: str = "") -> str:
         """Vouch that the machine is off (S8): the only substitute for reading it. question: its number, as of the
         status that the person saw; RefusedError says what is asked where that is another one by now (S48). override: see
-        `AcknowledgeRequest`."""
+        `Spoken`."""
         request = AcknowledgeRequest(who=who, reason=reason, question=question, override=override)
         return await self._tell("acknowledge_off", Verb.ACK_OFF, request, question=question, override=override)
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from activities.cluster.api.paths import NODES, SELF_REVIEWS
 from activities.cluster.api.refusals import ObjectNotFound
-from activities.cluster.objects.livenode import all_names
 from policy.episode.vetoes import HOLD_ANNOTATION, is_held
 from starter.errors import MissingError, NoSuchNodeError, RefusedError
 from starter.handles.speaking import Opening
@@ -52,6 +51,8 @@ async def _value(connection: ClusterConnection, node: str) -> str | None:
     try:
         body = await connection.get(NODES.path(node))
     except ObjectNotFound:
+        from activities.cluster.objects.livenode import all_names
+
         raise NoSuchNodeError(node, await all_names(connection)) from None
     value: str | None = (body["metadata"].get("annotations") or {}).get(HOLD_ANNOTATION)
     return value

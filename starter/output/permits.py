@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.episode.permits import PermitDecision, PermitRequest, PermitState
+from policy.episode.words import CIRCUIT_BREAKER
 from policy.scan import pauses
 from policy.scan.admission import answer_request
 from starter import wording
@@ -40,6 +41,7 @@ def still_stopped_by(scanner: ScannerStatus | None, episode: EpisodeStatus, now:
         control_plane=episode.control_plane is not False,
         node_uid=episode.node_uid,
         by_person=True,
+        override=CIRCUIT_BREAKER if episode.override else "",
     )
     others = [each for each in scanner.permits if each.incident != episode.incident or each.holding is not PermitState.PARKED]
     answer = answer_request(scanner.report, others, request, cap=scanner.concurrency, now=now, paused=pauses.told(scanner.pauses))

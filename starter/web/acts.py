@@ -12,10 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from temporalio.exceptions import ApplicationError
 
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome
-from policy.episode.words import ANSWERS, DEVICE_READS_ON, Verb, reason_problem
+from policy.episode.words import ANSWERS, CIRCUIT_BREAKER, OVERRIDES, Verb, override_problem, reason_problem
 from policy.fence.shown import ShownConfig, shown_config
 from policy.preservation.requests import LONGEST_PRESERVATION
-from policy.scan.admission import against_requests
+from policy.scan.admission import OVERRIDABLE, against_requests
 from policy.values.durations import parse_duration
 from starter import wording
 from starter.client import Nodewarden
@@ -52,8 +52,9 @@ POWERS = frozenset({Verb.FENCE, Verb.ACK_OFF, Verb.ABORT, Verb.REMEDIATE})
 class WordToSay(BaseModel):
     """A word to be said. node: "" of `pause` and `unpause`. for: how long, such as 2h. powerOn: of `abort`, whether a machine
     that is off by then is switched on again. question: of what answers one, its number as the person has seen it. of: of
-    `unpause` and `resume`, to whom the pause or hold belongs, "" for one's own. override: `device-reads-on`, of `ack-off`; and of
-    that word nodeName, the node's name, which the person has typed once more."""
+    `unpause` and `resume`, to whom the pause or hold belongs, "" for one's own. override: what it passes over, with commas
+    between (`circuit-breaker`; of `ack-off` also `device-reads-on`). nodeName: with an override, and with `ack-off`, the node's
+    name, which the person has typed once more."""
 
     model_config = ConfigDict(frozen=True, populate_by_name=True, extra="forbid")
 
@@ -79,9 +80,9 @@ class WordToSay(BaseModel):
             raise UnreadableError(f"for: expected nothing with {self.word.value}, got {self.hold!r}")
         if self.of and self.word not in {Verb.UNPAUSE, Verb.RESUME}:
             raise UnreadableError(f"of: expected nothing with {self.word.value}, got {self.of!r}")
-        if self.override and (self.word is not Verb.ACK_OFF or self.override != DEVICE_READS_ON):
-            raise UnreadableError(f"override: expected {DEVICE_READS_ON}, with ack-off, got {self.override!r}")
-        if self.word is Verb.ACK_OFF and self.node_name != self.node:
+        if self.override and (problem := override_problem(self.override, self.word)):
+            raise UnreadableError(f"override: {problem}")
+        if (self.override or self.word is Verb.ACK_OFF) and self.node_name != self.node:
             raise UnreadableError(f"nodeName: expected {self.node}, typed once more, got {self.node_name!r}")
         if WITH_A_TIME.get(self.word) and not self.hold:
             raise UnreadableError(f"for: expected a duration such as 24h with {self.word.value}, got nothing")
@@ -103,7 +104,8 @@ class WordToSay(BaseModel):
 class ActPreview:
     """What would come of a word. heard: whether it is heard now; why_not: else why not. known: what is known of the machine and
     of what stands in the way. plan: what fencing would do, of `fence`. command: how it is said on the
-    command line, "" where it is not heard. owners: to whom the pauses or holds belong of which that word ends one."""
+    command line, "" where it is not heard. owners: to whom the pauses or holds belong of which that word ends one. overridable:
+    whether a circuit breaker is open that the word may override."""
 
     cluster: str
     word: Verb
@@ -118,6 +120,7 @@ class ActPreview:
     command: str = ""
     question: int = 0
     owners: tuple[str, ...] = ()
+    overridable: bool = False
 
 
 async def said(caller: Caller, cluster: str, act: WordToSay) -> Told | Begun:
@@ -160,7 +163,7 @@ async def _begun(warden: Nodewarden, cluster: str, act: WordToSay, reason: str, 
         found = await episode.kept()
     else:
         begin = warden.fence if act.word is Verb.FENCE else warden.remediate
-        episode = await begin(cluster, act.node, reason=reason)
+        episode = await begin(cluster, act.node, reason=reason, override=act.override)
         found = await episode.decided()
     if isinstance(found, EpisodeResult):
         if found.missing:
@@ -218,6 +221,8 @@ async def preview(views: Views, caller: Caller, cluster: str, word: Verb, node: 
         command=_command(episode, word, node),
         question=episode.question if episode is not None and word in ANSWERS else 0,
         owners=_owners(overview, episode, word),
+        overridable=word in OVERRIDES[CIRCUIT_BREAKER]
+        and any(not each.allowed and each.reason in OVERRIDABLE for each in overview.checks),
     )
 
 

@@ -59,14 +59,21 @@ async def sent(
     hold: Annotated[str, Form(alias="for")] = "",
     power_on: Annotated[bool, Form()] = False,
     question: Annotated[int, Form()] = 0,
-    override: Annotated[str, Form()] = "",
+    of: Annotated[str, Form()] = "",
+    override: Annotated[tuple[str, ...], Form()] = (),
     node_name: Annotated[str, Form()] = "",
 ) -> Response:
     """Say it, and show the answer or the refusal."""
     if not sessions_of(request).is_ours(request, form_token):
         raise ForbiddenError("this form was not made here, or is too old: open the page again")
     try:
-        given = {"power_on": power_on, "question": question, "override": override, "node_name": node_name.strip()}
+        given = {
+            "power_on": power_on,
+            "question": question,
+            "of": of,
+            "override": ",".join(override),
+            "node_name": node_name.strip(),
+        }
         act = WordToSay(word=word, node=node, reason=reason, hold=hold.strip(), **given)
         view = views_of(request).known(cluster)
         answer: Told | Begun = await said(_caller(request), view.cluster, act)

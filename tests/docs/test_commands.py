@@ -41,8 +41,8 @@ def understood(line: Line) -> None:
             command, words = found, words[1:]
         try:
             made = command.make_context(command.name, list(words), parent=context)
-            assert command.name not in ANSWERS or made.params["question"], (
-                f"{line}: expected --question, without it it is refused"
+            assert command.name not in ANSWERS - {Verb.ACK_OFF} or made.params["question"], (
+                f"{line}: expected --question, without which it is refused"
             )
         except TyperException as error:
             if line.whole or type(error).__name__ not in LACKS:

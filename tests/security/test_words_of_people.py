@@ -28,7 +28,19 @@ from activities.contracts.target import Target
 from activities.contracts.words import Verification, VerifyRequest
 from policy.episode.attesting import GROUP, PLURAL, POLICY, doubt
 from policy.episode.messages import Kind, Outcome, Phase, Pinned
-from policy.episode.words import ANSWERS, NAMESPACE, SAID_LABEL, SETTLED, WITHIN, ActionName, SealedWord, Spoken, Verb, bare_name
+from policy.episode.words import (
+    ANSWERS,
+    CIRCUIT_BREAKER,
+    NAMESPACE,
+    SAID_LABEL,
+    SETTLED,
+    WITHIN,
+    ActionName,
+    SealedWord,
+    Spoken,
+    Verb,
+    bare_name,
+)
 from simulator.client import ApiAddress, ApiClient, ApiError
 from starter.client import Nodewarden
 from starter.errors import RefusedError
@@ -71,7 +83,8 @@ def test_the_shipped_policy_is_believed_and_no_earlier_word() -> None:
         ({"matchConstraints": {"resourceRules": [RULE], "objectSelector": {"matchLabels": {"a": "b"}}}}, {}),
         ({"validations": VALIDATIONS[1:]}, {}),
         ({"validations": VALIDATIONS[:1] + VALIDATIONS[2:]}, {}),
-        ({"validations": VALIDATIONS[:2]}, {}),
+        ({"validations": VALIDATIONS[:2] + VALIDATIONS[3:]}, {}),
+        ({"validations": VALIDATIONS[:3]}, {}),
         ({}, {"validationActions": ["Audit"]}),
         ({}, {"matchResources": {"namespaceSelector": {"matchLabels": {"a": "b"}}}}),
         ({}, {"policyName": "another"}),
@@ -165,6 +178,7 @@ async def test_a_word_bears_a_seal_for_what_it_says_and_to_whom_it_was_said() ->
         replace(sealed, speaker="eve"),
         replace(sealed, spoken=replace(sealed.spoken, action=Verb.ACK_OFF)),
         replace(sealed, spoken=replace(sealed.spoken, node="node-3")),
+        replace(sealed, spoken=replace(sealed.spoken, override=CIRCUIT_BREAKER)),
         replace(sealed, action="another"),
         replace(sealed, seal=""),
     ):
@@ -190,6 +204,7 @@ async def test_what_was_answered_meanwhile_stays_answered() -> None:
         ({"node": "node-3"}, "node"),
         ({"reason": "another"}, "reason"),
         ({"powerOn": True}, "powerOn"),
+        ({"override": CIRCUIT_BREAKER}, "override"),
     ],
 )
 async def test_an_object_attests_nothing_but_what_it_says(spec: Object, differs: str) -> None:
@@ -198,6 +213,15 @@ async def test_an_object_attests_nothing_but_what_it_says(spec: Object, differs:
         with pytest.raises(ApplicationError, match=f"its {differs} is another"):
             await stage.verify(action)
         assert await stage.status(action) == {}
+
+
+async def test_an_object_that_overrides_nothing_attests_no_override() -> None:
+    """S17, S42: the right to override was asked of no one for it."""
+    async with acting() as stage:
+        action = await stage.action()
+        stage.spoken = replace(stage.spoken, override=CIRCUIT_BREAKER)
+        with pytest.raises(ApplicationError, match="its override is another"):
+            await stage.verify(action)
 
 
 async def test_nor_does_another_object_of_its_name_nor_an_old_one_nor_none() -> None:
@@ -357,12 +381,18 @@ class TestTheServer:
 
     async def test_it_takes_no_other_name_no_action_without_its_right_and_no_change(self, system: System) -> None:
         hold = Spoken(action=Verb.HOLD, node=NODE, reason=REASON)
-        async with ApiClient(await person(system, "eve", verbs=("hold",)), user_agent="kubectl") as eve:
+        fence = Spoken(action=Verb.FENCE, node=NODE, reason=REASON)
+        async with ApiClient(await person(system, "eve", verbs=("hold", "fence")), user_agent="kubectl") as eve:
             for spec, why in (
                 (hold.spec("admin"), "who is asking"),
                 (Spoken(action=Verb.ABORT, node=NODE, reason=REASON).spec(known_as("eve")), "may not abort"),
                 (Spoken(action=Verb.HOLD, node="node-3", reason=REASON).spec(known_as("eve")), "may not hold node-3"),
                 (Spoken(action=Verb.STOP_SCAN, node="", reason=REASON).spec(known_as("eve")), "may not stop-scan"),
+                (
+                    replace(fence, override=CIRCUIT_BREAKER).spec(known_as("eve")),
+                    "may not override the circuit-breaker for node-2",
+                ),
+                (replace(hold, override=CIRCUIT_BREAKER).spec(known_as("eve")), "only fence, remediate and ack-off override"),
             ):
                 with pytest.raises(ApiError, match=why):
                     await made(eve, spec)

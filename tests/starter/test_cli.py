@@ -12,10 +12,13 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 from temporalio.client import Client
 
+from policy.episode.ids import episode_id
+from policy.episode.messages import FencingInput, RemediationInput
 from starter.client import Nodewarden
 from starter.commands import beginning
 from starter.commands.session import complain
@@ -217,7 +220,7 @@ CIRCUIT_BREAKER = (
                 ("abort",),
                 ("resume",),
                 ("return-path", "-r", "x"),
-                ("ack-off", *AMY, "--reason", "saw it", "--yes"),
+                ("ack-off", *AMY, "--reason", "saw it", "--question", "7", "--yes"),
             )
         ),
         *(((word, "--reason", " "), "node-1", 2, NO_REASON) for word in ("fence", "abort", "hold", "resume")),
@@ -290,6 +293,62 @@ async def test_before_a_person_vouches_for_off_it_is_said_what_each_device_says(
     assert (await episode.result()).message.endswith("saw it (device-reads-on)")
     wrong = await nodewarden(*words[:-1], "everything", text="sick-on\n")
     assert (wrong.exit_code, "device-reads-on" in wrong.output) == (2, True)
+
+
+async def begun_with(warden: Nodewarden, cluster: str, node: str, kind: type[Any]) -> Any:
+    """The input of the node's open episode."""
+    history = await warden.client.get_workflow_handle(episode_id(cluster, node)).fetch_history()
+    (asked,) = await warden.client.data_converter.decode(
+        history.events[0].workflow_execution_started_event_attributes.input.payloads, [kind]
+    )
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "said"),
+    [("y\n", 1, "expected its name, got 'y'"), ("node-1\n", 0, "node-1"), (None, 2, "no terminal: confirm with --yes")],
+)
+@pytest.mark.parametrize(("word", "kind"), [("fence", FencingInput), ("remediate", RemediationInput)])
+async def test_overriding_a_circuit_breaker_wants_the_name_of_the_node_typed(  # noqa: PLR0917 - pytest passes them by name
+    keyboard: Path,
+    warden: Nodewarden,
+    cluster: str,
+    monkeypatch: pytest.MonkeyPatch,
+    word: str,
+    kind: type[Any],
+    typed: str | None,
+    code: int,
+    said: str,
+) -> None:
+    """S17: and it says what happens if the unhealthy nodes have one cause."""
+    monkeypatch.setattr(beginning, "on_a_terminal", lambda: typed is not None)
+    asked = (word, "node-1", "-c", cluster, "-r", "data at risk", "--override", "circuit-breaker")
+    result = await nodewarden(*asked, text=typed or "")
+    assert (result.exit_code, said in result.output) == (code, True), result.output
+    assert typed is None or "if they have one cause, this makes it worse" in result.output
+    assert await warden.episode(cluster, "node-1").is_open() is (code == 0)
+    if code == 0:
+        assert (await begun_with(warden, cluster, "node-1", kind)).override == "circuit-breaker"
+
+
+async def test_nothing_but_a_circuit_breaker_is_overridden(keyboard: Path, cluster: str) -> None:
+    """S17: no quorum, no cap, no pause."""
+    for what in ("quorum", "pause", "cap", "all"):
+        result = await nodewarden("fence", "node-1", "-c", cluster, "-r", "x", "--yes", "--override", what)
+        assert (result.exit_code, "circuit-breaker" in result.stderr) == (2, True), result.output
+
+
+async def test_a_word_for_off_without_an_episode_begins_one(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    """S8: with the override, where one is said; asked twice it is the same one."""
+    said = ("ack-off", "node-1", "-c", cluster, *AMY, "-r", "pulled the plug", "--yes", "--override", "circuit-breaker")
+    result = await nodewarden(*said)
+    assert (result.exit_code, result.stdout.partition(":")[0]) == (0, "started freeing of node-1"), result.output
+    asked = await begun_with(warden, cluster, "node-1", FencingInput)
+    assert (asked.seen_off, asked.override, asked.reason, asked.requester) == (True, "circuit-breaker", "pulled the plug", "amy")
+    again = await nodewarden(*said)
+    assert (again.exit_code, "asked now is 7" in again.stderr) == (3, True), again.output
+    missing = await nodewarden("ack-off", "refused-nosuch", "-c", cluster, *AMY, "-r", "saw it", "--yes")
+    assert missing.exit_code == 4
 
 
 async def test_the_scanner_is_started_shown_and_stopped(keyboard: Path, client: object, cluster: str) -> None:

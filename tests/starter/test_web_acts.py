@@ -164,6 +164,29 @@ async def test_a_program_pauses_for_a_while_and_begins_an_episode(
     await mine.stop_scanner(cluster, who="ann", reason="done")
 
 
+@pytest.mark.parametrize("word", ["fence", "remediate", "ack-off"])
+async def test_an_override_wants_the_name_of_the_node_typed(
+    word: str, page: aiohttp.ClientSession, mine: Nodewarden, cluster: str
+) -> None:
+    """S17: on the page and by its API; and nothing else is overridden."""
+    if word == "ack-off":
+        await mine.fence(cluster, "sick-1", reason="drill")
+    said = {"word": word, "node": "sick-1", "reason": "data at risk", "question": 7, "override": "circuit-breaker"}
+    for wrong in ({}, {"nodeName": ""}, {"nodeName": "sick-2"}):
+        assert "nodeName: expected sick-1" in str(await act(page, cluster, expected=422, **said, **wrong))
+    named = {"nodeName": "sick-1"}
+    assert "override: expected circuit-breaker" in str(
+        await act(page, cluster, expected=422, **said | named | {"override": "cap"})
+    )
+    refused = said | named | {"word": "hold"}
+    assert "override: expected nothing with hold" in str(await act(page, cluster, expected=422, **refused))
+    token = await form_token(page, cluster, "fence", "node-9")
+    form = {key: str(value) for key, value in said.items()} | {"form_token": token}
+    assert "nodeName: expected sick-1" in await sent(page, cluster, form, expected=422)
+    assert await mine.episode(cluster, "sick-1").is_open() is (word == "ack-off")
+    await sent(page, cluster, form | {"node_name": "sick-1"}, expected=200)
+
+
 @pytest.mark.parametrize(
     ("said", "why"),
     [
@@ -181,11 +204,11 @@ async def test_a_program_pauses_for_a_while_and_begins_an_episode(
         ({"word": "ack-off", "node": "n", "nodeName": "m", "reason": "x"}, "nodeName: expected n, typed once more, got 'm'"),
         (
             {"word": "abort", "node": "n", "reason": "x", "override": "device-reads-on"},
-            "override: expected device-reads-on, with ack-off",
+            "override: expected nothing with abort, got 'device-reads-on'",
         ),
         (
             {"word": "ack-off", "node": "n", "nodeName": "n", "reason": "x", "override": "all"},
-            "override: expected device-reads-on, with ack-off, got 'all'",
+            "override: expected circuit-breaker or device-reads-on with ack-off, got 'all'",
         ),
         ({"word": "pause", "reason": "x", "who": "somebody else"}, "who: unknown key"),
     ],

@@ -110,6 +110,14 @@ async def test_before_a_word_it_is_said_which_check_refuses_it_and_why_that_coun
     assert ("no request begins, not even on nodes that this check does not cover" in known) is asked
 
 
+@pytest.mark.parametrize(("word", "offered"), [("fence", True), ("remediate", True), ("preserve", False)])
+async def test_an_open_circuit_breaker_may_be_overridden_behind_the_name_of_the_node(url: str, word: str, offered: bool) -> None:
+    """S17: a preservation asks no circuit breaker."""
+    async with aiohttp.ClientSession() as session, session.get(f"{url}/c/{CLUSTER}/acts/{word}?node=node-2") as answer:
+        form = await answer.text()
+    assert ('name="override" value="circuit-breaker"' in form, 'name="node_name"' in form) == (offered, offered)
+
+
 async def test_the_command_of_a_preview_has_its_reason_once(url: str) -> None:
     async with aiohttp.ClientSession() as session, session.get(f"{url}/c/{CLUSTER}/acts/ack-off?node=node-9") as answer:
         assert (await answer.text()).count("--reason") == 1

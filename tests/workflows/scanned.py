@@ -246,10 +246,10 @@ class Scan:
         release = replace(Release(node=episode.node, incident=episode.incident, outcome="recovered"), **changes)  # type: ignore[arg-type]
         await self.client_handle().signal(HealthScanner.release, release)
 
-    async def ask(self, node: str, incident: str = "by-hand", *, by_person: bool = True) -> PermitAnswer:
+    async def ask(self, node: str, incident: str = "by-hand", *, by_person: bool = True, override: str = "") -> PermitAnswer:
         """An open episode asks for a permit, a person's unless it is said."""
         workflow_id = episode_id(self.cluster, node)
-        request = PermitRequest(node=node, workflow_id=workflow_id, incident=incident, by_person=by_person)
+        request = PermitRequest(node=node, workflow_id=workflow_id, incident=incident, by_person=by_person, override=override)
         return await self.client_handle().execute_update(HealthScanner.request_permit, request)
 
 

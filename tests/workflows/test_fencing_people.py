@@ -14,7 +14,7 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, Outcome, Phase
 from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import PermitAnswer, PermitDecision
-from policy.episode.words import DEVICE_READS_ON, ActionName, Verb, Verified
+from policy.episode.words import CIRCUIT_BREAKER, DEVICE_READS_ON, VERIFIED, ActionName, Verb, Verified
 from policy.fence.plan import CORDON
 from policy.fence.power import PowerState
 from policy.values.moments import written
@@ -26,6 +26,7 @@ from workflows.definitions.fencing import Fencing
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest, HoldEpisodeRequest, PersonRequest
 
 QUEUED = PermitAnswer(decision=PermitDecision.QUEUED, reason="1 of 1 permits are held", holder="us")
+BOTH = f"{CIRCUIT_BREAKER},{DEVICE_READS_ON}"
 SHORT_CIRCUIT = PermitAnswer(decision=PermitDecision.REFUSED, reason="NodeHealthCheck/workers has its circuit breaker open")
 
 
@@ -691,3 +692,100 @@ async def test_a_second_click_is_no_second_word(env: WorkflowEnvironment) -> Non
             refused.value.cause
         )
         assert world.count("off") == 2
+
+
+OVERRIDDEN = f"overridden by ada@example.com{VERIFIED}"
+
+
+async def test_an_override_is_asked_for_shown_told_and_brought_along_to_each_look(env: WorkflowEnvironment) -> None:
+    """S17, S42: who, and why; in status, record and an Event. The permit that is asked for later is one past the breaker, too."""
+    world = World(need=PERSON, speaker="ada@example.com")
+    async with fencing(env, world, at="cordon", **(WISH | {"override": CIRCUIT_BREAKER})) as run:
+        await run.hold()
+        run.go_on()
+        status = await run.until(lambda status: not status.permit)
+        assert status.override == f"ada@example.com{VERIFIED}: drill"
+        await run.resume()
+        result = await run.result(Outcome.RECOVERED)
+    assert [each.override for each in world.permits] == [CIRCUIT_BREAKER] * 2
+    assert {each and (each.spoken.override, each.seal) for each in world.overrides} == {(CIRCUIT_BREAKER, result.incident)}
+    noted = [entry.detail for entry in result.record if (entry.act, entry.outcome) == ("override", CIRCUIT_BREAKER)]
+    told = [event.message for event in world.events if event.reason == "CircuitBreakerOverridden"]
+    assert (len(noted), len(told), {OVERRIDDEN in each for each in (*noted, *told)}) == (2, 2, {True})
+
+
+@pytest.mark.parametrize(("action", "speaker"), [(None, "ada@example.com"), (ACTION, "")])
+async def test_an_override_that_nobody_attests_begins_nothing(
+    action: ActionName | None, speaker: str, env: WorkflowEnvironment
+) -> None:
+    """S17, S42: it is a right of its own, which nothing but the API server can check."""
+    world = World(need=PERSON, speaker=speaker)
+    async with fencing(env, world, **(WISH | {"override": CIRCUIT_BREAKER, "action": action})) as run:
+        result = await run.result(Outcome.REFUSED)
+    assert (world.count("pin"), "Kubernetes attests who overrides" in result.message) == (0, True)
+
+
+@pytest.mark.parametrize("kind", [NeedKind.CHECK, NeedKind.PERSON])
+async def test_a_word_for_off_may_override_the_breaker_that_keeps_it_waiting(kind: NeedKind, env: WorkflowEnvironment) -> None:
+    """S8, S17: said once more, attested; whoever wanted the episode."""
+    world = World(ignores_off=True, answers=[SHORT_CIRCUIT] * 50, need=Need(kind=kind, reason="drill"))
+    async with fencing(env, world, parks=True) as run:
+        world.power = dict.fromkeys(world.power, PowerState.OFF)
+        await run.acknowledge("pulled the plug", override=DEVICE_READS_ON)
+        waits = lambda status: "is kept until" in status.problem and status.phase is Phase.NEEDS_HUMAN  # noqa: E731
+        word = AcknowledgeRequest(who="ada", reason="saw it", question=(await run.until(waits)).question, override=BOTH)
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await run.handle.execute_update(Fencing.acknowledge_off, word)
+        assert "Kubernetes attests who overrides" in str(refused.value.cause)
+        assert world.permits[-1].override == ""
+        world.speaker = "ada@example.com"
+        await run.until(waits)
+        world.answers = []
+        await run.handle.execute_update(Fencing.acknowledge_off, replace(word, action=ACTION))
+        result = await run.result(Outcome.RECOVERED)
+    assert (world.permits[-1].override, world.pods) == (CIRCUIT_BREAKER, 0)
+    assert result.off_proof.acknowledgement.sealed.spoken.override == BOTH
+
+
+VOUCHED: dict[str, object] = {**WISH, "seen_off": True}
+
+
+@pytest.mark.parametrize("action", [ACTION, None])
+async def test_a_word_for_off_begins_an_episode_that_frees_on_it(action: ActionName | None, env: WorkflowEnvironment) -> None:
+    """S8: for the pinned boot, with a permit, and nothing is switched off on it."""
+    world = World(need=PERSON, speaker="ada@example.com" if action else "")
+    world.power = dict.fromkeys(world.power, PowerState.OFF)
+    async with fencing(env, world, **(VOUCHED | {"action": action})) as run:
+        result = await run.result(Outcome.RECOVERED)
+    assert (world.count("off"), world.count("cordon"), world.count("ask-permit"), world.pods) == (0, 0, 1, 0)
+    word = result.off_proof.acknowledgement
+    assert (word.why, word.sealed.spoken.action if word.sealed else "") == ("drill", Verb.ACK_OFF if action else "")
+
+
+async def test_a_word_for_off_of_a_node_that_says_ready_begins_nothing(env: WorkflowEnvironment) -> None:
+    """S1, S8."""
+    world = World(need=PERSON, ready=True, speaker="ada@example.com")
+    async with fencing(env, world, **VOUCHED) as run:
+        result = await run.result(Outcome.REFUSED)
+    assert ("says Ready, so it is not off" in result.message, world.count("mark"), world.count("ask-permit")) == (True, 0, 0)
+
+
+@pytest.mark.parametrize("booted", [True, False], ids=["another boot", "a device says on"])
+async def test_a_word_for_off_that_turns_out_untrue_switches_nothing_off(booted: bool, env: WorkflowEnvironment) -> None:
+    """S6, S8: it ends with the boot it was given for, also while it waits for a permit, and where a device says on; what a person
+    has vouched for is no wish to have the machine switched off."""
+    world = World(need=PERSON, speaker="ada@example.com")
+    world.power = dict.fromkeys(world.power, PowerState.OFF if booted else PowerState.ON)
+    async with fencing(env, world, at="ask-permit", **VOUCHED) as run:
+        await run.did("ask-permit")
+        if booted:
+            await run.sees(boot_id="boot-2")
+        status = await run.parked()
+        assert "nothing was switched off" in status.problem
+        await run.resume()
+        await asked_until(env, run.record, lambda record: sum(each.act == "resume" for each in record) == 1)
+        await run.parked()
+        assert (world.count("off"), world.count("taint"), world.count("delete-workload")) == (0, 0, 0)
+        await run.abort()
+        await run.result()
+    assert (world.count("off"), world.pods > 0) == (0, True)

@@ -13,6 +13,7 @@ from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.episodes import EpisodeDescription, FoundOpen
+from policy.checks.brakes import Closed
 from policy.checks.healthcheck import HealthCheck
 from policy.checks.inventory import ControlPlane
 from policy.episode.freeing_pace import Portion, PortionRequest
@@ -21,6 +22,7 @@ from policy.episode.messages import FencingInput
 from policy.episode.needs import NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions, PermitRequest, PermitState
+from policy.episode.words import CIRCUIT_BREAKER
 from policy.objects.nodes import Condition
 from policy.scan.repeat_alarm import RepeatAlarm
 from policy.scan.report import ClusterLease, ScanReport, ViewState
@@ -30,7 +32,7 @@ from tests.workflows.surroundings import eventually, let_pass, worker
 from workflows.definitions.scanner import HealthScanner
 from workflows.kit import options
 from workflows.kit.handing_over import HISTORY_LIMIT
-from workflows.kit.messages import ScannerInput, ScannerState, StopRequest
+from workflows.kit.messages import PauseRequest, ScannerInput, ScannerState, StopRequest
 from workflows.scanner.polling import BREATH, HASTY_IN_A_ROW
 
 SCANS_OF_A_RUN = HISTORY_LIMIT // 6
@@ -643,3 +645,46 @@ async def test_an_episode_that_does_not_say_whose_it_is_may_be_a_members_in_its_
         (answer,) = (await scan.handle.query(HealthScanner.holds_permits, asked)).questions
         assert answer.held is (said is False)
         assert ("cp-2" in answer.reason) is (said is not False)
+
+
+async def test_an_override_lasts_while_the_breaker_is_open_and_only_for_looks_that_see_it_attested(
+    env: WorkflowEnvironment,
+) -> None:
+    """S17, S20: what a person has overridden is not withdrawn, and a request alone grants nothing. One node each."""
+    closed = replace(check(allowed=False, message="9 of 12 nodes are healthy"), reason=Closed.TOO_MANY_UNHEALTHY)
+    world = ScriptedCluster(report(checks=(closed,)))
+    async with scanning(env, world, concurrency=2) as scan:
+
+        async def held(override: str = "") -> bool:
+            asked = PermitQuestion(node="node-1", incident="one", override=override)
+            (answer,) = (await scan.handle.query(HealthScanner.holds_permits, PermitQuestions(questions=(asked,)))).questions
+            assert answer.held or "no NodeAction attests" in answer.reason or "paused" in answer.reason
+            return answer.held
+
+        assert (await scan.ask("node-1", "one")).decision is PermitDecision.REFUSED
+        assert (await scan.ask("node-1", "one", override=CIRCUIT_BREAKER)).decision is PermitDecision.GRANTED
+        assert [await held(), await held(CIRCUIT_BREAKER)] == [False, True]
+        scans = world.restless = 3
+        await scan.until(lambda status: status.scans >= scans)
+        assert [await held(), await held(CIRCUIT_BREAKER)] == [False, True]
+        assert (await scan.ask("node-2", "two")).decision is PermitDecision.REFUSED
+        await scan.handle.execute_update(HealthScanner.pause, PauseRequest(who="ada", reason="storage"))
+        assert not await held(CIRCUIT_BREAKER), "S44: nobody overrides a pause"
+
+
+async def test_an_override_that_waits_for_its_turn_is_one_when_it_comes(env: WorkflowEnvironment) -> None:
+    """S14, S17: it had asked without one before; and a scanner that has forgotten it hears of it from the episode."""
+    closed = replace(check(allowed=False, message="9 of 12 nodes are healthy"), reason=Closed.TOO_MANY_UNHEALTHY)
+    world = ScriptedCluster(report())
+    async with scanning(env, world) as scan:
+        assert (await scan.ask("node-1", "one")).decision is PermitDecision.GRANTED
+        for override in ("", CIRCUIT_BREAKER):
+            assert (await scan.ask("node-2", "two", override=override)).decision is PermitDecision.QUEUED
+        assert [each.override for each in (await scan.until(lambda status: True)).queue] == [CIRCUIT_BREAKER]
+        world.show(report(checks=(closed,)))
+    described = EpisodeDescription(
+        node="node-1", known=True, open=True, workflow_id="e", incident="i", permit=True, started=NOW, override=CIRCUIT_BREAKER
+    )
+    world = ScriptedCluster(report(), found=[FoundOpen(nodes=("node-1",))], known={"node-1": described})
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: [each.override for each in status.permits] == [CIRCUIT_BREAKER])

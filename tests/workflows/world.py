@@ -176,6 +176,7 @@ class World:
     verify_errors: list[ApplicationError] = field(default_factory=list)
     speaker: str = ""
     wishes: list[contract.SealedWord | None] = field(default_factory=list)
+    overrides: list[contract.SealedWord | None] = field(default_factory=list)
     """Of whoever asked for the episode, as looks are told of it."""
     """By which name Kubernetes attests who speaks; "": it does not."""
     shown: list[contract.EpisodeSnapshot] = field(default_factory=list)
@@ -415,6 +416,7 @@ class ScriptedTarget:
         await self._hear_along(request.news)
         await world.act("look" if request.destructive else "glance")
         world.wishes.append(request.need.word)
+        world.overrides.append(request.target.override)
         if world.ready and world.power and PowerState.ON not in world.power.values():
             world.lingers -= 1
             world.ready = world.lingers >= 0

@@ -8,10 +8,10 @@ from datetime import timedelta
 from temporalio import workflow
 
 from policy.episode.messages import EpisodeResult, Kind
-from policy.episode.words import DEVICE_READS_ON, Verb
+from policy.episode.words import CIRCUIT_BREAKER, DEVICE_READS_ON, Verb
 from policy.values.durations import format_duration
-from workflows.episode.conversation import EpisodeConversation, opened
-from workflows.episode.hearing import by_a_person
+from workflows.episode.conversation import NOT_ATTESTED, EpisodeConversation, opened
+from workflows.episode.hearing import by_a_person, refused
 from workflows.episode.state import FencingHistory, PublisherState
 from workflows.fencing.story import FencingStory
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest
@@ -61,6 +61,8 @@ class Fencing(EpisodeConversation):
         """A person saw the machine off; stands for the proof (S8)."""
         said = {"question": request.question, "override": request.override}
         request = await self._heard(Verb.ACK_OFF, request, self._check_acknowledge_off, **said)
+        if CIRCUIT_BREAKER in request.override and request.sealed is None:
+            raise refused(NOT_ATTESTED)
         return self.episode.take_acknowledgement(request)
 
     @acknowledge_off.validator

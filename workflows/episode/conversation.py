@@ -19,7 +19,7 @@ from activities.errors import ErrorType
 from policy.episode.advice import advice, ways
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase, RecordEntry
 from policy.episode.observation import Observation
-from policy.episode.words import Spoken, Verb, Way, one_line
+from policy.episode.words import CIRCUIT_BREAKER, Spoken, Verb, Way, one_line
 from workflows.episode.closing import close
 from workflows.episode.episode import Episode
 from workflows.episode.hearing import Heard, by_a_person, heard, refused, said_of, still_to_come
@@ -48,6 +48,9 @@ def opened(kind: Kind, request: History, **given: Any) -> Episode:
             **given,
         )
     )
+
+
+NOT_ATTESTED = "override: expected a NodeAction by which Kubernetes attests who overrides (`nodewarden deploy people`)"
 
 
 class Story(Protocol):
@@ -100,17 +103,22 @@ class EpisodeConversation:
 
     async def _learn_who_asks(self, request: History) -> str:
         """How it is verified who wants this episode, where he lets Kubernetes attest it. Returns why it may not begin, or ""."""
-        if request.action is None:
-            return ""
-        if beyond := request.beyond_its_word():
-            return f"{beyond}: expected nothing but what NodeAction/{request.action.name} says"
-        try:
-            word = await heard(said_of(request), request.spoken(), cluster=request.cluster, incident=self.episode.incident)
-        except ApplicationError as error:
-            return error.message
-        self.episode.requester, self.episode.requester_verified = word.by, word.verified
-        self.episode.wish = word.sealed
-        self.episode.note("request", "asked", f"by {word.by}: {word.reason}")
+        word, spoken = said_of(request), request.spoken()
+        if request.action is not None:
+            if beyond := request.beyond_its_word():
+                return f"{beyond}: expected nothing but what NodeAction/{request.action.name} says"
+            try:
+                word = await heard(word, spoken, cluster=request.cluster, incident=self.episode.incident)
+            except ApplicationError as error:
+                return error.message
+            self.episode.requester, self.episode.requester_verified = word.by, word.verified
+            self.episode.wish = word.sealed
+            self.episode.note("request", "asked", f"by {word.by}: {word.reason}")
+        if CIRCUIT_BREAKER in spoken.override and word.sealed is None:
+            return NOT_ATTESTED
+        self.episode.take_override(word.sealed)
+        if spoken.action is Verb.ACK_OFF:
+            self.episode.take_acknowledgement(word)
         return ""
 
     async def _until_all_is_said(self, story: Story, request: History) -> EpisodeResult | NewHistory:

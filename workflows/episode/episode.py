@@ -17,13 +17,15 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from activities.contracts import search
 from activities.contracts.episodes import AskPermit, EpisodeActivities
+from activities.contracts.news import ToldEvent
 from activities.contracts.target import LookResult, Target
 from activities.errors import ErrorType, error_message, error_type
+from policy.episode.events import EventReason
 from policy.episode.messages import Acknowledgement, EpisodeStatus, Outcome, Phase, Reading, RecordEntry
 from policy.episode.needs import Need, NeedKind
 from policy.episode.observation import Observation
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, Release
-from policy.episode.words import one_line
+from policy.episode.words import CIRCUIT_BREAKER, VERIFIED, SealedWord, one_line
 from policy.fence.config import FenceStep
 from policy.fence.device_check import devices_of
 from policy.fence.plan import FencingPlan, PowerDevice, sealed_anew
@@ -37,7 +39,7 @@ from workflows.kit import handing_over, measuring, options
 from workflows.kit.handing_over import NewHistory
 from workflows.kit.ids import scanner_id
 from workflows.kit.interrupts import is_unclear, told_of
-from workflows.kit.messages import AbortRequest, AcknowledgeRequest, HoldEpisodeRequest, PersonRequest, ResumeRequest
+from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, PersonRequest, ResumeRequest, Word
 
 MAXIMUM_RECORD = 500
 ASK_AGAIN_MAXIMUM = timedelta(minutes=10)
@@ -85,6 +87,7 @@ class Episode(EpisodeState):
             kind=self.kind.value,
             workflow_id=workflow.info().workflow_id,
             run_id=self.run_id,
+            override=self.override,
         )
 
     def learns_of(self, added: Added | None) -> None:
@@ -215,6 +218,7 @@ class Episode(EpisodeState):
             held_by=tuple(each.owner for each in self.holds),
             question=self.question,
             readings=tuple(self.readings.values()),
+            override=self.overridden_by,
         )
 
     @property
@@ -255,7 +259,7 @@ class Episode(EpisodeState):
     def _drop_a_word_about_another_boot(self, seen: Observation) -> None:
         """A person saw one boot of the machine off; of another one nobody has said anything (S6, S8)."""
         word = self.acknowledgement
-        if word is None or not seen.present or seen.boot_id in {"", self.boot_of_word}:
+        if word is None or self.pinned is None or not seen.present or seen.boot_id in {"", self.boot_of_word}:
             return
         self.acknowledgement = None
         self.note("acknowledge-off", "void", f"{word.by} saw boot {self.boot_of_word} off, and the node shows {seen.boot_id}")
@@ -269,7 +273,7 @@ class Episode(EpisodeState):
         self._hear_person()
         return f"abort of incident {self.incident} noted"
 
-    def take_acknowledgement(self, request: AcknowledgeRequest) -> str:
+    def take_acknowledgement(self, request: Word) -> str:
         """A person vouches that the machine is off (S8)."""
         self.acknowledgement = Acknowledgement(
             who=request.who,
@@ -282,9 +286,20 @@ class Episode(EpisodeState):
         )
         seen = self.observation
         self.boot_of_word = (seen.boot_id if seen is not None else "") or (self.pinned.boot_id if self.pinned else "")
+        self.take_override(request.sealed)
         self.note("acknowledge-off", "given", f"by {request.by}: {request.reason}{self.acknowledgement.despite}")
         self._hear_person()
         return f"off of {self.node} acknowledged by {request.by}"
+
+    def take_override(self, sealed: SealedWord | None) -> None:
+        """A person's word, which may override a circuit breaker for this episode."""
+        if sealed is not None and CIRCUIT_BREAKER in sealed.spoken.override:
+            self.override = sealed
+
+    @property
+    def overridden_by(self) -> str:
+        """Who overrides a circuit breaker for it, and why; "" where nobody does."""
+        return f"{self.override.speaker}{VERIFIED}: {self.override.spoken.reason}" if self.override is not None else ""
 
     def take_hold(self, request: HoldEpisodeRequest) -> str:
         """Nothing destructive until `resume`. It replaces an earlier hold of the same person, and no other one."""
@@ -517,6 +532,7 @@ class Episode(EpisodeState):
             removes=self.removes,
             ready=seen is None or seen.ready,
             by_person=need.kind is NeedKind.PERSON or self.has_a_persons_word,
+            override=CIRCUIT_BREAKER if self.override is not None else "",
         )
 
     @property
@@ -545,11 +561,18 @@ class Episode(EpisodeState):
                 pause = min(pause * 2, ASK_AGAIN_MAXIMUM)
             if self.permit:
                 self.queued = ""
+                self._tell_of_override(request)
                 return ""
             if self.abort_asked is not None:
                 return "aborted while it waited for a permit"
             if reason := gone():
                 return reason
+
+    def _tell_of_override(self, request: PermitRequest) -> None:
+        if request.override:
+            text = f"an open circuit breaker does not stop this episode: overridden by {self.overridden_by}"
+            self.note("override", request.override, text)
+            self.publisher.tell(ToldEvent(reason=EventReason.CIRCUIT_BREAKER_OVERRIDDEN, message=text, warning=True))
 
     async def _ask(self, request: PermitRequest) -> PermitAnswer:
         """Ask once. Asking again keeps the place in the queue, and finds a scanner that has forgotten us."""

@@ -369,6 +369,8 @@ class EpisodeState:
     requester_verified: Verified = Verified.NO
     wish: SealedWord | None = None
     """The requester's word, where Kubernetes attests it."""
+    override: SealedWord | None = None
+    """The word by which a person overrides a circuit breaker for this episode (S17)."""
     cause: str = ""
     zone: str = ""
     workloads: tuple[str, ...] = ()

@@ -231,6 +231,8 @@ class FencingStory:
     async def _flow(self) -> End:
         """The three steps. A restart of the flow finds what is proven and does only the rest (S5)."""
         case, act = self.case, self.power_management
+        if self._request.seen_off and case.lacks_proof:
+            raise Hopeless("a person said off, which no longer stands; nothing was switched off on that word")
         if not case.plan.levels and case.power.proof is None:
             return await self._fence_by_paths()
         if not case.progress.freeing.done:
@@ -282,6 +284,8 @@ class FencingStory:
         if self.case.progress.begun:
             return None
         case, acts = self.case, self.case.need.kind is not NeedKind.CLEAN_UP
+        if self._request.seen_off and case.pinned_node.says_ready():
+            return not_begun(self.episode, f"Node/{self.episode.node} says Ready, so it is not off")
         try:
             await case.tries.carry_out(FenceStep.ISOLATION, case.adoption.take_over)
             if not self.episode.permit and acts:
@@ -299,6 +303,8 @@ class FencingStory:
                 await case.desk.remove_marks(case.plan.retry_interval)  # an answer may have been lost
             return not_begun(self.episode, f"{interrupt.reason}{case.isolation.paths.left}")
         await case.adoption.settle()
+        if self._request.seen_off:
+            self.power_management.take_word()
         case.progress.begun = True
         return None
 
@@ -396,6 +402,7 @@ class FencingStory:
         episode.cause, episode.control_plane = pin.need.cause, pin.control_plane
         episode.see(pin.observation)
         episode.pinned = pin.pinned
+        episode.boot_of_word = episode.boot_of_word or pin.pinned.boot_id
         episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason, since=pin.need.since)
         episode.learns_of(pin.added)
         episode.note("pin", "ok", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {pin.plan.source}")

@@ -37,8 +37,7 @@ class AbortRequest(Word):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcknowledgeRequest(Word):
-    """A person saw it off, and vouches for the power state (S8). question: see `PersonRequest`. override:
-    `device-reads-on` where a device says on all the same."""
+    """A person saw it off, and vouches for the power state (S8). question: see `PersonRequest`. override: see `Spoken`."""
 
     question: int = 0
     override: str = ""

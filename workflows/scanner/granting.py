@@ -252,6 +252,8 @@ class Granting:
         permit = self.table.of(asked.node)
         if permit is None or permit.incident != asked.incident or permit.holding is PermitState.PARKED:
             reason = f"the permit of {asked.node} is held by {permit.incident if permit else 'no episode'}"
+        elif permit.override and asked.override != permit.override:
+            reason = f"the permit of {asked.node} overrides a {permit.override}, and no NodeAction attests that a person does"
         else:
             reason = halted or self._guard(permit, report)
         return replace(asked, held=not reason, reason=reason, paused=halted)

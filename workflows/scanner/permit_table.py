@@ -67,8 +67,8 @@ class PermitTable:
         self._need_person.pop(permit.node, None)
 
     def enqueue(self, request: PermitRequest) -> None:
-        """Remember who asked; asking twice keeps the place."""
-        self._queue.setdefault(request.incident, request)
+        """Remember who asked; asking twice keeps the place, and counts as it was asked last."""
+        self._queue[request.incident] = request
 
     def opened(self, node: str, incident: str) -> None:
         """A reservation's episode is known to run."""
@@ -137,6 +137,7 @@ class PermitTable:
             control_plane=episode.control_plane,
             node_uid=episode.node_uid,
             found=True,
+            override=episode.override,
         )
         if asks and episode.permit and episode.incident:
             self.enqueue(
@@ -148,6 +149,7 @@ class PermitTable:
                     provider_id=episode.provider_id,
                     control_plane=episode.control_plane is not False,
                     node_uid=episode.node_uid,
+                    override=episode.override,
                 )
             )
 

@@ -119,6 +119,7 @@ class Reserving:
                 found=checks is None and (known is None or known.found),
                 owner=request.owner,
                 removes=request.removes,
+                override=request.override,
             )
         )
 

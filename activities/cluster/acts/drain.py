@@ -31,6 +31,7 @@ from activities.cluster.objects.marks import require_held
 from activities.cluster.objects.workload import INLINE_DISKS, MIRROR_ANNOTATION, Pod, read_attachments, read_pods, volumes_of
 from activities.contracts.target import DrainRequest, DrainResult, Target
 from activities.errors import ErrorType, error_type, failure
+from activities.licences import Licences
 from policy.episode.drain import DrainPod, grace_seconds, plan_drain
 from policy.episode.gate import Operation, Seen
 from policy.episode.messages import Kind
@@ -62,8 +63,9 @@ class _Answer:
 class Drainer:
     """Drains nodes of one cluster; it keeps nothing between rounds."""
 
-    def __init__(self, served: ServedCluster, permits: PermitBook) -> None:
+    def __init__(self, served: ServedCluster, permits: PermitBook, licences: Licences) -> None:
         self._permits = permits
+        self._licences = licences
         self._connection = served.connection
         self._source = served.source
         self._own_node = served.own_node
@@ -131,7 +133,8 @@ class Drainer:
         try:
             if kept:
                 return await self._permits.paused(target.cluster)
-            held, why = await self._permits.holds(target.cluster, target.pinned.node, target.incident)
+            overridden = self._licences.overridden(target)
+            held, why = await self._permits.holds(target.cluster, target.pinned.node, target.incident, overridden)
         except Exception as error:  # noqa: BLE001 - whoever can't be asked has not said yes (S20)
             return f"the permit could not be asked for: {error}"
         return "" if held else why or "the permit is not held"

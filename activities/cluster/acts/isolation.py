@@ -87,7 +87,7 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
         super().__init__(served)
         self._licences = licences
         self._look = look
-        self._drainer = Drainer(served, permits)
+        self._drainer = Drainer(served, permits, licences)
         self._teller = EpisodeTeller(served, fences, notify=notify)
 
     @activity.defn(name="isolation.mark-unschedulable")

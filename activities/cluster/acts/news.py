@@ -4,6 +4,7 @@ Best effort by design: what can't be told is logged, and stops nothing.
 """
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 
 from temporalio import activity
@@ -26,6 +27,11 @@ from policy.episode.events import EventReason, When
 from policy.episode.notices import Notice
 from policy.values.moments import written
 from policy.values.object_refs import ObjectRef
+
+NOTIFIED: Mapping[str, When] = {
+    EventReason.NEEDS_HUMAN: When.NEEDS_HUMAN,
+    EventReason.CIRCUIT_BREAKER_OVERRIDDEN: When.CIRCUIT_BREAKER,
+}
 
 PATIENCE_SECONDS = 3.0
 """So long an act waits for the news that it takes along."""
@@ -65,11 +71,11 @@ class EpisodeTeller:
 
     def _notify_of(self, target: Target, event: ToldEvent) -> None:
         """First, and without waiting: Events are told later, or not at all while the API is away."""
-        asks = event.reason == EventReason.NEEDS_HUMAN
-        if asks or event.outcome:
+        when = NOTIFIED.get(event.reason, When.ENDED if event.outcome else None)
+        if when is not None:
             self._notify(
                 Notice(
-                    when=When.NEEDS_HUMAN if asks else When.ENDED,
+                    when=when,
                     cluster=target.cluster,
                     node=target.pinned.node,
                     subject=target.incident,

@@ -70,8 +70,8 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         """verified_words: a person's wish is acted on only where it was verified that it is his."""
         super().__init__(served)
         self._licences = licences
-        words = licences if verified_words else None
-        self._last_look = LastLook(served, permits, takeover=takeover, identities=identities, checked=checked, words=words)
+        known = {"identities": identities, "checked": checked, "licences": licences, "verified_words": verified_words}
+        self._last_look = LastLook(served, permits, takeover=takeover, **known)
         self._teller = EpisodeTeller(served, fences, notify=notify)
 
     @activity.defn(name="isolation.pin-target")

@@ -67,8 +67,9 @@ T = TypeVar("T")
 class PermitBook(Protocol):
     """Who holds leave to disrupt which node, asked of the scanner that grants it."""
 
-    async def holds(self, cluster: str, node: str, incident: str) -> tuple[bool, str]:
-        """Whether that incident holds a permit for the node now, and the reason in words. Raises where nobody can tell."""
+    async def holds(self, cluster: str, node: str, incident: str, override: str = "") -> tuple[bool, str]:
+        """Whether that incident holds a permit for the node now, and the reason in words. override: see `PermitQuestion`. Raises
+        where nobody can tell."""
 
     async def paused(self, cluster: str) -> str:
         """Why nobody may disrupt anything of the cluster now, "" where a permit decides. Raises where nobody can tell."""
@@ -141,11 +142,13 @@ class LastLook:
         takeover: bool = False,
         identities: Identities | None = None,
         checked: CheckedDevices | None = None,
-        words: Licences | None = None,
+        licences: Licences | None = None,
+        verified_words: bool = False,
     ) -> None:
-        """takeover: what another controller has taken up is acted on all the same. words: by whom a person's wish is known again,
-        None where it need not be verified."""
-        self._words = words
+        """takeover: what another controller has taken up is acted on all the same. licences: by which a person's word is known
+        again, without them none overrides anything. verified_words: whether a person's wish has to be one."""
+        self._licences = licences
+        self._verified_words = verified_words
         self._checked, self._served = checked, served
         self._source = served.source
         self._identities = identities or Identities(served.connections)
@@ -353,7 +356,8 @@ class LastLook:
         if not request.destructive:
             return True, ""
         target = request.target
-        return await self._permits.holds(target.cluster, target.pinned.node, target.incident)
+        overridden = self._licences.overridden(target) if self._licences is not None else ""
+        return await self._permits.holds(target.cluster, target.pinned.node, target.incident, overridden)
 
     def _need(self, request: LookRequest, sight: _Sight) -> NeedNow:
         node = sight.node.view if sight.node is not None else None
@@ -371,9 +375,11 @@ class LastLook:
 
     def _doubt_of_word(self, request: LookRequest) -> str:
         """That a person wants it can't be seen; where only verified words are heard, it can be shown (S42)."""
-        if self._words is None or not request.destructive or request.need.kind is not NeedKind.PERSON:
+        if self._licences is None or not self._verified_words:
             return ""
-        return self._words.doubt_of_word(request.target, request.need.word, Verb.FENCE, Verb.REMEDIATE)
+        if not request.destructive or request.need.kind is not NeedKind.PERSON:
+            return ""
+        return self._licences.doubt_of_word(request.target, request.need.word, Verb.FENCE, Verb.REMEDIATE)
 
 
 def _observation(request: LookRequest, sight: _Sight) -> Observation:

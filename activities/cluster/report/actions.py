@@ -115,7 +115,7 @@ class ActionKeeping(Attending):
         spec: dict[str, Any] = found.get("spec") or {}
         status = found.get("status") or {}
         used = bool(status.get("usedBy"))
-        if used and spec.get("action") in BEGINNINGS:
+        if used and (spec.get("action") in BEGINNINGS or (spec.get("action") == Verb.ACK_OFF and not spec.get("question"))):
             return DONE, f"{status.get('workflow')} has begun"
         if not used and self._age(found) > WITHIN:
             return REFUSED, f"it is older than {WITHIN.total_seconds():.0f} s, and it was not carried out: create a new one"

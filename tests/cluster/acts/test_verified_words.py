@@ -6,31 +6,34 @@ The word comes by a workflow, which knows no keys, from an activity that anybody
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.freeing import ClusterFreeing
 from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.contracts.target import LookRequest, LookVerdict
+from activities.contracts.target import DrainRequest, LookRequest, LookVerdict
 from activities.errors import ErrorType
 from activities.keyring import Keyring
 from activities.licences import Licences
+from policy.episode.drain import DrainOptions
 from policy.episode.gate import Operation
 from policy.episode.messages import OffProof
 from policy.episode.needs import Need, NeedKind
-from policy.episode.words import SealedWord, Spoken, Verb
-from tests.cluster.acts.world import CLUSTER, INCIDENT, NODE, World, refused, word
+from policy.episode.words import CIRCUIT_BREAKER, SealedWord, Spoken, Verb
+from tests.cluster.acts.world import CLUSTER, HOLDER, INCIDENT, NODE, World, refused, word
 from tests.licensing import LICENCES
 
 REASON = "smells burnt"
 STRANGER = Licences(Keyring([b"a key that somebody else has made up himself"]))
 
 
-def said(verb: Verb, *, by: Licences = LICENCES, incident: str = INCIDENT) -> SealedWord:
+def said(verb: Verb, *, by: Licences = LICENCES, incident: str = INCIDENT, override: str = "", node: str = NODE) -> SealedWord:
     """As it is answered to a workflow."""
-    spoken = Spoken(action=verb, node=NODE, reason=REASON)
+    spoken = Spoken(action=verb, node=node, reason=REASON, override=override)
     unsealed = SealedWord(spoken=spoken, action="u-1", speaker="ada")
     return ActivityEnvironment().run(lambda: by.sealed_word(CLUSTER, incident, unsealed))
 
@@ -85,3 +88,42 @@ async def test_nor_is_a_word_for_off_a_proof(world: World, act: str) -> None:
         assert (await world.pods(), world.writes) == (["db-0"], 0)
     await ActivityEnvironment().run(getattr(freeing, act), await world.free(proof=acknowledged(said(Verb.ACK_OFF))))
     assert world.writes > 0
+
+
+OVERRIDE: dict[str, str] = {"override": CIRCUIT_BREAKER}
+
+
+def tampered() -> SealedWord:
+    """A word that was verified, to which somebody has added that it overrides the circuit breaker."""
+    plain = said(Verb.FENCE)
+    return replace(plain, spoken=replace(plain.spoken, override=CIRCUIT_BREAKER))
+
+
+@pytest.mark.parametrize("verified_words", [True, False])
+@pytest.mark.parametrize("verb", [Verb.FENCE, Verb.REMEDIATE, Verb.ACK_OFF])
+async def test_a_permit_past_a_circuit_breaker_licenses_nothing_without_the_sealed_override(
+    world: World, verb: Verb, verified_words: bool
+) -> None:
+    """S17, S42: also where a person's wish need not be verified, and before an eviction."""
+    await world.hold_cluster_lease()
+    await world.mark_as_ours(cordoned=True)
+    world.permits.overridden = True
+    served = ServedCluster(CLUSTER, world.connection, clock=world.clock)
+    target = ClusterTarget(served, world.permits, LICENCES, verified_words=verified_words)
+    look = await world.look(need=wish(said(Verb.FENCE)))
+
+    async def verdicts(override: SealedWord | None) -> tuple[LookVerdict, str]:
+        about, until = replace(look.target, override=override), world.now + timedelta(seconds=10)
+        result = await ActivityEnvironment().run(target.last_look, replace(look, target=about))
+        request = DrainRequest(target=about, options=DrainOptions(force=True), not_after=until, holder=HOLDER)
+        try:
+            await ActivityEnvironment().run(world.isolation.drain, request)
+        except ApplicationError as error:
+            return result.verdict, error.message.rpartition(": ")[2]
+        return result.verdict, ""
+
+    assert await verdicts(said(verb, **OVERRIDE)) == (LookVerdict.GO, "")
+    forged = [None, said(verb), tampered(), said(Verb.HOLD, **OVERRIDE), said(verb, **OVERRIDE, node="node-9")]
+    forged += [said(verb, by=STRANGER, **OVERRIDE), said(verb, incident="incident-0", **OVERRIDE)]
+    for each in forged:
+        assert await verdicts(each) == (LookVerdict.NOT_LICENSED, "no NodeAction attests that a person overrides it"), each

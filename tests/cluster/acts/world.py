@@ -43,6 +43,7 @@ from policy.episode.gate import Operation
 from policy.episode.messages import Acknowledgement, OffProof, Pinned, Reading
 from policy.episode.needs import Need, NeedKind
 from policy.episode.observation import Observation
+from policy.episode.words import CIRCUIT_BREAKER
 from policy.fence.power import PowerState
 from policy.objects.marks import Mark, parse_mark
 from policy.objects.nodes import MARK_ANNOTATION
@@ -107,13 +108,17 @@ class Permits:
     def __init__(self) -> None:
         self.answer: tuple[bool, str] = (True, "")
         self.pause = ""
+        self.overridden = False
+        """Whether the permit is one past a circuit breaker, which counts only as a person's override."""
         self.error: Exception | None = None
         self.asked: list[tuple[str, str, str]] = []
 
-    async def holds(self, cluster: str, node: str, incident: str) -> tuple[bool, str]:
+    async def holds(self, cluster: str, node: str, incident: str, override: str = "") -> tuple[bool, str]:
         self.asked.append((cluster, node, incident))
         if self.error is not None:
             raise self.error
+        if self.overridden and override != CIRCUIT_BREAKER:
+            return False, "no NodeAction attests that a person overrides it"
         return self.answer
 
     async def paused(self, cluster: str) -> str:

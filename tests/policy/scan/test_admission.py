@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.checks.fence_policies import FencePolicies, StormRule
+from policy.checks.brakes import Closed
+from policy.checks.fence_policies import FencePolicies, PowerMoment, StormRule
 from policy.checks.inventory import ControlPlane
 from policy.episode.messages import Kind
 from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState, Replacing
+from policy.episode.words import CIRCUIT_BREAKER
 from policy.objects.scopes import CLUSTER, GroupCount
 from policy.remediation.escalation import EscalationStep
 from policy.remediation.strategies import Strategy
@@ -515,3 +517,64 @@ def test_while_all_is_paused_nobody_is_admitted_and_whoever_asks_waits() -> None
 def test_a_pause_holds_until_its_moment(until: datetime | None, *, holds: bool) -> None:
     """S44: and says until when."""
     assert Pause(who="ada", owner="ada", reason="x", since=ago(60), until=until).holds(NOW) is holds
+
+
+OPEN = {"allowed": False, "message": "4 of 6 nodes are healthy, minHealthy 5 needs 5"}
+OVERRIDES = {"override": CIRCUIT_BREAKER, "by_person": True}
+SWITCHED_ON = PowerMoment(node="a", on=True, at=NOW)
+
+
+@pytest.mark.parametrize(
+    ("reason", "passes"),
+    [
+        (Closed.TOO_MANY_UNHEALTHY, True),
+        (Closed.STORM, True),
+        (Closed.PAUSED, False),
+        (Closed.UPGRADE, False),
+        (Closed.OBSERVE_ONLY, False),
+        (Closed.STALE_MACHINES, False),
+        (Closed.NO_CLUSTER, False),
+        (Closed.INVALID_THRESHOLD, False),
+    ],
+)
+def test_a_person_overrides_the_counts_of_a_check_and_no_other_reason(reason: Closed, passes: bool) -> None:
+    """S17: that too many are unwell a person can weigh; a pause, an upgrade or a mistake is no number."""
+    report = a_report(checks=(a_check_report("others", reason=reason, **OPEN), a_check_report()))
+    assert answer_request(report, (), a_request(by_person=True), cap=1).decision is DENIED
+    assert (answer_request(report, (), a_request(**OVERRIDES), cap=1).decision is GRANTED) is passes
+    beside = (*report.checks, a_check_report("paused", allowed=False, reason=Closed.PAUSED, message="paused: storage"))
+    answer = answer_request(replace(report, checks=beside), (), a_request(**OVERRIDES), cap=1)
+    assert (answer.decision, "its circuit breaker open" in answer.reason) == (DENIED, True), "another check says no"
+    said = answer_request(report, (), a_request(by_person=True), cap=1).reason
+    assert ("`--override circuit-breaker`" in said) is passes, "nobody is told of a way that there is not"
+
+
+MINE = a_permit("b", checks=(check_ref().key,))
+
+
+@pytest.mark.parametrize(
+    ("fields", "request_fields", "options", "decision"),
+    [
+        ({}, {}, {"paused": "paused by ada: storage"}, QUEUED),
+        ({"view": ViewState(synced=True, stale="quiet")}, {}, {}, DENIED),
+        ({"lease": ClusterLease(held=False)}, {}, {}, DENIED),
+        ({"policies": FencePolicies(problem="no number")}, {}, {}, DENIED),
+        ({"policies": FencePolicies(switched_off=("ada",))}, {}, {}, DENIED),
+        ({"policies": FencePolicies(storms=(StormRule(name="storm", percentage=1),))}, {}, {}, DENIED),
+        ({"control_plane": ControlPlane(members=3, ready=2)}, {"control_plane": True}, {}, DENIED),
+        ({"policies": FencePolicies(quiet_time=timedelta(hours=1))}, {}, {"power": [SWITCHED_ON]}, DENIED),
+        ({}, {}, {"permits": [a_permit("a", incident="other")]}, DENIED),
+        ({}, {}, {"permits": [a_permit("b")], "cap": 1}, QUEUED),
+        ({}, {}, {"permits": [MINE]}, QUEUED),
+    ],
+    ids=["pause", "view", "lease", "bad", "switched off", "storm", "quorum", "quiet time", "one owner", "cap", "check's limit"],
+)
+def test_all_but_the_circuit_breaker_is_asked_of_an_override_as_of_any_request(
+    fields: dict[str, Any], request_fields: dict[str, Any], options: dict[str, Any], decision: PermitDecision
+) -> None:
+    """S13, S14, S15, S17, S18, S38, S44."""
+    closed = a_check_report("others", reason=Closed.TOO_MANY_UNHEALTHY, **OPEN)
+    report = a_report(**({"checks": (closed, ONE_AT_ONCE)} | fields))
+    given = {"permits": [], "cap": 5, "now": NOW} | options
+    answer = answer_request(report, given.pop("permits"), a_request(**OVERRIDES, **request_fields), **given)
+    assert (answer.decision, "circuit breaker" in answer.reason) == (decision, False), answer.reason
