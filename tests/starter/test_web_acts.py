@@ -113,6 +113,8 @@ async def test_to_vouch_for_off_the_name_of_the_node_is_typed(
     form = {"word": "ack-off", "node": "sick-on", "reason": "seen", "form_token": token, "question": "7"}
     for typed in ({}, {"node_name": "sick-1"}):
         assert "nodeName: expected sick-on, typed once more" in await sent(page, cluster, form | typed, expected=422)
+    again = await sent(page, cluster, form | {"node_name": "sick-1", "override": "device-reads-on"}, expected=422)
+    assert all(each in again for each in ('value="sick-1"', 'value="device-reads-on" checked', 'value="seen"')), "what was entered"
     assert await episode.is_open(), "nothing was said"
     typed = {"node_name": "sick-on", "override": "device-reads-on"}
     assert "off acknowledged" in await sent(page, cluster, form | typed, expected=200)
