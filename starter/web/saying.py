@@ -12,7 +12,7 @@ from policy.episode.words import Verb
 from starter.errors import RequestError
 from starter.output.models import Begun, Told
 from starter.web import api
-from starter.web.acts import WITH_A_TIME, ActPreview, WordToSay, in_a_line, preview, said
+from starter.web.acts import WITH_A_TIME, ActPreview, WordToSay, in_a_line, preview, said, said_by
 from starter.web.answers import UnreadableError
 from starter.web.login import sessions_of
 from starter.web.pages import render
@@ -95,7 +95,7 @@ async def _form(request: Request, cluster: str, word: Verb, node: str, *, refuse
         status=code,
         cluster=cluster,
         preview=found,
-        who=_caller(request).name,
+        who=await said_by(_caller(request), known),
         refused=refused,
         entered=await request.form(),
         still=True,
