@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.api.paths import NODES, SELF_REVIEWS
+from activities.cluster.api.paths import NODES
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType, error_type
 from policy.episode.vetoes import HOLD_ANNOTATION, is_held
 from starter.errors import MissingError, NoSuchNodeError, RefusedError, SilentError
-from starter.handles.speaking import Opening
+from starter.handles.speaking import Opening, name_of
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import ClusterConnection
@@ -32,7 +32,7 @@ async def hold_node(opening: Opening, cluster: str, node: str, *, reason: str) -
             raise RefusedError(
                 f"{node} has no open episode, and {cluster} is not reached from here: `{command}` keeps one from it"
             )
-        found, me = await _value(connection, node), await _name(connection)
+        found, me = await _value(connection, node), await name_of(connection)
         if found is not None and is_held(found) and not found.startswith(f"by {me}: "):
             raise RefusedError(f"{node} has no open episode, and is held already: {found or HOLD_ANNOTATION}")
         await _write(connection, node, f"by {me}: {reason}")
@@ -47,7 +47,7 @@ async def resume_node(opening: Opening, cluster: str, node: str, *, of: str, mis
         found = await _value(connection, node) if connection is not None else None
         if connection is None or found is None or not is_held(found):
             raise missing
-        if not found.startswith(f"by {of or await _name(connection)}: "):
+        if not found.startswith(f"by {of or await name_of(connection)}: "):
             how = f"--of NAME ends that of NAME, `{command}` any"
             raise RefusedError(f"{node} is held, but not by {of or 'you'}: {found or HOLD_ANNOTATION} ({how})")
         await _write(connection, node, None)
@@ -78,11 +78,6 @@ async def _value(connection: ClusterConnection, node: str) -> str | None:
         raise NoSuchNodeError(node, await all_names(connection)) from None
     value: str | None = (body["metadata"].get("annotations") or {}).get(HOLD_ANNOTATION)
     return value
-
-
-async def _name(connection: ClusterConnection) -> str:
-    review = await connection.create(SELF_REVIEWS.path(), {"apiVersion": SELF_REVIEWS.api_version, "kind": SELF_REVIEWS.kind})
-    return str(review["status"]["userInfo"]["username"])
 
 
 async def _write(connection: ClusterConnection, node: str, value: str | None) -> None:

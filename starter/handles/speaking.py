@@ -96,9 +96,14 @@ async def attested(speaker: Speaker | None, cluster: str, word: W, spoken: Spoke
     return replace(word, who=word.who or found.name, action=found.action)
 
 
-async def _made(connection: ClusterConnection, spoken: Spoken) -> Attested:
+async def name_of(connection: ClusterConnection) -> str:
+    """By which Kubernetes knows the caller."""
     review = await connection.create(SELF_REVIEWS.path(), {"apiVersion": SELF_REVIEWS.api_version, "kind": SELF_REVIEWS.kind})
-    name = str(review["status"]["userInfo"]["username"])
+    return str(review["status"]["userInfo"]["username"])
+
+
+async def _made(connection: ClusterConnection, spoken: Spoken) -> Attested:
+    name = await name_of(connection)
     wanted = {
         "apiVersion": NODE_ACTIONS.api_version,
         "kind": NODE_ACTIONS.kind,

@@ -9,6 +9,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.objects.workload import read_pods
+from activities.errors import ErrorType, error_type
 from policy.episode.messages import EpisodeStatus
 from policy.fence.device_check import Reachability
 from policy.values.counting import counted
@@ -25,7 +26,7 @@ async def pods_on(connection: ClusterConnection, node: str) -> str:
     try:
         pods = await read_pods(connection, node, cached=True)
     except ApplicationError as error:
-        return f"what runs on it can't be read with your rights: {error.message}"
+        return unread("what runs on it", error)
     claims = sorted({f"{pod.metadata.namespace}/{claim}" for pod in pods if not pod.finished for claim in pod.claims})
     named = ", ".join(claims[:MOST_NAMED]) + (f" and {len(claims) - MOST_NAMED} more" if len(claims) > MOST_NAMED else "")
     return f"{counted(len(pods), 'pod')} on it, with {counted(len(claims), 'persistent volume')}{named and f': {named}'}"
@@ -41,8 +42,14 @@ async def device_words(warden: Nodewarden, episode: EpisodeStatus) -> list[str]:
                 answers = row.answer is Reachability.ANSWERS
                 said.append(f"{row.endpoint} {f'says {row.state.value} now' if answers else f'does not answer now{last}'}")
     except (RequestError, TimeoutError) as error:
-        said.append(f"its devices can't be read now: {error or f'no answer within {SECONDS_TO_READ:g}s'}")
+        said.append(unread("its devices", error))
     return said + [f"{each.endpoint} said {each.state.value} {_age(each.at)} ago" for each in episode.readings]
+
+
+def unread(what: str, error: Exception) -> str:
+    """Only an API server that refuses it says something of the caller's rights."""
+    why = error.message if isinstance(error, ApplicationError) else str(error) or f"no answer within {SECONDS_TO_READ:g}s"
+    return f"{what} can't be read {'with your rights' if error_type(error) is ErrorType.FORBIDDEN else 'now'}: {why}"
 
 
 def _age(at: datetime) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -12,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from temporalio.exceptions import ApplicationError
 
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome
-from policy.episode.words import ANSWERS, CIRCUIT_BREAKER, OVERRIDES, Verb, override_problem, reason_problem
+from policy.episode.words import ANSWERS, CIRCUIT_BREAKER, NOT_VERIFIED, OVERRIDES, Verb, override_problem, reason_problem
 from policy.fence.shown import ShownConfig, shown_config
 from policy.preservation.requests import LONGEST_PRESERVATION
 from policy.scan.admission import OVERRIDABLE, against_requests
@@ -21,7 +22,8 @@ from starter import wording
 from starter.client import Nodewarden
 from starter.errors import MissingError, RefusedError, RequestError
 from starter.handles.episodes import EpisodeHandle
-from starter.output.at_stake import device_words, pods_on
+from starter.handles.speaking import name_of
+from starter.output.at_stake import SECONDS_TO_READ, device_words, pods_on, unread
 from starter.output.begun import begun, in_words
 from starter.output.models import Begun, Told
 from starter.output.permits import in_the_way, still_stopped_by
@@ -257,6 +259,16 @@ def _heard(episode: EpisodeStatus, word: Verb, consequence: str) -> tuple[str, s
     return f"the episode of {episode.node} does not accept {word.value} now{f', but {hears}' if hears else ''}", consequence
 
 
+async def said_by(caller: Caller, cluster: str) -> str:
+    """By what name the word is said: Kubernetes', where it gives one."""
+    async with caller.opening(cluster) as connection:
+        with suppress(ApplicationError, TimeoutError):
+            async with asyncio.timeout(SECONDS_TO_READ):
+                if connection is not None:
+                    return f"{await name_of(connection)}, if Kubernetes verifies it"
+    return f"{caller.name}{NOT_VERIFIED}" if caller.name else ""
+
+
 async def _looked(caller: Caller, views: Views, cluster: str, node: str, word: Verb) -> tuple[ShownConfig | None, list[str]]:
     """By the caller's own rights: what runs there, and what fencing would do."""
     async with caller.opening(cluster) as connection:
@@ -264,10 +276,9 @@ async def _looked(caller: Caller, views: Views, cluster: str, node: str, word: V
             return None, []
         seen, plan = [await pods_on(connection, node)], None
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(SECONDS_TO_READ):
                 if word is Verb.FENCE and views.source is not None:
                     plan = shown_config(await planned(connection, node, source=views.source))
         except (ApplicationError, RequestError, TimeoutError) as error:
-            said = error.message if isinstance(error, ApplicationError) else str(error)
-            seen.append(f"what would be done can't be read with your rights: {said}")
+            seen.append(unread("what would be done", error))
         return plan, seen

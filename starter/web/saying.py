@@ -12,7 +12,7 @@ from policy.episode.words import Verb
 from starter.errors import RequestError
 from starter.output.models import Begun, Told
 from starter.web import api
-from starter.web.acts import WITH_A_TIME, ActPreview, WordToSay, in_a_line, preview, said
+from starter.web.acts import WITH_A_TIME, ActPreview, WordToSay, in_a_line, preview, said, said_by
 from starter.web.answers import UnreadableError
 from starter.web.login import sessions_of
 from starter.web.pages import render
@@ -79,15 +79,13 @@ async def sent(
         answer: Told | Begun = await said(_caller(request), view.cluster, act)
         await view.renewed()
     except (RequestError, UnreadableError, ValidationError) as error:
-        return await _form(request, cluster, word, node, refused=str(error), reason=reason, code=api.status_of(error))
+        return await _form(request, cluster, word, node, refused=str(error), code=api.status_of(error))
     return render(
         request, "said.html", word.value, still=True, cluster=cluster, node=node, word=word.value, answer=in_a_line(answer, word)
     )
 
 
-async def _form(
-    request: Request, cluster: str, word: Verb, node: str, *, refused: str = "", reason: str = "", code: int = 200
-) -> Response:
+async def _form(request: Request, cluster: str, word: Verb, node: str, *, refused: str = "", code: int = 200) -> Response:
     known = views_of(request).known(cluster).cluster
     found = await preview(views_of(request), _caller(request), known, word, node)
     return render(
@@ -97,9 +95,9 @@ async def _form(
         status=code,
         cluster=cluster,
         preview=found,
-        who=_caller(request).name,
+        who=await said_by(_caller(request), known),
         refused=refused,
-        reason=reason,
+        entered=await request.form(),
         still=True,
         with_time=word in WITH_A_TIME,
         needs_time=WITH_A_TIME.get(word, False),

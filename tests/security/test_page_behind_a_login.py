@@ -10,6 +10,7 @@ from tests.security.test_who_looks_at_the_page import client as client  # noqa: 
 from tests.security.test_who_looks_at_the_page import cluster as cluster  # noqa: PLC0414
 from tests.security.test_who_looks_at_the_page import server as server  # noqa: PLC0414
 from tests.security.test_who_looks_at_the_page import stage as stage  # noqa: PLC0414
+from tests.security.test_who_looks_at_the_page import unserved as unserved  # noqa: PLC0414
 from tests.security.test_who_looks_at_the_page import warden as warden  # noqa: PLC0414
 
 

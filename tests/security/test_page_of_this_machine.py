@@ -20,6 +20,7 @@ from starter.web.who import OwnHouse
 from tests.starter.conftest import client as client  # noqa: PLC0414 - fixtures
 from tests.starter.conftest import cluster as cluster  # noqa: PLC0414
 from tests.starter.conftest import server as server  # noqa: PLC0414
+from tests.starter.conftest import unserved as unserved  # noqa: PLC0414
 from tests.starter.conftest import warden as warden  # noqa: PLC0414
 from tests.unlocked import no_way
 

@@ -29,6 +29,7 @@ from tests.documents import documents
 from tests.starter.conftest import client as client  # noqa: PLC0414 - fixtures
 from tests.starter.conftest import cluster as cluster  # noqa: PLC0414
 from tests.starter.conftest import server as server  # noqa: PLC0414
+from tests.starter.conftest import unserved as unserved  # noqa: PLC0414
 from tests.starter.conftest import warden as warden  # noqa: PLC0414
 
 TOKENS = {"administrator": "admin", "pages": "page", "anns": "ann", "anns-renewed": "ann", "bobs": "bob", "eves": "eve"}

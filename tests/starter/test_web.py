@@ -232,7 +232,7 @@ async def test_what_is_old_is_dated_and_answers_nothing_as_if_it_were_now(
     assert re.search("Seen 1m1[5-9]s ago", plain)
     assert re.search("Not known: view not live since [^ ]+Z: nothing heard for 1m15s", plain), "whether data is at risk"
     assert re.search("as it was seen 1m1[5-9]s ago ?, and may be otherwise now", plain)
-    assert '<div class="old">' in text_
+    assert 'class="old">' in text_
     unheard = report(view=ViewState(synced=False, stale="the watch cache is not complete yet"), answered_at=answered)
     scripted.answer = dataclasses.replace(status(), scanner=scanner(unheard))
     await asyncio.sleep(views.FRESH.total_seconds())

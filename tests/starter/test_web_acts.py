@@ -113,6 +113,8 @@ async def test_to_vouch_for_off_the_name_of_the_node_is_typed(
     form = {"word": "ack-off", "node": "sick-on", "reason": "seen", "form_token": token, "question": "7"}
     for typed in ({}, {"node_name": "sick-1"}):
         assert "nodeName: expected sick-on, typed once more" in await sent(page, cluster, form | typed, expected=422)
+    again = await sent(page, cluster, form | {"node_name": "sick-1", "override": "device-reads-on"}, expected=422)
+    assert all(each in again for each in ('value="sick-1"', 'value="device-reads-on" checked', 'value="seen"')), "it is kept"
     assert await episode.is_open(), "nothing was said"
     typed = {"node_name": "sick-on", "override": "device-reads-on"}
     assert "off acknowledged" in await sent(page, cluster, form | typed, expected=200)
@@ -277,6 +279,27 @@ async def test_before_a_fencing_it_is_shown_what_runs_there_and_what_would_be_do
             assert found["plan"]["node"] == "node-1"
             assert found["plan"]["errors"]
             async with page.get(f"/c/{cluster}/acts/fence?node=node-1") as answer:
-                assert found["plan"]["errors"][0][:20] in await answer.text()
+                shown = await answer.text()
+            assert found["plan"]["errors"][0][:20] in shown
+            assert "Said by admin, if Kubernetes verifies it." in shown
     with pytest.raises(MissingError):
         await mine.episode(cluster, "node-1").status()
+
+
+async def test_while_the_api_server_is_away_the_rights_of_a_person_are_not_blamed(mine: Nodewarden, cluster: str) -> None:
+    """S44: nor is another name promised than the person's own."""
+
+    @asynccontextmanager
+    async def opening(_: str) -> AsyncIterator[ClusterConnection]:
+        async with ClusterConnection.to("http://127.0.0.1:1", token="anns") as connection:
+            yield connection
+
+    keeper = Unlocked(mine, opening, name=ME)
+    serve = serving(Views(mine, (cluster,), source=PolicySource()), host="127.0.0.1", port=0, keeper=keeper)
+    async with serve as url, aiohttp.ClientSession(url) as page:
+        async with page.get(f"/api/v1/clusters/{cluster}/acts/fence?node=node-1") as answer:
+            pods, plan = (await answer.json())["known"][-2:]
+        assert pods.startswith("what runs on it can't be read now: GET /api/v1/pods: no connection")
+        assert plan.startswith("what would be done can't be read now: GET /api/v1/nodes/node-1: no connection")
+        async with page.get(f"/c/{cluster}/acts/fence?node=node-1") as answer:
+            assert f"Said by {ME} (identity not verified)." in await answer.text()

@@ -92,10 +92,14 @@ async def test_pausing_and_its_refusal_are_whole(browser: Browser, served: str, 
     async with opened(browser, f"{served}/acts/pause", width=PHONE, scheme=scheme) as (page, _):
         await whole(page)
         await page.get_by_label("Why, for the record").fill("storage")
+        await page.get_by_label("For how long").fill("5m")
         await page.get_by_role("button", name="pause").click()
         await page.get_by_role("alert").filter(has_text="Refused").wait_for()
         await whole(page)
         assert await page.get_by_label("Why, for the record").input_value() == "storage"
+        assert await page.get_by_label("For how long").input_value() == "5m", "else pressing again pauses for ever"
+        parts = "getComputedStyle(document.querySelector('main > [role=alert]:not([hidden])')).display"
+        assert await page.evaluate(parts) == "block", "its commands stand in its line"
 
 
 @pytest.mark.parametrize(("word", "asked"), [("fence", True), ("remediate", True), ("preserve", False)])

@@ -13,7 +13,7 @@ from playwright.async_api import Browser
 
 from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Phase
-from policy.scan.report import MAXIMUM_ROWS
+from policy.scan.report import MAXIMUM_ROWS, ViewState
 from starter.web import views
 from starter.web.views import Views
 from tests import report as told
@@ -49,6 +49,37 @@ async def test_a_page_whose_server_dies_says_so_and_comes_back_by_itself(browser
             async with unlocked(Views(warden, (CLUSTER,)), port=port):  # type: ignore[arg-type]
                 await page.locator("#link").wait_for(state="hidden")
                 await page.get_by_text("node-77").first.wait_for()
+
+
+async def test_an_open_page_calls_its_rows_old_while_the_cluster_is_not_seen(
+    browser: Browser, url: str, warden: NightWarden
+) -> None:
+    """S18, S44: and no longer once it is seen again. The rows were green all the time on a page that had been open before."""
+    seen = report(row("node-77"), answered_at=datetime.now(UTC) + timedelta(minutes=20))
+    blind = dataclasses.replace(seen, view=ViewState(synced=True, stale="nothing heard for 1m15s"))
+    warden.answer = dataclasses.replace(night(), scanner=scanner(seen))
+    async with opened(browser, f"{url}/c/{CLUSTER}") as (page, said):
+        await page.locator("#nodes tr[data-key=node-77] a").focus()
+        warden.answer = dataclasses.replace(night(), scanner=scanner(blind))
+        await page.get_by_text("What follows is as it was seen").wait_for()
+        await page.locator(".old #nodes").wait_for()
+        warden.answer = dataclasses.replace(night(), scanner=scanner(seen))
+        await page.get_by_text("What follows is as it was seen").wait_for(state="hidden")
+        assert await page.locator(".old").count() == 0
+        assert await page.evaluate("document.activeElement.innerText") == "node-77"
+        assert said == []
+
+
+async def test_an_open_page_of_a_node_gets_its_episode_when_one_begins(browser: Browser, url: str, warden: NightWarden) -> None:
+    """S44: and loses it, with its buttons, when it is over; what a reader writes meanwhile is not taken away."""
+    warden.answer = dataclasses.replace(night(), episodes=())
+    async with opened(browser, f"{url}/c/{CLUSTER}/nodes/node-9") as (page, _):
+        await page.get_by_label("At, in UTC").fill("03:12")
+        warden.answer = night()
+        await page.locator("#episode").get_by_role("link", name="ack-off node-9").wait_for()
+        warden.answer = dataclasses.replace(night(), episodes=())
+        await page.locator("#episode").wait_for(state="detached")
+        assert await page.get_by_label("At, in UTC").input_value() == "03:12"
 
 
 async def test_what_was_due_is_asked_for_anew_though_nothing_else_has_changed(

@@ -21,8 +21,9 @@ from policy.episode.messages import EpisodeInput, EpisodeResult, Outcome
 from workflows.kit.messages import Word
 
 REFUSED = (
-    "this nodewarden accepts only verified commands (worker.words): use the command line with a kubeconfig that may create "
-    "NodeActions, or `kubectl create` one; `nodewarden doctor` says what is missing (docs/security.md)"
+    "this nodewarden accepts only verified commands (worker.words), and Kubernetes did not verify this one: either its API "
+    "server did not answer (try again once it does), or no kubeconfig here may create NodeActions (`nodewarden doctor` says what "
+    "is missing; docs/security.md)"
 )
 CHANGE = "only verified words are heard"
 """Marks a run that was refused, so that it is read the same way whatever is set by then."""

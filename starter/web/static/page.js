@@ -28,9 +28,11 @@ const written = (section) => [...section.querySelectorAll("input, textarea, sele
   each === document.activeElement || ("defaultValue" in each && each.value !== each.defaultValue));
 
 // Only what differs is touched, so that readers keep their place: rows are told apart by their data-key, and a link never
-// becomes another one under somebody's finger.
+// becomes another one under somebody's finger. What this script has written itself stays.
+const keyOf = (each) => each?.dataset?.key || each?.id;
 const morph = (old, made, later) => {
-  if (old.isEqualNode(made)) return;
+  if (old.isEqualNode(made) || old.matches?.("#link, #logged-out, form[data-zoned]")) return;
+  if (old.matches?.("section, form") && written(old)) return;
   if (old.nodeType !== made.nodeType || old.nodeName !== made.nodeName || old.nodeName === "A" && old.href !== made.href) {
     old.replaceWith(made);
     return;
@@ -38,10 +40,10 @@ const morph = (old, made, later) => {
   if (old.nodeType !== Node.ELEMENT_NODE) { old.data = made.data; return; }
   for (const { name } of [...old.attributes]) if (!made.hasAttribute(name) && name !== "open") old.removeAttribute(name);
   for (const { name, value } of made.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
-  const keyed = new Map([...old.children].filter((each) => each.dataset.key).map((each) => [each.dataset.key, each]));
+  const keyed = new Map([...old.children].filter(keyOf).map((each) => [keyOf(each), each]));
   let at = old.firstChild;
   for (const fresh of [...made.childNodes]) {
-    const key = fresh.dataset?.key, mine = key ? keyed.get(key) : at?.dataset?.key ? null : at;
+    const key = keyOf(fresh), mine = key ? keyed.get(key) : keyOf(at) ? null : at;
     keyed.delete(key);
     if (!mine) { old.insertBefore(fresh, at); continue; }
     if (mine === at) at = at.nextSibling; else old.insertBefore(mine, at);
@@ -74,15 +76,12 @@ const renew = async () => {
     await new Promise((go) => { setTimeout(go, last + LEAST - performance.now()); });
     last = performance.now();
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-    if (!answer.ok) return;
+    if (!answer.ok || answer.redirected) return;
     const text = await answer.text();
     await frame();
     const fresh = new DOMParser().parseFromString(text, "text/html");
     await frame();
-    for (const old of document.querySelectorAll("main section[id]")) {
-      const made = fresh.getElementById(old.id);
-      if (made && !written(old)) await exchange(old, document.adoptNode(made));
-    }
+    await exchange(document.getElementById("main"), document.adoptNode(fresh.getElementById("main")));
     tick();
   } catch { /* the stream says that the server is away */ } finally {
     fetching = false;
