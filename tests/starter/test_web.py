@@ -340,6 +340,20 @@ async def test_how_often_a_step_is_tried_is_said_as_on_the_command_line(
     assert "try 2 of 3, restart 1 of 1" in await text(page, f"/c/{CLUSTER}/nodes/node-2")
 
 
+async def test_a_wait_that_is_over_is_overdue_and_a_machine_on_its_way_back_is_not_done(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden
+) -> None:
+    """S44: the timeline said "done, 36s so far" of a node that booted; History called a pause in force ended."""
+    late = episode("node-2", waiting_until=datetime.now(UTC) - timedelta(seconds=7))
+    scripted.answer = dataclasses.replace(status(), episodes=(late,))
+    assert "overdue by <time" in await text(page, f"/c/{CLUSTER}")
+    scripted.episodes = NodeEpisodes(episode=late)
+    scripted.entries = (RecordEntry(at=NOW, step="recovery", act="phase", outcome=Phase.DONE),)
+    shown = await text(page, f"/c/{CLUSTER}/nodes/node-2")
+    assert ("<strong>returning</strong>" in shown, "<strong>done</strong>" in shown) == (True, False)
+    assert f'<h1 class="page-title mb-3">History of {CLUSTER}</h1>' in await text(page, f"/c/{CLUSTER}/history")
+
+
 async def test_no_view_shows_a_backtick(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
     """A terminal marks a command by them; the page has a typeface for it."""
     mark = "`nodewarden resume` helps"
