@@ -194,7 +194,7 @@ def _held_by(known: Known, check: HealthCheck, brake: Brake, target: JudgedTarge
         why = "of two with one deadline the name decides" if deadlines else "its deadline expired first"
         return _Held(f"{first} gives the remedy: {why}", first)
     if target.marked and target.node is not None:
-        return _Held("an episode of it is open already")
+        return _Held("the open episode of this node")
     return _Held()
 
 

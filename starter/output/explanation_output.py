@@ -85,7 +85,7 @@ def scanner_says(answer: NodeExplanation, scanner: ScannerStatus) -> list[str]:
         nearest = wording.still_at_risk(report.at_risk, episodes).nearest
         said += [f"data at risk: {wording.at_risk(row, now)}" for row in nearest if row.node == node]
     said += [
-        _PERMITS[permit.holding].format(permit.incident) + (f": {permit.reason}" if permit.reason else "")
+        _PERMITS[permit.holding].format(permit.incident) + (f" (asked for: {permit.reason})" if permit.reason else "")
         for permit in scanner.permits
         if permit.node == node
     ]

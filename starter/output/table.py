@@ -18,6 +18,7 @@ from policy.checks.targets import SICKNESS
 from policy.episode.messages import EpisodeStatus, Phase
 from policy.fence.device_check import DeviceRow
 from policy.scan.admission import AdmissionRefusal
+from policy.scan.alarms import opened_breakers
 from policy.scan.readiness import seen_at
 from policy.scan.report import AtRisk, CheckReport, ScanReport, TargetRow
 from policy.values.counting import counted
@@ -55,7 +56,7 @@ def render(status: ClusterStatus, *, now: datetime, where: str = "") -> Renderab
         parts.append(_waiting(status, now))
     if scanner is None and report is not None:
         parts.append(Text(f"as the scanner saw it last, at {written(seen_at(report) or report.at)}:", style="yellow"))
-    at_risk = wording.still_at_risk(report.at_risk, status.episodes) if report is not None else AtRisk()
+    at_risk = _still_at_risk(status, report)
     if at_risk.nodes or at_risk.problem:
         parts.append(_at_risk(at_risk, now))
     if status.devices:
@@ -83,6 +84,10 @@ def _head(status: ClusterStatus, now: datetime, where: str) -> RenderableType:
         line.append(f", {holding} of {scanner.concurrency} permits in use")
         if waiting := sum(episode.phase is Phase.NEEDS_HUMAN for episode in status.episodes):
             line.append(f", {counted(waiting, 'episode')} {'needs' if waiting == 1 else 'need'} a person", style="bold red")
+        if breakers := len(list(opened_breakers(scanner.report))) if scanner.report is not None else 0:
+            line.append(f", {counted(breakers, 'circuit breaker')} {'is' if breakers == 1 else 'are'} open", style="bold red")
+        if lost := _still_at_risk(status, scanner.report).nodes:
+            line.append(f", data of {counted(lost, 'node')} is at risk", style="bold red")
         if scanner.stopping:
             line.append("  stopping", style="yellow")
     line.append(f"  {written(now)}", style="dim")
@@ -90,6 +95,10 @@ def _head(status: ClusterStatus, now: datetime, where: str) -> RenderableType:
     if status.scanner is not None and status.problem:
         below.append(Sentence(f"as of {written(status.at)}: {status.problem}", style="red"))
     return Group(line, *below)
+
+
+def _still_at_risk(status: ClusterStatus, report: ScanReport | None) -> AtRisk:
+    return wording.still_at_risk(report.at_risk, status.episodes) if report is not None else AtRisk()
 
 
 def _view_style(status: ClusterStatus, now: datetime) -> str:

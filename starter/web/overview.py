@@ -114,7 +114,9 @@ def overview_of(status: ClusterStatus) -> Overview:
     stops = (*others, *filter(None, map(stop_of, report.checks if report is not None else ())))
     at_risk = wording.still_at_risk(report.at_risk, status.episodes) if report is not None else AtRisk()
     alarms = (*halts, *_risks(at_risk), *stops)
-    persons = tuple(each for each in status.episodes if each.phase is Phase.NEEDS_HUMAN)
+    first = {row.node: place for place, row in enumerate(at_risk.nearest)}
+    persons = [each for each in status.episodes if each.phase is Phase.NEEDS_HUMAN]
+    persons.sort(key=lambda each: first.get(each.node, len(first)))
     queued = {each.node for each in scanner.queue} if scanner is not None else set()
     permits = scanner.permits if scanner is not None else ()
     notices = tuple(_notices(len(persons), sorted({row.node for row in status.devices}, key=in_natural_order)))
@@ -132,7 +134,7 @@ def overview_of(status: ClusterStatus) -> Overview:
         nodes=report.inventory if report is not None else 0,
         permits_used=sum(each.holding is not PermitState.PARKED for each in permits),
         permits_of=scanner.concurrency if scanner is not None else 0,
-        persons=persons,
+        persons=tuple(persons),
         breakers=tuple(_breakers(report)) if report is not None else (),
         under_way=tuple(
             each

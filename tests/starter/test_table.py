@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from policy.checks.brakes import Closed
 from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Phase
 from policy.episode.permits import Permit, PermitRequest, PermitState
@@ -259,7 +260,7 @@ def test_data_at_risk_stands_above_the_checks_with_its_countdown() -> None:
         NodeAtRisk(node="node-4", since=ago(60), volumes=2),
     )
     found = AtRisk(nodes=4, nearest=nearest, problem="LIST /volumeattachments: 403")
-    lines = drawn(status(scanner=scanner(report(row("node-1"), at_risk=found))))
+    lines = drawn(status(scanner=scanner(report(row("node-1"), at_risk=found))), width=140)
     assert lines[1:7] == [
         "DATA AT RISK   WHY",
         "node-2         1 volume attached, not proven off: Kubernetes detaches by force, if it has not yet",
@@ -268,3 +269,13 @@ def test_data_at_risk_stands_above_the_checks_with_its_countdown() -> None:
         "not known      what is attached can't be followed: LIST /volumeattachments: 403",
         "… and 1 more nodes, no nearer than these",
     ]
+
+
+def test_the_first_line_says_that_a_breaker_is_open_and_that_data_is_at_risk() -> None:
+    """S17, S36, S44: beside "view live" neither was to be seen before the tables below."""
+    closed = check(allowed=False, reason=Closed.TOO_MANY_UNHEALTHY, message="5 of 12 healthy", unhealthy=7)
+    lost = AtRisk(nodes=2, nearest=tuple(NodeAtRisk(node=f"node-{each}", since=NOW, volumes=3) for each in (5, 6)))
+    seen = scanner(report(checks=(closed,), at_risk=lost))
+    assert "1 circuit breaker is open, data of 2 nodes is at risk" in drawn(replace(status(), scanner=seen), width=200)[0]
+    proven = (episode("node-5", off_proof=proof()), episode("node-6", off_proof=proof()))
+    assert "at risk" not in drawn(replace(status(), scanner=seen, episodes=proven), width=200)[0]

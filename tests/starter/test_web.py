@@ -206,6 +206,29 @@ async def test_the_nodes_that_an_open_breaker_keeps_waiting_need_a_person(
     assert "It keeps node-2 and 3 more waiting: enough targets of the check have to be healthy again" in plain
 
 
+async def test_what_needs_a_person_first_stands_first_and_data_at_risk_offers_an_act(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden
+) -> None:
+    """S36, S44: the nearest forced detachment; where no episode is open, as under an open breaker, a fencing is offered."""
+    ways_ = tuple(Way(word=each, command="", consequence="c") for each in (Verb.ACK_OFF, Verb.ABORT))
+    persons = tuple(episode(f"node-{each}", phase=Phase.NEEDS_HUMAN, ways=ways_) for each in (2, 5))
+    lost = tuple(NodeAtRisk(node=f"node-{each}", since=NOW, volumes=3, due=NOW) for each in (5, 4, 3))
+    closed = check(allowed=False, reason=Closed.TOO_MANY_UNHEALTHY, message="5 of 9 healthy")
+    asks = PermitRequest(node="node-7", workflow_id="w", incident="i")
+    seen = scanner(report(at_risk=AtRisk(nodes=3, nearest=lost), checks=(closed,)))
+    scripted.answer = dataclasses.replace(status(), scanner=seen, episodes=(*persons, episode("node-3")))
+    body = await text(page, f"/c/{CLUSTER}")
+    needs = body.partition("Needs a person</h2>")[2].partition("Under way</h2>")[0]
+    assert re.findall('aria-label="(.+?) needs a person"', needs) == ["node-5", "node-2"]
+    risk = body.partition("Data at risk</h2>")[2].partition("Needs a person</h2>")[0]
+    assert re.findall('/acts/(.+?)"', risk) == ["ack-off?node=node-5", "fence?node=node-4"]
+    assert "its fencing is under way" in risk
+    assert "No node is queued; the circuit breaker above keeps others waiting." in body
+    await asyncio.sleep(views.FRESH.total_seconds())
+    scripted.answer = dataclasses.replace(scripted.answer, scanner=dataclasses.replace(seen, queue=(asks,)))
+    assert "No node is queued" not in await text(page, f"/c/{CLUSTER}")
+
+
 @pytest.mark.parametrize(
     ("changes", "said"), [({"pauses": (PAUSE,)}, "None of them acts now: paused by ann"), ({}, "Yes, all of them may act")]
 )
@@ -321,6 +344,20 @@ async def test_how_often_a_step_is_tried_is_said_as_on_the_command_line(
     assert (await text(page, f"/c/{CLUSTER}")).count("try 2 of 3, restart 1 of 1") == 2
     scripted.episodes = NodeEpisodes(episode=tried)
     assert "try 2 of 3, restart 1 of 1" in await text(page, f"/c/{CLUSTER}/nodes/node-2")
+
+
+async def test_a_wait_that_is_over_is_overdue_and_a_machine_on_its_way_back_is_not_done(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden
+) -> None:
+    """S44: the timeline said "done, 36s so far" of a node that booted; History called a pause in force ended."""
+    late = episode("node-2", waiting_until=datetime.now(UTC) - timedelta(seconds=7))
+    scripted.answer = dataclasses.replace(status(), episodes=(late,))
+    assert "overdue by <time" in await text(page, f"/c/{CLUSTER}")
+    scripted.episodes = NodeEpisodes(episode=late)
+    scripted.entries = (RecordEntry(at=NOW, step="recovery", act="phase", outcome=Phase.DONE),)
+    shown = await text(page, f"/c/{CLUSTER}/nodes/node-2")
+    assert ("<strong>returning</strong>" in shown, "<strong>done</strong>" in shown) == (True, False)
+    assert f'<h1 class="page-title mb-3">History of {CLUSTER}</h1>' in await text(page, f"/c/{CLUSTER}/history")
 
 
 async def test_no_view_shows_a_backtick(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
