@@ -127,6 +127,19 @@ async def test_a_person_may_override_a_device_that_says_on(env: WorkflowEnvironm
     assert proof.basis.endswith(f", although {BMC.endpoint} says on")
 
 
+async def test_a_device_that_says_on_after_it_said_off_ends_the_word_that_overrode_it(env: WorkflowEnvironment) -> None:
+    """S6, S8: what was overridden is the reading of then. Once the device agrees, on is news: the machine was switched on."""
+    slow = plan(free_timeout=timedelta(hours=1), tries=1, restarts=0)
+    world = World(plan=slow, ignores_off=True, pods_stay=True)
+    async with fencing(env, world, parks=True) as run:
+        await run.acknowledge("pulled the plug", override=DEVICE_READS_ON)
+        await run.did("taint")
+        world.power = dict.fromkeys(world.power, PowerState.OFF)
+        await run.until(lambda status: [each.state for each in status.readings] == [PowerState.OFF])
+        world.power = dict.fromkeys(world.power, PowerState.ON)
+        await run.until(lambda status: "says on, which it did not when a person said off" in status.problem)
+
+
 async def test_an_abort_says_what_the_devices_said_last(env: WorkflowEnvironment) -> None:
     """S1: of a machine whose device says on it was told that its power state is not known."""
     async with fencing(env, World(ignores_off=True), parks=True) as run:
@@ -789,3 +802,34 @@ async def test_a_word_for_off_that_turns_out_untrue_switches_nothing_off(booted:
         await run.abort()
         await run.result()
     assert (world.count("off"), world.pods > 0) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("lacks", "says"),
+    [
+        ({"requester": ""}, "who: expected a name"),
+        ({"reason": " "}, "reason: expected a name or a sentence"),
+        ({"reason": "off\x1b[2J"}, "reason: expected one line"),
+        ({"override": "device-reads-off"}, "override: expected circuit-breaker or device-reads-on with ack-off"),
+        ({"seen_off": False, "override": "device-reads-on"}, "override: expected circuit-breaker with fence"),
+    ],
+    ids=["no name", "no reason", "lines", "an unknown override", "an override of another word"],
+)
+async def test_what_begins_an_episode_is_a_whole_word(lacks: dict[str, object], says: str, env: WorkflowEnvironment) -> None:
+    """S8, S44: who has a mere Temporal client, where any word is taken, gives no word for off without a name and a reason, and
+    an override that means nothing is refused, not dropped."""
+    world = World(need=PERSON)
+    async with fencing(env, world, **(VOUCHED | {"action": None} | lacks)) as run:
+        result = await run.result(Outcome.REFUSED)
+    assert (says in result.message, world.acts) == (True, []), result.message
+
+
+async def test_the_reason_of_an_override_is_shown_in_one_line(env: WorkflowEnvironment) -> None:
+    """S50: the NodeAction that kubectl makes may say anything in its reason."""
+    world = World(need=PERSON, speaker="ada@example.com")
+    why = "burnt\n\x1b[2Jproven"
+    wish = WISH | {"override": CIRCUIT_BREAKER, "reason": why, "need": replace(PERSON, reason=why)}
+    async with fencing(env, world, at="ask-permit", **wish) as run:
+        shown = (await run.status()).override
+        assert "burnt  [2Jproven" in shown
+        assert shown.isprintable()
