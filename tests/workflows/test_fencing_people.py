@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from temporalio.client import WorkflowUpdateFailedError
@@ -761,12 +761,14 @@ async def test_a_word_for_off_may_override_the_breaker_that_keeps_it_waiting(kin
 
 
 VOUCHED: dict[str, object] = {**WISH, "seen_off": True}
+BEFORE_IT = datetime(2026, 1, 1, tzinfo=UTC)
+"""Since when the node is not Ready that a person has seen off."""
 
 
 @pytest.mark.parametrize("action", [ACTION, None])
 async def test_a_word_for_off_begins_an_episode_that_frees_on_it(action: ActionName | None, env: WorkflowEnvironment) -> None:
     """S8: for the pinned boot, with a permit, and nothing is switched off on it."""
-    world = World(need=PERSON, speaker="ada@example.com" if action else "")
+    world = World(need=PERSON, not_ready_since=BEFORE_IT, speaker="ada@example.com" if action else "")
     world.power = dict.fromkeys(world.power, PowerState.OFF)
     async with fencing(env, world, **(VOUCHED | {"action": action})) as run:
         result = await run.result(Outcome.RECOVERED)
@@ -783,11 +785,33 @@ async def test_a_word_for_off_of_a_node_that_says_ready_begins_nothing(env: Work
     assert ("says Ready, so it is not off" in result.message, world.count("mark"), world.count("ask-permit")) == (True, 0, 0)
 
 
+async def test_a_word_for_off_is_of_the_fall_that_the_person_saw(env: WorkflowEnvironment) -> None:
+    """S8, S43: the cluster was looked at only later; the machine had been switched on, was Ready, and fell silent anew."""
+    world = World(need=PERSON, speaker="ada@example.com")
+    world.power = dict.fromkeys(world.power, PowerState.UNKNOWN)
+    async with fencing(env, world, at="pin", **VOUCHED) as run:
+        world.boot_id = "boot-2"
+        await let_pass(env, run.handle, timedelta(seconds=20))
+        run.go_on()
+        result = await run.result(Outcome.REFUSED)
+    assert ("was Ready after ada@example.com" in result.message, world.count("mark"), world.pods > 0) == (True, 0, True)
+
+
+async def test_a_word_for_off_is_asked_again_of_the_node_after_a_wait_for_the_permit(env: WorkflowEnvironment) -> None:
+    """S8, S47: the same boot is Ready by then, so the person erred; it is not even marked."""
+    world = World(need=PERSON, not_ready_since=BEFORE_IT, speaker="ada@example.com")
+    async with fencing(env, world, at="ask-permit", **VOUCHED) as run:
+        world.ready = True
+        run.go_on()
+        result = await run.result(Outcome.REFUSED)
+    assert ("says Ready, so it is not off" in result.message, world.count("mark"), world.pods > 0) == (True, 0, True)
+
+
 @pytest.mark.parametrize("booted", [True, False], ids=["another boot", "a device says on"])
 async def test_a_word_for_off_that_turns_out_untrue_switches_nothing_off(booted: bool, env: WorkflowEnvironment) -> None:
     """S6, S8: it ends with the boot it was given for, also while it waits for a permit, and where a device says on; what a person
     has vouched for is no wish to have the machine switched off."""
-    world = World(need=PERSON, speaker="ada@example.com")
+    world = World(need=PERSON, not_ready_since=BEFORE_IT, speaker="ada@example.com")
     world.power = dict.fromkeys(world.power, PowerState.OFF if booted else PowerState.ON)
     async with fencing(env, world, at="ask-permit", **VOUCHED) as run:
         await run.did("ask-permit")
