@@ -86,8 +86,8 @@ class FencingInput(EpisodeInput):
 
     @property
     def by_a_person(self) -> bool:
-        """Also where no need is given."""
-        return self.need is None or self.need.kind is NeedKind.PERSON
+        """Also where no need is given, and always where it vouches for off (S8)."""
+        return self.seen_off or self.need is None or self.need.kind is NeedKind.PERSON
 
     def spoken(self) -> Spoken:
         """With the template, where one is named."""

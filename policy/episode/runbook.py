@@ -43,7 +43,7 @@ SECTIONS = (
     RunbookSection(
         "Off is not proven",
         "`nodewarden fence check --node NODE` reads its devices now: compare them with the machine itself",
-        ("off is not proven", "off no longer", "off can't be", "says on,", "node and power", "power state was read"),
+        ("off is not proven", "said off", "off no longer", "off can't be", "says on,", "node and power", "power state was read"),
     ),
     RunbookSection(
         "The node still says Ready",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from policy.values.foreign import in_a_line
 from starter.commands.arguments import (
     ClusterOption,
     ForOption,
@@ -68,7 +69,7 @@ async def ack_off(
     who, reason = given("--who", who), given("--reason", reason)
     risk = f"The pods of {node} are started elsewhere. If it still runs, two write to each volume, and data is corrupted."
     if not yes:
-        risk = "\n".join((risk, *await _at_stake(session, node), ""))
+        risk = "\n".join((risk, *map(in_a_line, await _at_stake(session, node)), ""))
     if (refused := name_typed(node, risk, yes=yes)) is not None:
         return refused
     said = {"reason": reason, "override": ",".join(override or ())}

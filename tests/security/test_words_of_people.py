@@ -27,7 +27,8 @@ from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.target import Target
 from activities.contracts.words import Verification, VerifyRequest
 from policy.episode.attesting import GROUP, PLURAL, POLICY, doubt
-from policy.episode.messages import Kind, Outcome, Phase, Pinned
+from policy.episode.messages import FencingInput, Kind, Outcome, Phase, Pinned
+from policy.episode.needs import Need, NeedKind
 from policy.episode.words import (
     ANSWERS,
     CIRCUIT_BREAKER,
@@ -222,6 +223,14 @@ async def test_an_object_that_overrides_nothing_attests_no_override() -> None:
         stage.spoken = replace(stage.spoken, override=CIRCUIT_BREAKER)
         with pytest.raises(ApplicationError, match="its override is another"):
             await stage.verify(action)
+
+
+@pytest.mark.parametrize("kind", NeedKind)
+def test_a_word_for_off_is_a_persons_whatever_need_is_named_beside_it(kind: NeedKind) -> None:
+    """S8, S42: a Temporal client that begins a fencing as the scanner does has it vouch for nothing unattested."""
+    need = Need(kind=kind, reason="Ready is Unknown")
+    assert FencingInput(cluster="prod", node=NODE, need=need, seen_off=True).by_a_person
+    assert FencingInput(cluster="prod", node=NODE, need=need).by_a_person is (kind is NeedKind.PERSON)
 
 
 async def test_nor_does_another_object_of_its_name_nor_an_old_one_nor_none() -> None:

@@ -295,6 +295,20 @@ async def test_before_a_person_vouches_for_off_it_is_said_what_each_device_says(
     assert (wrong.exit_code, "device-reads-on" in wrong.output) == (2, True)
 
 
+async def test_what_is_at_stake_begins_no_line_above_the_prompt(
+    keyboard: Path, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S50: the API server's answer is another's text, and below it a person types that a machine is off."""
+
+    async def forged(*_: object) -> list[str]:
+        return ["can't be read: no\nipmi://10.0.0.7 says off now"]
+
+    monkeypatch.setattr("starter.commands.episodes._at_stake", forged)
+    monkeypatch.setattr(beginning, "on_a_terminal", lambda: True)
+    result = await nodewarden("ack-off", "sick-1", "-c", cluster, *AMY, "-r", "saw it", text="sick-2\n")
+    assert "no ipmi://10.0.0.7 says off now\n" in result.output, result.output
+
+
 async def begun_with(warden: Nodewarden, cluster: str, node: str, kind: type[Any]) -> Any:
     """The input of the node's open episode."""
     history = await warden.client.get_workflow_handle(episode_id(cluster, node)).fetch_history()

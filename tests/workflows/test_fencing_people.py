@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from temporalio.client import WorkflowUpdateFailedError
@@ -125,6 +125,19 @@ async def test_a_person_may_override_a_device_that_says_on(env: WorkflowEnvironm
     assert proof.acknowledgement.sealed.spoken.override == "device-reads-on"
     assert entry.detail.endswith(f": it lies, although {BMC.endpoint} says on")
     assert proof.basis.endswith(f", although {BMC.endpoint} says on")
+
+
+async def test_a_device_that_says_on_after_it_said_off_ends_the_word_that_overrode_it(env: WorkflowEnvironment) -> None:
+    """S6, S8: what was overridden is the reading of then. Once the device agrees, on is news: the machine was switched on."""
+    slow = plan(free_timeout=timedelta(hours=1), tries=1, restarts=0)
+    world = World(plan=slow, ignores_off=True, pods_stay=True)
+    async with fencing(env, world, parks=True) as run:
+        await run.acknowledge("pulled the plug", override=DEVICE_READS_ON)
+        await run.did("taint")
+        world.power = dict.fromkeys(world.power, PowerState.OFF)
+        await run.until(lambda status: [each.state for each in status.readings] == [PowerState.OFF])
+        world.power = dict.fromkeys(world.power, PowerState.ON)
+        await run.until(lambda status: "says on, which it did not when a person said off" in status.problem)
 
 
 async def test_an_abort_says_what_the_devices_said_last(env: WorkflowEnvironment) -> None:
@@ -771,12 +784,14 @@ async def test_a_word_for_off_may_override_the_breaker_that_keeps_it_waiting(kin
 
 
 VOUCHED: dict[str, object] = {**WISH, "seen_off": True}
+BEFORE_IT = datetime(2026, 1, 1, tzinfo=UTC)
+"""Since when the node is not Ready that a person has seen off."""
 
 
 @pytest.mark.parametrize("action", [ACTION, None])
 async def test_a_word_for_off_begins_an_episode_that_frees_on_it(action: ActionName | None, env: WorkflowEnvironment) -> None:
     """S8: for the pinned boot, with a permit, and nothing is switched off on it."""
-    world = World(need=PERSON, speaker="ada@example.com" if action else "")
+    world = World(need=PERSON, not_ready_since=BEFORE_IT, speaker="ada@example.com" if action else "")
     world.power = dict.fromkeys(world.power, PowerState.OFF)
     async with fencing(env, world, **(VOUCHED | {"action": action})) as run:
         result = await run.result(Outcome.RECOVERED)
@@ -793,11 +808,33 @@ async def test_a_word_for_off_of_a_node_that_says_ready_begins_nothing(env: Work
     assert ("says Ready, so it is not off" in result.message, world.count("mark"), world.count("ask-permit")) == (True, 0, 0)
 
 
+async def test_a_word_for_off_is_of_the_fall_that_the_person_saw(env: WorkflowEnvironment) -> None:
+    """S8, S43: the cluster was looked at only later; the machine had been switched on, was Ready, and fell silent anew."""
+    world = World(need=PERSON, speaker="ada@example.com")
+    world.power = dict.fromkeys(world.power, PowerState.UNKNOWN)
+    async with fencing(env, world, at="pin", **VOUCHED) as run:
+        world.boot_id = "boot-2"
+        await let_pass(env, run.handle, timedelta(seconds=20))
+        run.go_on()
+        result = await run.result(Outcome.REFUSED)
+    assert ("was Ready after ada@example.com" in result.message, world.count("mark"), world.pods > 0) == (True, 0, True)
+
+
+async def test_a_word_for_off_is_asked_again_of_the_node_after_a_wait_for_the_permit(env: WorkflowEnvironment) -> None:
+    """S8, S47: the same boot is Ready by then, so the person erred; it is not even marked."""
+    world = World(need=PERSON, not_ready_since=BEFORE_IT, speaker="ada@example.com")
+    async with fencing(env, world, at="ask-permit", **VOUCHED) as run:
+        world.ready = True
+        run.go_on()
+        result = await run.result(Outcome.REFUSED)
+    assert ("says Ready, so it is not off" in result.message, world.count("mark"), world.pods > 0) == (True, 0, True)
+
+
 @pytest.mark.parametrize("booted", [True, False], ids=["another boot", "a device says on"])
 async def test_a_word_for_off_that_turns_out_untrue_switches_nothing_off(booted: bool, env: WorkflowEnvironment) -> None:
     """S6, S8: it ends with the boot it was given for, also while it waits for a permit, and where a device says on; what a person
     has vouched for is no wish to have the machine switched off."""
-    world = World(need=PERSON, speaker="ada@example.com")
+    world = World(need=PERSON, not_ready_since=BEFORE_IT, speaker="ada@example.com")
     world.power = dict.fromkeys(world.power, PowerState.OFF if booted else PowerState.ON)
     async with fencing(env, world, at="ask-permit", **VOUCHED) as run:
         await run.did("ask-permit")
@@ -812,3 +849,34 @@ async def test_a_word_for_off_that_turns_out_untrue_switches_nothing_off(booted:
         await run.abort()
         await run.result()
     assert (world.count("off"), world.pods > 0) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("lacks", "says"),
+    [
+        ({"requester": ""}, "who: expected a name"),
+        ({"reason": " "}, "reason: expected a name or a sentence"),
+        ({"reason": "off\x1b[2J"}, "reason: expected one line"),
+        ({"override": "device-reads-off"}, "override: expected circuit-breaker or device-reads-on with ack-off"),
+        ({"seen_off": False, "override": "device-reads-on"}, "override: expected circuit-breaker with fence"),
+    ],
+    ids=["no name", "no reason", "lines", "an unknown override", "an override of another word"],
+)
+async def test_what_begins_an_episode_is_a_whole_word(lacks: dict[str, object], says: str, env: WorkflowEnvironment) -> None:
+    """S8, S44: who has a mere Temporal client, where any word is taken, gives no word for off without a name and a reason, and
+    an override that means nothing is refused, not dropped."""
+    world = World(need=PERSON)
+    async with fencing(env, world, **(VOUCHED | {"action": None} | lacks)) as run:
+        result = await run.result(Outcome.REFUSED)
+    assert (says in result.message, world.acts) == (True, []), result.message
+
+
+async def test_the_reason_of_an_override_is_shown_in_one_line(env: WorkflowEnvironment) -> None:
+    """S50: the NodeAction that kubectl makes may say anything in its reason."""
+    world = World(need=PERSON, speaker="ada@example.com")
+    why = "burnt\n\x1b[2Jproven"
+    wish = WISH | {"override": CIRCUIT_BREAKER, "reason": why, "need": replace(PERSON, reason=why)}
+    async with fencing(env, world, at="ask-permit", **wish) as run:
+        shown = (await run.status()).override
+        assert "burnt  [2Jproven" in shown
+        assert shown.isprintable()

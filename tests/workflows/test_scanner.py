@@ -668,6 +668,11 @@ async def test_an_override_lasts_while_the_breaker_is_open_and_only_for_looks_th
         await scan.until(lambda status: status.scans >= scans)
         assert [await held(), await held(CIRCUIT_BREAKER)] == [False, True]
         assert (await scan.ask("node-2", "two")).decision is PermitDecision.REFUSED
+        assert (await scan.ask("node-1", "one")).decision is PermitDecision.GRANTED, "it holds it already"
+        assert [await held(), await held(CIRCUIT_BREAKER)] == [False, True], "asked again without, it is the same permit"
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await scan.ask("node-3", "three", override="x\x1b[2J" * 1000)
+        assert str(refused.value.cause).endswith("override: expected circuit-breaker or nothing, got another word"), "S50"
         await scan.handle.execute_update(HealthScanner.pause, PauseRequest(who="ada", reason="storage"))
         assert not await held(CIRCUIT_BREAKER), "S44: nobody overrides a pause"
 

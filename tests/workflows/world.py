@@ -137,6 +137,8 @@ class World:
     lingers: int = 0
     """How often a node that is off is still seen Ready, as until its lease lapses."""
     ready_since: datetime | None = None
+    not_ready_since: datetime | None = None
+    """As the pin finds it; None: the node has just fallen silent."""
     off_lost: int = 0
     """How many answers to an off are lost after it was carried out."""
     permitted: bool = True
@@ -380,7 +382,7 @@ class ScriptedTarget:
             system_uuid="sys-7",
             boot_id=world.boot_id,
             zone="a",
-            not_ready_since=clock() if not world.ready else None,
+            not_ready_since=(world.not_ready_since or clock()) if not world.ready else None,
             endpoints=world.plan.endpoints,
             levels=tuple(tuple(device.endpoint for device in level) for level in world.plan.levels),
             addresses=("10.0.0.7",),

@@ -21,7 +21,7 @@ from activities.contracts.scan import ScanActivities
 from activities.errors import ErrorType, error_message
 from policy.episode.freeing_pace import PortionAnswer, PortionRequest
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitQuestions, PermitRequest, Release
-from policy.episode.words import Spoken, Verb
+from policy.episode.words import CIRCUIT_BREAKER, Spoken, Verb
 from policy.scan import pauses
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses
 from policy.scan.report import ScanReport
@@ -277,6 +277,8 @@ class HealthScanner:
             raise ValueError(f"workflow_id: expected {expected!r}, got {request.workflow_id!r}")
         if not request.incident:
             raise ValueError("incident: expected the episode's incident id, got nothing")
+        if request.override not in {"", CIRCUIT_BREAKER}:
+            raise ValueError(f"override: expected {CIRCUIT_BREAKER} or nothing, got another word")
 
     @workflow.update(description="An episode asks how many pods it may free now (not for people).")
     def hand_out(self, request: PortionRequest) -> PortionAnswer:

@@ -19,10 +19,10 @@ from activities.errors import ErrorType
 from policy.episode.advice import advice, ways
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase, RecordEntry
 from policy.episode.observation import Observation
-from policy.episode.words import CIRCUIT_BREAKER, Spoken, Verb, Way, one_line
+from policy.episode.words import CIRCUIT_BREAKER, Spoken, Verb, Way, one_line, override_problem
 from workflows.episode.closing import close
 from workflows.episode.episode import Episode
-from workflows.episode.hearing import Heard, by_a_person, heard, refused, said_of, still_to_come
+from workflows.episode.hearing import Heard, by_a_person, half_said, heard, refused, said_of, still_to_come
 from workflows.episode.state import End, EpisodeState, History
 from workflows.kit import handing_over
 from workflows.kit.handing_over import NewHistory
@@ -104,6 +104,10 @@ class EpisodeConversation:
     async def _learn_who_asks(self, request: History) -> str:
         """How it is verified who wants this episode, where he lets Kubernetes attest it. Returns why it may not begin, or ""."""
         word, spoken = said_of(request), request.spoken()
+        if problem := override_problem(spoken.override, spoken.action):
+            return f"override: {problem}"
+        if spoken.action is Verb.ACK_OFF and (problem := half_said(request.requester, request.reason)):
+            return problem
         if request.action is not None:
             if beyond := request.beyond_its_word():
                 return f"{beyond}: expected nothing but what NodeAction/{request.action.name} says"

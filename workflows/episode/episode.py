@@ -304,7 +304,7 @@ class Episode(EpisodeState):
     @property
     def overridden_by(self) -> str:
         """Who overrides a circuit breaker for it, and why; "" where nobody does."""
-        return f"{self.override.speaker}{VERIFIED}: {self.override.spoken.reason}" if self.override is not None else ""
+        return f"{self.override.speaker}{VERIFIED}: {one_line(self.override.spoken.reason)}" if self.override is not None else ""
 
     def take_hold(self, request: HoldEpisodeRequest) -> str:
         """Nothing destructive until `resume`. It replaces an earlier hold of the same person, and no other one."""

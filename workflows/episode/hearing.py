@@ -25,12 +25,17 @@ from workflows.kit.messages import Word
 Heard = TypeVar("Heard", bound=Word)
 
 
+def half_said(who: str, reason: str) -> str:
+    """What a person's word lacks, "" for nothing: its name and its reason go into the decision record."""
+    if problem := name_problem(who):
+        return f"who: {problem}"
+    return f"reason: {problem}" if (problem := reason_problem(reason)) else ""
+
+
 def by_a_person(word: Word) -> None:
-    """A person's word needs a name and a reason; both go into the decision record."""
-    if problem := name_problem(word.who):
-        raise ValueError(f"who: {problem}")
-    if problem := reason_problem(word.reason):
-        raise ValueError(f"reason: {problem}")
+    """Raises ValueError for a word that lacks them."""
+    if problem := half_said(word.who, word.reason):
+        raise ValueError(problem)
 
 
 def still_to_come(until: datetime | None) -> None:

@@ -198,10 +198,14 @@ class PowerSequence:
         measuring.proven_off(self._episode.cluster, self._episode.kind, self._episode.offends_since)
 
     async def _still_acknowledged(self, proof: OffProof) -> OffProof:
-        """A person's word stands in for a device that is silent or lies; one that has come to say on since then ends it."""
+        """A person's word stands in for a device that is silent or lies; one that has come to say on since then ends it, also one
+        that said on before, and then agreed."""
+        before = self._progress.said_before_word
         # One that can never be read is as silent as the others, and hides nothing of what they say.
         for reading in await self._devices.read_all(self._plan.devices, may_fail=lambda _device: True):
-            if reading.state is PowerState.ON and self._progress.said_before_word.get(reading.endpoint) is not PowerState.ON:
+            if reading.state is PowerState.OFF:
+                before[reading.endpoint] = PowerState.OFF
+            if reading.state is PowerState.ON and before.get(reading.endpoint) is not PowerState.ON:
                 self.lose(f"{reading.endpoint} says on, which it did not when a person said off")
         return proof
 

@@ -284,8 +284,8 @@ class FencingStory:
         if self.case.progress.begun:
             return None
         case, acts = self.case, self.case.need.kind is not NeedKind.CLEAN_UP
-        if self._request.seen_off and case.pinned_node.says_ready():
-            return not_begun(self.episode, f"Node/{self.episode.node} says Ready, so it is not off")
+        if untrue := self._untrue_word():
+            return not_begun(self.episode, untrue)
         try:
             await case.tries.carry_out(FenceStep.ISOLATION, case.adoption.take_over)
             if not self.episode.permit and acts:
@@ -293,6 +293,8 @@ class FencingStory:
                 if refused:
                     return not_begun(self.episode, refused)
                 await case.see_which_boot()
+                if untrue := self._untrue_word():
+                    raise Hopeless(untrue)
             self.episode.enter(phase=Phase.NEW, doing="marks the node as ours")
             if case.progress.pin.added is None:
                 await case.tries.carry_out(FenceStep.ISOLATION, self._mark)
@@ -307,6 +309,18 @@ class FencingStory:
             self.power_management.take_word()
         case.progress.begun = True
         return None
+
+    def _untrue_word(self) -> str:
+        """Why the machine that a person said was off has run since, "" where nothing says so: the cluster may have been looked at
+        hours after the word, and that is another fall than the one that the person saw (S8, S43)."""
+        word, node = self.episode.acknowledgement, f"Node/{self.episode.node}"
+        since = self.case.pinned_node.pinned.not_ready_since
+        if not self._request.seen_off or word is None:
+            return ""
+        if self.case.pinned_node.says_ready():
+            return f"{node} says Ready, so it is not off"
+        later = since is not None and since > word.at
+        return f"{node} was Ready after {word.by} said off: look at it again, and say it again" if later else ""
 
     async def _look_up_anew(self) -> str:
         """A person has it go on. As long as no device was touched and no volume detached, the node and its configuration are

@@ -96,7 +96,8 @@ class Reserving:
         return replace(self._remediation(line, need, found), ladder=(found.step,), adopts=found.name)
 
     def for_request(self, request: PermitRequest, report: ScanReport) -> None:
-        """An open episode that has asked. What its line counted under it goes on counting under (S14)."""
+        """An open episode that has asked. What its line counted under it goes on counting under (S14), and a permit that it holds
+        stays past the circuit breaker that it was granted past, whatever it asks for by now (S17)."""
         before = self._table.of(request.node)
         known = before if before is not None and before.incident == request.incident else None
         checks = checks_of(report, request.node)
@@ -119,7 +120,7 @@ class Reserving:
                 found=checks is None and (known is None or known.found),
                 owner=request.owner,
                 removes=request.removes,
-                override=request.override,
+                override=known.override if known is not None and known.holding is not PermitState.PARKED else request.override,
             )
         )
 
