@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from temporalio.exceptions import ApplicationError
 
 from activities.errors import ErrorType, failure
-from policy.values.durations import format_duration
+from policy.values.times import format_duration
 
 Clock = Callable[[], datetime]
 """Where the moment comes from: `utc_now`, or what a test says."""
@@ -60,3 +60,25 @@ def about(ahead: timedelta) -> str:
     """A difference of two clocks, for people: to a second, a large one to a minute, so that it is not another text each time."""
     step = timedelta(minutes=1) if abs(ahead) >= timedelta(minutes=2) else timedelta(seconds=1)
     return f"{format_duration(max(round(abs(ahead) / step), 1) * step)} {'ahead of' if ahead > timedelta(0) else 'behind'}"
+
+
+# Until when the attempt of an activity that runs here may still write.
+#
+# A worker that stood still (SIGSTOP, a suspended machine) goes on in the middle of an attempt which Temporal has long given to
+# another worker: what it then writes comes late and beside the episode (S45). Set for each attempt by
+# `workers/interceptors/liveness.py`; asked at the first byte of each write (`api/connection.py`), and before, by `in_time`.
+
+ATTEMPT_ENDS: ContextVar[datetime | None] = ContextVar("ATTEMPT_ENDS", default=None)
+"""When Temporal gives this attempt up, None outside of a worker's activities."""
+
+
+def begin_by(not_after: datetime) -> datetime:
+    """By when a write is begun that was to begin by that moment."""
+    return min(not_after, ATTEMPT_ENDS.get() or not_after)
+
+
+def in_time(not_after: datetime | None, now: datetime, act: str) -> None:
+    """Refuse what was to be begun earlier (S20): the reasons for it may have gone since."""
+    limit = ATTEMPT_ENDS.get() if not_after is None else begin_by(not_after)
+    if limit is not None and now > limit:
+        raise failure(ErrorType.EXPIRED, f"{act}: not begun, it was to begin by {limit.isoformat()} and it is {now.isoformat()}")

@@ -55,16 +55,16 @@ from policy.episode.messages import (
     EpisodeStatus,
     FencingInput,
     Kind,
+    Observation,
     Outcome,
     Phase,
     PreservationInput,
     PreservationNews,
     RemediationInput,
 )
-from policy.episode.observation import Observation
+from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import PermitAnswer, PermitDecision
-from policy.episode.words import CIRCUIT_BREAKER
-from policy.preservation.book import PreservationNeed
+from policy.preservation.preservation_index import PreservationNeed
 
 Answer = TypeVar("Answer")
 

@@ -27,14 +27,14 @@ from activities.contracts.target import ActResult, LicenceWanted, Target
 from activities.errors import ErrorType, failure
 from activities.keyring import Keyring
 from policy.episode.messages import Reading, VolumeReading
-from policy.episode.words import CIRCUIT_BREAKER, SealedWord, Verb
+from policy.episode.operator_commands import CIRCUIT_BREAKER, SealedWord, Verb
+from policy.fence.config import LONGEST_ACT
 from policy.fence.credential_hosts import compared
 from policy.fence.kdump import KdumpReading, KernelDead
-from policy.fence.limits import LONGEST_ACT
 from policy.fence.plan import SEALED_FOR, FencingPlan, PowerDevice
 from policy.fence.power import PowerAct, Quarantine
 from policy.objects.marks import Added
-from policy.values.durations import format_duration
+from policy.values.times import format_duration
 
 READ_LATELY = LONGEST_ACT + timedelta(seconds=15)
 """So long ago, a device has said what something is freed by: it is read right before, others may take LONGEST_ACT to answer, and

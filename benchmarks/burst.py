@@ -4,7 +4,7 @@ Everything is real but the cluster: a Temporal dev server and one worker with it
 in this process, whose machines boot in 5 s. The cap on permits and the health check's brake are open, for it is the speed that
 is asked for. Half of the nodes hang in their kernels, on the others pods go on writing with nobody in control. Moments are the
 API server's and the devices' own, each counted from the node's deadline: a second after its condition's time-out
-(`policy/values/moments.py`).
+(`policy/values/times.py`).
 
 Ends with 1, and says which nodes, if one is not recovered, or is found guilty by the judge of the system's tests
 (`tests/system/witness.py`: off more than once, freed before the proof, two writers, marks left); if a node was touched that is

@@ -7,7 +7,7 @@ before it the power device is read, at a simulated Compute Engine). No power is 
 node comes back before. Nodes fail one alone, and ten at the same moment.
 
 Moments are the API server's at the writing of the object, counted from the node's deadline: a second after its condition's
-time-out (`policy/values/moments.py`). Beside them stand the start of the episode's first activity, by Temporal's clock, and the
+time-out (`policy/values/times.py`). Beside them stand the start of the episode's first activity, by Temporal's clock, and the
 bare floor: what Temporal needs for an event in a long poll, a scanner, and a first activity, with nothing of ours
 (`stage/floor.py`). A small and a large cluster in one run show whether anything loops over the nodes.
 
@@ -37,7 +37,7 @@ from benchmarks.stage.histories import history_cost
 from benchmarks.stage.processes import cpu_time, resident_megabytes
 from benchmarks.stage.running import as_shipped
 from policy.episode.ids import episode_id
-from policy.values.moments import RESOLUTION
+from policy.values.times import RESOLUTION
 from simulator.api.server import ApiServer
 from simulator.api.storage.kinds import StorageKey
 from simulator.api.storage.store import ADDED, DELETED, Change

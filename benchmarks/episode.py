@@ -5,7 +5,7 @@ behind Google's client or behind BMCs. Nodes under a database hang one after the
 CPU is what the kernel has counted for the worker, all that it started, and Temporal, less what they use in the same time while
 nothing happens; beside it stands what as many activities use that do nothing (`stage/floor.py`). Moments are the API server's
 and the devices' own; each is counted from the node's deadline, which is a second after its condition's time-out
-(`policy/values/moments.py`).
+(`policy/values/times.py`).
 
     python -m benchmarks.episode [--platforms gce ipmi] [--fencings 10] [--pod-garbage 0.5] [--encrypted] [--json]
 """

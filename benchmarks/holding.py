@@ -34,9 +34,9 @@ from activities.contracts.target import TellRequest
 from policy.episode.ids import episode_id
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, Condition, NodeView
-from policy.preservation.book import PreservationBook
-from policy.preservation.held import BY_A_USER, CONDITION, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_OURS
+from policy.preservation.kept_machine import BY_A_USER, CONDITION, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_OURS
 from policy.preservation.last_to_go import KEPT_ON_REQUEST, PRIORITY_ANNOTATION, PRIORITY_OURS
+from policy.preservation.preservation_index import PreservationBook
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION
 from policy.values.machine_apis import MCM
 from policy.values.object_refs import ObjectRef

@@ -17,7 +17,7 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.health_check import HealthCheck
 from policy.dialects import parse
 from policy.objects.nodes import Condition, NodeView
 from policy.scan.ledger import Ledger

@@ -25,7 +25,7 @@ from demo.platforms import CHOICES, DEFAULT, why_not
 from demo.simulation import Simulation
 from demo.summary import Accident, judge, show
 from policy.episode.messages import EpisodeResult
-from policy.values.moments import written
+from policy.values.times import written
 from starter.client import Nodewarden
 from starter.deploy.shipped import people
 from starter.handles.status import ClusterStatus
@@ -33,10 +33,9 @@ from starter.output.console import fitting_console
 from starter.output.display import LineDisplay, LiveDisplay, watch
 from workers import process
 from workers.configuration.settings import Settings, load
-from workers.leaving import leave
 from workers.logs import configure
-from workers.runtime import start_runtime
-from workers.together import alongside
+from workers.os_process import leave
+from workers.runtime import alongside, start_runtime
 from workers.worker import stop_on_signals
 
 CLUSTER = "demo"

@@ -116,7 +116,7 @@ def run_as(name: str, *, at_last: str = "") -> None:
             typer.echo(at_last)
         if "temporalio.bridge" not in sys.modules:
             raise
-        from workers.leaving import leave
+        from workers.os_process import leave
 
         leave(ending.code if isinstance(ending.code, int) else int(bool(ending.code)))
 

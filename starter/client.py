@@ -30,24 +30,23 @@ from policy.episode.needs import Need, NeedKind
 from policy.fence.device_check import DeviceReport, acted_on
 from policy.remediation.ladder import read_strategies
 from policy.scan.repeat_alarm import DEFAULT_ALARM, RepeatAlarm
-from policy.values.object_names import in_natural_order
-from policy.values.object_refs import ObjectRef
+from policy.values.object_refs import ObjectRef, in_natural_order
 from starter import wording
 from starter.errors import EpisodeHeldError, MissingError, RequestError, SilentError
-from starter.handles.asking import ANSWER_WITHIN, unanswered
+from starter.handles.calls import ANSWER_WITHIN, unanswered
 from starter.handles.device_checks import DeviceCheckHandle
 from starter.handles.episodes import EpisodeHandle, named
 from starter.handles.history import History
+from starter.handles.node_actions import Speaker, attested, own_connection
 from starter.handles.preservations import PreservedNodes, open_preservations
 from starter.handles.scanners import ScannerHandle, StartedScanner
-from starter.handles.speaking import Speaker, attested, own_connection
 from starter.handles.status import ClusterStatus, NodeEpisodes, SilentEpisode
 from workers.configuration.settings import Settings, load
 from workers.connect import connect
 from workers.embedded.server import running_endpoint
 from workers.errors import TemporalUnreachableError
 from workers.identity import holder
-from workers.payloads.converting import for_people
+from workers.payloads.converter import for_people
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, episode_id
 from workflows.kit.messages import ScannerStatus, Word
 

@@ -13,9 +13,9 @@ from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase
 from policy.episode.runbook import section_of
 from policy.scan import pauses, readiness
 from policy.scan.readiness import BY_PEOPLE, Obstacle
-from policy.scan.report import AtRisk, CheckReport, NodeAtRisk, TargetRow
-from policy.values.counting import counted
-from policy.values.moments import written
+from policy.scan.scan_report import AtRisk, CheckReport, NodeAtRisk, TargetRow
+from policy.values.display_text import counted
+from policy.values.times import written
 from workflows.kit.messages import Backoff, ScannerStatus
 
 GOOD_ENDS = frozenset({Outcome.RECOVERED, Outcome.REPLACED, Outcome.RELEASED})

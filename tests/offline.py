@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from activities.cluster.api.connection import JsonObject
-from activities.cluster.watch.offline import OfflineCluster
-from policy.checks.overlaps import Overlap
+from activities.cluster.watch.offline import ClusterSnapshot
+from policy.checks.health_check import Overlap
 
 
-def load(objects: Iterable[tuple[JsonObject, str]], now: datetime, *, overlap: Overlap = Overlap.STRICTEST) -> OfflineCluster:
+def load(objects: Iterable[tuple[JsonObject, str]], now: datetime, *, overlap: Overlap = Overlap.STRICTEST) -> ClusterSnapshot:
     """The one that these objects (each with its source) describe at that moment."""
-    cluster = OfflineCluster(now, overlap=overlap)
+    cluster = ClusterSnapshot(now, overlap=overlap)
     for obj, source in objects:
         cluster.put(obj, source)
     cluster.finish()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from policy.objects.nodes import Condition, Taint
 from policy.preservation.effects import Effects
-from policy.preservation.held import CONDITION, TAINT, Held
+from policy.preservation.kept_machine import CONDITION, TAINT, Held
 
 
 def carried_out(held: Held, found: Effects) -> Held:

@@ -19,7 +19,7 @@ from temporalio.client import Client
 
 from tests.workers.server import development_server
 from workers.configuration.settings import load
-from workers.embedded.server_process import DYNAMIC_CONFIGURATION, find_binary
+from workers.embedded.server import DYNAMIC_CONFIGURATION, find_binary
 from workers.search_attributes import ensure
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -146,7 +146,7 @@ def test_a_stopping_worker_gets_time_to_end() -> None:
 
 
 def test_the_server_is_paced_as_the_embedded_one() -> None:
-    """One reason for each of Temporal's own settings: workers/embedded/server_process.py."""
+    """One reason for each of Temporal's own settings: workers/embedded/server.py."""
     embedded = dict(entry.split("=") for entry in DYNAMIC_CONFIGURATION)
     configured = yaml.safe_load((ROOT / "deploy/temporal/dynamic-config.yaml").read_text(encoding="utf-8"))
     assert configured.pop("frontend.httpAllowedHosts") == [{"value": ["the-http-api-is-closed.invalid"]}], "S51"

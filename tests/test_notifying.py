@@ -18,8 +18,8 @@ import apprise
 import pytest
 from aiohttp import web
 
-from activities import notifying
-from activities.notifying import SINGLY, Notifier, Recipient, addressed
+from activities import notification_sender
+from activities.notification_sender import SINGLY, Notifier, Recipient, addressed
 from policy.episode.events import When
 from policy.episode.notices import KnownNode, Notice, NoticeRule, Severity, Wording
 from policy.values.selectors import Operator, Requirement, Selector
@@ -71,7 +71,7 @@ class Receiver:
 
 @pytest.fixture
 async def receiver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Receiver]:
-    monkeypatch.setattr(notifying, "TRY_AGAIN", timedelta(milliseconds=10))
+    monkeypatch.setattr(notification_sender, "TRY_AGAIN", timedelta(milliseconds=10))
     service = Receiver(file=tmp_path / "urls")
     app = web.Application()
     app.router.add_post("/{path:.*}", service.take)
@@ -209,7 +209,7 @@ def test_the_addresses_of_the_page_are_taken_by_apprise_with_their_thread() -> N
 
 async def test_a_storm_is_no_digest_where_each_is_a_thread(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a pager would never hear which incidents are over. Of each the latest is told."""
-    monkeypatch.setattr(notifying, "MINUTE_SECONDS", 1.0)
+    monkeypatch.setattr(notification_sender, "MINUTE_SECONDS", 1.0)
     receiver.file.write_text(f"json://127.0.0.1:{receiver.port}/{TOKEN}?:key={{thread}}\n")
     async with notifier(receiver.file) as people:
         for number in range(SINGLY + 3):
@@ -242,7 +242,7 @@ async def test_who_does_not_take_it_keeps_it_from_nobody_else(receiver: Receiver
     """Neither an address that no plugin survives nor a thread that the service refuses, however often it is tried."""
     add = apprise.Apprise.add
     monkeypatch.setattr(apprise.Apprise, "add", lambda self, url: 1 / 0 if "broken" in url else add(self, url))
-    monkeypatch.setattr(notifying, "MINUTE_SECONDS", 0.5)
+    monkeypatch.setattr(notification_sender, "MINUTE_SECONDS", 0.5)
     address = f"json://127.0.0.1:{receiver.port}/{{subject}}?:key={{thread}}\n"
     receiver.file.write_text(f"json://127.0.0.1:{receiver.port}/broken\n{address}")
     receiver.refused = "i-5"
@@ -254,7 +254,7 @@ async def test_who_does_not_take_it_keeps_it_from_nobody_else(receiver: Receiver
 
 
 async def test_a_storm_is_a_few_messages_and_one_for_the_rest(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifying, "MINUTE_SECONDS", 1.0)
+    monkeypatch.setattr(notification_sender, "MINUTE_SECONDS", 1.0)
     async with notifier(receiver.file) as people:
         for number in range(40):
             people.tell(replace(PARKED, subject=f"i-{number}", node=f"node-{number}"))
@@ -262,7 +262,7 @@ async def test_a_storm_is_a_few_messages_and_one_for_the_rest(receiver: Receiver
     assert titles[-1] == f"nodewarden: {40 - SINGLY} messages: {40 - SINGLY} needs-human"
     digest = receiver.got[-1]["message"]
     assert f"node-{SINGLY} (prod)" in digest
-    assert f"and {40 - SINGLY - notifying.LISTED} more" in digest
+    assert f"and {40 - SINGLY - notification_sender.LISTED} more" in digest
 
 
 async def test_a_service_that_fails_is_tried_again_and_its_token_is_nowhere(
@@ -298,7 +298,7 @@ async def test_what_is_wrong_with_the_file_is_said_without_what_it_contains(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, lines: str | None, problem: str
 ) -> None:
     """S12; and who tells does not hear of it."""
-    monkeypatch.setattr(notifying, "TRY_AGAIN", timedelta(0))
+    monkeypatch.setattr(notification_sender, "TRY_AGAIN", timedelta(0))
     if lines is not None:
         (tmp_path / "urls").write_text(lines, encoding="utf-8")
     async with notifier(tmp_path / "urls") as people:
@@ -320,7 +320,7 @@ async def test_what_waits_when_its_worker_ends_is_one_last_message(receiver: Rec
 async def test_who_has_taken_it_does_not_get_it_again_because_the_worker_ends_meanwhile(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notifying, "TRY_AGAIN", timedelta(minutes=1))
+    monkeypatch.setattr(notification_sender, "TRY_AGAIN", timedelta(minutes=1))
     receiver.refused = "broken"
     receiver.file.write_text(f"json://127.0.0.1:{receiver.port}/broken\njson://127.0.0.1:{receiver.port}/well\n")
     async with notifier(receiver.file) as people:
@@ -334,6 +334,6 @@ async def test_whoever_tells_never_waits(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(10), notifier(tmp_path / "urls") as people:
         began = loop.time()
-        for number in range(notifying.WAITING + 10):
+        for number in range(notification_sender.WAITING + 10):
             people.tell(replace(PARKED, subject=f"i-{number}"))
         assert loop.time() - began < 1

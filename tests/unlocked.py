@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from starter.client import Nodewarden
-from starter.handles.speaking import Opening
+from starter.handles.node_actions import Opening
 from starter.web.app import serving
+from starter.web.auth import Caller, OwnHouse
 from starter.web.views import Views
-from starter.web.who import Caller, OwnHouse
 
 
 @asynccontextmanager

@@ -20,17 +20,17 @@ from workers.configuration.clusters import ClusterSettings
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
 from workers.connections import open_connection
-from workers.interceptors.whereabouts import Whereabouts, seen_by_scanner
+from workers.deployment_keys import keyring_of
+from workers.interceptors.cluster_identity import Whereabouts, seen_by_scanner
 from workers.runtime import runtime
-from workers.signing_keys import keyring_of
 from workers.worker import Role, Serving, activities_of
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 if TYPE_CHECKING:
-    from activities.bundle import EvidenceDirectory
     from activities.cluster.api.connection import ClusterConnection
     from activities.evidence.kdump import KdumpListener
-    from activities.notifying import Notify
+    from activities.evidence_directory import EvidenceDirectory
+    from activities.notification_sender import Notify
     from workers.configuration.credentials import ObjectSource
 
 
@@ -128,29 +128,29 @@ async def _cluster_serving(
     has_power: bool,
 ) -> Serving:
     """has_power: this process serves the power devices as well."""
-    from activities.checkedclaims import CheckedClaims
+    from activities.cluster.acts.attestation import ClusterWords
     from activities.cluster.acts.evidence import ClusterEvidence
     from activities.cluster.acts.failed_volumes import ClusterFailedVolumes
     from activities.cluster.acts.fence_devices import ClusterFenceDevices
     from activities.cluster.acts.freeing import ClusterFreeing
     from activities.cluster.acts.isolation import ClusterIsolation
     from activities.cluster.acts.news import ClusterRepetitions
-    from activities.cluster.acts.preserving import ClusterPreservation
-    from activities.cluster.acts.remediating import ClusterRemediation
+    from activities.cluster.acts.preservation import ClusterPreservation
+    from activities.cluster.acts.remediation import ClusterRemediation
     from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
     from activities.cluster.acts.scan import ClusterScan
     from activities.cluster.acts.targets import ClusterTarget
-    from activities.cluster.acts.words import ClusterWords
     from activities.cluster.api.paths import NODE_FENCES, PROPOSED_NODE_FENCES
     from activities.cluster.api.served_cluster import ServedCluster
     from activities.cluster.live.identities import Identities
     from activities.cluster.report.nodefences import NodeFences
     from activities.cluster.report.noticing import knowing
+    from activities.cluster.watch.management import ViewLimits
     from activities.cluster.watch.view import ClusterView
-    from activities.cluster.watch.view_limits import ViewLimits
-    from activities.herald import Herald
-    from activities.permitbook import ScannerPermits
-    from workers.preparing import Preparing
+    from activities.node_action_dispatcher import NodeActionDispatcher
+    from activities.scanner_permits import ScannerPermits
+    from activities.shared_devices import CheckedClaims
+    from workers.preload import Preparing
 
     checked, verified = CheckedClaims(client), settings.worker.words == "verified"
     source, remediators = settings.policy_source(), settings.remediation.known_remediators()
@@ -186,7 +186,7 @@ async def _cluster_serving(
             view,
             fences=fences,
             prepare=Preparing(name, devices).prepare if has_power else None,
-            herald=Herald(client, task_queue=WORKFLOW_QUEUE, page=settings.page_url),
+            herald=NodeActionDispatcher(client, task_queue=WORKFLOW_QUEUE, page=settings.page_url),
             meter=runtime().metric_meter,
             notify=notify,
         )
@@ -225,7 +225,7 @@ async def _cluster_serving(
 
 async def _notify(stack: AsyncExitStack, settings: Settings) -> Notify:
     """One for the process: messages of all clusters to one address are counted together."""
-    from activities.notifying import Notifier, Recipient, nobody
+    from activities.notification_sender import Notifier, Recipient, nobody
 
     if not settings.notifications:
         return nobody
@@ -242,7 +242,7 @@ async def _notify(stack: AsyncExitStack, settings: Settings) -> Notify:
 
 def evidence_directory(settings: Settings) -> EvidenceDirectory | None:
     """Where evidence is kept, None where none is."""
-    from activities.bundle import EvidenceDirectory, Limits
+    from activities.evidence_directory import EvidenceDirectory, Limits
 
     kept = settings.evidence
     if kept.directory is None:

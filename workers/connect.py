@@ -20,10 +20,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from workers.configuration.process_settings import TemporalSettings
 from workers.configuration.setting_sources import SettingsError
+from workers.deployment_keys import Clusters, encryption_of, no_clusters
 from workers.errors import NamespaceMissingError, TemporalUnreachableError
-from workers.payload_keys import Clusters, encryption_of, no_clusters
 from workers.payloads.codec import Encryption
-from workers.payloads.converting import converter_with
+from workers.payloads.converter import converter_with
 from workers.runtime import runtime
 
 _log = logging.getLogger(__name__)

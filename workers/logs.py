@@ -18,7 +18,7 @@ from typing import Any
 from temporalio import activity, workflow
 from temporalio.exceptions import ApplicationError
 
-from policy.values.foreign import in_a_line, visible
+from policy.values.display_text import in_a_line, visible
 from workers.configuration.process_settings import LogFormat, LogSettings
 
 _CONTEXTS = ("temporal_workflow", "temporal_activity")

@@ -17,9 +17,9 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from temporalio.workflow import SandboxImportNotificationPolicy, _Definition
 
 import workflows
-from workers.interceptors.entrance import Entrance
+from workers.interceptors.input_guard import Entrance
 from workers.payloads.codec import Encryption
-from workers.payloads.converting import converter_with
+from workers.payloads.converter import converter_with
 
 DEFINITIONS = "workflows.definitions"
 """The package of the modules that define workflows: never passed through."""

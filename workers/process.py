@@ -25,9 +25,9 @@ from workers.embedded.server import EmbeddedTemporal, running_endpoint
 from workers.embedded.state_directory import Endpoint
 from workers.errors import StoppedError
 from workers.identity import name_embedded
-from workers.keeping_secrets import keep_memory_private
-from workers.preparing import spare_collector
-from workers.together import alongside
+from workers.os_process import keep_memory_private
+from workers.preload import spare_collector
+from workers.runtime import alongside
 from workers.tracing import tracing
 from workers.worker import Role, WorkerDeployment, build, run_until
 

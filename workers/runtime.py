@@ -5,7 +5,10 @@ What is measured is `activities/contracts/metrics.py`.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Awaitable, Coroutine
+from typing import Any, TypeVar
 
 from temporalio.runtime import LogForwardingConfig, LoggingConfig, PrometheusConfig, Runtime, TelemetryConfig, TelemetryFilter
 
@@ -44,3 +47,31 @@ def start_runtime(*, metrics: str = "", core_level: str = "ERROR") -> Runtime:
 def runtime() -> Runtime:
     """The process's one runtime; one without metrics where nobody has made it."""
     return _runtimes[0] if _runtimes else start_runtime()
+
+
+# Running several things of which any failure ends all, as one plain exception.
+
+T = TypeVar("T")
+
+
+async def alongside(main: Awaitable[T], *companions: Coroutine[Any, Any, Any]) -> T:
+    """Await `main` while the companions run; they are cancelled when it ends, and it when one of them fails.
+
+    Raises what failed first, not a group of it: callers and people want the one reason.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(companion) for companion in companions]
+            result = await main
+            for task in tasks:
+                task.cancel()
+        return result
+    except BaseExceptionGroup as failures:
+        raise _first(failures) from None
+
+
+def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    inner: BaseException = failures
+    while isinstance(inner, BaseExceptionGroup):
+        inner = inner.exceptions[0]
+    return inner

@@ -24,13 +24,12 @@ from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import Interceptor, Worker, WorkerDeploymentConfig
 
 from workers.configuration.process_settings import WorkerSettings
-from workers.interceptors.callers import Callers
+from workers.interceptors.caller_guard import Callers
+from workers.interceptors.clock_guard import Timekeeping
+from workers.interceptors.command_guard import Words
+from workers.interceptors.continuation_guard import Succession
 from workers.interceptors.liveness import Liveness
-from workers.interceptors.succession import Succession
-from workers.interceptors.timekeeping import Timekeeping
-from workers.interceptors.words import Words
-from workers.runtime import runtime
-from workers.together import alongside
+from workers.runtime import alongside, runtime
 
 _log = logging.getLogger(__name__)
 

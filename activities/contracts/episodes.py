@@ -10,8 +10,7 @@ from enum import StrEnum
 from temporalio import activity
 
 from policy.episode.freeing_pace import PortionAnswer, PortionRequest
-from policy.episode.messages import FencingInput, Kind, RemediationInput
-from policy.episode.observation import Observation
+from policy.episode.messages import FencingInput, Kind, Observation, RemediationInput
 from policy.episode.permits import PermitAnswer, PermitRequest
 
 

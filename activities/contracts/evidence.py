@@ -1,6 +1,6 @@
 """What can be learnt of a node without touching it: whether its kernel dumps, and what is kept of a failure for later.
 
-Of the latter only names, sizes and hashes pass here, never the text itself: see `activities/bundle.py`.
+Of the latter only names, sizes and hashes pass here, never the text itself: see `activities/evidence_directory.py`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import TypedDict
 from urllib.parse import quote
 
 from policy.episode.messages import Kind
-from policy.values.foreign import without_calls
+from policy.values.display_text import without_calls
 
 SUMMARY_LENGTH = 200
 """Temporal's UI shows a line of it; 400 bytes are the least that servers take (limit.userMetadataSummaryBytes)."""

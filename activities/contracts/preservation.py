@@ -15,8 +15,8 @@ from activities.contracts.episodes import Opened
 from activities.contracts.remediation import BeforeActing
 from activities.contracts.target import LookResult
 from policy.checks.targets import MACHINE
-from policy.preservation.book import PreservationNeed
-from policy.preservation.held import Isolation
+from policy.preservation.kept_machine import Isolation
+from policy.preservation.preservation_index import PreservationNeed
 from policy.values.object_refs import ObjectRef
 
 
@@ -90,7 +90,7 @@ class Hold:
     terminate: bool = False
     gone: str = ""
     override: str = ""
-    """What has beaten it where others delete the machine (`policy/preservation/overriding.py`), "" else."""
+    """What has beaten it where others delete the machine (`policy/preservation/overrides.py`), "" else."""
     replaced: bool = False
     owner: str = ""
     """Kind and name of what controls the Machine."""

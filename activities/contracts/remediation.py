@@ -13,10 +13,9 @@ from datetime import datetime, timedelta
 from temporalio import activity
 
 from activities.contracts.target import ActResult, LookRequest, LookResult, Target
-from policy.episode.messages import Pinned, RemediationInput
+from policy.episode.messages import Observation, Pinned, RemediationInput
 from policy.episode.needs import Need
-from policy.episode.observation import Observation
-from policy.remediation.escalation import EscalationStep
+from policy.remediation.ladder import EscalationStep
 from policy.remediation.volumes import Failure, VolumeMessage
 from policy.values.object_refs import ObjectRef
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from temporalio import activity
 
 from policy.episode.messages import Kind
-from policy.scan.report import ScanReport, SeenVersion
+from policy.scan.scan_report import ScanReport, SeenVersion
 from policy.values.object_refs import ObjectRef
 
 

@@ -12,14 +12,13 @@ from enum import StrEnum
 
 from temporalio import activity
 
-from activities.contracts.news import News
+from activities.contracts.episode_news import News
 from policy.episode.drain import DrainOptions
 from policy.episode.fencing_requests import RequestAnswer
 from policy.episode.gate import DESTRUCTIVE, NEEDED, Operation
-from policy.episode.messages import FencingInput, OffProof, PathProof, Pinned
+from policy.episode.messages import FencingInput, Observation, OffProof, PathProof, Pinned
 from policy.episode.needs import Need
-from policy.episode.observation import Observation
-from policy.episode.words import SealedWord
+from policy.episode.operator_commands import SealedWord
 from policy.fence.kdump import KernelDead
 from policy.fence.plan import Chosen, CutStorage, FencingPlan
 from policy.fence.power import PowerAct

@@ -24,9 +24,8 @@ from activities.power.errors import PowerError
 from activities.power.registry import driver_for
 from activities.power.service import CredentialSource
 from policy.fence.device_check import DeviceAnswer, DeviceToCheck, Reachability
-from policy.fence.insecure_devices import InsecureDevices, insecurity_of
 from policy.fence.plan import PowerDevice
-from policy.fence.power import PowerState
+from policy.fence.power import InsecureDevices, PowerState, insecurity_of
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,8 @@
 """What a machine's device has seen of it: a cloud's copy of the console, a BMC's event log. Read once and kept, nothing more.
 
-The worker that read it writes it (see `activities/bundle.py`). What the device was told as a credential is cut out of its words,
-and so are private keys (S12); what else a machine prints on its console is evidence, and whoever may read the directory reads it.
+The worker that read it writes it (see `activities/evidence_directory.py`). What the device was told as a credential is cut out
+of its words, and so are private keys (S12); what else a machine prints on its console is evidence, and whoever may read the
+directory reads it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from typing import cast
 
 from temporalio import activity
 
-from activities.bundle import EvidenceDirectory, newest
 from activities.contracts.evidence import DeviceEvidenceActivities, DeviceEvidenceRequest, EvidenceFile
 from activities.errors import ErrorType, failure
+from activities.evidence_directory import EvidenceDirectory, newest
 from activities.licences import Licences
 from activities.power.driver import CloudDriver, Deadline, DeviceCredentials, EventLogDriver, PowerDriver
 from activities.power.errors import PowerError

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from urllib.parse import unquote
 
-from policy.values.moments import RESOLUTION, moment_of
+from policy.values.times import RESOLUTION, moment_of
 from simulator.api.storage.kinds import StorageKey
 from simulator.api.storage.store import DELETED, Change
 from simulator.bmc.machine import HAND, PowerCommand
@@ -53,7 +53,7 @@ class Sighting:
 
     def deadline(self, duration: timedelta) -> datetime | None:
         """When the condition has certainly lasted longer than `duration`: a second later than it says
-        (`policy/values/moments.py`)."""
+        (`policy/values/times.py`)."""
         return None if self.sick_since is None else self.sick_since + duration + RESOLUTION
 
 

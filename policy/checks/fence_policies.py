@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from policy.objects.node_events import NodeEvent, lately
-from policy.objects.nodes import NodeView
+from policy.objects.nodes import NodeEvent, NodeView, lately
 from policy.objects.scopes import CLUSTER, GroupCount, called, lost_storage, percent, scope_of
-from policy.values.object_names import FENCE_NAMESPACE
+from policy.values.object_refs import FENCE_NAMESPACE
 
 OFF = "off"
 

@@ -1,7 +1,7 @@
 """A target: what a health check judges, a Node alone or a Machine with its Node, and what every check thinks of it.
 
 The pieces are snapshots; a target only holds the newest of each together. It is filled by `policy/scan/ledger.py` and read by
-`policy/checks/rules/` (one check, one target) and `policy/scan/reporting.py` (all of them).
+`policy/checks/rules/` (one check, one target) and `policy/scan/report_builder.py` (all of them).
 """
 
 from __future__ import annotations

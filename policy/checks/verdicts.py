@@ -2,7 +2,8 @@
 
 What all dialects share: a listed condition fires when type and status are equal and its duration is *strictly* exceeded; a
 condition that the object does not report never fires; the list is a logical OR. What each makes of a Machine, a missing Node or
-a deletion is `policy/checks/rules/`; counting verdicts is `policy/scan/ledger.py`, acting on the count `policy/checks/brakes.py`.
+a deletion is `policy/checks/rules/`; counting verdicts is `policy/scan/ledger.py`, acting on the count
+`policy/checks/circuit_breakers.py`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from policy.checks.healthcheck import UnhealthyCondition
+from policy.checks.health_check import UnhealthyCondition
 from policy.objects.nodes import Condition
-from policy.values.durations import format_duration
-from policy.values.moments import LATEST, RESOLUTION, later, written
+from policy.values.times import LATEST, RESOLUTION, format_duration, later, written
 
 
 class Health(StrEnum):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.health_check import HealthCheck
 from policy.dialects import cluster_api, medik8s, node_fencing, openshift
 from policy.values.errors import PolicyError, shown
 from policy.values.object_refs import Dialect

@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TypedDict
 
-from policy.checks.healthcheck import HealthCheck, Rung, UnhealthyCondition, UnhealthyRange
-from policy.dialects.head import Head, not_too_many, one_of, read_head, threshold
+from policy.checks.health_check import HealthCheck, Rung, UnhealthyCondition, UnhealthyRange
+from policy.dialects.common import Head, not_too_many, one_of, read_head, read_remediating, threshold
 from policy.dialects.openshift import startup_timeout, template_rung, timed_conditions
-from policy.dialects.remediating import read_remediating
 from policy.objects.machines import CLUSTER_NAME_LABEL
 from policy.values.errors import shown
 from policy.values.fields import Fields

@@ -11,18 +11,16 @@ from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from policy.checks.healthcheck import HealthCheck, Rung, UnhealthyCondition
-from policy.checks.storms import ACTIVE, COOLING_DOWN, Storm
-from policy.dialects.head import not_too_many, read_head, threshold
-from policy.dialects.remediating import read_remediating
+from policy.checks.health_check import ACTIVE, COOLING_DOWN, HealthCheck, Rung, Storm, UnhealthyCondition
+from policy.dialects.common import not_too_many, read_head, read_remediating, threshold
 from policy.fence.templates import is_own_template
-from policy.remediation.objects import SEVERAL_ANNOTATION
+from policy.remediation.remediation_objects import SEVERAL_ANNOTATION
 from policy.values.errors import PolicyError, shown
 from policy.values.fields import Fields
-from policy.values.moments import moment_of
 from policy.values.object_refs import Dialect, ObjectRef
 from policy.values.selectors import Operator, Requirement, Selector, parse_selector
 from policy.values.thresholds import EXPECTED, Threshold
+from policy.values.times import moment_of
 
 GROUP = "remediation.medik8s.io"
 VERSION = "v1alpha1"

@@ -24,18 +24,17 @@ from policy.checks.fence_policies import (
     StormRule,
     stricter,
 )
-from policy.checks.healthcheck import HealthCheck, UnhealthyCondition
-from policy.dialects.head import DEFAULT_NAMESPACE
+from policy.checks.health_check import HealthCheck, UnhealthyCondition
+from policy.dialects.common import DEFAULT_NAMESPACE
+from policy.fence.config import LONGEST_WAIT, MOST_RESTARTS, MOST_TRIES
 from policy.fence.configmaps.cluster_config import OF_POLICIES, SETTINGS, is_common_parameter
-from policy.fence.limits import LONGEST_WAIT, MOST_RESTARTS, MOST_TRIES
 from policy.objects.scopes import CLUSTER, is_scope
 from policy.objects.scopes import EXPECTED as EXPECTED_SCOPE
-from policy.values.durations import parse_duration
 from policy.values.errors import PolicyError, shown
-from policy.values.fields import Fields
+from policy.values.fields import Fields, parse_properties
 from policy.values.object_refs import Dialect, ObjectRef
-from policy.values.properties import parse_properties
 from policy.values.selectors import Selector
+from policy.values.times import parse_duration
 
 VERSION = "v1"
 KIND = "ConfigMap"

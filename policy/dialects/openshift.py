@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 
-from policy.checks.healthcheck import HealthCheck, Rung, UnhealthyCondition
-from policy.dialects.head import Head, not_too_many, read_head, threshold
-from policy.dialects.remediating import read_remediating
+from policy.checks.health_check import HealthCheck, Rung, UnhealthyCondition
+from policy.dialects.common import Head, not_too_many, read_head, read_remediating, threshold
 from policy.values.fields import Fields
 from policy.values.machine_apis import OPENSHIFT
 from policy.values.object_refs import Dialect, ObjectRef

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from policy.episode.words import Verb, Way
+from policy.episode.operator_commands import Verb, Way
 
 MOST_NAMED = 5
 ASK_STATUS = "`nodewarden status` says what to do"

@@ -16,7 +16,7 @@ from policy.fence.config import FenceStep
 
 
 class When(StrEnum):
-    """Of what people can be told elsewhere than in Kubernetes (`activities/notifying.py`)."""
+    """Of what people can be told elsewhere than in Kubernetes (`activities/notification_sender.py`)."""
 
     NEEDS_HUMAN = "needs-human"
     ENDED = "ended"

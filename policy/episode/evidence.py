@@ -1,7 +1,7 @@
 """What is kept as evidence of a machine's failure, and under which names: the choices that need neither files nor an API.
 
-How it is read and written is `activities/cluster/acts/evidence.py`, `activities/power/evidence.py` and `activities/bundle.py`; in
-which order, and that nothing waits for it, `workflows/preservation/evidence.py`.
+How it is read and written is `activities/cluster/acts/evidence.py`, `activities/power/evidence.py` and
+`activities/evidence_directory.py`; in which order, and that nothing waits for it, `workflows/preservation/evidence.py`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from policy.values.credential_names import names_a_credential
-from policy.values.moments import moment_of
+from policy.fence.drivers.contract import names_a_credential
+from policy.values.times import moment_of
 
 LONGEST_NAME, KEPT_OF_LONGER = 100, 80
 """Characters of one part of a path: below what every file system takes."""

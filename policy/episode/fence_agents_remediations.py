@@ -15,18 +15,16 @@ from dataclasses import replace
 from datetime import timedelta
 
 from policy.episode.fencing_requests import FencingRequest, is_taken_up, why_ended, why_withdrawn
+from policy.fence.config import LONGEST_ACT, LONGEST_OFF, LONGEST_RETRY_INTERVAL, MOST_TRIES
 from policy.fence.drivers import canonical, parameters_of, same_device, unknown
 from policy.fence.drivers.agent_parameters import canonical_name, refusal
-from policy.fence.drivers.contract import DriverParameters, ParameterError
-from policy.fence.limits import LONGEST_ACT, LONGEST_OFF, LONGEST_RETRY_INTERVAL, MOST_TRIES
+from policy.fence.drivers.contract import DriverParameters, ParameterError, names_a_credential
 from policy.fence.plan import FencingPlan, Freeing, PowerDevice
 from policy.objects.remediations import NODE_NAME_ANNOTATION
-from policy.values.credential_names import names_a_credential
-from policy.values.durations import format_duration
 from policy.values.errors import PolicyError
 from policy.values.fields import Fields
-from policy.values.moments import moment_of
 from policy.values.object_refs import ObjectRef
+from policy.values.times import format_duration, moment_of
 
 GROUP = "fence-agents-remediation.medik8s.io"
 VERSION = "v1alpha1"

@@ -16,8 +16,8 @@ from typing import Any
 
 from policy.episode.messages import Outcome
 from policy.objects.remediations import GIVEN_UP_ANNOTATION
+from policy.values.fields import mapping, mappings
 from policy.values.object_refs import ObjectRef
-from policy.values.shapes import mapping, mappings
 
 FINALIZER = "fence-agents-remediation.medik8s.io/far-finalizer"
 """The first thing that fence-agents-remediation does to an object, before any agent runs: with it the object is in its hands."""

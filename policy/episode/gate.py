@@ -3,8 +3,8 @@
 A scan (`policy/scan/candidates.py`), `explain`, `evaluate`, the last look and every write ask `objection`. Who asks brings what
 was read (`Seen`); reading is `activities/cluster/live`. A new reason not to act is a row here, and a line of the table in
 docs/semantics.md with its case in `tests/policy/episode/test_gate.py`; what a label or annotation means is `vetoes.py` beside
-this. Brakes, which close the door to new episodes and to nothing else (thresholds, storms, caps), are `policy/checks/brakes.py`
-and `policy/scan/admission.py`.
+this. Brakes, which close the door to new episodes and to nothing else (thresholds, storms, caps), are
+`policy/checks/circuit_breakers.py` and `policy/scan/admission.py`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,10 @@ from policy.episode.vetoes import (
     taken_away,
 )
 from policy.objects.machines import PAUSED_ANNOTATION, MachineView
-from policy.objects.node_events import NodeEvent
-from policy.objects.nodes import NodeView
+from policy.objects.nodes import NodeEvent, NodeView
 from policy.objects.scopes import CLUSTER, group_of
 from policy.remediation.control_plane import BlockingRule, ControlPlaneObjection
-from policy.values.durations import format_duration
+from policy.values.times import format_duration
 
 
 class Operation(StrEnum):

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from policy.episode.messages import Pinned
-from policy.episode.observation import Observation
+from policy.episode.messages import Observation, Pinned
 from policy.objects.nodes import NodeView
 
 

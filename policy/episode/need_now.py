@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.health_check import HealthCheck
 from policy.checks.rules import Rules, rules_of
 from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import Health

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from policy.checks.verdicts import Health, Verdict
-from policy.episode.words import SealedWord
+from policy.episode.operator_commands import SealedWord
 from policy.values.object_refs import ObjectRef
 
 

@@ -1,6 +1,6 @@
 """What people are told elsewhere than in Kubernetes: how severe it is, who wants to hear of it, and in which words.
 
-Sending is `activities/notifying.py`; the settings are `notifications` (docs/notifications.md).
+Sending is `activities/notification_sender.py`; the settings are `notifications` (docs/notifications.md).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from string import Formatter
 
 from policy.episode.events import When
 from policy.episode.messages import Outcome
-from policy.values.foreign import without_calls
+from policy.values.display_text import without_calls
 from policy.values.selectors import Selector
 
 GOOD = frozenset({Outcome.RECOVERED, Outcome.REPLACED, Outcome.RELEASED})

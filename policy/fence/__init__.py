@@ -4,5 +4,5 @@ The spellings: ConfigMaps of the node-fencing proposal and of its published demo
 `FencingTemplate` objects (`own_objects.py`, `templates.py`), nothing at all (the default: cordon, restart the instance that the
 providerID names, uncordon). Nothing downstream knows them: `compiling.py` makes the `FencingPlan` (`plan.py`) that an episode
 keeps. What a power driver is told is `drivers/`. Reading the objects from a cluster is
-`activities/cluster/objects/fence_objects.py`.
+`activities/cluster/live/plans.py`.
 """

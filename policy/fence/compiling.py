@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from policy.fence.builtin_methods import YES
 from policy.fence.config import INSTANCE, FenceConfig, FenceStep, Method, MethodAction
 from policy.fence.kdump import KdumpRule
-from policy.fence.own import YES
 from policy.fence.plan import Act, FencingPlan, Freeing, PlannedMethod, PowerDevice
 from policy.fence.validation import levels_of
 from policy.values.errors import PolicyError

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from policy.values.durations import format_duration
-from policy.values.moments import later
+from policy.values.times import format_duration, later
 
 BEFORE_NOT_READY = timedelta(minutes=2)
 """A kernel that crashes dumps at once; that the node is not Ready is noticed later. What was heard before that is of another

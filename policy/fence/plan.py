@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from policy.fence.kdump import KdumpRule
 from policy.values.errors import shown
-from policy.values.object_names import is_object_name, is_relative_file, is_variable
+from policy.values.object_refs import is_object_name, is_relative_file, is_variable
 
 WITH_VOLUMES = frozenset({"ec2", "gce"})
 """The drivers that list and detach the volumes of a machine."""

@@ -12,13 +12,12 @@ import re
 from collections.abc import Mapping
 from datetime import timedelta
 
+from policy.fence.config import LONGEST_DELAY, LONGEST_OFF
 from policy.fence.drivers import DRIVER_PARAMETERS, canonical, parameters_of, same_device, unknown
-from policy.fence.drivers.contract import DriverParameters, ParameterError
-from policy.fence.limits import LONGEST_DELAY, LONGEST_OFF
+from policy.fence.drivers.contract import DriverParameters, ParameterError, names_a_credential
 from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice, problem_of_place
 from policy.fence.variables import VariableError, fill_in, identifies, with_node_name
 from policy.objects.nodes import NodeView
-from policy.values.credential_names import names_a_credential
 from policy.values.fields import Fields
 
 DEVICE_FIELDS = (

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from policy.objects.nodes import Condition
 from policy.values.machine_apis import MCM, MachineApi
-from policy.values.moments import moment_of
+from policy.values.times import moment_of
 
 PAUSED_ANNOTATION = "cluster.x-k8s.io/paused"
 """On a check, a Cluster or a Machine; any value pauses, also an empty one."""

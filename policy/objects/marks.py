@@ -17,7 +17,7 @@ from datetime import datetime
 
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, NodeView
 from policy.values.errors import PolicyError
-from policy.values.moments import written
+from policy.values.times import written
 
 TERMINATING_ANNOTATION = "nodewarden.io/terminating"
 """On the Node: since when the deletion of its Machine is being asked for, and by which incident."""

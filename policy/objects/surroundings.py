@@ -1,7 +1,7 @@
 """What a cluster does at the moment that makes every node's health doubtful: upgrades, and who guards etcd.
 
-Facts only, each with the words that people see; which check they hold back is said in `policy/checks/brakes.py`. All are
-OpenShift's: nothing else tells of an upgrade in a way that could be read.
+Facts only, each with the words that people see; which check they hold back is said in `policy/checks/circuit_breakers.py`. All
+are OpenShift's: nothing else tells of an upgrade in a way that could be read.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from policy.objects.marks import is_marked
-from policy.preservation.held import BY_US, Held
+from policy.preservation.kept_machine import BY_US, Held
 from policy.preservation.requests import Intent, requested
-from policy.values.moments import LATEST
+from policy.values.times import LATEST
 
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
 

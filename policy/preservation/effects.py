@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.deciding import PreservationAction, PreservationDecision
-from policy.preservation.held import (
+from policy.preservation.decision import PreservationAction, PreservationDecision
+from policy.preservation.kept_machine import (
     BY_A_USER,
     BY_US,
     CONDITION,
@@ -29,7 +29,7 @@ from policy.preservation.held import (
 )
 from policy.preservation.last_to_go import ranked
 from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent
-from policy.values.moments import written
+from policy.values.times import written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

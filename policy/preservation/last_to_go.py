@@ -10,7 +10,7 @@ replicas, and who names the one to go, beats preservation (S21, S26). What other
 
 from __future__ import annotations
 
-from policy.preservation.held import Held
+from policy.preservation.kept_machine import Held
 from policy.values.machine_apis import CLUSTER_API, OPENSHIFT
 
 PRIORITY_ANNOTATION = "machinepriority.machine.sapcloud.io"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from policy.dialects.head import read_head
+from policy.dialects.common import read_head
 from policy.preservation.requests import LONGEST_PRESERVATION
 from policy.values.fields import Fields
 from policy.values.selectors import Operator, Requirement, Selector, parse_selector

@@ -12,7 +12,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.values.durations import parse_duration
+from policy.values.times import parse_duration
 
 LAST_APPLIED_ANNOTATION = "node.machine.sapcloud.io/last-applied-node-preserve-value"
 """On the Machine: the Node's value that was acted on last. Without it nobody could tell "never annotated" from "removed while we

@@ -2,23 +2,57 @@
 
 A NodeHealthCheck names templates (`remediationTemplate`, `escalatingRemediations`), a check of Machines at most one; any check
 may name strategies by annotation, which then hold instead. Without either the dialect's own way is the only step. Going from step
-to step is `policy/remediation/escalation.py`; that a single step of fencing stays a plain fencing is `fences_only`.
+to step is `policy/remediation/ladder.py`; that a single step of fencing stays a plain fencing is `fences_only`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from policy.checks.healthcheck import HealthCheck, Rung
+from policy.checks.health_check import HealthCheck, Rung
 from policy.checks.targets import JudgedTarget
 from policy.fence.templates import is_own_template
 from policy.objects.machines import FAILED
-from policy.remediation.escalation import EscalationStep
 from policy.remediation.strategies import BY_TEMPLATE, RULES, Needs, Strategy
-from policy.values.durations import format_duration, parse_duration
 from policy.values.errors import PolicyError
-from policy.values.object_refs import Dialect
+from policy.values.object_refs import Dialect, ObjectRef
+from policy.values.thresholds import Rounding, Threshold, parse_threshold, scaled
+from policy.values.times import format_duration, later, parse_duration
+
+# The ladder of a remediation: which step comes first, which one after it, and when a step has had its time.
+#
+# Only the order. Which steps a target has is `ladder.py`; what a step does is the workflow's story; what its object says
+# meanwhile is `following.py`. A step that failed is not tried again within a sequence of retries (`memory.py`), also not by the
+# machine that replaces the patient: the ladder goes on where its predecessor's ended. At its end there is a person, never
+# nothing.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EscalationStep:
+    """One step. name: unique in its ladder, for the memory and for people. timeout None: it never runs out of time."""
+
+    strategy: Strategy
+    name: str
+    template: ObjectRef | None = None
+    timeout: timedelta | None = None
+
+
+def first_step(ladder: tuple[EscalationStep, ...], failed: Collection[str]) -> int | None:
+    """The index of the first step that has not failed, None where the ladder is used up."""
+    return next_step(ladder, -1, failed)
+
+
+def next_step(ladder: tuple[EscalationStep, ...], index: int, failed: Collection[str]) -> int | None:
+    """The index of the first step after this one that has not failed, None where the ladder is used up."""
+    return next((at for at in range(index + 1, len(ladder)) if ladder[at].name not in failed), None)
+
+
+def timed_out(started: datetime, timeout: timedelta | None, now: datetime) -> bool:
+    """Whether a step has had its time: strictly more than it."""
+    return timeout is not None and now > later(started, timeout)
+
 
 ESCALATION_ANNOTATION = "nodewarden.io/escalation"
 """On a health check: the strategies in their order, `reboot=10m, delete-machine=30m`."""
@@ -180,3 +214,53 @@ def _dialects_own(check: HealthCheck, body: Body) -> EscalationStep:
 
 def _with_timeout(step: EscalationStep) -> EscalationStep:
     return step if step.timeout is not None else replace(step, timeout=RULES[step.strategy].timeout)
+
+
+# How long a node is held while a step is at work on it, and when a remediation object of somebody else's controller is too old.
+#
+# Whoever remediates a node holds `node-<name>` in `medik8s-leases`, so that maintenance and other checks leave it alone. The
+# operator of medik8s looks for leases that are held for too long. There are none of ours: a lease ends with the time of its step.
+
+BUFFER = timedelta(minutes=1)
+DEFAULT_TIMEOUT = timedelta(minutes=10)
+"""Of a step that has none."""
+
+OLD_REMEDIATION = timedelta(hours=48)
+OLD_ANNOTATION, OLD_VALUE = "nodehealthcheck.medik8s.io/old-remediation-cr-flag", "flagon"
+"""On a remediation object that is older than that: its remediation is at work no more, and people should look."""
+
+
+def lease_duration(timeout: timedelta | None) -> timedelta:
+    """How long the lease is taken for, while a step with that time-out is at work; None: it has none."""
+    return (DEFAULT_TIMEOUT if timeout is None else timeout) + BUFFER
+
+
+def to_be_flagged(created: datetime, now: datetime, *, flagged: bool) -> bool:
+    """Whether a remediation object is so old that people are told, which is done once."""
+    return not flagged and now > later(created, OLD_REMEDIATION)
+
+
+# How many targets of a health check may be remediated at the same time.
+#
+# What a MachineSet has as `maxInFlight`. It is another thing than the brake of a health check
+# (`policy/checks/circuit_breakers.py`): that one asks how many are unwell, this one how many are under way. Those are never
+# stopped by it. `policy/scan/admission.py` says whose turn it is.
+
+MAX_IN_FLIGHT_ANNOTATION = "nodewarden.io/max-in-flight"
+"""On a health check: a number or a percentage of its targets."""
+
+
+def most_at_once(limit: Threshold, total: int) -> int:
+    """How many that is of so many. 0: none at all; a percentage is rounded up."""
+    return scaled(limit, total, Rounding.UP)
+
+
+def read_limit(annotations: Mapping[str, str], subject: str) -> Threshold | None:
+    """The limit in the annotation of a health check, None where there is none. Raises PolicyError."""
+    text = annotations.get(MAX_IN_FLIGHT_ANNOTATION)
+    if text is None:
+        return None
+    try:
+        return parse_threshold(text)
+    except ValueError as error:
+        raise PolicyError(subject, f"metadata.annotations.{MAX_IN_FLIGHT_ANNOTATION}", str(error)) from error

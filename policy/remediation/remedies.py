@@ -1,6 +1,6 @@
 """What a check would have done to one target now: the dialect's answer to a verdict, once its brake is open.
 
-Pure choice. Whether the brake is open is `policy/checks/brakes.py`; who goes first is `policy/scan/candidates.py` and
+Pure choice. Whether the brake is open is `policy/checks/circuit_breakers.py`; who goes first is `policy/scan/candidates.py` and
 `policy/scan/admission.py`, and what follows where this first step fails is the ladder of `policy/remediation/`. An object that
 exists already is never asked for twice.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.health_check import HealthCheck
 from policy.checks.rules.medik8s import HEALTHY_DELAYED
 from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import Health, Standing, Verdict

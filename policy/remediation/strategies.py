@@ -2,7 +2,7 @@
 
 Whatever asks what a strategy is asks here: what a person or an annotation may name, what a target must have for it, how long it
 may take, and what `evaluate` calls it. What is done about the rows is `ladder.py`. What a step does is its class
-(`workflows/remediation/steps.py`). How to add one: `docs/adding-a-strategy.md`.
+(`workflows/remediation/story.py`). How to add one: `docs/adding-a-strategy.md`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whether a health check has its remedy: the templates that it names are there and say something.
 
 Asked when a check is written, not when a node dies. One that names a template which is missing is not in use, as the
-NodeHealthCheck operator has it; the reasons are that operator's. Looking is `activities/cluster/watch/templates.py` for a scanner
+NodeHealthCheck operator has it; the reasons are that operator's. Looking is `activities/cluster/watch/watches.py` for a scanner
 and `activities/cluster/live/templates.py` for who asks once.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.health_check import HealthCheck
 from policy.fence.templates import VOLUME_DETACHMENT, is_own_template, why_untrusted
 from policy.remediation.volumes import read_volume_template
 from policy.values.errors import PolicyError

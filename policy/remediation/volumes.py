@@ -3,7 +3,7 @@
 A message names volumes by what their cloud, their CSI driver or Kubernetes calls them, and pods as `namespace/name`. Only what
 stands against the node right now can be named: a word that is no attached volume of it, or no pod on it, means nothing, and a
 message without any such volume leaves everything as it is. Reading the objects is `activities/cluster/acts/failed_volumes.py`,
-what is done about them `workflows/remediation/detaching.py`.
+what is done about them `workflows/remediation/fencing_step.py`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from policy.fence.plan import CORDON, WITH_VOLUMES, Act, Chosen, FencingPlan, PlannedMethod, PowerDevice
-from policy.fence.specs import GROUP, VERSION
-from policy.fence.templates import VOLUME_DETACHMENT
+from policy.fence.templates import GROUP, VERSION, VOLUME_DETACHMENT
 from policy.values.errors import PolicyError
 from policy.values.fields import Fields
 

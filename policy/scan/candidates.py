@@ -1,7 +1,7 @@
 """Who is to be acted on first, under which check, and what keeps others from being acted on at all.
 
 Every victim that something ails, and every wish of another system, in the order in which they go into a report; cut to its size.
-Who of them is really admitted is `policy/scan/admission.py`; what else a report shows `policy/scan/reporting.py`.
+Who of them is really admitted is `policy/scan/admission.py`; what else a report shows `policy/scan/report_builder.py`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from datetime import datetime
 from heapq import nsmallest
 from typing import NamedTuple
 
-from policy.checks.brakes import Closed
-from policy.checks.healthcheck import HealthCheck
-from policy.checks.overlaps import Overlap
+from policy.checks.circuit_breakers import OpenReason
+from policy.checks.health_check import HealthCheck, Overlap
 from policy.checks.targets import NEVER, JudgedTarget
 from policy.checks.verdicts import Standing, Verdict
 from policy.episode.fencing_requests import FencingRequest, Stage
@@ -25,12 +24,10 @@ from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject
 from policy.objects.scopes import CLUSTER, group_of, scope_of
-from policy.remediation.escalation import EscalationStep
-from policy.remediation.ladder import body_of, fences_only, possible
-from policy.remediation.lineage import turn_of
-from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
-from policy.scan.known import Known
-from policy.scan.report import MAXIMUM_CANDIDATES, Candidate
+from policy.remediation.ladder import EscalationStep, body_of, fences_only, possible
+from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, turn_of
+from policy.scan.ledger_snapshot import LedgerSnapshot
+from policy.scan.scan_report import MAXIMUM_CANDIDATES, Candidate
 from policy.values.errors import PolicyError
 
 MOST_UNCOUNTED = 5
@@ -62,7 +59,7 @@ class CandidateChoice:
     waiting: Mapping[str, Counter[str]]
 
 
-def choose(known: Known, watching: frozenset[str]) -> CandidateChoice:
+def choose(known: LedgerSnapshot, watching: frozenset[str]) -> CandidateChoice:
     """Those that go into a report. watching: nodes whose episodes are open."""
     ranked, waiting = _rank(known, watching)
     requests, untold = _rank_requests(known, watching)
@@ -72,7 +69,7 @@ def choose(known: Known, watching: frozenset[str]) -> CandidateChoice:
     return CandidateChoice(candidates=candidates, left_out=len(ranked) + untold - len(candidates), waiting=waiting)
 
 
-def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaultdict[str, Counter[str]]]:
+def _rank(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[list[_Ranked], defaultdict[str, Counter[str]]]:
     """The candidates in brief, and for each check by which others its targets are held back.
 
     Unless checks are independent, every check that covers a victim has a say: one closed brake is enough. Those that can be acted
@@ -105,14 +102,14 @@ def _rank(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], defaul
     return ranked, waiting
 
 
-def _put_off(known: Known, target: JudgedTarget, offended: Iterable[str]) -> bool:
+def _put_off(known: LedgerSnapshot, target: JudgedTarget, offended: Iterable[str]) -> bool:
     """Whether its next remediation is not due yet. Rare: only what was remediated before is asked about at all."""
     turn = turn_of(target, [known.checks[key] for key in offended], known.now, retries=known.retries)
     return turn.not_before is not None and turn.not_before > known.now
 
 
 def _offending(
-    known: Known, acting: Collection[str]
+    known: LedgerSnapshot, acting: Collection[str]
 ) -> Iterator[tuple[JudgedTarget, Mapping[str, list[tuple[JudgedTarget, Verdict]]], list[str], list[str]]]:
     """Each victim that one of the checks in `acting` would have acted on: one of its targets, what all checks say of it, which of
     those in `acting` would, and which others that hold them back."""
@@ -130,7 +127,7 @@ def _offending(
             yield target, said, offended, closed
 
 
-def failing(known: Known, watching: frozenset[str]) -> dict[str, datetime | None]:
+def failing(known: LedgerSnapshot, watching: frozenset[str]) -> dict[str, datetime | None]:
     """Whom a check calls unhealthy and nothing but a pool would keep from being acted on, by name, and since when it does.
 
     Under a closed brake nobody is acted on, so that nobody has to be kept from it: no preservation begins in a storm (S17). Where
@@ -140,7 +137,7 @@ def failing(known: Known, watching: frozenset[str]) -> dict[str, datetime | None
     acting = {
         key
         for key, brake in known.brakes.items()
-        if brake.allowed or (brake.reason is Closed.OBSERVE_ONLY and not brake.breached)
+        if brake.allowed or (brake.reason is OpenReason.OBSERVE_ONLY and not brake.breached)
     }
     found: dict[str, datetime | None] = {}
     for target, said, offended, closed in _offending(known, acting):
@@ -156,7 +153,7 @@ def failing(known: Known, watching: frozenset[str]) -> dict[str, datetime | None
     return found
 
 
-def _spread(known: Known, ranked: list[_Ranked]) -> list[_Ranked]:
+def _spread(known: LedgerSnapshot, ranked: list[_Ranked]) -> list[_Ranked]:
     """Where a group may only have so many episodes at once, as many of each group go before the next ones of any: a rack whose
     nodes have all been ill for longest must not take every place on the list."""
     caps = known.policies.caps
@@ -173,7 +170,7 @@ def _spread(known: Known, ranked: list[_Ranked]) -> list[_Ranked]:
     return [each for *_, each in sorted(placed)[:MAXIMUM_CANDIDATES]]
 
 
-def braked(known: Known, victim: str) -> str:
+def braked(known: LedgerSnapshot, victim: str) -> str:
     """Which fence policy keeps new fencing from the victim, in words; "" where none does. Caps and quiet times are not among
     them: only the scanner knows who holds permits."""
     policies, tally = known.policies, known.groups
@@ -196,7 +193,7 @@ def braked(known: Known, victim: str) -> str:
     return ""
 
 
-def _rank_requests(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked], int]:
+def _rank_requests(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[list[_Ranked], int]:
     """What other systems ask for, and how many refused requests are left out. Their own brakes have let them ask; ours are
     admission's."""
     ranked, strangers = list[_Ranked](), defaultdict[str, list[_Ranked]](list)
@@ -214,7 +211,7 @@ def _rank_requests(known: Known, watching: frozenset[str]) -> tuple[list[_Ranked
     return [*ranked, *told], sum(map(len, strangers.values())) - len(told)
 
 
-def answer_without_trying(known: Known, request: FencingRequest) -> Stage | None:
+def answer_without_trying(known: LedgerSnapshot, request: FencingRequest) -> Stage | None:
     """The final answer to a request that nothing but another one could mend; None where it may yet be carried out. Only to be
     given where the view of the nodes is whole."""
     if not request.asks or request.uncounted or request.taken_up or known.requests_held:
@@ -224,7 +221,7 @@ def answer_without_trying(known: Known, request: FencingRequest) -> Stage | None
     return Stage.FAILED if request.problem else None
 
 
-def why_not_asked_for(known: Known, request: FencingRequest) -> str:
+def why_not_asked_for(known: LedgerSnapshot, request: FencingRequest) -> str:
     """Why a request can't be carried out, "" where it can."""
     if known.requests_held or request.uncounted:
         return known.requests_held or request.uncounted
@@ -237,7 +234,7 @@ def why_not_asked_for(known: Known, request: FencingRequest) -> str:
     return request.problem or target.unreadable or (alone.words if alone is not None else "")
 
 
-def gives_the_remedy(known: Known, victim: str) -> str:
+def gives_the_remedy(known: LedgerSnapshot, victim: str) -> str:
     """Of all checks by which a victim is to be acted on, the one whose remedy it gets; "" where there is none."""
     said = known.say(victim)
     offended = [
@@ -248,7 +245,7 @@ def gives_the_remedy(known: Known, victim: str) -> str:
     return _under_which(known, said, offended).key if offended else ""
 
 
-def in_turn(known: Known) -> list[tuple[HealthCheck, JudgedTarget]]:
+def in_turn(known: LedgerSnapshot) -> list[tuple[HealthCheck, JudgedTarget]]:
     """Checks and their targets in admission's order, before budgets, quorum and what only a scanner knows."""
     ranked, _ = _rank(known, frozenset())
     turns = []
@@ -258,7 +255,9 @@ def in_turn(known: Known) -> list[tuple[HealthCheck, JudgedTarget]]:
     return [(known.checks[key], target) for _, _, key, target in sorted(turns, key=lambda turn: turn[:2])]
 
 
-def _under_which(known: Known, said: Mapping[str, list[tuple[JudgedTarget, Verdict]]], offended: Iterable[str]) -> _Choice:
+def _under_which(
+    known: LedgerSnapshot, said: Mapping[str, list[tuple[JudgedTarget, Verdict]]], offended: Iterable[str]
+) -> _Choice:
     """Of several checks the one whose deadline expired first, ties by name. One that can't have anything done leaves it to those
     that can; what another controller does already holds up everybody."""
     choices = []
@@ -273,7 +272,7 @@ def _under_which(known: Known, said: Mapping[str, list[tuple[JudgedTarget, Verdi
     return min(choices, key=lambda each: each[:-1])[-1]
 
 
-def held_back(known: Known, victim: str, *, exempt: str = "") -> Iterator[Objection]:
+def held_back(known: LedgerSnapshot, victim: str, *, exempt: str = "") -> Iterator[Objection]:
     """What keeps programs from the victim, whichever check calls for it. exempt: that preservation does, where that is asked."""
     together = known.together(victim)
     seen = Seen(
@@ -287,7 +286,7 @@ def held_back(known: Known, victim: str, *, exempt: str = "") -> Iterator[Object
     return objections(seen, Operation.OFFER, By.PROGRAM, known.now)
 
 
-def left_alone(known: Known, victim: str, *, exempt: str = "") -> Objection | None:
+def left_alone(known: LedgerSnapshot, victim: str, *, exempt: str = "") -> Objection | None:
     """Why nothing is to be begun about the victim until somebody takes his word back; None where nobody says so."""
     return next((each for each in held_back(known, victim, exempt=exempt) if each.weight is Weight.VETOED), None)
 
@@ -313,7 +312,7 @@ def _is_anothers(remediation: RemediationObject, check: HealthCheck) -> bool:
     return not check.of_machines and not check.owns(remediation)
 
 
-def _candidate(known: Known, victim: str, key: str, refused: str, choice: _Choice | None) -> Candidate:
+def _candidate(known: LedgerSnapshot, victim: str, key: str, refused: str, choice: _Choice | None) -> Candidate:
     if choice is None:
         return _asked_for(known, known.requests[key], refused)
     check, said = known.checks[key], known.say(victim)
@@ -363,7 +362,7 @@ def memory_text(machine: MachineView | None, node: NodeView | None) -> str:
     return annotations.get(LAST_REMEDIATION_ANNOTATION, "")
 
 
-def _asked_for(known: Known, request: FencingRequest, refused: str) -> Candidate:
+def _asked_for(known: LedgerSnapshot, request: FencingRequest, refused: str) -> Candidate:
     target = known.nodes.get(request.node)
     view = target.node if target is not None else None
     return Candidate(
@@ -387,7 +386,7 @@ def _asked_for(known: Known, request: FencingRequest, refused: str) -> Candidate
     )
 
 
-def _healthy_under(known: Known, victim: str) -> tuple[str, ...]:
+def _healthy_under(known: LedgerSnapshot, victim: str) -> tuple[str, ...]:
     """The checks whose number of healthy targets an act on the victim would lower."""
     if known.overlap is Overlap.INDEPENDENT or any(each.marked for each in known.together(victim)):
         return ()

@@ -21,10 +21,10 @@ from typing import Protocol
 from policy.checks.targets import NEVER
 from policy.objects.marks import mark_of
 from policy.objects.nodes import OUT_OF_SERVICE_TAINT, READY, NodeView
-from policy.scan.report import MAXIMUM_AT_RISK, AtRisk, NodeAtRisk
+from policy.scan.scan_report import MAXIMUM_AT_RISK, AtRisk, NodeAtRisk
 from policy.values.agenda import Agenda
 from policy.values.errors import PolicyError
-from policy.values.moments import later
+from policy.values.times import later
 
 FORCE_DETACH_AFTER = timedelta(minutes=6)
 """What the attach-detach controller waits for an unmount that never comes; the constant is in its code, no flag changes it."""

@@ -1,7 +1,7 @@
 """What every check thinks of every target, and what it would have done: the long answer, for `evaluate` and `explain`.
 
-Where a report (`policy/scan/reporting.py`) is bounded and drawn up with every change, an evaluation names everybody and is made
-only when somebody asks. Both read the same ledger, so they can't disagree.
+Where a report (`policy/scan/report_builder.py`) is bounded and drawn up with every change, an evaluation names everybody and is
+made only when somebody asks. Both read the same ledger, so they can't disagree.
 """
 
 from __future__ import annotations
@@ -11,21 +11,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from policy.checks.brakes import Brake, Closed, Counts
-from policy.checks.healthcheck import HealthCheck
-from policy.checks.overlaps import Overlap
-from policy.checks.storms import Storm, over
+from policy.checks.circuit_breakers import CircuitBreaker, Counts, OpenReason
+from policy.checks.health_check import HealthCheck, Overlap, Storm, over
 from policy.checks.targets import NEVER, JudgedTarget
 from policy.checks.verdicts import Health, Standing, Verdict
 from policy.objects.nodes import EXCLUDE_LABEL
 from policy.remediation.ladder import body_of, possible, removes
 from policy.remediation.remedies import RESTORING, orphaned, remedy
 from policy.remediation.strategies import Action
-from policy.scan.admission import AdmissionRefusal
-from policy.scan.budgets import control_plane_guard
+from policy.scan.admission import AdmissionRefusal, control_plane_guard
 from policy.scan.candidates import braked, counts_as_healthy, gives_the_remedy, in_turn, left_alone
-from policy.scan.known import Known
-from policy.scan.reporting import notices, overlapping
+from policy.scan.ledger_snapshot import LedgerSnapshot
+from policy.scan.report_builder import notices, overlapping
 from policy.values.object_refs import Dialect
 
 LONGEST_PAUSE = timedelta(hours=1)
@@ -70,14 +67,14 @@ class CheckEvaluation:
 
     check: HealthCheck
     counts: Counts
-    brake: Brake
+    brake: CircuitBreaker
     storm: Storm
     verdicts: tuple[TargetEvaluation, ...]
     next_look: timedelta | None
     warnings: tuple[str, ...] = ()
 
 
-def evaluate(known: Known, keys: Collection[str] | None = None) -> tuple[CheckEvaluation, ...]:
+def evaluate(known: LedgerSnapshot, keys: Collection[str] | None = None) -> tuple[CheckEvaluation, ...]:
     """The evaluation of all checks, or of those with these keys, sorted by key."""
     chosen = sorted(known.checks if keys is None else known.checks.keys() & set(keys))
     overlaps = overlapping(known)
@@ -85,7 +82,7 @@ def evaluate(known: Known, keys: Collection[str] | None = None) -> tuple[CheckEv
     return tuple(_evaluate(known, key, guard, overlaps.get(key, ())) for key in chosen)
 
 
-def _evaluate(known: Known, key: str, guard: _ControlPlaneGuard, overlaps: tuple[str, ...]) -> CheckEvaluation:
+def _evaluate(known: LedgerSnapshot, key: str, guard: _ControlPlaneGuard, overlaps: tuple[str, ...]) -> CheckEvaluation:
     check, brake, counts = known.checks[key], known.brakes[key], known.counts[key]
     storm = known.storms.get(key, Storm())
     targets = [target for target in (known.machines if check.of_machines else known.nodes).values() if key in target.verdicts]
@@ -110,7 +107,7 @@ def _evaluate(known: Known, key: str, guard: _ControlPlaneGuard, overlaps: tuple
     )
 
 
-def _blind(known: Known, check: HealthCheck, targets: Iterable[JudgedTarget]) -> tuple[str, ...]:
+def _blind(known: LedgerSnapshot, check: HealthCheck, targets: Iterable[JudgedTarget]) -> tuple[str, ...]:
     """The warning that whoever gave the objects forgot some of them."""
     targets = tuple(targets)
     if not (known.machines if check.of_machines else known.nodes):
@@ -127,7 +124,9 @@ def _unheard(targets: Iterable[JudgedTarget]) -> tuple[str, ...]:
     return (f"the label {EXCLUDE_LABEL} excludes only with the value true: not {named}",) if found else ()
 
 
-def _judge(known: Known, check: HealthCheck, brake: Brake, target: JudgedTarget, guard: _ControlPlaneGuard) -> TargetEvaluation:
+def _judge(
+    known: LedgerSnapshot, check: HealthCheck, brake: CircuitBreaker, target: JudgedTarget, guard: _ControlPlaneGuard
+) -> TargetEvaluation:
     verdict = target.verdicts[check.ref.key]
     wanted = remedy(check, target, verdict)
     action, held = wanted.action, _Held()
@@ -156,7 +155,7 @@ def _judge(known: Known, check: HealthCheck, brake: Brake, target: JudgedTarget,
     )
 
 
-def opened(brake: Brake) -> str:
+def opened(brake: CircuitBreaker) -> str:
     """What holds back whoever the check alone would act on."""
     return f"its open circuit breaker ({brake.reason}): {brake.message}"
 
@@ -169,7 +168,7 @@ class _Held(NamedTuple):
     rule: str = ""
 
 
-def _held_by(known: Known, check: HealthCheck, brake: Brake, target: JudgedTarget) -> _Held:
+def _held_by(known: LedgerSnapshot, check: HealthCheck, brake: CircuitBreaker, target: JudgedTarget) -> _Held:
     """Why the check may not have its remedy carried out now: its own brake, another check's, what is said of the target itself,
     or another check's remedy."""
     if not brake.allowed:
@@ -207,7 +206,7 @@ def _due_in(now: datetime, check: HealthCheck, verdict: Verdict) -> timedelta | 
 
 
 def _next_look(
-    now: datetime, check: HealthCheck, brake: Brake, storm: Storm, judged: Iterable[TargetEvaluation]
+    now: datetime, check: HealthCheck, brake: CircuitBreaker, storm: Storm, judged: Iterable[TargetEvaluation]
 ) -> timedelta | None:
     judged = tuple(judged)
     waits = [each.due_in for each in judged if each.due_in is not None]
@@ -219,12 +218,12 @@ def _next_look(
         waits.append(max(end - now, timedelta(0)))
     if check.dialect is Dialect.MEDIK8S:
         held = any(each.held_by and each.action in _ACTS for each in judged)
-        if held or brake.reason is Closed.UPGRADE:
+        if held or brake.reason is OpenReason.UPGRADE:
             waits.append(LOOK_AGAIN)
     return min(waits, default=None)
 
 
-def _orphans(known: Known, check: HealthCheck) -> list[TargetEvaluation]:
+def _orphans(known: LedgerSnapshot, check: HealthCheck) -> list[TargetEvaluation]:
     """Own remediation objects of nodes that the check does not select: they are taken back (medik8s)."""
     if check.of_machines:
         return []
@@ -258,7 +257,7 @@ class _ControlPlaneGuard:
     members that are Ready (S15). Before a Cluster API control plane is initialized there is nothing to guard.
     """
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: LedgerSnapshot) -> None:
         self._known = known
         self._taken = sorted(
             target.node_name for target in known.nodes.values() if target.control_plane and (target.marked or target.remediations)

@@ -1,6 +1,6 @@
 """Decides what `nodewarden explain` answers: each check's opinion of a node, what holds the check back, what would unblock it.
 
-It asks the same evaluation as `nodewarden evaluate` (`policy/scan/evaluation.py`). `starter/output/explanation_output.py` adds
+It asks the same evaluation as `nodewarden evaluate` (`policy/scan/evaluation.py`). `starter/output/explanation.py` adds
 what the scanner and the episodes say of the node, and prints it all. The command is `starter/commands/explain.py`.
 """
 
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from policy.checks.brakes import Brake, Closed, Counts, threshold_breached
-from policy.checks.conflicts import TAKEOVER
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.circuit_breakers import CircuitBreaker, Counts, OpenReason, threshold_breached
+from policy.checks.health_check import HealthCheck
+from policy.checks.rival_controllers import TAKEOVER
 from policy.checks.rules import rules_of
 from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import Health, Standing
@@ -25,11 +25,11 @@ from policy.objects.scopes import CLUSTER, GroupCount, called, scope_of
 from policy.remediation.strategies import Action
 from policy.scan.admission import AdmissionRefusal
 from policy.scan.evaluation import SPARES_NO_MORE, CheckEvaluation, TargetEvaluation, evaluate
-from policy.scan.known import Known
+from policy.scan.ledger_snapshot import LedgerSnapshot
 from policy.scan.outlook import Outlook, OwnersRules, outlook, targets_named
-from policy.values.durations import format_duration
 from policy.values.object_refs import Dialect
 from policy.values.selectors import Operator, Requirement
+from policy.values.times import format_duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Explanation:
 
 
 def explain(
-    known: Known, name: str, owners: Mapping[str, OwnersRules] | None = None, leased: Mapping[str, str] | None = None
+    known: LedgerSnapshot, name: str, owners: Mapping[str, OwnersRules] | None = None, leased: Mapping[str, str] | None = None
 ) -> Explanation:
     """What all checks say of the node, or Machine, of that name. owners: see `outlook`. leased: which nodes somebody else holds
     by their node lease, with who that is, in words."""
@@ -100,7 +100,7 @@ def _same(each: TargetEvaluation, target: JudgedTarget) -> bool:
     return not each.machine and each.target == target.name
 
 
-def _bystanders(known: Known, targets: list[JudgedTarget], covering: set[str]) -> Iterable[Bystander]:
+def _bystanders(known: LedgerSnapshot, targets: list[JudgedTarget], covering: set[str]) -> Iterable[Bystander]:
     for bad in known.bad.values():
         yield Bystander(check=bad.ref.key, why=f"it can't be used, so this is not known: {bad.error}", unusable=True)
     for key, check in sorted(known.checks.items()):
@@ -148,7 +148,9 @@ def _stated(requirement: Requirement) -> str:
 # What would unblock it ------------------------------------------------------------------------------------------------
 
 
-def _unblock(known: Known, evaluation: CheckEvaluation, each: TargetEvaluation, leased: Mapping[str, str]) -> tuple[str, ...]:
+def _unblock(
+    known: LedgerSnapshot, evaluation: CheckEvaluation, each: TargetEvaluation, leased: Mapping[str, str]
+) -> tuple[str, ...]:
     verdict = each.verdict
     if verdict.standing is Standing.LEFT_OUT:
         return (WITHOUT_MACHINE_ANNOTATION,)
@@ -176,7 +178,7 @@ def _unblock(known: Known, evaluation: CheckEvaluation, each: TargetEvaluation, 
     return tuple(words for words in found if words)
 
 
-def policy_unblocks(known: Known, name: str) -> str:
+def policy_unblocks(known: LedgerSnapshot, name: str) -> str:
     """What the fence policies that hold a node back are waiting for; "" where none does."""
     policies, tally, nodes = known.policies, known.groups, known.nodes
     node = nodes[name].node if name in nodes else None
@@ -205,7 +207,7 @@ def _with_more(count: GroupCount, more: int) -> GroupCount:
     return replace(count, unresponsive=max(count.unresponsive - more, 0))
 
 
-def _unblock_under(known: Known, key: str, *, spare: bool) -> str:
+def _unblock_under(known: LedgerSnapshot, key: str, *, spare: bool) -> str:
     """What another check would have to say; "" where nothing is in the way, and it is only that one's turn. spare: that check has
     to be able to do without one more."""
     check, counts, brake = known.checks[key], known.counts[key], known.brakes[key]
@@ -214,30 +216,30 @@ def _unblock_under(known: Known, key: str, *, spare: bool) -> str:
     return f"{key}: {_more_healthy(check, counts, beyond=1)}" if spare else ""
 
 
-def unblocks(check: HealthCheck, counts: Counts, brake: Brake) -> str:
+def unblocks(check: HealthCheck, counts: Counts, brake: CircuitBreaker) -> str:
     """What would open a closed brake."""
     match brake.reason:
-        case Closed.TOO_MANY_UNHEALTHY:
+        case OpenReason.TOO_MANY_UNHEALTHY:
             return _more_healthy(check, counts)
-        case Closed.PAUSED:
+        case OpenReason.PAUSED:
             field = "spec.pauseRequests" if check.dialect is Dialect.MEDIK8S else f"the annotation {PAUSED_ANNOTATION}"
             cluster = ", or spec.paused of the Cluster" if check.dialect is Dialect.CLUSTER_API else ""
             return f"end the pause: {field}{cluster}"
-        case Closed.UPGRADE:
+        case OpenReason.UPGRADE:
             return "wait until the upgrade is over"
-        case Closed.OBSERVE_ONLY:
+        case OpenReason.OBSERVE_ONLY:
             return f"turn the other controller off, or {TAKEOVER}"
-        case Closed.STORM:
+        case OpenReason.STORM:
             return "the storm ends by itself once everything has been well for the cooldown"
-        case Closed.INVALID_THRESHOLD:
+        case OpenReason.INVALID_THRESHOLD:
             return f"lower the check's maxUnhealthy to at most {counts.total}"
-        case Closed.NO_CLUSTER:
+        case OpenReason.NO_CLUSTER:
             return f"create the Cluster {check.cluster_name}, or correct spec.clusterName"
-        case Closed.STALE_MACHINES:
+        case OpenReason.STALE_MACHINES:
             return "what the check is judged by must be readable: the management cluster, or the kind that is named"
-        case Closed.ELSEWHERE:
+        case OpenReason.ELSEWHERE:
             return f"nothing here: nodewarden beside the Nodes of {check.cluster_name} looks after it"
-        case Closed.NO:
+        case OpenReason.NO:
             return ""
 
 

@@ -5,8 +5,9 @@ expired, so a fleet of 50,000 nodes is never walked on a tick. It has no clock: 
 it says depends only on the objects and the moment, never on the way there, so any worker says the same.
 
 Which objects there are and which belong together is `policy/checks/inventory.py`. Judging one target is `policy/checks/rules/`,
-the brakes are `policy/checks/brakes.py`; what a report shows of all this is drawn up in `policy/scan/reporting.py`, what one
-check thinks of everybody in `policy/scan/evaluation.py`, and keeping the cache that feeds it is `activities/cluster/`.
+the brakes are `policy/checks/circuit_breakers.py`; what a report shows of all this is drawn up in
+`policy/scan/report_builder.py`, what one check thinks of everybody in `policy/scan/evaluation.py`, and keeping the cache that
+feeds it is `activities/cluster/`.
 """
 
 from __future__ import annotations
@@ -16,15 +17,12 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 
-from policy.checks.brakes import Brake, Circumstances, Closed, brake, threshold_breached
+from policy.checks.circuit_breakers import CircuitBreaker, Circumstances, OpenReason, Tally, brake, threshold_breached
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.health_check import HealthCheck, Overlap, Storm, advance, over, stricter
 from policy.checks.inventory import Inventory, StrangeNodes, TargetToJudge
-from policy.checks.overlaps import Overlap
 from policy.checks.retries import RetryRules
 from policy.checks.rules import Rules, rules_of
-from policy.checks.storms import Storm, advance, over, stricter
-from policy.checks.tallies import Tally
 from policy.checks.targets import MACHINE, JudgedTarget
 from policy.checks.verdicts import HEALTHY, Health, Standing
 from policy.episode.fencing_requests import FencingRequest
@@ -33,20 +31,20 @@ from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject
 from policy.objects.surroundings import Surroundings
-from policy.preservation.exempt import NOBODY_EXEMPT, ExemptNodes
-from policy.remediation.lineage import DEFAULT_RETRIES
+from policy.preservation.preservation_index import NOBODY_EXEMPT, ExemptNodes
+from policy.remediation.memory import DEFAULT_RETRIES
 from policy.remediation.templates import Unusable
 from policy.scan.candidates import failing
-from policy.scan.known import BadCheck, Known
-from policy.scan.report import ReportParts
-from policy.scan.reporting import draw_up, shown
+from policy.scan.ledger_snapshot import BadCheck, LedgerSnapshot
+from policy.scan.report_builder import draw_up, shown
+from policy.scan.scan_report import ReportParts
 from policy.values.agenda import Agenda
 from policy.values.object_refs import Dialect, ObjectRef
 
 
 class Ledger:
     """Checks, and their verdicts on an inventory. Not thread-safe: one event loop owns it. `sees_all_nodes`: see `Inventory`.
-    retries: see `Known`."""
+    retries: see `LedgerSnapshot`."""
 
     def __init__(
         self, *, sees_all_nodes: bool = True, overlap: Overlap = Overlap.STRICTEST, retries: RetryRules = DEFAULT_RETRIES
@@ -59,7 +57,7 @@ class Ledger:
         self._bad: dict[str, BadCheck] = {}
         self._surroundings = Surroundings()
         self._policies = NO_POLICIES
-        self._holds: dict[Dialect, dict[Closed, str]] = {dialect: {} for dialect in Dialect}
+        self._holds: dict[Dialect, dict[OpenReason, str]] = {dialect: {} for dialect in Dialect}
         self._requests: dict[str, FencingRequest] = {}
         self._requests_held = ""
         self._storms: dict[str, Storm] = {}
@@ -227,7 +225,7 @@ class Ledger:
         nodes = (target.node for target in self._inventory.nodes.values() if target.node is not None)
         self._inventory.groups.count_by(policies.scopes, policies.storage_said_by, nodes)
 
-    def hold(self, dialect: Dialect, reason: Closed, why: str) -> None:
+    def hold(self, dialect: Dialect, reason: OpenReason, why: str) -> None:
         """A hold on all checks of a dialect, "" lifts it: they are judged, and nothing is admitted. OBSERVE_ONLY: another
         controller acts on them. STALE_MACHINES: something that they are judged by can't be followed."""
         known = self._holds[dialect]
@@ -319,11 +317,11 @@ class Ledger:
             found += [inventory.machines.get(f"{dialect}/{victim.removeprefix(MACHINE)}") for dialect in Dialect]
         return [each for each in found if each is not None]
 
-    def known(self, now: datetime) -> Known:
+    def known(self, now: datetime) -> LedgerSnapshot:
         """All that a report or an evaluation is drawn from. It is the ledger's own memory: to be read at once, never kept."""
         self.advance(now)
         inventory = self._inventory
-        return Known(
+        return LedgerSnapshot(
             now=now,
             checks=self._checks,
             bad=self._bad,
@@ -345,7 +343,7 @@ class Ledger:
             next_due=self.next_due,
             policies=self._policies,
             groups=inventory.groups,
-            controllers={dialect: why for dialect, held in self._holds.items() if (why := held.get(Closed.OBSERVE_ONLY, ""))},
+            controllers={dialect: why for dialect, held in self._holds.items() if (why := held.get(OpenReason.OBSERVE_ONLY, ""))},
             retries=self._retries,
         )
 
@@ -379,7 +377,7 @@ class Ledger:
 
     # Inside: brakes ---------------------------------------------------------------------------------------------------
 
-    def _brakes(self) -> dict[str, Brake]:
+    def _brakes(self) -> dict[str, CircuitBreaker]:
         return {
             key: brake(check, self._tallies[key].counts(), self._circumstances(key, check)) for key, check in self._checks.items()
         }
@@ -388,7 +386,7 @@ class Ledger:
         cluster = f"{check.ref.namespace}/{check.cluster_name}" if check.cluster_name else ""
         held = next(iter(sorted(self._holds[check.dialect].items())), None)
         if cluster and self._inventory.unseen(cluster):
-            held = (Closed.ELSEWHERE, f"no Node here belongs to the Cluster {cluster}: it is looked after from elsewhere")
+            held = (OpenReason.ELSEWHERE, f"no Node here belongs to the Cluster {cluster}: it is looked after from elsewhere")
         return Circumstances(
             surroundings=self._surroundings,
             cluster=self._inventory.clusters.get(cluster),

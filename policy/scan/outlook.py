@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.health_check import HealthCheck
 from policy.checks.retries import RetryRules
 from policy.checks.targets import JudgedTarget
-from policy.remediation.escalation import EscalationStep, first_step
-from policy.remediation.in_flight import most_at_once
-from policy.remediation.ladder import Body, body_of, fences_only, impossible, ladder_of
-from policy.remediation.lineage import OWNERS_OWN, last_of, rules_for, turn_of
-from policy.remediation.memory import LastRemediation, NextRemediation, next_turn
+from policy.remediation.ladder import Body, EscalationStep, body_of, fences_only, first_step, impossible, ladder_of, most_at_once
+from policy.remediation.memory import OWNERS_OWN, LastRemediation, NextRemediation, last_of, next_turn, rules_for, turn_of
 from policy.remediation.strategies import RULES
 from policy.scan.candidates import gives_the_remedy
-from policy.scan.known import Known
+from policy.scan.ledger_snapshot import LedgerSnapshot
 from policy.values.errors import PolicyError
 from policy.values.object_refs import Dialect
 from policy.values.thresholds import Threshold
@@ -94,14 +91,14 @@ class Outlook:
     owners_own: OwnersTurn | None = None
 
 
-def targets_named(known: Known, name: str) -> list[JudgedTarget]:
+def targets_named(known: LedgerSnapshot, name: str) -> list[JudgedTarget]:
     """Of a Node, of a Machine, or of the name by which a Machine without a Node is a victim."""
     found = list(known.together(name))
     alike = (target for target in known.machines.values() if name in {target.name, target.victim_name})
     return found + [target for target in alike if target not in found]
 
 
-def outlook(known: Known, name: str, owners: Mapping[str, OwnersRules] | None = None) -> Outlook | None:
+def outlook(known: LedgerSnapshot, name: str, owners: Mapping[str, OwnersRules] | None = None) -> Outlook | None:
     """How the scanner would have it remediated; None where no check covers it, so that it would not. owners: by namespace and
     name of the KubeadmControlPlane."""
     targets = targets_named(known, name)
@@ -128,7 +125,7 @@ def outlook(known: Known, name: str, owners: Mapping[str, OwnersRules] | None = 
 
 
 def outlook_by_hand(
-    known: Known,
+    known: LedgerSnapshot,
     name: str,
     *,
     named: tuple[EscalationStep, ...] | None = None,
@@ -193,7 +190,7 @@ def _drawn(
 
 def _remembering(
     found: Outlook,
-    known: Known,
+    known: LedgerSnapshot,
     target: JudgedTarget,
     *,
     rules: RetryRules | None,
@@ -223,7 +220,7 @@ def _remembering(
 
 
 def _owners_own(
-    known: Known, target: JudgedTarget, last: LastRemediation | None, owners: Mapping[str, OwnersRules]
+    known: LedgerSnapshot, target: JudgedTarget, last: LastRemediation | None, owners: Mapping[str, OwnersRules]
 ) -> OwnersTurn | None:
     machine = target.machine
     kind, _, name = machine.controller.partition("/") if machine is not None else ("", "", "")
@@ -235,7 +232,7 @@ def _owners_own(
     return OwnersTurn(owner=machine.controller, rules=found.rules, turn=next_turn(last, found.rules, known.now))
 
 
-def _in_flight(known: Known, check: HealthCheck) -> ConcurrencyLimit:
+def _in_flight(known: LedgerSnapshot, check: HealthCheck) -> ConcurrencyLimit:
     assert check.max_in_flight is not None
     total = known.counts[check.ref.key].total
     return ConcurrencyLimit(

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from policy.episode.words import bare_name
-from policy.values.moments import written
+from policy.episode.operator_commands import bare_name
+from policy.values.times import written
 
 PAUSES_MEMO = "pauses"
 """Of a scanner's workflow: its `PastPause`s, for people, and for the scanner that comes after it."""

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from policy.scan.report import ScanReport
-from policy.values.durations import format_duration
-from policy.values.moments import written
+from policy.checks.circuit_breakers import OpenReason
+from policy.episode.events import When
+from policy.scan.scan_report import CheckReport, ScanReport
+from policy.values.display_text import counted
+from policy.values.times import format_duration, written
 
 OLD = timedelta(minutes=2)
 """A report that is so much older than a scan may take says nothing of now."""
@@ -82,3 +84,43 @@ def not_live(report: ScanReport, aged: str = "") -> Obstacle | None:
 def _age(report: ScanReport, wait: timedelta, now: datetime) -> str:
     age = now - (report.answered_at or report.at)
     return f"the last report is {format_duration(timedelta(seconds=int(age.total_seconds())))} old" if age > wait + OLD else ""
+
+
+# What people should hear of a cluster although no episode tells them: that nodes are unhealthy and nothing is begun for them.
+#
+# A level of one report. How long each has to last before people are told is `activities/cluster/report/alarms.py`.
+
+BREAKERS = frozenset({OpenReason.TOO_MANY_UNHEALTHY, OpenReason.STORM, OpenReason.INVALID_THRESHOLD, OpenReason.NO_CLUSTER})
+"""What no person has said and no other controller does. A pause and an upgrade are told by those who began them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """Something that keeps nodes from being repaired. subject: tells it from others of its kind, "" where there is but one."""
+
+    when: When
+    text: str
+    subject: str = ""
+
+
+def opened_breakers(report: ScanReport) -> Iterator[CheckReport]:
+    """The checks with a circuit breaker that is open, and keeps unhealthy targets waiting."""
+    for check in report.checks:
+        if not check.allowed and check.reason in BREAKERS and check.unhealthy:
+            yield check
+
+
+def alarms(report: ScanReport, waiting: int) -> Iterator[Alarm]:
+    """waiting: how many nodes wait for a permit."""
+    for check in opened_breakers(report):
+        kept = f"{counted(check.unhealthy, 'unhealthy target')} {'waits' if check.unhealthy == 1 else 'wait'}"
+        yield Alarm(
+            when=When.CIRCUIT_BREAKER,
+            subject=check.ref.key,
+            text=f"{check.ref.key}: the circuit breaker is open and {kept}: {check.message}",
+        )
+    if unseen := not_live(report):
+        yield Alarm(when=When.VIEW_STALE, text=f"nothing is begun: {unseen.text}")
+    if waiting:
+        nodes = f"{counted(waiting, 'node')} {'waits' if waiting == 1 else 'wait'}"
+        yield Alarm(when=When.NO_PERMIT, text=f"{nodes} for a permit: others use them all, or need a person")

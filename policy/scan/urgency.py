@@ -13,9 +13,9 @@ from enum import IntEnum
 
 from policy.checks.fence_policies import FencePolicies
 from policy.checks.verdicts import Health
-from policy.episode.observation import Observation
+from policy.episode.messages import Observation
 from policy.objects.scopes import CLUSTER, GroupCount, scope_of
-from policy.scan.report import Candidate, CheckReport, ScanReport, TargetRow
+from policy.scan.scan_report import Candidate, CheckReport, ScanReport, TargetRow
 
 
 class Urgency(IntEnum):

@@ -1,7 +1,7 @@
 """Whether our view of a cluster may be acted on (S18), and when two views are the same.
 
 A watch can break without a word, and an API server that lost its store answers with an empty list: both look like a healthy or
-a vanished fleet. Keeping the cache is `activities/cluster/`; what is in it is `policy/scan/ledger.py`.
+a vanished fleet. PreservedMachineReader the cache is `activities/cluster/`; what is in it is `policy/scan/ledger.py`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from collections import deque
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 
-from policy.scan.report import ClusterLease, ReportParts, ViewState
+from policy.scan.scan_report import ClusterLease, ReportParts, ViewState
 from policy.scan.urgency import worth_telling
-from policy.values.durations import format_duration
-from policy.values.moments import written
+from policy.values.times import format_duration, written
 
 _DIGEST_LENGTH = 16
 

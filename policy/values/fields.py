@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
-from policy.values.durations import format_duration, parse_duration
 from policy.values.errors import PolicyError, shown
 from policy.values.object_refs import ObjectRef
+from policy.values.times import format_duration, parse_duration
 
 LONGEST_DURATION = 64
 """Of the text; a longer one is garbage that is not worth parsing."""
@@ -168,3 +169,42 @@ class Fields:
         if not isinstance(value, list):
             raise self.refuse(name, f"expected a list, got {shown(value)}")
         return value
+
+
+# What should be an object, or a list of objects, where nobody vouches for it: what is something else tells nothing.
+#
+# For what is read in passing, such as another controller's status. What people configure is read by `fields.py`, which refuses.
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """The object, an empty one for anything else."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def mappings(value: object) -> list[Mapping[str, Any]]:
+    """The objects of a list, none of anything else."""
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+
+
+# The lines `key=value` in which the node-fencing proposal writes its configuration (`config.properties`, `method.properties`).
+#
+# A value may contain `=`: base64 passwords do. Blank lines and lines that begin with `#` say nothing; a line without `=`, an
+# empty key and a key written twice are refused, since whichever was meant, the other would be carried out. What the keys mean
+# is said by the readers. Texts of errors never repeat a value: it may be a password (S12).
+
+
+def parse_properties(text: str, *, subject: str, field: str) -> dict[str, str]:
+    """The keys and values in their order. Raises PolicyError naming object, field and line."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        written = line.strip()
+        if not written or written.startswith("#"):
+            continue
+        key, separator, value = written.partition("=")
+        key = key.strip()
+        if not separator or not key:
+            raise PolicyError(subject, field, f"line {number}: expected key=value")
+        if key in found:
+            raise PolicyError(subject, field, f"line {number}: {key} is written twice")
+        found[key] = value.strip()
+    return found

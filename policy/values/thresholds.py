@@ -1,6 +1,6 @@
 """Int-or-percentage thresholds (`3`, `"3"`, `"40%"`): reading them, and what they amount to for a group of targets.
 
-Each dialect rounds its own way; comparing the result with the counts is `policy/checks/brakes.py`.
+Each dialect rounds its own way; comparing the result with the counts is `policy/checks/circuit_breakers.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EXPECTED = 'a whole number of at least 0 or a percentage from "0%" to "100%"'
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threshold:
     """An int-or-percentage as Kubernetes objects write it: `3` or `"40%"`. Rounding is the dialect's
-    (`policy/checks/brakes.py`)."""
+    (`policy/checks/circuit_breakers.py`)."""
 
     value: int
     percent: bool = False

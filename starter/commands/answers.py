@@ -7,15 +7,15 @@ from typing import Any
 
 from policy.episode.messages import EpisodeResult
 from policy.fence.device_check import DeviceReport
-from policy.fence.shown import ShownConfig
-from starter.doctor.printing import DoctorAnswer
+from policy.fence.plan_view import ShownConfig
+from starter.doctor.examination import DoctorAnswer
 from starter.handles.preservations import PreservedNodes
 from starter.handles.scanners import StartedScanner
 from starter.handles.status import ClusterStatus
 from starter.output import models
 from starter.output.cluster_moment import ClusterMoment
 from starter.output.encoding import schemas_of
-from starter.output.preserve_models import PreservePlanAnswer
+from starter.output.models import PreservePlanAnswer
 from starter.uninstall.leftovers import UninstallAnswer
 from workflows.kit.messages import ScannerStatus
 

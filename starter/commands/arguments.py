@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from starter.commands import completing
+from starter.commands import completion
 from starter.commands.session import Output
 
 
 class Overridable(StrEnum):
-    """What a person may override; see `policy/episode/words.py`."""
+    """What a person may override; see `policy/episode/operator_commands.py`."""
 
     CIRCUIT_BREAKER = "circuit-breaker"
     DEVICE_READS_ON = "device-reads-on"
@@ -20,15 +22,15 @@ class Overridable(StrEnum):
 
 ClusterOption = Annotated[
     str,
-    typer.Option("--cluster", "-c", help="Cluster; default: the current kubeconfig context.", autocompletion=completing.clusters),
+    typer.Option("--cluster", "-c", help="Cluster; default: the current kubeconfig context.", autocompletion=completion.clusters),
 ]
 OutputOption = Annotated[Output | None, typer.Option("--output", "-o", help="How to print the answer.")]
 ReasonOption = Annotated[str, typer.Option("--reason", "-r", help="Why, for the decision record.")]
 WhoOption = Annotated[str, typer.Option("--who", help="Who asks, for the decision record; default: you.")]
-NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.", autocompletion=completing.nodes)]
+NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.", autocompletion=completion.nodes)]
 OpenArgument = Annotated[
     str,
-    typer.Argument(metavar="NODE", help="Name of the node that an open episode is about.", autocompletion=completing.open_nodes),
+    typer.Argument(metavar="NODE", help="Name of the node that an open episode is about.", autocompletion=completion.open_nodes),
 ]
 ForOption = Annotated[str, typer.Option("--for", metavar="DURATION", help="How long, such as 2h.")]
 QuestionOption = Annotated[
@@ -47,3 +49,30 @@ OverrideOption = Annotated[
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed where there is no terminal.")]
 UntilOption = Annotated[str, typer.Option("--until", metavar="RFC3339", help="Until when.")]
+
+
+# Groups whose first word may be a node's name: what is no command of theirs begins something with that node.
+#
+# A node that is called like a command is named by the command's full name, `nodewarden fence begin NODE`.
+
+BEGIN = "begin"
+
+
+class NodeOrCommand(TyperGroup):
+    """A group whose default command takes what is no command's name."""
+
+    def spelled_out(self, args: list[str], *, also: Collection[str] = ()) -> list[str]:
+        """The arguments with the default command before them, unless they begin with a command or with one of `also`."""
+        return args if args and args[0] in {*self.commands, *also} else [BEGIN, *args]
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """The commands of the group, and the nodes that may stand in their place."""
+        begin = self.commands[BEGIN]
+        nodes = (found for each in begin.params if each.name == "node" for found in each.shell_complete(ctx, incomplete))
+        return [*super().shell_complete(ctx, incomplete), *nodes]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Help stays the group's own, and so does the completion of its first word."""
+        if ctx.resilient_parsing and not args:
+            return super().parse_args(ctx, args)
+        return super().parse_args(ctx, self.spelled_out(args, also=ctx.help_option_names))

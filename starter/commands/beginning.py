@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from policy.values.foreign import visible
+from policy.values.display_text import visible
 from starter.commands.session import Exit, Session, complain, folded, say, say_begun
 
 if TYPE_CHECKING:

@@ -76,9 +76,9 @@ class _Door:
 async def _serve(session: Session, door: _Door, origins: list[str] | None) -> Exit:
     from starter.output.models import CodecServed
     from workers.configuration.setting_sources import SettingsError
-    from workers.keeping_secrets import keep_memory_private
+    from workers.deployment_keys import encryption_of
     from workers.logs import configure
-    from workers.payload_keys import encryption_of
+    from workers.os_process import keep_memory_private
     from workers.payloads.codec_server import CodecServer
     from workers.worker import stop_on_signals
 

@@ -151,7 +151,7 @@ def _listed(text: str) -> list[str]:
 
 def _print(context: typer.Context, objects: Callable[[], Iterable[dict[str, Any]]]) -> None:
     def text() -> str:
-        from starter.deploy.commented import to_yaml
+        from starter.deploy.commented_yaml import to_yaml
 
         return to_yaml(objects())
 

@@ -28,8 +28,7 @@ async def doctor(
 
     Each line says what to do. Nothing is changed without --fix. Exit code 1: there are problems.
     """
-    from starter.doctor.examination import examine, has_problems
-    from starter.doctor.printing import as_model, as_table
+    from starter.doctor.examination import as_model, as_table, examine, has_problems
 
     session = session_of(context, cluster=cluster, output=output)
     settings = session.settings()

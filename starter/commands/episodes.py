@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from policy.values.foreign import in_a_line
+from policy.values.display_text import in_a_line
 from starter.commands.arguments import (
     ClusterOption,
     ForOption,
@@ -82,7 +82,7 @@ async def ack_off(
 
 
 async def _at_stake(session: Session, node: str) -> list[str]:
-    from starter.handles.speaking import own_connection
+    from starter.handles.node_actions import own_connection
     from starter.output.at_stake import device_words, pods_on
 
     async with session.connected() as (warden, settings, name), own_connection(settings, name) as connection:

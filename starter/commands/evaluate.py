@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from policy.checks.overlaps import Overlap
+from policy.checks.health_check import Overlap
 from starter.commands.arguments import OutputOption
 from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
 from starter.commands.session import Exit, session_of, show, working

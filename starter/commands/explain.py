@@ -1,6 +1,6 @@
 """The command `nodewarden explain NODE`: why a node is, or is not, acted on; live, or from files.
 
-Here: its options, and what it reads and asks. `policy/scan/explanation.py` decides, `starter/output/explanation_output.py`
+Here: its options, and what it reads and asks. `policy/scan/explanation.py` decides, `starter/output/explanation.py`
 prints.
 """
 
@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from policy.checks.overlaps import Overlap
-from starter.commands import completing
+from policy.checks.health_check import Overlap
+from starter.commands import completion
 from starter.commands.arguments import ClusterOption, OutputOption
 from starter.commands.evaluate import OverlapOption
 from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
 from starter.commands.session import Exit, Session, session_of, show, working
 
 if TYPE_CHECKING:
-    from activities.cluster.watch.offline import OfflineCluster
-    from starter.output.explanation_output import NodeExplanation
+    from activities.cluster.watch.offline import ClusterSnapshot
+    from starter.output.explanation import NodeExplanation
     from workers.configuration.settings import Settings
 
 NodeArgument = Annotated[
     str,
-    typer.Argument(metavar="NODE", help="Name of the node, or of a Machine that never had one.", autocompletion=completing.nodes),
+    typer.Argument(metavar="NODE", help="Name of the node, or of a Machine that never had one.", autocompletion=completion.nodes),
 ]
 
 
@@ -46,7 +46,7 @@ async def explain(
     5: the cluster's API can't be read, so that this is not known; 1: an object can't be used.
     """
     from starter.errors import NoSuchNodeError
-    from starter.output.explanation_output import as_model, as_text
+    from starter.output.explanation import as_model, as_text
 
     session = session_of(context, cluster=cluster, output=output)
     answer = from_files(filename, node, now, overlap) if filename else await _live(session, node)
@@ -61,7 +61,7 @@ async def explain(
 def from_files(files: list[str], node: str, now: str, overlap: Overlap) -> NodeExplanation:
     """What the objects of these files say of the node at that moment."""
     from policy.scan.explanation import explain as explain_node
-    from starter.output.explanation_output import NodeExplanation
+    from starter.output.explanation import NodeExplanation
 
     at = moment_of(now)
     cluster = read_cluster(files, at, overlap=overlap)
@@ -75,7 +75,7 @@ async def _live(session: Session, node: str) -> NodeExplanation:
     from starter import wording
     from starter.client import Nodewarden
     from starter.errors import MissingError, RequestError
-    from starter.output.explanation_output import NodeExplanation
+    from starter.output.explanation import NodeExplanation
     from workers.errors import TemporalUnreachableError
 
     settings = session.settings()
@@ -111,7 +111,7 @@ async def _live(session: Session, node: str) -> NodeExplanation:
     )
 
 
-async def _read(session: Session, settings: Settings, problems: list[str]) -> OfflineCluster | None:
+async def _read(session: Session, settings: Settings, problems: list[str]) -> ClusterSnapshot | None:
     from starter.errors import SilentError
     from starter.plans.live import read_live
     from workers.configuration.setting_sources import SettingsError

@@ -11,8 +11,10 @@ import typer
 
 from starter.commands import fence_check, fence_plan
 from starter.commands.arguments import (
+    BEGIN,
     ClusterOption,
     NodeArgument,
+    NodeOrCommand,
     OutputOption,
     OverrideOption,
     ReasonOption,
@@ -20,7 +22,6 @@ from starter.commands.arguments import (
     YesOption,
 )
 from starter.commands.beginning import FENCING, confirmed, see_through, tell_the_decision
-from starter.commands.groups import BEGIN, NodeOrCommand
 from starter.commands.session import Exit, given, session_of, working
 
 app = typer.Typer(

@@ -43,8 +43,8 @@ async def plan(
 async def show_plan(session: Session, node: str, template: ObjectRef | None, *, files: Sequence[str] = ()) -> Exit:
     """Print what fencing the node would do. template: the one that is to be carried out, None for the node's own. files: what is
     read instead of the cluster."""
-    from activities.cluster.objects.livenode import all_names
-    from policy.fence.shown import shown_config
+    from activities.cluster.objects.live_node import all_names
+    from policy.fence.plan_view import shown_config
     from starter.errors import NoSuchNodeError
     from starter.plans.fence_plans import as_table, planned, planned_from_files
 
@@ -64,8 +64,7 @@ async def show_plan(session: Session, node: str, template: ObjectRef | None, *, 
 
 def template_of(text: str) -> ObjectRef | None:
     """What --template names, None for nothing. Raises SettingsError."""
-    from policy.fence.specs import GROUP, VERSION
-    from policy.fence.templates import KIND
+    from policy.fence.templates import GROUP, KIND, VERSION
     from policy.values.object_refs import ObjectRef
     from workers.configuration.setting_sources import SettingsError
 

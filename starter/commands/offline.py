@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from policy.checks.overlaps import Overlap
+from policy.checks.health_check import Overlap
 
 if TYPE_CHECKING:
-    from activities.cluster.watch.offline import OfflineCluster
+    from activities.cluster.watch.offline import ClusterSnapshot
 
 FilesOption = Annotated[
     list[str] | None,
@@ -34,15 +34,15 @@ def moment_of(text: str) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def read_cluster(files: list[str] | None, now: datetime, *, overlap: Overlap) -> OfflineCluster:
+def read_cluster(files: list[str] | None, now: datetime, *, overlap: Overlap) -> ClusterSnapshot:
     """The cluster that the files describe, mistakes and all. Raises SettingsError where no file is named."""
-    from activities.cluster.watch.offline import ManifestMistake, OfflineCluster
+    from activities.cluster.watch.offline import ClusterSnapshot, ManifestMistake
     from starter.plans.manifests import Unreadable, read_files
     from workers.configuration.setting_sources import SettingsError
 
     if not files:
         raise SettingsError("-f: expected a file with Kubernetes objects, got nothing")
-    cluster = OfflineCluster(now, overlap=overlap)
+    cluster = ClusterSnapshot(now, overlap=overlap)
     for found in read_files(files):
         if isinstance(found, Unreadable):
             cluster.mistakes.append(ManifestMistake(source=found.source, message=found.problem))

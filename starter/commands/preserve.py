@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands import preserve_plan
-from starter.commands.arguments import ClusterOption, NodeArgument, OpenArgument, OutputOption, ReasonOption, WhoOption
+from starter.commands.arguments import (
+    BEGIN,
+    ClusterOption,
+    NodeArgument,
+    NodeOrCommand,
+    OpenArgument,
+    OutputOption,
+    ReasonOption,
+    WhoOption,
+)
 from starter.commands.episodes import told
-from starter.commands.groups import BEGIN, NodeOrCommand
 from starter.commands.session import Exit, Session, complain, duration_of, given, moment_of, say_begun, session_of, show, working
 from starter.output import PIPE_WIDTH
 

@@ -11,14 +11,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands import remediate_plan
-from starter.commands.arguments import ClusterOption, OutputOption, OverrideOption, ReasonOption, WhoOption, YesOption
+from starter.commands.arguments import (
+    BEGIN,
+    ClusterOption,
+    NodeOrCommand,
+    OutputOption,
+    OverrideOption,
+    ReasonOption,
+    WhoOption,
+    YesOption,
+)
 from starter.commands.beginning import REMEDIATION, confirmed, see_through, tell_the_decision
-from starter.commands.groups import BEGIN, NodeOrCommand
 from starter.commands.remediate_plan import PatientArgument, StepsOption, named_steps, read_plan
 from starter.commands.session import Exit, Session, complain, given, session_of, working
 
 if TYPE_CHECKING:
-    from policy.remediation.escalation import EscalationStep
+    from policy.remediation.ladder import EscalationStep
 
 app = typer.Typer(
     cls=NodeOrCommand,

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from policy.checks.overlaps import Overlap
-from starter.commands import completing
+from policy.checks.health_check import Overlap
+from starter.commands import completion
 from starter.commands.arguments import ClusterOption, OutputOption
 from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
 from starter.commands.session import Exit, Session, session_of, show, working
 
 if TYPE_CHECKING:
-    from policy.remediation.escalation import EscalationStep
+    from policy.remediation.ladder import EscalationStep
     from starter.plans.remediation_plans import RemediationPlan
 
 PatientArgument = Annotated[
@@ -21,7 +21,7 @@ PatientArgument = Annotated[
     typer.Argument(
         metavar="NODE",
         help="Name of the node, or machine/NAMESPACE/NAME of a Machine that has none.",
-        autocompletion=completing.nodes,
+        autocompletion=completion.nodes,
     ),
 ]
 StepsOption = Annotated[
@@ -68,7 +68,7 @@ async def plan(
 
 async def read_plan(session: Session, node: str, named: tuple[EscalationStep, ...] | None) -> RemediationPlan:
     """Of the cluster as it is now, with the caller's own rights."""
-    from activities.cluster.acts.bodies import body_of
+    from activities.cluster.acts.node_and_machine import body_of
     from starter.plans.live import read_live
     from starter.plans.remediation_plans import planned
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TextIO
 
 import typer
 
-from policy.values.foreign import in_a_line, visible
+from policy.values.display_text import in_a_line, visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -167,7 +167,7 @@ class Session:
     @asynccontextmanager
     async def _speaking(self, settings: Settings) -> AsyncIterator[Nodewarden]:
         from starter.client import Nodewarden
-        from starter.handles.speaking import Speaker, own_connection
+        from starter.handles.node_actions import Speaker, own_connection
 
         speaker = Speaker(partial(own_connection, settings), otherwise=me(), complain=complain)
         async with Nodewarden.connect(settings, speaker=speaker) as warden:
@@ -209,8 +209,8 @@ class Session:
         """Raises NoSuchNodeError where the caller sees for himself that there is none. Where he can't see, nothing is said."""
         from temporalio.exceptions import ApplicationError
 
-        from activities.cluster.acts.bodies import body_of
-        from activities.cluster.objects.livenode import all_names
+        from activities.cluster.acts.node_and_machine import body_of
+        from activities.cluster.objects.live_node import all_names
         from starter.errors import NoSuchNodeError
         from workers.configuration.setting_sources import SettingsError
         from workers.connections import open_cluster
@@ -372,7 +372,7 @@ def say_answer(session: Session, answer: str, *, cluster: str, node: str = "", w
 def duration_of(option: str, text: str) -> timedelta:
     """What `--for` and its like name. Raises SettingsError for anything else."""
     from policy.preservation.requests import LONGEST_PRESERVATION
-    from policy.values.durations import parse_duration
+    from policy.values.times import parse_duration
     from workers.configuration.setting_sources import SettingsError
 
     hours = LONGEST_PRESERVATION // timedelta(hours=1)
@@ -388,10 +388,10 @@ def duration_of(option: str, text: str) -> timedelta:
 
 def moment_of(option: str, text: str) -> datetime:
     """What `--until` and its like name. Raises SettingsError for anything else."""
-    from policy.values import moments
+    from policy.values import times
     from workers.configuration.setting_sources import SettingsError
 
-    found = moments.moment_of(text) if "T" in text.upper() else None
+    found = times.moment_of(text) if "T" in text.upper() else None
     if found is None:
         raise SettingsError(f"{option}: expected a moment such as 2026-11-24T09:30:00Z, got {text!r}")
     return found

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from activities.contracts.pages import TemporalUi
     from starter.client import Nodewarden
+    from starter.web.auth import Doorkeeper
     from starter.web.sessions import Sessions
-    from starter.web.who import Doorkeeper
     from workers.configuration.settings import Settings
 
 PAGE_PORT = 8090
@@ -63,7 +63,7 @@ async def ui(
     from starter.plans.live import read_named
     from workers.configuration.setting_sources import SettingsError
     from workers.configuration.setting_types import is_loopback
-    from workers.keeping_secrets import keep_memory_private
+    from workers.os_process import keep_memory_private
     from workers.worker import stop_on_signals
 
     session = session_of(context, cluster=cluster)
@@ -95,7 +95,7 @@ async def page_beside(settings: Settings, client: Client, clusters: tuple[str, .
     """The page on the loopback, while something else is done in this process: where it is, to be said behind other addresses, or
     why there is none. port: None for no page, of which nothing is said."""
     from starter.client import Nodewarden
-    from starter.handles.speaking import Speaker, own_connection
+    from starter.handles.node_actions import Speaker, own_connection
     from starter.plans.live import read_named
 
     if port is None:
@@ -146,8 +146,8 @@ def _sessions(file: Path | None) -> Sessions:
 
 
 def _keeper(warden: Nodewarden, settings: Settings, *, login: bool) -> Doorkeeper:
-    from starter.handles.speaking import own_connection
-    from starter.web.who import OwnHouse, Reviewed
+    from starter.handles.node_actions import own_connection
+    from starter.web.auth import OwnHouse, Reviewed
 
     opening = partial(own_connection, settings)
     return Reviewed(warden, opening, shared=settings.shared_tokens) if login else OwnHouse(warden, opening, name=me())

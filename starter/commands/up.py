@@ -46,8 +46,7 @@ async def up(
     from starter.output.display import display_for
     from workers import process
     from workers.logs import configure
-    from workers.runtime import start_runtime
-    from workers.together import alongside
+    from workers.runtime import alongside, start_runtime
     from workers.worker import stop_on_signals
 
     session = session_of(context, cluster=cluster, output=output)
@@ -85,7 +84,7 @@ async def _look_after(
 ) -> None:
     """Start the scanners, then show them; leave as soon as one finds that its cluster is a living other deployment's."""
     from starter.output.display import watch
-    from workers.together import alongside
+    from workers.runtime import alongside
 
     rivals: dict[str, str] = {}
     alarm = settings.repeat_alarm.alarm()

@@ -11,8 +11,8 @@ from ipaddress import ip_network
 from typing import Any
 
 from policy.values.errors import PolicyError
-from policy.values.object_names import is_object_name
-from starter.deploy.commented import WHY
+from policy.values.object_refs import is_object_name
+from starter.deploy.commented_yaml import WHY
 from starter.deploy.rights import NAMESPACE
 
 METRICS_PORT = 8443

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from policy.values.errors import PolicyError
-from policy.values.object_names import is_object_name
-from starter.deploy.commented import WHY
+from policy.values.object_refs import is_object_name
+from starter.deploy.commented_yaml import WHY
 from starter.deploy.features import SHIPPED, Feature, Process
 from starter.deploy.rights import LEASES_NAMESPACE, NAMESPACE, PAYLOAD_KEYS, RIGHTS, SIGNING_KEYS, Place, Right
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from policy.episode.attesting import POLICY
+from policy.episode.attestation import POLICY
 from policy.episode.fence_agents_remediations import GROUP as FENCE_AGENTS
-from policy.episode.words import NAMESPACE as WORDS
-from policy.remediation.remediators import REMEDIATORS
+from policy.episode.operator_commands import NAMESPACE as WORDS
+from policy.remediation.remediation_objects import REMEDIATORS
 from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT
-from policy.values.object_names import FENCE_NAMESPACE
+from policy.values.object_refs import FENCE_NAMESPACE
 from starter.deploy.features import Feature, Process
 
 NAMESPACE = FENCE_NAMESPACE

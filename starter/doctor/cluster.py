@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import LEASES, PODS
-from activities.cluster.live.attesting import doubt_of
+from activities.cluster.live.attestation import doubt_of
 from activities.cluster.objects.conflicts import leader_lease
-from policy.checks.conflicts import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES, TAKEOVER, conflict
-from policy.episode.words import SETTLED
-from policy.values.moments import written
+from policy.checks.rival_controllers import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES, TAKEOVER, conflict
+from policy.episode.operator_commands import SETTLED
+from policy.values.times import written
 from starter.doctor.findings import Finding, ok, problem, warning
 
 CONTROLLER_MANAGER = "kube-controller-manager"

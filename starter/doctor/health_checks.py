@@ -18,8 +18,7 @@ from activities.cluster.api.paths import CONFIG_MAPS, NODES, SECRETS
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.live.plans import configuration_for
 from activities.cluster.objects.decoding import NODE_DECODING
-from activities.cluster.objects.reading import read_views
-from activities.cluster.objects.reading_once import reading_once
+from activities.cluster.objects.object_reader import read_views, reading_once
 from activities.errors import ErrorType, error_type
 from policy.checks.fence_policies import PolicySource
 from policy.episode.needs import Need
@@ -29,7 +28,7 @@ from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice
 from policy.objects.nodes import NodeView
 from policy.remediation.templates import TemplateSight, Unusable
 from policy.scan.evaluation import evaluate
-from policy.values.counting import counted
+from policy.values.display_text import counted
 from policy.values.errors import PolicyError
 from starter.doctor.findings import Finding, ok, problem, warning
 from starter.output.evaluation import described

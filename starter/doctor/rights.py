@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from activities.cluster.api.connection import ClusterConnection
-from policy.values.counting import counted
+from policy.values.display_text import counted
 from starter.deploy.features import SHIPPED
 from starter.deploy.rights import RIGHTS, Right
 from starter.doctor.findings import Finding, ok, problem, warning

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from policy.fence.device_check import acted_on
-from policy.values.counting import counted
-from policy.values.moments import written
+from policy.values.display_text import counted
+from policy.values.times import written
 from starter import wording
 from starter.client import Nodewarden
 from starter.doctor.findings import Finding, ok, problem, warning

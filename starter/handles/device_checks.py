@@ -31,7 +31,7 @@ from activities.contracts import search
 from activities.errors import ErrorType, error_type
 from policy.fence.device_check import DeviceMemory, DeviceReport
 from starter.errors import RequestError, SilentError
-from starter.handles.asking import ANSWER_WITHIN, ask, unanswered, why_silent
+from starter.handles.calls import ANSWER_WITHIN, ask, unanswered, why_silent
 from workflows.kit.ids import WORKFLOW_QUEUE, device_check_id
 from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
 

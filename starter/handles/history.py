@@ -16,10 +16,10 @@ from temporalio.service import RPCError
 
 from activities.contracts import search
 from policy.episode.messages import EpisodeResult, Kind, OffProof, Outcome, RecordEntry
-from policy.values.moments import written
+from policy.values.times import written
 from starter import wording
 from starter.errors import MissingError, RequestError, SilentError
-from starter.handles.asking import ANSWER_WITHIN, unanswered
+from starter.handles.calls import ANSWER_WITHIN, unanswered
 from starter.handles.episodes import EpisodeHandle
 from starter.handles.scanners import SCANNER
 from workflows.kit.ids import episode_id

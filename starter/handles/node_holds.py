@@ -17,7 +17,7 @@ from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType, error_type
 from policy.episode.vetoes import HOLD_ANNOTATION, is_held
 from starter.errors import MissingError, NoSuchNodeError, RefusedError, SilentError
-from starter.handles.speaking import Opening, name_of
+from starter.handles.node_actions import Opening, name_of
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import ClusterConnection
@@ -73,7 +73,7 @@ async def _value(connection: ClusterConnection, node: str) -> str | None:
     try:
         body = await connection.get(NODES.path(node))
     except ObjectNotFound:
-        from activities.cluster.objects.livenode import all_names
+        from activities.cluster.objects.live_node import all_names
 
         raise NoSuchNodeError(node, await all_names(connection)) from None
     value: str | None = (body["metadata"].get("annotations") or {}).get(HOLD_ANNOTATION)

@@ -13,8 +13,8 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from policy.episode.messages import EpisodeStatus, Kind, Phase
-from policy.values.moments import LATEST
-from starter.handles.asking import ANSWER_WITHIN, unanswered
+from policy.values.times import LATEST
+from starter.handles.calls import ANSWER_WITHIN, unanswered
 from starter.handles.episodes import EpisodeHandle
 from starter.handles.status import SilentEpisode
 from workflows.kit.ids import episode_id

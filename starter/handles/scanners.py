@@ -13,13 +13,13 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from activities.contracts import search
-from policy.episode.words import Spoken, Verb
+from policy.episode.operator_commands import Spoken, Verb
 from policy.scan.pauses import PAUSES_MEMO, Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, RepeatAlarm
-from policy.values.moments import written
+from policy.values.times import written
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
-from starter.handles.asking import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, remembered, task_failure, tell, unanswered
-from starter.handles.speaking import Speaker, attested
+from starter.handles.calls import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, remembered, task_failure, tell, unanswered
+from starter.handles.node_actions import Speaker, attested
 from workers.identity import holder
 from workflows.kit import options
 from workflows.kit.ids import WORKFLOW_QUEUE, scanner_id

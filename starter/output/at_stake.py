@@ -12,7 +12,7 @@ from activities.cluster.objects.workload import read_pods
 from activities.errors import ErrorType, error_type
 from policy.episode.messages import EpisodeStatus
 from policy.fence.device_check import Reachability
-from policy.values.counting import counted
+from policy.values.display_text import counted
 from starter.client import Nodewarden
 from starter.errors import RequestError
 from starter.wording import span

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeStatus
-from policy.scan.report import TargetRow
-from policy.scan.reporting import NOT_COVERED
-from policy.values.counting import counted
-from policy.values.moments import written
+from policy.scan.report_builder import NOT_COVERED
+from policy.scan.scan_report import TargetRow
+from policy.values.display_text import counted
+from policy.values.times import written
 from starter import wording
 from starter.handles.status import ClusterStatus
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from policy.values.foreign import visible
+from policy.values.display_text import visible
 from starter.output import PIPE_WIDTH
 
 _TRAILING = re.compile(r"(?<! ) +$", re.MULTILINE)

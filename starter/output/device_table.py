@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, fenceable
-from policy.values.counting import counted
+from policy.values.display_text import counted
 from starter import wording
 from starter.output.sentences import Sentence, Sentences
 from starter.output.table import columns

@@ -17,9 +17,8 @@ from pydantic import ConfigDict, RootModel
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
-from policy.values.durations import format_duration
-from policy.values.foreign import visible
-from policy.values.moments import written
+from policy.values.display_text import visible
+from policy.values.times import format_duration, written
 
 T = TypeVar("T")
 DURATION = {

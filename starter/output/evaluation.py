@@ -17,13 +17,12 @@ from rich.table import Table
 from rich.text import Text
 
 from activities.cluster.watch.offline import ManifestMistake
-from policy.checks.brakes import Closed
+from policy.checks.circuit_breakers import OpenReason
 from policy.checks.targets import SICKNESS
 from policy.remediation.strategies import Action
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation
-from policy.values.foreign import in_a_line
-from policy.values.object_names import in_natural_order
-from policy.values.object_refs import ObjectRef
+from policy.values.display_text import in_a_line
+from policy.values.object_refs import ObjectRef, in_natural_order
 from starter.output.models import CheckAnswer, EvaluateAnswer, Opinion, UnusableObject, VerdictAnswer
 from starter.output.sentences import Sentences
 from starter.wording import HEALTH_STYLE, span
@@ -54,7 +53,7 @@ def _head_of(evaluation: CheckEvaluation) -> dict[str, Any]:
     return {
         **_named(check.ref),
         "dialect": check.dialect,
-        "paused": brake.reason is Closed.PAUSED,
+        "paused": brake.reason is OpenReason.PAUSED,
         "targets": counts.total,
         "healthy": counts.healthy,
         "unhealthy": counts.unwell,

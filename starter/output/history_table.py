@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from policy.scan.pauses import PastPause
-from policy.values.moments import written
+from policy.values.times import written
 from starter import wording
 from starter.handles.history import EndedEpisode, EndedEpisodes
 from starter.output.models import HistoryAnswer, HistoryLine, PauseLine

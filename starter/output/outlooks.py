@@ -14,8 +14,7 @@ from policy.checks.retries import RetryRules
 from policy.episode.permits import Permit, PermitState
 from policy.remediation.memory import LastRemediation, NextRemediation
 from policy.scan.outlook import ConcurrencyLimit, Outlook, OwnersTurn, PlannedStep
-from policy.values.durations import format_duration
-from policy.values.moments import written
+from policy.values.times import format_duration, written
 from starter.output.models import LastAnswer, LimitAnswer, OwnersAnswer, RemediationAnswer, RetriesAnswer, StepAnswer
 
 

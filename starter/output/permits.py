@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from policy.episode.messages import EpisodeStatus, Kind, Phase
+from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import PermitDecision, PermitRequest, PermitState
-from policy.episode.words import CIRCUIT_BREAKER
 from policy.scan import pauses
 from policy.scan.admission import answer_request
 from starter import wording

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from policy.episode.messages import Phase
-from policy.values.counting import counted
-from policy.values.moments import written
+from policy.values.display_text import counted
+from policy.values.times import written
 from starter import wording
 from starter.handles.preservations import PreservedNode, PreservedNodes
 from starter.output.sentences import Sentences

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from policy.episode.messages import OffProof, Phase, RecordEntry
-from policy.values.moments import written
+from policy.values.times import written
 from starter import wording
 from starter.handles.history import EpisodeRecord
 from starter.output.models import PowerReading, ProvedOff, RecordAnswer, RecordLine

@@ -6,8 +6,9 @@ Pure rendering of a `ClusterStatus` at a moment, so that countdowns move without
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -15,15 +16,15 @@ from rich.table import Table
 from rich.text import Text
 
 from policy.checks.targets import SICKNESS
+from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeStatus, Phase
 from policy.fence.device_check import DeviceRow
 from policy.scan.admission import AdmissionRefusal
-from policy.scan.alarms import opened_breakers
-from policy.scan.readiness import seen_at
-from policy.scan.report import AtRisk, CheckReport, ScanReport, TargetRow
-from policy.values.counting import counted
-from policy.values.moments import written
-from policy.values.object_names import in_natural_order
+from policy.scan.readiness import opened_breakers, seen_at
+from policy.scan.scan_report import AtRisk, CheckReport, ScanReport, TargetRow
+from policy.values.display_text import counted
+from policy.values.object_refs import in_natural_order
+from policy.values.times import written
 from starter import wording
 from starter.handles.status import ClusterStatus
 from starter.output.permits import still_stopped_by
@@ -250,3 +251,35 @@ def _ended(status: ClusterStatus, now: datetime) -> RenderableType:
         style = "green" if result.outcome in wording.GOOD_ENDS else "red"
         table.add_row(result.node, wording.span(now - result.ended), Sentence(wording.ending(result), style=style))
     return table
+
+
+# All clusters at a glance, a line each: what is sick, what is being done, who waits for a person, and what stands in the way.
+
+
+def as_table(found: Sequence[ClusterStatus]) -> RenderableType:
+    """`nodewarden status -c CLUSTER` has all of one."""
+    return Sentences(table=partial(_table, found), below=[(each.cluster, _condition(each)) for each in found])
+
+
+def _table(found: Sequence[ClusterStatus], within: bool) -> Table:
+    names = ("CLUSTER", "NODES", "UNHEALTHY", "EPISODES", "WAIT FOR A PERSON")
+    table = columns(*names, *(("STATE",) if within else ()), flexible="STATE" if within else "CLUSTER")
+    for each in found:
+        report = each.scanner.report if each.scanner is not None else None
+        waiting = sum(episode.phase is Phase.NEEDS_HUMAN for episode in each.episodes)
+        sick = sum(row.health is Health.UNHEALTHY for row in report.rows) if report is not None else 0
+        table.add_row(
+            each.cluster,
+            str(report.inventory) if report is not None else "-",
+            Text(str(sick) if report is not None else "-", style="red" if sick else ""),
+            str(len(each.episodes) + len(each.silent) + each.left_out),
+            Text(str(waiting), style="bold red" if waiting else ""),
+            *((_condition(each),) if within else ()),
+        )
+    return table
+
+
+def _condition(status: ClusterStatus) -> Text:
+    if status.scanner is None:
+        return Text(status.problem or "no scanner", style="red")
+    return Text(wording.view(status.scanner, status.at), style="red" if wording.halted(status.scanner) else "")

@@ -1,6 +1,6 @@
 """What would be done to fence one node, for `nodewarden fence plan`: resolved as an episode resolves it, from files or live.
 
-Nothing is done and no secret is read. The answer is `policy/fence/shown.py`; here it gets its table, and what can go wrong
+Nothing is done and no secret is read. The answer is `policy/fence/plan_view.py`; here it gets its table, and what can go wrong
 before there is a configuration at all becomes one of its errors.
 """
 
@@ -19,15 +19,14 @@ from activities.cluster.api.paths import NODES
 from activities.cluster.api.refusals import unless_gone
 from activities.cluster.live.plans import configuration_for
 from activities.cluster.objects.decoding import decode_node
-from activities.cluster.objects.file_objects import FileObjects
-from activities.cluster.objects.reading import ApiReader
+from activities.cluster.objects.object_reader import ApiReader, FileObjects
 from activities.errors import ErrorType, error_type
 from policy.checks.fence_policies import PolicySource
-from policy.dialects.head import DEFAULT_NAMESPACE
+from policy.dialects.common import DEFAULT_NAMESPACE
 from policy.episode.needs import Need
 from policy.fence.compiling import compile_config
 from policy.fence.config import INSTANCE, FenceConfig, FenceStep
-from policy.fence.shown import does, shown_parameters
+from policy.fence.plan_view import does, shown_parameters
 from policy.fence.templates import KIND as FENCING_TEMPLATE
 from policy.fence.variables import has_placeholder
 from policy.objects.nodes import NodeView

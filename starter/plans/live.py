@@ -5,7 +5,7 @@ from __future__ import annotations
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.watch.offline import OfflineCluster
+from activities.cluster.watch.offline import ClusterSnapshot
 from activities.cluster.watch.snapshot import take_snapshot
 from activities.errors import ErrorType
 from starter.errors import SilentError
@@ -16,7 +16,7 @@ from workers.connections import open_cluster
 
 async def read_live(
     settings: Settings, connection: ClusterConnection, machines: ClusterConnection | None, *, leased: bool = True
-) -> OfflineCluster:
+) -> ClusterSnapshot:
     """The cluster as its API shows it now, judged by these settings; leased: see `take_snapshot`. Raises what the API refuses."""
     return await take_snapshot(
         connection,
@@ -30,7 +30,7 @@ async def read_live(
     )
 
 
-async def read_named(settings: Settings, name: str) -> OfflineCluster:
+async def read_named(settings: Settings, name: str) -> ClusterSnapshot:
     """The same of a cluster that the settings name, by the rights of this process. Raises SilentError where it can't be read."""
     try:
         async with open_cluster(name, settings.connections()[name]) as (connection, machines):

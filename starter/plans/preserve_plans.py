@@ -21,22 +21,22 @@ from activities.cluster.api.connection import JsonObject
 from activities.cluster.objects.decoding import decode_node
 from activities.cluster.objects.machine_sets import deployment_of
 from activities.cluster.objects.machines_decoding import decode_machine
-from activities.cluster.watch.offline import OfflineCluster
+from activities.cluster.watch.offline import ClusterSnapshot
 from policy.checks.verdicts import Health
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.preservation import pools as pool_objects
 from policy.preservation.automatic import Queue
-from policy.preservation.deciding import PreservationDecision
-from policy.preservation.held import Held, MachinePhase
+from policy.preservation.decision import PreservationDecision
+from policy.preservation.kept_machine import Held, MachinePhase
 from policy.preservation.pools import Pool
 from policy.preservation.survey import DeploymentPool, PoolSurvey, Survey, deployment_name, survey
 from policy.scan.evaluation import evaluate
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import MACHINE_APIS, MCM, MachineApi, machine_api
-from policy.values.moments import written
+from policy.values.times import written
 from starter.output.evaluation import described
-from starter.output.preserve_models import AllPools, MachinePlan, PoolPlan, PreservePlanAnswer
+from starter.output.models import AllPools, MachinePlan, PoolPlan, PreservePlanAnswer
 from starter.plans.manifests import Manifest, Unreadable, read_files
 
 
@@ -68,7 +68,7 @@ def planned_from_files(files: list[str], now: datetime) -> PreservePlan:
 
 def planned(manifests: Iterable[Manifest | Unreadable], now: datetime) -> PreservePlan:
     """The same for documents that were read already."""
-    world, errors, checks = _World(), list[str](), OfflineCluster(now)
+    world, errors, checks = _World(), list[str](), ClusterSnapshot(now)
     for found in manifests:
         if isinstance(found, Unreadable):
             errors.append(f"{found.source}: {found.problem}")
@@ -206,7 +206,7 @@ def _may_be_judged(document: JsonObject) -> bool:
     return document.get("kind") is not None and machine_api(str(document.get("apiVersion"))) is not MCM
 
 
-def _unhealthy(checks: OfflineCluster) -> dict[str, str]:
+def _unhealthy(checks: ClusterSnapshot) -> dict[str, str]:
     """What covering checks say of Nodes and of Machines that they call unhealthy, by `node/<name>` and `machine/<name>`."""
     found: dict[str, str] = {}
     for check in evaluate(checks.ledger.known(checks.now)):

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from activities.cluster.watch.offline import ManifestMistake, OfflineCluster
-from policy.remediation.escalation import EscalationStep
-from policy.remediation.ladder import Body
+from activities.cluster.watch.offline import ClusterSnapshot, ManifestMistake
+from policy.remediation.ladder import Body, EscalationStep
 from policy.scan.outlook import Outlook, outlook, outlook_by_hand
 from starter.output import outlooks
 from starter.output.evaluation import described, mistake_of
@@ -34,7 +33,7 @@ class RemediationPlan:
     """Of all nodes."""
 
 
-def planned(cluster: OfflineCluster, node: str, named: tuple[EscalationStep, ...] | None, body: Body | None) -> RemediationPlan:
+def planned(cluster: ClusterSnapshot, node: str, named: tuple[EscalationStep, ...] | None, body: Body | None) -> RemediationPlan:
     """Of objects that were read. named: the steps that a person wants. body: as a look at the cluster has found it."""
     known = cluster.ledger.known(cluster.now)
     return RemediationPlan(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
@@ -17,22 +18,31 @@ from activities.cluster.api.machine_paths import MACHINES, Connections, as_serve
 from activities.cluster.api.paths import LEASES, NAMESPACES, NODE_FENCES, NODES, PROPOSED_NODE_FENCES, Resource
 from activities.cluster.api.refusals import unless_gone
 from activities.cluster.report.nodefences import OURS as OUR_FENCES
-from policy.episode.attesting import POLICY
+from policy.episode.attestation import POLICY
 from policy.objects.marks import digest_of, parse_mark
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, PRESERVE_ANNOTATION
-from policy.preservation.held import SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_OURS, TAINT
+from policy.preservation.kept_machine import SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_OURS, TAINT
 from policy.preservation.last_to_go import PRIORITY_ANNOTATION, PRIORITY_BEFORE, PRIORITY_OURS
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION
-from policy.values.counting import counted
+from policy.values.display_text import counted
 from policy.values.errors import PolicyError
-from starter.deploy.admission import admission
+from starter.deploy.admission import ANNOTATIONS, admission
+from starter.deploy.admission import OURS as OURS_OF_NODES
 from starter.deploy.features import ALL, ON_DEMAND, Feature, Process
-from starter.deploy.node_patches import ANNOTATIONS
-from starter.deploy.node_patches import OURS as OURS_OF_NODES
 from starter.deploy.rbac import rbac
 from starter.deploy.rights import NAMESPACE
 from starter.doctor.definitions import OURS, definition_name, served
-from starter.uninstall.leftover import Leftover
+
+# One thing of ours that is left.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """what: which it is and where; remove: the command that removes it, or what a person does."""
+
+    what: str
+    remove: str
+
 
 _PEOPLES = frozenset({PRESERVE_ANNOTATION, PRESERVE_FOR_ANNOTATION, ISOLATE_ANNOTATION})
 """People write these, too, and then they are theirs."""

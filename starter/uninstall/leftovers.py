@@ -19,7 +19,7 @@ from temporalio.exceptions import ApplicationError
 from starter.client import Nodewarden
 from starter.errors import RequestError
 from starter.uninstall import kubernetes, temporal
-from starter.uninstall.leftover import Leftover
+from starter.uninstall.kubernetes import Leftover
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
 from workers.connections import open_cluster

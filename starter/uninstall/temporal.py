@@ -6,8 +6,8 @@ from temporalio.service import RPCError
 
 from policy.episode.messages import Kind
 from starter.client import Nodewarden
-from starter.handles.asking import ANSWER_WITHIN, unanswered
-from starter.uninstall.leftover import Leftover
+from starter.handles.calls import ANSWER_WITHIN, unanswered
+from starter.uninstall.kubernetes import Leftover
 from workers.search_attributes import existing, required
 from workflows.kit.ids import device_check_id, episode_id, scanner_id
 

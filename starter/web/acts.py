@@ -13,25 +13,33 @@ from pydantic import BaseModel, ConfigDict, Field
 from temporalio.exceptions import ApplicationError
 
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome
-from policy.episode.words import ANSWERS, CIRCUIT_BREAKER, NOT_VERIFIED, OVERRIDES, Verb, override_problem, reason_problem
-from policy.fence.shown import ShownConfig, shown_config
+from policy.episode.operator_commands import (
+    ANSWERS,
+    CIRCUIT_BREAKER,
+    NOT_VERIFIED,
+    OVERRIDES,
+    Verb,
+    override_problem,
+    reason_problem,
+)
+from policy.fence.plan_view import ShownConfig, shown_config
 from policy.preservation.requests import LONGEST_PRESERVATION
 from policy.scan.admission import OVERRIDABLE, against_requests
-from policy.values.durations import parse_duration
+from policy.values.times import parse_duration
 from starter import wording
 from starter.client import Nodewarden
 from starter.errors import MissingError, RefusedError, RequestError
 from starter.handles.episodes import EpisodeHandle
-from starter.handles.speaking import name_of
+from starter.handles.node_actions import name_of
 from starter.output.at_stake import SECONDS_TO_READ, device_words, pods_on, unread
 from starter.output.begun import begun, in_words
 from starter.output.models import Begun, Told
 from starter.output.permits import in_the_way, still_stopped_by
 from starter.plans.fence_plans import planned
 from starter.web.answers import UnreadableError
+from starter.web.auth import Caller
 from starter.web.overview import Overview, overview_of, stop_of
 from starter.web.views import Views
-from starter.web.who import Caller
 
 CONSEQUENCES = {
     Verb.PAUSE: "nothing new is begun in this cluster and nothing destructive is done, until `unpause` or for a while; what is "

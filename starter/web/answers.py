@@ -8,7 +8,7 @@ from datetime import datetime
 from policy.episode.messages import EpisodeStatus
 from policy.episode.permits import Permit, PermitRequest
 from policy.scan.pauses import Pause
-from policy.scan.report import CheckReport, TargetRow
+from policy.scan.scan_report import CheckReport, TargetRow
 from starter.handles.status import ClusterStatus, SilentEpisode
 from starter.web.overview import WaitingNode, overview_of
 from workflows.kit.messages import Backoff

@@ -20,19 +20,19 @@ from fastapi.responses import Response
 from policy.episode.messages import Outcome
 from policy.fence.device_check import DeviceReport
 from policy.scan import pauses
-from policy.values.durations import parse_duration
+from policy.values.times import parse_duration
 from starter.errors import MissingError, RefusedError, SilentError, UnattestedError
 from starter.handles.history import MOST_LISTED, OUTCOMES
 from starter.handles.preservations import PreservedNodes
 from starter.handles.status import ClusterStatus
-from starter.output import explanation_output, history_table, models, record_table
+from starter.output import explanation, history_table, models, record_table
 from starter.output.cluster_moment import ClusterMoment, cluster_moment
 from starter.output.encoding import schemas_of, to_json
 from starter.web import answers
+from starter.web.auth import ForbiddenError, UnknownCallerError
 from starter.web.overview import Overview, overview_of
 from starter.web.timeline import asked_moment
 from starter.web.views import explained, views_of
-from starter.web.who import ForbiddenError, UnknownCallerError
 from workers.errors import expectations
 
 PREFIX = "/api/v1"
@@ -110,7 +110,7 @@ async def clusters(request: Request) -> object:
 @_reading(f"{OF_CLUSTER}/nodes/{{node:path}}", models.ExplainAnswer)
 async def node(request: Request, cluster: str, node: str) -> object:
     """Why one node is, or is not, touched: as `nodewarden explain`, without what the cluster's own API says."""
-    return answer(explanation_output.as_model(await explained(views_of(request), cluster, node)))
+    return answer(explanation.as_model(await explained(views_of(request), cluster, node)))
 
 
 @_reading(f"{OF_CLUSTER}/preserved", PreservedNodes)

@@ -13,12 +13,12 @@ from datetime import datetime
 from enum import StrEnum
 from itertools import groupby
 
-from activities.cluster.watch.offline import OfflineCluster
+from activities.cluster.watch.offline import ClusterSnapshot
 from policy.checks.targets import NEVER, JudgedTarget
 from policy.checks.verdicts import Health, Verdict
 from policy.objects.scopes import group_of, is_scope
-from policy.scan.known import Known
-from policy.values.object_names import in_natural_order
+from policy.scan.ledger_snapshot import LedgerSnapshot
+from policy.values.object_refs import in_natural_order
 from starter.output.evaluation import in_one_line
 from starter.web.answers import UnreadableError
 
@@ -87,7 +87,7 @@ class FleetAnswer:
     unread: tuple[str, ...] = ()
 
 
-def fleet(cluster: str, found: OfflineCluster, by: str, persons: Mapping[str, str]) -> FleetAnswer:
+def fleet(cluster: str, found: ClusterSnapshot, by: str, persons: Mapping[str, str]) -> FleetAnswer:
     """persons: the nodes whose episodes wait for a person, and why: a Node does not say so. Raises
     UnreadableError where `by` can't name a scope."""
     if not is_scope(by):
@@ -128,7 +128,7 @@ def _ordered(found: Counter[NodeState]) -> dict[NodeState, int]:
     return {state: found[state] for state in NodeState if found[state]}
 
 
-def _seen(known: Known, target: JudgedTarget, persons: Mapping[str, str]) -> OddNode:
+def _seen(known: LedgerSnapshot, target: JudgedTarget, persons: Mapping[str, str]) -> OddNode:
     node = target.node
     assert node is not None, "only Nodes are asked about"
     if node.name in persons:

@@ -12,10 +12,10 @@ from fastapi import APIRouter, Form, Request
 from fastapi.responses import RedirectResponse, Response
 
 from starter.errors import RequestError
+from starter.web.auth import Doorkeeper, ForbiddenError, UnknownCallerError, from_elsewhere, those_open_to
 from starter.web.pages import render
 from starter.web.sessions import Sessions, borne, cluster_in
 from starter.web.views import views_of
-from starter.web.who import Doorkeeper, ForbiddenError, UnknownCallerError, from_elsewhere, those_open_to
 
 OPEN = ("/static/", "/vendor/", "/login", "/healthz")
 READS = frozenset({"GET", "HEAD"})

@@ -15,10 +15,10 @@ from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.fence.device_check import DeviceRow
 from policy.scan.pauses import Pauses
-from policy.scan.report import TargetRow
+from policy.scan.scan_report import TargetRow
 from starter import wording
 from starter.errors import MissingError, RequestError
-from starter.output.explanation_output import NodeExplanation, conclusion, scanner_says
+from starter.output.explanation import NodeExplanation, conclusion, scanner_says
 from starter.web import api
 from starter.web.answers import UnreadableError
 from starter.web.overview import overview_of

@@ -11,12 +11,11 @@ from policy.episode.advice import MOST_NAMED, until_well_or_asked
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Phase
 from policy.episode.permits import PermitState
 from policy.scan.admission import AdmissionRefusal
-from policy.scan.alarms import opened_breakers
 from policy.scan.pauses import Pause
-from policy.scan.readiness import BLIND, BY_PEOPLE, seen_at
-from policy.scan.report import AtRisk, CheckReport, NodeAtRisk, ScanReport, TargetRow
-from policy.values.counting import counted
-from policy.values.object_names import in_natural_order
+from policy.scan.readiness import BLIND, BY_PEOPLE, opened_breakers, seen_at
+from policy.scan.scan_report import AtRisk, CheckReport, NodeAtRisk, ScanReport, TargetRow
+from policy.values.display_text import counted
+from policy.values.object_refs import in_natural_order
 from starter import wording
 from starter.handles.status import ClusterStatus, SilentEpisode
 from starter.output.table import sickest_first

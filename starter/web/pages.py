@@ -18,17 +18,17 @@ from activities.contracts.pages import queries
 from policy.episode.advice import ONLY_IF, advice
 from policy.episode.ids import episode_id, scanner_id
 from policy.episode.runbook import section_of
-from policy.fence.shown import does
-from policy.scan.report import TargetRow
-from policy.values import foreign
-from policy.values.moments import written
+from policy.fence.plan_view import does
+from policy.scan.scan_report import TargetRow
+from policy.values import display_text
+from policy.values.times import written
 from starter import wording
 from starter.output.record_table import OFF_PROVEN
+from starter.web.auth import Caller
 from starter.web.overview import Overview, overview_of
 from starter.web.progress import progress
 from starter.web.sessions import borne
 from starter.web.views import WatchedCluster, views_of
-from starter.web.who import Caller
 
 HERE = Path(__file__).parent
 GOOD = frozenset(each.value for each in wording.GOOD_ENDS)
@@ -55,13 +55,15 @@ def _colour(row: TargetRow) -> str:
 
 def _shown(found: object) -> object:
     """Each value that a template shows; what is markup was made of such."""
-    return foreign.visible(found) if isinstance(found, str) and not isinstance(found, Markup) else found
+    return display_text.visible(found) if isinstance(found, str) and not isinstance(found, Markup) else found
 
 
 def _with_commands(text: str) -> Markup:
     """What stands between backticks is code. Everything else is text, whatever it looks like (S40)."""
     code = Markup("<code>{}</code>")
-    return Markup().join(code.format(each) if index % 2 else each for index, each in enumerate(foreign.visible(text).split("`")))
+    return Markup().join(
+        code.format(each) if index % 2 else each for index, each in enumerate(display_text.visible(text).split("`"))
+    )
 
 
 _FILTERS: dict[str, Any] = {

@@ -3,22 +3,167 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import accumulate, pairwise
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from policy.episode.messages import Outcome
+from policy.episode.messages import Kind, Outcome, Phase, RecordEntry
+from policy.fence.config import FenceStep
 from policy.scan import pauses
-from policy.values.counting import counted
-from policy.values.durations import parse_duration
-from starter.handles.history import OUTCOMES
+from policy.values.display_text import counted
+from policy.values.times import parse_duration
+from starter import wording
+from starter.handles.history import OUTCOMES, EndedEpisode
 from starter.output.cluster_moment import cluster_moment, sections
 from starter.web.answers import UnreadableError
 from starter.web.pages import render
-from starter.web.reckoning import by_day, by_outcome, times
+from starter.web.progress import NAMES
 from starter.web.timeline import asked_moment
 from starter.web.views import views_of
+
+# What ended episodes took, reckoned up: waiting for people apart from working, by outcome and by step, and day by day.
+
+MOST_DAYS = 31
+PHASE = "phase"
+"""The act of an entry that says that another phase begins."""
+WITHOUT_A_PERMIT = frozenset({Phase.NEW.value, Phase.QUEUED.value, Phase.NEEDS_HUMAN.value})
+REPAIRED = frozenset(each.value for each in wording.REPAIRED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeTimes:
+    """How long it took, how long of that it waited for a person, and how long it worked at each step; a step that its record
+    does not name is not among them."""
+
+    took: timedelta
+    waited: timedelta
+    steps: dict[str, timedelta]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeTimes:
+    """Of all episodes that ended so. half, most: within that time half, and 99 of a hundred, of them ended. waited: for people,
+    of all together; waiting: how many of them did. steps: the median time of work at each."""
+
+    outcome: str
+    episodes: int
+    half: timedelta
+    most: timedelta
+    waiting: int
+    waited: timedelta
+    steps: dict[str, timedelta]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayTimes:
+    """A day, in UTC. half, most: of repairs that brought the node back; None of a day without one. at_once: how many of the
+    episodes that have ended held a permit at one moment of it, at most."""
+
+    day: date
+    repaired: int
+    other: int
+    at_once: int
+    half: timedelta | None
+    most: timedelta | None
+
+
+def times(episode: EndedEpisode) -> EpisodeTimes:
+    """By its record; where there is none, it is not known that anybody was waited for."""
+    waited, steps = timedelta(0), defaultdict[str, timedelta](timedelta)
+    for entry, until, waits in _spans(episode.result.record if episode.result is not None else (), episode.ended):
+        if waits:
+            waited += until - entry.at
+        elif entry.step in set(FenceStep):
+            steps[NAMES[FenceStep(entry.step)]] += until - entry.at
+    return EpisodeTimes(took=episode.ended - episode.started, waited=waited, steps=dict(steps))
+
+
+def _spans(record: Sequence[RecordEntry], ended: datetime) -> Iterable[tuple[RecordEntry, datetime, bool]]:
+    """Each entry, until when nothing else is on record, and whether a person is waited for meanwhile."""
+    waits = False
+    for number, entry in enumerate(record):
+        if entry.act == PHASE:
+            waits = entry.outcome == Phase.NEEDS_HUMAN.value
+        until = record[number + 1].at if number + 1 < len(record) else ended
+        yield entry, max(until, entry.at), waits
+
+
+def by_outcome(episodes: Sequence[EndedEpisode]) -> tuple[OutcomeTimes, ...]:
+    """The most frequent outcome first."""
+    groups: defaultdict[str, list[EpisodeTimes]] = defaultdict(list)
+    for each in episodes:
+        groups[each.outcome].append(times(each))
+    ordered = Counter({outcome: len(found) for outcome, found in groups.items()}).most_common()
+    return tuple(_of_outcome(outcome, groups[outcome]) for outcome, _ in ordered)
+
+
+def _of_outcome(outcome: str, found: Sequence[EpisodeTimes]) -> OutcomeTimes:
+    took = [each.took for each in found]
+    return OutcomeTimes(
+        outcome=outcome,
+        episodes=len(found),
+        half=quantile(took, 0.5),
+        most=quantile(took, 0.99),
+        waiting=sum(each.waited > timedelta(0) for each in found),
+        waited=sum((each.waited for each in found), timedelta(0)),
+        steps={
+            name: quantile([each.steps[name] for each in found if name in each.steps], 0.5)
+            for name in NAMES.values()
+            if any(name in each.steps for each in found)
+        },
+    )
+
+
+def by_day(episodes: Sequence[EndedEpisode], since: datetime, now: datetime) -> tuple[DayTimes, ...]:
+    """Every day of that time, the oldest first; the last MOST_DAYS of them."""
+    last = now.astimezone(UTC).date()
+    first = max(since.astimezone(UTC).date(), last - timedelta(days=MOST_DAYS - 1))
+    groups: defaultdict[date, list[EndedEpisode]] = defaultdict(list)
+    for each in episodes:
+        groups[each.ended.astimezone(UTC).date()].append(each)
+    held = [span for each in episodes for span in _with_a_permit(each)]
+    return tuple(_of_day(first + timedelta(days=number), groups, held) for number in range((last - first).days + 1))
+
+
+def _with_a_permit(episode: EndedEpisode) -> Iterator[tuple[datetime, datetime]]:
+    """From when until when it held one: not while it was queued or a person was waited for. A preservation needs none."""
+    if episode.kind is Kind.PRESERVATION:
+        return
+    record = episode.result.record if episode.result is not None else ()
+    phases = [(each.at, each.outcome) for each in record if each.act == PHASE]
+    first = Phase.NEW if phases and phases[0][1] == Phase.QUEUED else Phase.RUNNING
+    for (since, phase), (until, _) in pairwise([(episode.started, first.value), *phases, (episode.ended, "")]):
+        if phase not in WITHOUT_A_PERMIT:
+            yield since, until
+
+
+def _of_day(day: date, groups: dict[date, list[EndedEpisode]], held: Sequence[tuple[datetime, datetime]]) -> DayTimes:
+    found = groups.get(day, [])
+    midnight = datetime.combine(day, time.min, tzinfo=UTC)
+    today = [each for each in held if each[0] < midnight + timedelta(days=1) and each[1] > midnight]
+    # What is given back goes first: whoever gets it at the same moment is not one more.
+    changes = sorted(change for since, until in today for change in ((max(since, midnight), 1), (until, -1)))
+    took = [each.ended - each.started for each in found if each.outcome in REPAIRED]
+    return DayTimes(
+        day=day,
+        repaired=len(took),
+        other=len(found) - len(took),
+        at_once=max(accumulate(change for _, change in changes), default=0),
+        half=quantile(took, 0.5) if took else None,
+        most=quantile(took, 0.99) if took else None,
+    )
+
+
+def quantile(values: Sequence[timedelta], share: float) -> timedelta:
+    """The shortest of them within which that share of all lies: one that has been, and no mean of two."""
+    return sorted(values)[max(0, math.ceil(len(values) * share) - 1)]
+
 
 USUAL = timedelta(days=7)
 

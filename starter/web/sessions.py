@@ -19,7 +19,7 @@ from fastapi import Request
 
 from activities.keyring import LEAST_BYTES
 from starter.errors import RequestError
-from starter.web.who import Caller
+from starter.web.auth import Caller
 
 OF_ONE = re.compile(r"/(?:c|api/v1/clusters)/([^/]+)")
 LASTS = timedelta(hours=8)

@@ -17,13 +17,13 @@ from policy.checks.verdicts import Health
 from policy.episode.messages import Phase, RecordEntry
 from policy.objects.nodes import READY
 from policy.scan.pauses import Pauses, since
-from policy.scan.report import TargetRow
-from policy.values.moments import written
+from policy.scan.scan_report import TargetRow
+from policy.values.times import written
 from starter import wording
 from starter.handles.history import EndedEpisode, EpisodeRecord
 from starter.output import cluster_moment
 from starter.output.evaluation import in_one_line
-from starter.output.explanation_output import NodeExplanation
+from starter.output.explanation import NodeExplanation
 from starter.output.record_table import END, moments_of
 from starter.web.answers import UnreadableError
 

@@ -11,10 +11,11 @@ import hashlib
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Generic, TypeVar
 
 from fastapi import Request
 
-from activities.cluster.watch.offline import OfflineCluster
+from activities.cluster.watch.offline import ClusterSnapshot
 from activities.contracts.pages import TemporalUi
 from policy.checks.fence_policies import PolicySource
 from policy.episode.messages import Phase
@@ -25,11 +26,55 @@ from starter.client import Nodewarden
 from starter.errors import MissingError, RequestError, SilentError
 from starter.handles.preservations import PreservedNodes
 from starter.handles.status import ClusterStatus
+from starter.output.display import look, until_next
 from starter.output.encoding import to_json
-from starter.output.explanation_output import NodeExplanation
-from starter.output.watching import look, until_next
+from starter.output.explanation import NodeExplanation
 from starter.web.fleet import FleetAnswer, fleet
-from starter.web.sharing import Shared
+
+# An answer that many pages want and one question gets: kept for seconds, and asked for by nobody's clock.
+
+FAILED_SECONDS = 1.0
+"""How long it is remembered that there was no answer, however long that took."""
+
+T = TypeVar("T")
+
+
+class Shared(Generic[T]):
+    """Asks when somebody wants to know and what is known is too old; all who come meanwhile wait for the same answer."""
+
+    def __init__(self, ask: Callable[[], Awaitable[T]], *, fresh: timedelta, times_as_long: int = 0) -> None:
+        """fresh: how long an answer is good for; times_as_long: or so many times as long as it has taken, where that is longer,
+        so that what is dear is not asked for as often as what is cheap."""
+        self._ask = ask
+        self._fresh = fresh.total_seconds()
+        self._times_as_long = times_as_long
+        self._asking: asyncio.Task[T] | None = None
+        self._good_until = float("-inf")
+
+    async def get(self) -> T:
+        """As old as it may be. Raises what asking raises, kept for a second: who does not answer is not asked by each page."""
+        now = asyncio.get_running_loop().time()
+        if self._asking is None or (self._asking.done() and now >= self._good_until):
+            self._asking = asyncio.create_task(self._asked())
+        return await asyncio.shield(self._asking)
+
+    async def close(self) -> None:
+        """Ask no more."""
+        if self._asking is not None and not self._asking.done():
+            self._asking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._asking
+
+    async def _asked(self) -> T:
+        clock = asyncio.get_running_loop().time
+        began, good_for = clock(), min(self._fresh, FAILED_SECONDS)
+        try:
+            answer = await self._ask()
+            good_for = max(self._fresh, (clock() - began) * self._times_as_long)
+            return answer
+        finally:
+            self._good_until = clock() + good_for
+
 
 LINGERS = timedelta(seconds=10)
 """How long a cluster is asked about after the last one has looked: a page that is loaded anew finds its view."""
@@ -42,7 +87,7 @@ REST = 50
 MOST_DRAWN = 64
 """Of one reading: fleets by other labels and explanations of other nodes, and anybody may name one."""
 
-Reading = Callable[[str], Awaitable[OfflineCluster]]
+Reading = Callable[[str], Awaitable[ClusterSnapshot]]
 """Reads a cluster as its API shows it now. Raises SilentError."""
 
 
@@ -50,11 +95,11 @@ class DrawnUp:
     """What was drawn up from one reading, as long as that is the last one."""
 
     def __init__(self) -> None:
-        self._of: OfflineCluster | None = None
+        self._of: ClusterSnapshot | None = None
         self.fleets: dict[tuple[object, ...], FleetAnswer] = {}
         self.explanations: dict[str, Explanation] = {}
 
-    def of(self, found: OfflineCluster) -> DrawnUp:
+    def of(self, found: ClusterSnapshot) -> DrawnUp:
         """The same, empty where it was of another reading, or has become too much."""
         if self._of is not found or len(self.fleets) + len(self.explanations) >= MOST_DRAWN:
             self._of, self.fleets, self.explanations = found, {}, {}
@@ -119,7 +164,7 @@ class WatchedCluster:
             fleets[of] = fleet(self.cluster, found, by, persons)
         return fleets[of]
 
-    async def explanation(self, node: str) -> tuple[OfflineCluster, Explanation]:
+    async def explanation(self, node: str) -> tuple[ClusterSnapshot, Explanation]:
         """What all checks say of a node, found once for each reading. Raises SilentError."""
         found = await self.read.get()
         explanations = self._drawn.of(found).explanations
@@ -213,7 +258,7 @@ class Views:
             raise MissingError(f"there is no cluster {cluster!r} among those known here: {', '.join(self.clusters) or 'none'}")
         return view
 
-    async def read_anew(self, cluster: str) -> OfflineCluster:
+    async def read_anew(self, cluster: str) -> ClusterSnapshot:
         """A reading for whoever changes it; one at a time, as each is a whole cluster's. Raises SilentError."""
         async with self._anew:
             return await read(self._reading, self.known(cluster).cluster)
@@ -229,7 +274,7 @@ def views_of(request: Request) -> Views:
     return views
 
 
-async def read(reading: Reading | None, cluster: str) -> OfflineCluster:
+async def read(reading: Reading | None, cluster: str) -> ClusterSnapshot:
     """Raises SilentError, also where nobody reads here."""
     if reading is None:
         raise SilentError("the cluster's objects are not read here: `nodewarden explain` reads them")

@@ -13,11 +13,11 @@ from temporalio.common import MetricMeter
 from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection, Timeouts
-from activities.cluster.report.actions import Speaks
+from activities.cluster.report.node_actions import Speaks
+from activities.cluster.watch.management import ViewLimits
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view import ClusterView
-from activities.cluster.watch.view_limits import ViewLimits
-from activities.notifying import Notify, nobody
+from activities.notification_sender import Notify, nobody
 from policy.checks.fence_policies import PolicySource
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient

@@ -10,10 +10,10 @@ from typing import Any
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.scan import ClusterScan
+from activities.cluster.watch.management import ViewLimits
 from activities.cluster.watch.reflector import WatchLimits
-from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import ScanRequest
-from policy.scan.report import ScanReport
+from policy.scan.scan_report import ScanReport
 from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node
 

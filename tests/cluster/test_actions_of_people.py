@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.report.actions import LOOK_AGAIN_SECONDS, ActionKeeping
+from activities.cluster.report.node_actions import LOOK_AGAIN_SECONDS, ActionKeeping
 from activities.errors import ErrorType, failure
-from policy.episode.words import NAMESPACE, SAID_LABEL, ActionName, Spoken, Verb
+from policy.episode.operator_commands import NAMESPACE, SAID_LABEL, ActionName, Spoken, Verb
 from simulator.client import ApiClient
 from tests.node_actions import ACTIONS, Object, api_with_actions, made
 
 SPOKEN = Spoken(action=Verb.EXTEND, node="node-2", reason="looks at it", hold=timedelta(hours=24))
 
 
-class Herald:
+class NodeActionDispatcher:
     """Says nothing to anybody, and remembers it."""
 
     def __init__(self, *answers: Exception | str) -> None:
@@ -41,7 +41,7 @@ async def live(person: ApiClient) -> list[Object]:
     return list((await person.get(ACTIONS.path(namespace=NAMESPACE)))["items"])
 
 
-async def attended(person: ApiClient, connection: ClusterConnection, herald: Herald, **given: Any) -> float:
+async def attended(person: ApiClient, connection: ClusterConnection, herald: NodeActionDispatcher, **given: Any) -> float:
     """A keeper that is new, and done with what is there; in how many seconds it wants to be called again."""
     ended = asyncio.Event()
     found = {each["metadata"]["name"]: each for each in await live(person)}
@@ -55,7 +55,7 @@ async def attended(person: ApiClient, connection: ClusterConnection, herald: Her
 
 
 async def test_it_is_said_in_its_makers_name_and_answered_whoever_looks_later() -> None:
-    herald = Herald()
+    herald = NodeActionDispatcher()
     async with api_with_actions() as (person, connection):
         await made(person, SPOKEN.spec("ada"))
         await attended(person, connection, herald)
@@ -66,7 +66,7 @@ async def test_it_is_said_in_its_makers_name_and_answered_whoever_looks_later() 
 
 
 async def test_a_refusal_is_told_and_silence_is_asked_again() -> None:
-    herald = Herald(failure(ErrorType.UNREACHABLE, "silent"), failure(ErrorType.NOT_LICENSED, "no open episode"))
+    herald = NodeActionDispatcher(failure(ErrorType.UNREACHABLE, "silent"), failure(ErrorType.NOT_LICENSED, "no open episode"))
     async with api_with_actions() as (person, connection):
         await made(person, SPOKEN.spec("ada"))
         assert 0 < await attended(person, connection, herald) <= 5
@@ -78,7 +78,7 @@ async def test_a_refusal_is_told_and_silence_is_asked_again() -> None:
 
 async def test_what_anybody_may_have_said_is_refused_unsaid() -> None:
     """S42: who may make objects could not speak at all without them, whatever words are heard else."""
-    herald = Herald()
+    herald = NodeActionDispatcher()
     async with api_with_actions(enforced=False) as (person, connection):
         await made(person, SPOKEN.spec("ada"))
         await attended(person, connection, herald)
@@ -108,7 +108,7 @@ async def test_what_was_heard_is_not_told_to_be_too_old(verb: Verb, answer: Exce
         await person.patch(path, {"status": {"phase": "Heard", "usedBy": "one", "workflow": "episode/prod/node-2"}})
         now = connection.now
         connection.now = lambda: now() + timedelta(minutes=6)  # type: ignore[method-assign]
-        await attended(person, connection, Herald(answer))
+        await attended(person, connection, NodeActionDispatcher(answer))
         (found,) = await live(person)
     assert (found["status"]["phase"], found["status"].get("message")) == (("Done", told) if told else ("Heard", None))
 
@@ -116,7 +116,7 @@ async def test_what_was_heard_is_not_told_to_be_too_old(verb: Verb, answer: Exce
 @pytest.mark.parametrize(("age", "left", "phase"), [("6m", 1, "Refused"), ("25h", 0, "")])
 async def test_an_old_one_is_refused_unsaid_and_a_day_later_taken_away(age: str, left: int, phase: str) -> None:
     """S33: what nobody has carried out in time is carried out by nobody."""
-    herald = Herald()
+    herald = NodeActionDispatcher()
     async with api_with_actions() as (person, connection):
         await made(person, SPOKEN.spec("ada"))
         now, passed = connection.now, timedelta(minutes=6) if age == "6m" else timedelta(hours=25)
@@ -128,7 +128,7 @@ async def test_an_old_one_is_refused_unsaid_and_a_day_later_taken_away(age: str,
 
 
 async def test_what_a_command_line_has_made_it_says_itself() -> None:
-    herald = Herald()
+    herald = NodeActionDispatcher()
     async with api_with_actions() as (person, connection):
         await made(person, SPOKEN.spec("ada"), labels={SAID_LABEL: "true"})
         assert await attended(person, connection, herald) == LOOK_AGAIN_SECONDS

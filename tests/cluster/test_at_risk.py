@@ -13,11 +13,11 @@ from temporalio.common import MetricCounter
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.report.at_risk import REASON
 from activities.contracts.metrics import DATA_AT_RISK
-from activities.notifying import Notice
+from activities.notification_sender import Notice
 from policy.episode.events import When
 from policy.objects.marks import Mark
 from policy.scan.data_at_risk import DataAtRisk
-from policy.scan.report import ScanReport
+from policy.scan.scan_report import ScanReport
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient

@@ -11,8 +11,8 @@ import pytest
 from activities.cluster.acts.cluster_lease import LeaseKeeping, ScannerLease
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.leases import CLUSTER_LEASE
-from activities.cluster.live.cluster_lease import cluster_lease_problem
-from policy.scan.report import ClusterLease
+from activities.cluster.live.leases import cluster_lease_problem
+from policy.scan.scan_report import ClusterLease
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient

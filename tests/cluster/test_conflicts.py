@@ -11,10 +11,10 @@ from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.objects.conflicts import Conflicts
 from activities.cluster.objects.statuses import status_change
 from activities.cluster.objects.statuses.common import CONFLICTING, Situation
-from policy.checks.brakes import Closed
+from policy.checks.circuit_breakers import OpenReason
 from policy.dialects import parse
 from policy.scan.ledger import Ledger
-from policy.scan.report import CheckReport, ClusterLease, ScanReport
+from policy.scan.scan_report import CheckReport, ClusterLease, ScanReport
 from policy.values.object_refs import Dialect
 from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, stamp
@@ -50,7 +50,7 @@ async def test_while_the_operators_leader_is_alive_its_checks_are_only_looked_at
     scan = await open_scan()
     report = await first_report(scan)
     [found] = report.checks
-    assert (found.unhealthy, found.allowed, found.reason) == (1, False, Closed.OBSERVE_ONLY)
+    assert (found.unhealthy, found.allowed, found.reason) == (1, False, OpenReason.OBSERVE_ONLY)
     assert "medik8s/e1f13584.medik8s.io is renewed by manager-0" in found.message
     assert report.candidates == ()
     await publish(scan, report.checks)
@@ -68,7 +68,7 @@ async def test_a_leader_whose_clock_is_behind_is_seen_by_its_renewals(person: Ap
     written = (now() - timedelta(seconds=58)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     await person.patch(f"{LEASES}/{LEADER}", {"spec": {"renewTime": written}})
     report = await observe_until(scan, None, lambda seen: bool(seen.checks) and not seen.checks[0].allowed)
-    assert report.checks[0].reason == Closed.OBSERVE_ONLY
+    assert report.checks[0].reason == OpenReason.OBSERVE_ONLY
     assert report.candidates == ()
 
 
@@ -78,10 +78,10 @@ async def test_who_was_seen_once_counts_until_the_user_takes_over(person: ApiCli
     scan = await open_scan()
     await publish(scan, (await first_report(scan)).checks)
     await person.delete(f"{LEASES}/{LEADER}")
-    assert (await first_report(scan)).checks[0].reason == Closed.OBSERVE_ONLY
+    assert (await first_report(scan)).checks[0].reason == OpenReason.OBSERVE_ONLY
     scan = await open_scan()
     report = await first_report(scan)
-    assert report.checks[0].reason == Closed.OBSERVE_ONLY
+    assert report.checks[0].reason == OpenReason.OBSERVE_ONLY
     assert "NodeHealthCheck/workers says that it has been seen" in report.checks[0].message
     scan = await open_scan(takeover=True)
     report = await first_report(scan)
@@ -100,13 +100,13 @@ async def test_a_pause_does_not_forget_the_other_controller(person: ApiClient, o
     report = await first_report(scan)
     await publish(scan, report.checks)
     await person.patch(f"{CHECKS}/workers", {"spec": {"pauseRequests": ["a person"]}})
-    report = await observe_until(scan, report, lambda seen: seen.checks[0].reason == Closed.PAUSED)
+    report = await observe_until(scan, report, lambda seen: seen.checks[0].reason == OpenReason.PAUSED)
     await publish(scan, report.checks)
     await person.delete(f"{LEASES}/{LEADER}")
     await person.patch(f"{CHECKS}/workers", {"spec": {"pauseRequests": None}})
     scan = await open_scan()
     report = await first_report(scan)
-    assert (report.checks[0].reason, report.candidates) == (Closed.OBSERVE_ONLY, ())
+    assert (report.checks[0].reason, report.candidates) == (OpenReason.OBSERVE_ONLY, ())
 
 
 async def test_what_the_other_controller_keeps_in_a_status_stays_even_if_we_would_not_use_the_check(
@@ -153,7 +153,7 @@ def test_somebody_elses_write_of_a_status_counts_until_the_check_is_gone() -> No
     ledger.put_check(parse(found))
     ref = ledger.report_parts(now()).checks[0].ref
     entry = {"manager": "manager", "operation": "Update", "subresource": "status", "time": stamp(now())}
-    for manager, reason in (("nodewarden", ""), ("kubectl", ""), ("manager", Closed.OBSERVE_ONLY)):
+    for manager, reason in (("nodewarden", ""), ("kubectl", ""), ("manager", OpenReason.OBSERVE_ONLY)):
         found["metadata"]["managedFields"] = [entry | {"manager": manager}]
         conflicts.check_changed(Dialect.MEDIK8S, ref, found)
         conflicts.hold(now())

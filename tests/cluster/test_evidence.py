@@ -15,12 +15,12 @@ import pytest
 from temporalio.exceptions import ApplicationErrorCategory
 from temporalio.testing import ActivityEnvironment
 
-from activities.bundle import MANIFEST, EvidenceDirectory, Limits
 from activities.cluster.acts.evidence import ClusterEvidence
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.evidence import BundleName, Collected, CollectRequest, EvidenceFile, NotFetched, Sealed, SealRequest
 from activities.errors import ErrorType
+from activities.evidence_directory import MANIFEST, EvidenceDirectory, Limits
 from policy.fence.plan import CredentialKind
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
@@ -236,8 +236,8 @@ def _a_file(world: Surroundings, _: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("accident", "words", "left"),
     [
-        (lambda _, patch: patch.setattr("activities.bundle.tempfile.mkstemp", _refuse), "Permission denied", set()),
-        (lambda _, patch: patch.setattr("activities.bundle.os.fsync", _full), "No space left on device", set()),
+        (lambda _, patch: patch.setattr("activities.evidence_directory.tempfile.mkstemp", _refuse), "Permission denied", set()),
+        (lambda _, patch: patch.setattr("activities.evidence_directory.os.fsync", _full), "No space left on device", set()),
         (_no_mount, "expected a directory", set()),
         (_a_file, "evidence.directory", {"prod"}),
     ],
@@ -259,7 +259,7 @@ async def test_a_directory_that_cannot_be_written_is_said(
 async def test_a_mount_that_hangs_is_waited_for_only_so_long(world: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many are kept at once, only a few threads hang with it."""
     returns, hanging = threading.Event(), threading.active_count()
-    monkeypatch.setattr("activities.bundle.os.fsync", lambda _: returns.wait(10))
+    monkeypatch.setattr("activities.evidence_directory.os.fsync", lambda _: returns.wait(10))
     evidence = world.evidence(replace(LIMITS, patience=timedelta(milliseconds=200)))
     try:
         for number in range(6):

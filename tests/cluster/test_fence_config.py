@@ -11,9 +11,8 @@ from activities.cluster.api.paths import CONFIG_MAPS, NAMESPACES
 from policy.checks.fence_policies import StormRule
 from policy.scan.admission import AdmissionRefusal, admit
 from policy.scan.evaluation import evaluate
-from policy.scan.report import ScanReport
-from policy.values.object_names import FENCE_NAMESPACE
-from policy.values.object_refs import Dialect
+from policy.scan.scan_report import ScanReport
+from policy.values.object_refs import FENCE_NAMESPACE, Dialect
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient

@@ -11,14 +11,14 @@ import pytest
 
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.objects.fencing_requests import FencingRequests
-from activities.cluster.report.publishing import Published
+from activities.cluster.report.status_writer import Published
 from activities.contracts.scan import OpenEpisode, Refusal
 from policy.checks.fence_policies import DEFAULT_SOURCE
 from policy.episode.needs import NeedKind
 from policy.scan.admission import admit
 from policy.scan.candidates import MOST_UNCOUNTED
 from policy.scan.ledger import Ledger
-from policy.scan.report import ScanReport
+from policy.scan.scan_report import ScanReport
 from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, stamp, with_template_of
 from tests.cluster.fencing_requests import (

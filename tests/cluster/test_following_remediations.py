@@ -8,8 +8,8 @@ import pytest
 
 from activities.cluster.acts.scan import ClusterScan
 from policy.objects.remediations import RemediationObject
-from policy.remediation.objects import INCIDENT_ANNOTATION
-from policy.scan.report import ScanReport
+from policy.remediation.remediation_objects import INCIDENT_ANNOTATION
+from policy.scan.scan_report import ScanReport
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient

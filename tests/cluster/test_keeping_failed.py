@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.acts.preserving import ClusterPreservation
+from activities.cluster.acts.preservation import ClusterPreservation
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.looks import LastLook
 from activities.contracts.preservation import Hold, HoldRequest, Wish
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.book import PreservationNeed
 from policy.preservation.pools import Pool
-from policy.scan.report import ScanReport
+from policy.preservation.preservation_index import PreservationNeed
+from policy.scan.scan_report import ScanReport
 from policy.values.selectors import Selector
 from simulator.client import ApiClient
 from tests.cluster.acts.world import Permits

@@ -15,13 +15,13 @@ from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.report.alarms import AlarmNotifier
 from activities.contracts import metrics
 from activities.contracts.scan import OpenEpisode, Refusal
-from activities.notifying import Notice
-from policy.checks.brakes import Closed
+from activities.notification_sender import Notice
+from policy.checks.circuit_breakers import OpenReason
 from policy.episode.events import When
 from policy.episode.notices import Severity
 from policy.scan.admission import AdmissionRefusal
-from policy.scan.alarms import alarms as alarms_of
-from policy.scan.report import ScanReport, ViewState
+from policy.scan.readiness import alarms as alarms_of
+from policy.scan.scan_report import ScanReport, ViewState
 from policy.values.object_refs import ObjectRef
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
@@ -124,7 +124,7 @@ def test_an_open_breaker_a_blind_view_and_a_lack_of_permits_are_notified_once_an
     """S44: in the worst outage nothing was begun and no person was told."""
     notices, now = list[Notice](), NOW
     alarms = AlarmNotifier("prod", clock=lambda: now, notify=notices.append)
-    open_breaker = a_check_report(allowed=False, reason=Closed.TOO_MANY_UNHEALTHY, message="2 of 6 nodes are healthy")
+    open_breaker = a_check_report(allowed=False, reason=OpenReason.TOO_MANY_UNHEALTHY, message="2 of 6 nodes are healthy")
     blind = ViewState(synced=True, stale="its API is away")
     bad = a_report(checks=(open_breaker,), view=blind)
 
@@ -146,11 +146,11 @@ def test_an_open_breaker_a_blind_view_and_a_lack_of_permits_are_notified_once_an
 
 
 @pytest.mark.parametrize(
-    "changes", [{"paused": "an upgrade", "reason": Closed.PAUSED}, {"unhealthy": 0}, {"reason": Closed.OBSERVE_ONLY}]
+    "changes", [{"paused": "an upgrade", "reason": OpenReason.PAUSED}, {"unhealthy": 0}, {"reason": OpenReason.OBSERVE_ONLY}]
 )
 def test_a_breaker_that_people_or_others_hold_open_or_that_keeps_none_waiting_alarms_no_one(changes: dict[str, Any]) -> None:
     """S44: those who paused the check know it, and nodes that start are no outage."""
-    check = a_check_report(**{"allowed": False, "reason": Closed.TOO_MANY_UNHEALTHY} | changes)
+    check = a_check_report(**{"allowed": False, "reason": OpenReason.TOO_MANY_UNHEALTHY} | changes)
     assert list(alarms_of(a_report(checks=(check,)), 0)) == []
 
 

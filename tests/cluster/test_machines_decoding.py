@@ -153,10 +153,10 @@ DECODER = "activities/cluster/objects/machines_decoding.py"
 ELSEWHERE = {
     "providerID": {"activities/cluster/objects/decoding.py", "policy: identity.py"},  # of Nodes
     "machinePreserveTimeout": {"activities/cluster/objects/machine_sets.py", "policy: pools.py"},  # of templates, and of Shoots
-    "preserveExpiryTime": {"activities/cluster/acts/preserving.py"},  # is written there
-    "failureMessage": {"policy: objects.py"},  # of remediation objects
+    "preserveExpiryTime": {"activities/cluster/acts/preservation.py"},  # is written there
+    "failureMessage": {"policy: remediation_objects.py"},  # of remediation objects
     "currentStatus": {
-        "activities/cluster/acts/preserving.py",
+        "activities/cluster/acts/preservation.py",
         "policy: evidence.py",
     },  # is written; and is quoted from what was kept
     "lastOperation": {"policy: evidence.py"},

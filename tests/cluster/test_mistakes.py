@@ -9,7 +9,7 @@ import pytest
 
 from activities.cluster.report import mistakes
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.mistakes import REASON
+from policy.preservation.kept_machine import REASON
 from policy.preservation.requests import PRESERVE_FOR_ANNOTATION
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer

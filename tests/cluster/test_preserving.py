@@ -1,4 +1,5 @@
-"""Keeping a machine and giving one up, over a simulated API server: what is written, in which order, and what is left alone."""
+"""PreservedMachineReader a machine and giving one up, over a simulated API server: what is written, in which order, and what is
+left alone."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.cluster_lease import ScannerLease
-from activities.cluster.acts.preserving import ClusterPreservation
+from activities.cluster.acts.preservation import ClusterPreservation
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.leases import CLUSTER_LEASE
 from activities.cluster.api.served_cluster import ServedCluster
@@ -23,12 +24,11 @@ from activities.contracts.remediation import BeforeActing, RememberRequest
 from activities.contracts.target import LookRequest, LookResult, LookVerdict, Target
 from activities.errors import ErrorType, error_type
 from policy.episode.gate import Operation
-from policy.episode.messages import Pinned
+from policy.episode.messages import Observation, Pinned
 from policy.episode.needs import Need, NeedKind
-from policy.episode.observation import Observation
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL, Mark, digest_of
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, PRESERVE_ANNOTATION
-from policy.preservation.held import (
+from policy.preservation.kept_machine import (
     CONDITION,
     ENDED_ANNOTATION,
     EXPIRY_ANNOTATION,

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.acts.preserving import ClusterPreservation
+from activities.cluster.acts.preservation import ClusterPreservation
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.looks import LastLook
 from activities.contracts.preservation import Hold, HoldRequest, Wish
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.held import EXPIRY_ANNOTATION
+from policy.preservation.kept_machine import EXPIRY_ANNOTATION
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient

@@ -12,16 +12,16 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.editing import ATTEMPTS
+from activities.cluster.api.edits import ATTEMPTS
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.objects.statuses import status_change
 from activities.cluster.objects.statuses.common import Situation, condition_of
-from activities.cluster.report.publishing import DROPPED_FOR, Published
+from activities.cluster.report.status_writer import DROPPED_FOR, Published
+from activities.cluster.watch.management import ViewLimits
 from activities.cluster.watch.view import ClusterView
-from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import OpenEpisode, Refusal
 from policy.objects.remediations import RemediationObject
-from policy.scan.report import CheckReport, ClusterLease
+from policy.scan.scan_report import CheckReport, ClusterLease
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer

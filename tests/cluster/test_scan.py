@@ -19,13 +19,13 @@ from activities.clocks import wrong_clock
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection, Timeouts
 from activities.cluster.api.leases import CLUSTER_LEASE
+from activities.cluster.watch.management import ViewLimits
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view import ClusterView
-from activities.cluster.watch.view_limits import ViewLimits
 from activities.contracts.scan import OpenEpisode
-from policy.checks.storms import ACTIVE, COOLING_DOWN
+from policy.checks.health_check import ACTIVE, COOLING_DOWN
 from policy.objects.marks import Mark
-from policy.scan.report import ScanReport, SeenVersion
+from policy.scan.scan_report import ScanReport, SeenVersion
 from policy.values.object_refs import Dialect
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer

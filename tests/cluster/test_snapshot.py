@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from activities.cluster.acts.bodies import body_of
+from activities.cluster.acts.node_and_machine import body_of
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.watch.offline import OfflineCluster
+from activities.cluster.watch.offline import ClusterSnapshot
 from activities.cluster.watch.snapshot import take_snapshot
 from policy.checks.fence_policies import PolicySource
-from policy.checks.overlaps import Overlap
+from policy.checks.health_check import Overlap
 from policy.checks.retries import RetryRules
 from policy.remediation.ladder import Body
 from policy.scan.explanation import explain
@@ -25,7 +25,7 @@ from tests.cluster.test_preserving import definition as definition_of
 pytestmark = pytest.mark.timeout(10)
 
 
-async def snapshot(connection: ClusterConnection) -> OfflineCluster:
+async def snapshot(connection: ClusterConnection) -> ClusterSnapshot:
     source = PolicySource(templates=("nodewarden", *(system.namespace for system in SYSTEMS)))
     return await take_snapshot(connection, machines=None, overlap=Overlap.STRICTEST, takeover=True, source=source)
 

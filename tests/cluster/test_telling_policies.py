@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from activities.errors import ErrorType, failure
-from policy.episode.words import ActionName, Spoken
+from policy.episode.operator_commands import ActionName, Spoken
 from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, check, templates
 from tests.cluster.scans import Open, asked, fleet, observe, observe_until, with_policy
@@ -13,7 +13,7 @@ from tests.cluster.scans import Open, asked, fleet, observe, observe_until, with
 pytestmark = pytest.mark.timeout(15)
 
 
-class Herald:
+class NodeActionDispatcher:
     """Hears of policies, the first time in vain."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Herald:
 async def test_a_policy_that_is_new_or_says_something_else_is_told_once(person: ApiClient, open_scan: Open) -> None:
     """Also where Temporal was away meanwhile; a check's own change tells nothing of devices."""
     await fleet(person)
-    herald = Herald()
+    herald = NodeActionDispatcher()
     scan = await open_scan(herald=herald)
     report = await observe(scan, asked())
     assert scan.view.fencing == ""

@@ -11,7 +11,7 @@ import pytest
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.objects.statuses.common import condition_of
 from policy.checks.fence_policies import DEFAULT_SOURCE
-from policy.scan.report import ScanReport
+from policy.scan.scan_report import ScanReport
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient

@@ -20,8 +20,8 @@ import pytest
 from activities.cluster.api.intake import SURROUNDING_KINDS
 from activities.cluster.api.machine_paths import MACHINES
 from activities.cluster.api.paths import CAPI_CLUSTERS, KUBEADM_CONTROL_PLANES, LEASES, NODES, Resource
-from activities.cluster.watch.following import POLICY_KINDS
-from policy.checks.conflicts import LEADER_LEASES
+from activities.cluster.watch.watches import POLICY_KINDS
+from policy.checks.rival_controllers import LEADER_LEASES
 from policy.values.machine_apis import CLUSTER_API, OPENSHIFT
 from simulator.api.access.certificates import issue
 from simulator.client import ApiAddress, ApiClient, ApiError

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from starter.deploy.admission import admission
-from starter.deploy.commented import to_yaml
+from starter.deploy.commented_yaml import to_yaml
 from starter.deploy.features import SHIPPED, Feature, Process
 from starter.deploy.network import network
 from starter.deploy.rbac import rbac

@@ -14,26 +14,27 @@ import pytest
 import yaml
 from temporalio.testing import ActivityEnvironment
 
+from activities.cluster.acts.attestation import ClusterWords
 from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.failed_volumes import ClusterFailedVolumes
 from activities.cluster.acts.fence_devices import ClusterFenceDevices
 from activities.cluster.acts.freeing import ClusterFreeing
 from activities.cluster.acts.isolation import ClusterIsolation
 from activities.cluster.acts.news import EpisodeTeller
-from activities.cluster.acts.preserving import ClusterPreservation
+from activities.cluster.acts.preservation import ClusterPreservation
 from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.acts.targets import ClusterTarget
-from activities.cluster.acts.words import ClusterWords
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.looks import LastLook
-from activities.cluster.report.actions import ActionKeeping
+from activities.cluster.report.node_actions import ActionKeeping
 from activities.cluster.report.nodefences import NodeFences
+from activities.cluster.watch.management import ViewLimits
 from activities.cluster.watch.view import ClusterView
-from activities.cluster.watch.view_limits import ViewLimits
+from activities.contracts.attestation import VerifyRequest
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
-from activities.contracts.news import EpisodeSnapshot, News, ToldEvent
+from activities.contracts.episode_news import EpisodeSnapshot, News, ToldEvent
 from activities.contracts.preservation import NO_WISH, GiveUpRequest, HoldRequest, Wish
 from activities.contracts.remediation import BeforeActing, ExternalRequest, FailedVolumesRequest, RememberRequest
 from activities.contracts.scan import Refusal, ScanRequest
@@ -54,27 +55,26 @@ from activities.contracts.target import (
     UntaintRequest,
     WorkloadRequest,
 )
-from activities.contracts.words import VerifyRequest
 from policy.checks.fence_policies import FencePolicies, PolicySource
 from policy.dialects.medik8s import MACHINES_NAMESPACE
 from policy.episode.drain import DrainOptions
 from policy.episode.fencing_requests import RequestAnswer, Stage
 from policy.episode.messages import EpisodeStatus, FencingInput, Kind, OffProof, PathProof, Phase, Pinned, Reading
 from policy.episode.needs import Need, NeedKind
-from policy.episode.words import NAMESPACE as NAMESPACE_OF_WORDS
-from policy.episode.words import ActionName, Spoken, Verb
+from policy.episode.operator_commands import NAMESPACE as NAMESPACE_OF_WORDS
+from policy.episode.operator_commands import ActionName, Spoken, Verb
 from policy.fence.config import FenceStep
 from policy.fence.device_check import DeviceEventReason, DeviceNotice
 from policy.fence.plan import CredentialKind, CredentialRef, CutStorage, PowerDevice
 from policy.fence.power import PowerState
-from policy.remediation.remediators import REMEDIATORS
-from policy.scan.report import ScanReport
+from policy.remediation.remediation_objects import REMEDIATORS
+from policy.scan.scan_report import ScanReport
 from policy.values.errors import PolicyError
 from policy.values.object_refs import ObjectRef
 from simulator.api import errors
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
-from starter.deploy.commented import to_yaml
+from starter.deploy.commented_yaml import to_yaml
 from starter.deploy.features import SHIPPED, Feature, Process, features_of, processes_of
 from starter.deploy.rbac import leases, rbac
 from tests.cel import CelPython
@@ -87,7 +87,7 @@ from tests.documents import ROOT, documents, every
 from tests.licensing import LICENCES
 from workers.configuration.credentials import ClusterObjects, WorkerCredentials
 from workers.configuration.settings import Settings
-from workers.signing_keys import keyring_of
+from workers.deployment_keys import keyring_of
 
 pytestmark = pytest.mark.timeout(30)
 

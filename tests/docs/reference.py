@@ -19,13 +19,13 @@ from typer.cli import get_docs_for_click
 
 from activities.contracts.metrics import TABLE
 from policy.episode.messages import EpisodeResult, FencingInput, PreservationInput, RemediationInput
-from policy.values.durations import format_duration
+from policy.values.times import format_duration
 from starter.cli import app
 from starter.commands import answers
 from starter.web import api
 from starter.web.app import application
+from starter.web.auth import OwnHouse
 from starter.web.views import Views
-from starter.web.who import OwnHouse
 from tests.documents import documents
 from tests.security.matrix import CELLS, Act, Principal
 from workers.configuration.setting_sources import PREFIX, STEP, TEMPORAL_VARIABLES

@@ -15,8 +15,7 @@ import pytest
 
 from tests.deploy import helm_command
 from tests.docs.reading import ROOT, Block, blocks
-from workers.embedded.server import running_endpoint
-from workers.embedded.server_process import free_ports
+from workers.embedded.server import free_ports, running_endpoint
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 

@@ -12,9 +12,9 @@ import typer
 from typer.exceptions import TyperException
 
 from policy.episode.advice import ways
-from policy.episode.words import ANSWERS, Verb, Way
+from policy.episode.operator_commands import ANSWERS, Verb, Way
 from starter.cli import app
-from starter.commands.groups import NodeOrCommand
+from starter.commands.arguments import NodeOrCommand
 from tests.docs.reading import ROOT, Line, lines_of, spelled_out, words_of
 
 COMMAND: Any = typer.main.get_command(app)

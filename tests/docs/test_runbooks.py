@@ -10,9 +10,9 @@ import pytest
 from markdown.extensions.toc import slugify
 
 from activities.errors import ErrorType
-from policy.checks.brakes import Closed
+from policy.checks.circuit_breakers import OpenReason
 from policy.episode import runbook
-from policy.episode.words import Verb
+from policy.episode.operator_commands import Verb
 from policy.remediation.templates import Unusable
 from policy.scan.admission import AdmissionRefusal
 from tests.docs.reading import ROOT, pages
@@ -90,7 +90,7 @@ def test_what_a_device_or_a_step_adds_does_not_hide_what_a_problem_is(problem: s
 
 
 @pytest.mark.parametrize(
-    "name", [each.value for kind in (AdmissionRefusal, Closed, Unusable, ErrorType) for each in kind if each.value], ids=str
+    "name", [each.value for kind in (AdmissionRefusal, OpenReason, Unusable, ErrorType) for each in kind if each.value], ids=str
 )
 def test_each_reason_and_each_type_of_failure_is_explained(name: str) -> None:
     assert f"`{name}`" in TROUBLESHOOTING

@@ -11,10 +11,10 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api import paths
 from activities.cluster.api.connection import ClusterConnection, Timeouts
-from activities.cluster.live.nodelease import foreign_lease
+from activities.cluster.live.leases import foreign_lease
 from activities.cluster.objects.decoding import NODE_DECODING, OBJECT_DECODING
-from activities.cluster.objects.livenode import read_node
-from activities.cluster.objects.reading import read_views
+from activities.cluster.objects.live_node import read_node
+from activities.cluster.objects.object_reader import read_views
 from activities.cluster.objects.workload import read_standing
 from activities.errors import ErrorType, error_type
 from tests.fuzz.documents import A_LEASE, A_POD, A_VOLUME, a_node, flow

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from policy.values.foreign import LONGEST, STAND_IN, cleaned, in_a_line, visible, without_calls
+from policy.values.display_text import LONGEST, STAND_IN, cleaned, in_a_line, visible, without_calls
 from tests.fuzz.strange import PATIENCE
 
 pytestmark = PATIENCE

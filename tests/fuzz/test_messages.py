@@ -31,7 +31,7 @@ from tests.workflows.fencing_run import fencing
 from tests.workflows.scanned import ScriptedCluster, scanning
 from tests.workflows.surroundings import ClockworkEnvironment, worker
 from tests.workflows.world import World
-from workers.payloads.converting import DATA_CONVERTER
+from workers.payloads.converter import DATA_CONVERTER
 from workflows.definitions.device_check import DeviceCheck
 from workflows.definitions.fencing import Fencing
 from workflows.definitions.preservation import Preservation

@@ -16,10 +16,10 @@ from activities.cluster.api import paths
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.machine_paths import MACHINE_DEPLOYMENTS, MACHINES, Connections
 from activities.cluster.live.plans import plan_for
-from activities.cluster.objects.file_objects import FileObjects
-from activities.cluster.report.publishing import Publishing
-from activities.cluster.watch.following import Watches
+from activities.cluster.objects.object_reader import FileObjects
+from activities.cluster.report.status_writer import Publishing
 from activities.cluster.watch.view import ClusterView
+from activities.cluster.watch.watches import Watches
 from activities.contracts.scan import OpenEpisode
 from activities.errors import ErrorType, error_type
 from policy.episode.needs import Need, NeedKind

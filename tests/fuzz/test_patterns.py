@@ -22,13 +22,12 @@ import pytest
 from policy.fence.credential_hosts import hosts_written
 from policy.fence.drivers.agent_values import problem_of
 from policy.fence.variables import fill_in
-from policy.values.durations import parse_duration
 from policy.values.errors import PolicyError
-from policy.values.fields import Fields
-from policy.values.object_names import is_relative_file
-from policy.values.properties import parse_properties
+from policy.values.fields import Fields, parse_properties
+from policy.values.object_refs import is_relative_file
 from policy.values.selectors import parse_selector
 from policy.values.thresholds import parse_threshold
+from policy.values.times import parse_duration
 from tests.documents import ROOT
 from tests.policy.builders import a_node
 
@@ -113,7 +112,7 @@ def patterns() -> tuple[Found, ...]:
 
 
 HELD_ELSEWHERE = {
-    "policy.values.durations._PARTS": "it goes through what _DURATION has taken; the reader of durations is tried below",
+    "policy.values.times._PARTS": "it goes through what _DURATION has taken; the reader of durations is tried below",
 }
 
 

@@ -6,21 +6,20 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.health_check import HealthCheck
 from policy.checks.inventory import ControlPlane
 from policy.checks.rules import rules_of
 from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import Verdict
 from policy.dialects import parse
 from policy.episode.fencing_requests import FencingRequest
-from policy.episode.messages import Kind, Pinned
-from policy.episode.observation import Observation
+from policy.episode.messages import Kind, Observation, Pinned
 from policy.episode.permits import Permit, PermitState
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import MARK_ANNOTATION, Condition, NodeView
 from policy.objects.remediations import RemediationObject
 from policy.scan.ledger import Ledger
-from policy.scan.report import Candidate, CheckReport, ClusterLease, ScanReport, ViewState
+from policy.scan.scan_report import Candidate, CheckReport, ClusterLease, ScanReport, ViewState
 from policy.values.object_refs import ObjectRef
 from tests.marks import confirmed
 

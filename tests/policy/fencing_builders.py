@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.health_check import HealthCheck
 from policy.fence.compiling import compile_config
 from policy.fence.plan import FencingPlan
 from policy.fence.templates import read_fencing_template
 from policy.objects.nodes import NodeView
 from policy.scan.ledger import Ledger
-from policy.scan.report import ClusterLease, ReportParts, ScanReport, ViewState
-from policy.values.object_names import FENCE_NAMESPACE
+from policy.scan.scan_report import ClusterLease, ReportParts, ScanReport, ViewState
+from policy.values.object_refs import FENCE_NAMESPACE
 from tests.policy.builders import NOW, WORKER, a_check, a_node
 from tests.policy.builders import ledger_of as told
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.health_check import HealthCheck
 from policy.dialects import parse
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.values.machine_apis import named

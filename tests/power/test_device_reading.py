@@ -19,9 +19,8 @@ from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
 from activities.power.errors import PowerError
 from policy.episode.messages import Reading
 from policy.fence.device_check import DeviceAnswer, DeviceToCheck, Reachability
-from policy.fence.insecure_devices import InsecureDevices
 from policy.fence.plan import PowerDevice
-from policy.fence.power import PowerState
+from policy.fence.power import InsecureDevices, PowerState
 from tests.licensing import BELIEVING
 from tests.power.conftest import PASSWORD, USERNAME, Stand
 from tests.power.targets import endpoint_of

@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.bundle import EvidenceDirectory, Limits
 from activities.contracts.evidence import BundleName, DeviceEvidenceRequest, EvidenceFile
 from activities.errors import ErrorType
+from activities.evidence_directory import EvidenceDirectory, Limits
 from activities.power.driver import Deadline, PowerDriver
 from activities.power.errors import PowerError
 from activities.power.evidence import DeviceEvidence

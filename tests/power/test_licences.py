@@ -15,12 +15,12 @@ from activities.contracts.target import LicenceWanted
 from activities.errors import ErrorType, error_type
 from activities.keyring import Keyring
 from activities.licences import LONGEST, OFF_FOR, Licences
-from policy.episode.words import SealedWord, Spoken, Verb
+from policy.episode.operator_commands import SealedWord, Spoken, Verb
 from policy.fence.plan import SEALED_FOR, Act, CredentialRef, FencingPlan, PlannedMethod, PowerDevice
 from policy.fence.power import PowerAct
 from tests.licensing import LICENCES
 from tests.power.targets import target_with
-from workers.payloads.converting import DATA_CONVERTER
+from workers.payloads.converter import DATA_CONVERTER
 
 DEVICE = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623")
 PORT = PowerDevice(driver="fence_ifmib", endpoint="fence_ifmib://10.0.0.9/7")

@@ -27,11 +27,11 @@ from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import LONGEST_MESSAGE, EventRecorder, Happening
 from activities.cluster.objects.statuses.common import ConditionText, conditions
 from activities.cluster.report.nodefences import NodeFences
-from activities.contracts.news import EpisodeSnapshot
+from activities.contracts.episode_news import EpisodeSnapshot
 from activities.contracts.pages import introduced
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.episode.notices import PLAIN
-from policy.values.foreign import STAND_IN
+from policy.values.display_text import STAND_IN
 from policy.values.object_refs import ObjectRef
 from starter.commands.session import complain
 from starter.output.console import fitting_console
@@ -46,7 +46,7 @@ from tests.workers.test_logs import former_handlers as former_handlers  # noqa: 
 from tests.workers.test_logs import written
 from workers.configuration.process_settings import LogFormat, LogSettings
 from workers.logs import configure
-from workers.payloads.converting import DATA_CONVERTER, for_people
+from workers.payloads.converter import DATA_CONVERTER, for_people
 
 FORGED = "\x1b]0;safe\x07\x1b[2J\x1b[32moff is proven\x1b[0m\n\x9b1Anodewarden: it is off\u202e [red]x[/red] :boom: <b>@all</b>"
 OBEYED = ("\x1b", "\x9b", "\x07", "\u202e")

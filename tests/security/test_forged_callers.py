@@ -15,7 +15,7 @@ from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
-from activities.contracts.news import News, ToldEvent
+from activities.contracts.episode_news import News, ToldEvent
 from activities.contracts.preservation import GiveUpRequest, HoldRequest
 from activities.contracts.remediation import BeforeActing
 from activities.contracts.scan import ScanRequest
@@ -28,7 +28,7 @@ from policy.values.object_refs import ObjectRef
 from tests.cluster.acts.world import CLUSTER, INCIDENT, NODE, WORKFLOW, World, refused
 from workers import worker as workers
 from workers.configuration.process_settings import WorkerSettings
-from workers.interceptors.callers import Callers
+from workers.interceptors.caller_guard import Callers
 from workers.worker import Serving
 
 ASKED = News(events=(ToldEvent(reason=EventReason.NEEDS_HUMAN, message="call this number", warning=True),))

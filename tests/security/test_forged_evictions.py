@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.acts.preserving import ClusterPreservation
+from activities.cluster.acts.preservation import ClusterPreservation
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.preservation import Hold, HoldRequest, Wish
 from activities.contracts.target import ActRequest, DrainRequest, DrainResult, Target
@@ -19,7 +19,7 @@ from activities.errors import ErrorType
 from policy.episode.drain import DrainOptions
 from policy.episode.messages import Kind
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.held import CONDITION, TAINT
+from policy.preservation.kept_machine import CONDITION, TAINT
 from simulator.resources import NODES
 from tests.cluster.acts.world import CHECKS, CLUSTER, HOLDER, NODE, World, refused
 from tests.cluster.machines import CLUSTER_API, machine_of

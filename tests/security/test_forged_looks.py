@@ -15,8 +15,8 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.isolation import ClusterIsolation
-from activities.cluster.acts.preserving import ClusterPreservation
-from activities.cluster.acts.remediating import ClusterRemediation
+from activities.cluster.acts.preservation import ClusterPreservation
+from activities.cluster.acts.remediation import ClusterRemediation
 from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.preservation import GiveUpRequest

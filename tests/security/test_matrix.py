@@ -28,8 +28,8 @@ from activities.contracts.target import ActRequest, Added, RestoreRequest
 from policy.episode.ids import episode_id, scanner_id
 from policy.episode.messages import FencingInput, Outcome
 from policy.episode.needs import Need, NeedKind
+from policy.episode.operator_commands import DEVICE_READS_ON, ActionName
 from policy.episode.vetoes import HOLD_ANNOTATION
-from policy.episode.words import DEVICE_READS_ON, ActionName
 from policy.fence.credential_hosts import HOSTS_ANNOTATION
 from policy.objects.nodes import MARK_ANNOTATION
 from policy.values.object_refs import ObjectRef
@@ -52,7 +52,7 @@ from tests.system.harness import CHECK, CHECKS, TEMPLATE, TEMPLATES, System
 from tests.system.questions import commands, is_open, parked
 from tests.system.test_api_restarts import under_shipped_rights
 from workers.configuration.settings import Settings
-from workers.payloads.converting import DATA_CONVERTER
+from workers.payloads.converter import DATA_CONVERTER
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue
 from workflows.kit.messages import AcknowledgeRequest
 

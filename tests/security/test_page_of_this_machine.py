@@ -15,8 +15,8 @@ from yarl import URL
 
 from starter.client import Nodewarden
 from starter.web.app import serving
+from starter.web.auth import OwnHouse
 from starter.web.views import Views
-from starter.web.who import OwnHouse
 from tests.starter.conftest import client as client  # noqa: PLC0414 - fixtures
 from tests.starter.conftest import cluster as cluster  # noqa: PLC0414
 from tests.starter.conftest import server as server  # noqa: PLC0414

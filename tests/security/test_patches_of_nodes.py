@@ -16,13 +16,13 @@ import pytest
 
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT
-from policy.preservation.held import TAINT
+from policy.preservation.kept_machine import TAINT
 from policy.values.errors import PolicyError
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
 from simulator.resources import NODES
 from starter.deploy.admission import admission
-from starter.deploy.commented import to_yaml
+from starter.deploy.commented_yaml import to_yaml
 from starter.deploy.features import Process
 from tests.cel import CelPython
 from tests.deploy.manifests import path_of

@@ -28,7 +28,7 @@ from tests.system.questions import episode, in_phase
 from tests.system.witness import Before
 from workers.configuration.key_sources import new_keys
 from workers.configuration.settings import load
-from workers.embedded.server_process import find_binary
+from workers.embedded.server import find_binary
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 

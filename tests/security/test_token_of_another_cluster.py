@@ -18,9 +18,9 @@ import pytest
 from policy.checks.fence_policies import PolicySource
 from starter.client import Nodewarden
 from starter.web.app import serving
+from starter.web.auth import FRESH, STRANGERS, STRANGERS_WITHIN, Reviewed
 from starter.web.sessions import COOKIE
 from starter.web.views import Views
-from starter.web.who import FRESH, STRANGERS, STRANGERS_WITHIN, Reviewed
 from tests.starter.conftest import client as client  # noqa: PLC0414 - fixtures
 from tests.starter.conftest import server as server  # noqa: PLC0414
 from tests.starter.conftest import warden as warden  # noqa: PLC0414

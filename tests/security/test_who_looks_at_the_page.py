@@ -16,14 +16,14 @@ import pytest
 
 from activities.cluster.api.connection import ClusterConnection
 from policy.checks.fence_policies import PolicySource
-from policy.episode.words import NAMESPACE
+from policy.episode.operator_commands import NAMESPACE
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from starter.client import Nodewarden
 from starter.web.app import serving
+from starter.web.auth import FRESH, Reviewed
 from starter.web.sessions import COOKIE
 from starter.web.views import Views
-from starter.web.who import FRESH, Reviewed
 from tests.deploy.manifests import path_of
 from tests.documents import documents
 from tests.starter.conftest import client as client  # noqa: PLC0414 - fixtures

@@ -21,15 +21,15 @@ import yaml
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.acts.words import ClusterWords
+from activities.cluster.acts.attestation import ClusterWords
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.served_cluster import ServedCluster
+from activities.contracts.attestation import Verification, VerifyRequest
 from activities.contracts.target import Target
-from activities.contracts.words import Verification, VerifyRequest
-from policy.episode.attesting import GROUP, PLURAL, POLICY, doubt
+from policy.episode.attestation import GROUP, PLURAL, POLICY, doubt
 from policy.episode.messages import FencingInput, Kind, Outcome, Phase, Pinned
 from policy.episode.needs import Need, NeedKind
-from policy.episode.words import (
+from policy.episode.operator_commands import (
     ANSWERS,
     CIRCUIT_BREAKER,
     NAMESPACE,

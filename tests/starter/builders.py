@@ -9,7 +9,7 @@ from typing import Any
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, OffProof, Outcome, Phase, Reading
 from policy.fence.power import PowerState
-from policy.scan.report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
+from policy.scan.scan_report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
 from policy.values.object_refs import ObjectRef
 from starter.handles.status import ClusterStatus
 from workflows.kit.messages import ScannerStatus

@@ -27,14 +27,14 @@ from policy.episode.messages import (
     RecordEntry,
     RemediationInput,
 )
+from policy.episode.operator_commands import Verb
 from policy.episode.permits import Permit, PermitState
-from policy.episode.words import Verb
 from policy.fence.device_check import DeviceMemory, DeviceReport, DeviceRow, Reachability, report_of
 from policy.fence.power import PowerState
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses, in_force, paused, to_be_ended, told, unpaused
-from policy.scan.report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
-from policy.values.moments import written
+from policy.scan.scan_report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
 from policy.values.object_refs import ObjectRef
+from policy.values.times import written
 from workflows.kit.messages import (
     AbortRequest,
     AcknowledgeRequest,

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Outcome, Phase, RestartProof
-from policy.scan.reporting import NOT_COVERED
+from policy.scan.report_builder import NOT_COVERED
 from starter.handles.status import ClusterStatus, SilentEpisode
 from starter.output.changes import changes, episode_changes
 from tests.starter.builders import NOW, ago, check, episode, proof, report, result, row, scanner, status

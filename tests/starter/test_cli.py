@@ -26,7 +26,7 @@ from starter.handles import episodes
 from tests.starter.conftest import SETTINGS
 from tests.starter.keyboard import nodewarden
 from tests.workers.server import SILENT
-from workers.embedded.server_process import free_ports
+from workers.embedded.server import free_ports
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,7 +56,7 @@ def test_help_loads_neither_temporal_nor_pydantic() -> None:
     ("needs", "without"),
     [
         (
-            "starter.output.explanation_output, starter.plans.manifests, starter.output.console",
+            "starter.output.explanation, starter.plans.manifests, starter.output.console",
             ["temporalio", "aiohttp", "google"],
         ),
         ("starter.client, starter.output.display, workers.errors", ["temporalio.worker", "aiohttp", "kubernetes"]),

@@ -14,12 +14,12 @@ from temporalio.worker import Worker
 
 from policy.episode.messages import FencingInput, Outcome, Phase
 from policy.episode.needs import NeedKind
-from policy.values.foreign import STAND_IN
+from policy.values.display_text import STAND_IN
 from policy.values.object_refs import ObjectRef
 from starter.client import Nodewarden
 from starter.errors import EpisodeHeldError, RequestError, SilentError
-from starter.handles import asking
-from starter.handles.asking import task_failure
+from starter.handles import calls
+from starter.handles.calls import task_failure
 from tests.starter.standins import ScannerStandIn
 from tests.workers.server import SILENT
 from workers.configuration.settings import load
@@ -132,7 +132,7 @@ async def test_without_a_worker_silence_is_told_apart_from_absence(
     server: str, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S37: whoever asks must know that nothing is being done now."""
-    monkeypatch.setattr(asking, "ANSWER_WITHIN", timedelta(seconds=1))
+    monkeypatch.setattr(calls, "ANSWER_WITHIN", timedelta(seconds=1))
     async with Nodewarden.connect(load(), address=server, namespace=SILENT) as warden:
         await warden.start_scanner(cluster)
         episode = await warden.fence(cluster, "node-1", reason="smoke")
@@ -211,7 +211,7 @@ async def outdated(warden: Nodewarden, client: Client, cluster: str) -> str:
 @pytest.fixture
 async def stuck(client: Client, cluster: str, outdated: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     """Our worker has tried it, and failed."""
-    monkeypatch.setattr(asking, "ANSWER_WITHIN", timedelta(seconds=3))
+    monkeypatch.setattr(calls, "ANSWER_WITHIN", timedelta(seconds=3))
     async with Worker(client, task_queue=outdated, workflows=[ScannerStandIn]):
         await client.get_workflow_handle(f"scanner/{cluster}").signal("anything")
         while await task_failure(client, f"scanner/{cluster}") is None:
@@ -229,7 +229,7 @@ async def test_starting_replaces_a_scanner_that_is_stuck_on_another_versions_his
 
 
 async def test_a_scanner_that_nobody_works_on_is_not_replaced(server: str, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "ANSWER_WITHIN", timedelta(seconds=1))
+    monkeypatch.setattr(calls, "ANSWER_WITHIN", timedelta(seconds=1))
     async with Nodewarden.connect(load(), address=server, namespace=SILENT) as warden:
         first = await warden.start_scanner(cluster)
         again = await warden.start_scanner(cluster)

@@ -13,7 +13,7 @@ import pytest
 
 from policy.episode.messages import Kind, RecordEntry
 from policy.scan.pauses import PastPause, Pause, Pauses
-from policy.values.moments import written
+from policy.values.times import written
 from starter.client import Nodewarden
 from starter.handles.history import EpisodeRecord
 from starter.output.cluster_moment import (

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from policy.dialects import remediating
-from policy.remediation import in_flight, ladder, memory
+from policy.dialects import common
+from policy.remediation import ladder, memory
 from policy.remediation.strategies import Strategy
 from starter.commands.remediate import app
 from tests.starter.keyboard import nodewarden
@@ -64,7 +64,7 @@ async def test_the_ladder_of_the_page_is_explained_as_the_page_shows(files: list
 def test_every_annotation_and_every_strategy_is_on_the_page() -> None:
     annotations = {
         value
-        for module in (memory, in_flight, ladder, remediating)
+        for module in (memory, ladder, common)
         for name, value in vars(module).items()
         if name.endswith("_ANNOTATION") and str(value).startswith("nodewarden.io/")
     }

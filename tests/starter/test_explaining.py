@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from policy.checks.brakes import Brake, Closed, Counts
+from policy.checks.circuit_breakers import CircuitBreaker, Counts, OpenReason
 from policy.checks.fence_policies import FencePolicies
-from policy.checks.healthcheck import HealthCheck
-from policy.checks.storms import Storm
+from policy.checks.health_check import HealthCheck, Storm
 from policy.checks.verdicts import Health, Standing, Verdict
 from policy.dialects import parse
 from policy.episode.events import When
@@ -23,11 +22,10 @@ from policy.fence.device_check import DeviceToCheck, NodeToCheck, held_rows, rep
 from policy.fence.plan import PowerDevice
 from policy.remediation.strategies import Action
 from policy.scan.admission import AdmissionRefusal
-from policy.scan.alarms import alarms
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation
 from policy.scan.explanation import CheckOpinion, Explanation
-from policy.scan.readiness import ObstacleCode
-from policy.scan.report import AtRisk, ClusterLease, NodeAtRisk, ViewState
+from policy.scan.readiness import ObstacleCode, alarms
+from policy.scan.scan_report import AtRisk, ClusterLease, NodeAtRisk, ViewState
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from starter import wording
@@ -35,7 +33,7 @@ from starter.client import Nodewarden
 from starter.handles.preservations import PreservedNode, PreservedNodes
 from starter.handles.status import NodeEpisodes
 from starter.output import device_table, preserved_table
-from starter.output.explanation_output import NodeExplanation, as_text, conclusion, scanner_says
+from starter.output.explanation import NodeExplanation, as_text, conclusion, scanner_says
 from tests.starter import drawing
 from tests.starter.builders import NOW, ago, check, episode, report, row, scanner, status
 from tests.starter.conftest import SETTINGS
@@ -70,7 +68,7 @@ def fence_is_due() -> Explanation:
     evaluated = CheckEvaluation(
         check=a_check(),
         counts=Counts(healthy=0, unhealthy=1),
-        brake=Brake(allowed=True, remaining=1, reason=Closed.NO, message="1 of 1"),
+        brake=CircuitBreaker(allowed=True, remaining=1, reason=OpenReason.NO, message="1 of 1"),
         storm=Storm(),
         verdicts=(target,),
         next_look=None,

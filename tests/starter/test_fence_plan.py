@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from policy.values.object_names import FENCE_NAMESPACE
+from policy.values.object_refs import FENCE_NAMESPACE
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from tests.starter.keyboard import nodewarden

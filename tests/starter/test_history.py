@@ -12,7 +12,7 @@ import pytest
 
 from policy.episode.messages import Acknowledgement, Kind, OffProof, RecordEntry
 from policy.scan.pauses import PAUSES_REMEMBERED, PastPause, Pause, PauseEnd, Pauses, in_force, paused, unpaused
-from policy.values.moments import written
+from policy.values.times import written
 from starter.client import Nodewarden
 from starter.handles.history import EndedEpisodes, EpisodeRecord
 from starter.output import history_table

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from policy.checks.overlaps import Overlap
+from policy.checks.health_check import Overlap
 from policy.remediation.ladder import NAMES
 from starter.commands.explain import from_files
-from starter.output.explanation_output import conclusion
+from starter.output.explanation import conclusion
 from tests.starter.keyboard import nodewarden
 
 NOW = "2026-11-21T12:00:00Z"

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from policy.episode.messages import Outcome, Phase, PreservationInput
-from policy.values.moments import written
+from policy.values.times import written
 from starter.client import Nodewarden
 from starter.errors import EpisodeHeldError, MissingError, RefusedError
 from starter.handles import preservations

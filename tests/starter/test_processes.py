@@ -11,7 +11,7 @@ from temporalio.client import Client
 
 from starter.client import Nodewarden
 from tests.starter.process import nodewarden
-from workers.embedded.server_process import free_ports
+from workers.embedded.server import free_ports
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.system]
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from policy.checks.brakes import Closed
+from policy.checks.circuit_breakers import OpenReason
 from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Phase
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.fence.device_check import DeviceRow
 from policy.scan.admission import AdmissionRefusal
 from policy.scan.pauses import Pause
-from policy.scan.report import AtRisk, Candidate, NodeAtRisk
+from policy.scan.scan_report import AtRisk, Candidate, NodeAtRisk
 from starter.handles.status import ClusterStatus, SilentEpisode
 from starter.output.table import render
 from tests.starter.builders import CHECK, NOW, ago, check, episode, proof, report, result, row, scanner, status
@@ -273,7 +273,7 @@ def test_data_at_risk_stands_above_the_checks_with_its_countdown() -> None:
 
 def test_the_first_line_says_that_a_breaker_is_open_and_that_data_is_at_risk() -> None:
     """S17, S36, S44: beside "view live" neither was to be seen before the tables below."""
-    closed = check(allowed=False, reason=Closed.TOO_MANY_UNHEALTHY, message="5 of 12 healthy", unhealthy=7)
+    closed = check(allowed=False, reason=OpenReason.TOO_MANY_UNHEALTHY, message="5 of 12 healthy", unhealthy=7)
     lost = AtRisk(nodes=2, nearest=tuple(NodeAtRisk(node=f"node-{each}", since=NOW, volumes=3) for each in (5, 6)))
     seen = scanner(report(checks=(closed,), at_risk=lost))
     assert "1 circuit breaker is open, data of 2 nodes is at risk" in drawn(replace(status(), scanner=seen), width=200)[0]

@@ -20,7 +20,7 @@ from simulator.client import ApiClient
 from starter.client import Nodewarden
 from starter.deploy.rbac import leases as leases_namespace
 from starter.uninstall import kubernetes, temporal
-from starter.uninstall.leftover import Leftover
+from starter.uninstall.kubernetes import Leftover
 from tests.cluster.builders import NODES, node
 from tests.cluster.machines import CLUSTER_API, machine_of
 from tests.deploy.manifests import path_of

@@ -21,8 +21,7 @@ from activities.cluster.api.refusals import ObjectNotFound
 from tests.cluster.builders import TEMPLATE
 from tests.documents import document
 from tests.starter.process import nodewarden
-from workers.embedded.server import running_endpoint
-from workers.embedded.server_process import free_ports
+from workers.embedded.server import free_ports, running_endpoint
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.system]
 

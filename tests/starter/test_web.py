@@ -13,15 +13,15 @@ import aiohttp
 import pytest
 
 from activities.contracts.pages import TemporalUi
-from policy.checks.brakes import Closed
+from policy.checks.circuit_breakers import OpenReason
 from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Phase, RecordEntry
+from policy.episode.operator_commands import Verb, Way
 from policy.episode.permits import PermitRequest
-from policy.episode.words import Verb, Way
 from policy.fence.device_check import DeviceReport, DeviceRow
 from policy.scan.admission import AdmissionRefusal
 from policy.scan.pauses import Pause, Pauses, told
-from policy.scan.report import AtRisk, ClusterLease, NodeAtRisk, ViewState
+from policy.scan.scan_report import AtRisk, ClusterLease, NodeAtRisk, ViewState
 from starter.client import Nodewarden
 from starter.errors import SilentError
 from starter.handles.history import EndedEpisode, EndedEpisodes, EpisodeRecord
@@ -197,7 +197,7 @@ async def test_the_nodes_that_an_open_breaker_keeps_waiting_need_a_person(
 ) -> None:
     """S44: with what would close it; nothing else on the page told of them."""
     why = "5 of 9 nodes are healthy, minHealthy 51% needs 6"
-    breaker = check(unhealthy=4, allowed=False, reason=Closed.TOO_MANY_UNHEALTHY, message=why)
+    breaker = check(unhealthy=4, allowed=False, reason=OpenReason.TOO_MANY_UNHEALTHY, message=why)
     seen = report(row("node-1"), row("node-2", Health.UNHEALTHY, check=CHECK.key), checks=(breaker,))
     scripted.answer = dataclasses.replace(status(), scanner=scanner(seen))
     section = (await text(page, f"/c/{CLUSTER}")).partition("Needs a person")[2].partition("Under way")[0]
@@ -213,7 +213,7 @@ async def test_what_needs_a_person_first_stands_first_and_data_at_risk_offers_an
     ways_ = tuple(Way(word=each, command="", consequence="c") for each in (Verb.ACK_OFF, Verb.ABORT))
     persons = tuple(episode(f"node-{each}", phase=Phase.NEEDS_HUMAN, ways=ways_) for each in (2, 5))
     lost = tuple(NodeAtRisk(node=f"node-{each}", since=NOW, volumes=3, due=NOW) for each in (5, 4, 3))
-    closed = check(allowed=False, reason=Closed.TOO_MANY_UNHEALTHY, message="5 of 9 healthy")
+    closed = check(allowed=False, reason=OpenReason.TOO_MANY_UNHEALTHY, message="5 of 9 healthy")
     asks = PermitRequest(node="node-7", workflow_id="w", incident="i")
     seen = scanner(report(at_risk=AtRisk(nodes=3, nearest=lost), checks=(closed,)))
     scripted.answer = dataclasses.replace(status(), scanner=seen, episodes=(*persons, episode("node-3")))

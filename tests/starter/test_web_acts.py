@@ -17,7 +17,7 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from starter.client import Nodewarden
 from starter.errors import MissingError
-from starter.handles.speaking import Speaker
+from starter.handles.node_actions import Speaker
 from starter.web.app import serving
 from starter.web.views import Views
 from tests.starter.test_web_api import conforms

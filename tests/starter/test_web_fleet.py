@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from activities.cluster.watch.offline import OfflineCluster
+from activities.cluster.watch.offline import ClusterSnapshot
 from policy.episode.messages import Phase
 from policy.fence.device_check import (
     DeviceReport,
@@ -29,8 +29,7 @@ from starter.errors import SilentError
 from starter.handles.preservations import PreservedNodes
 from starter.handles.status import NodeEpisodes
 from starter.web import views as views_module
-from starter.web.sharing import Shared
-from starter.web.views import Views
+from starter.web.views import Shared, Views
 from tests import report as told
 from tests.starter.builders import episode, status
 from tests.starter.test_web import CLUSTER, ScriptedWarden, text
@@ -117,7 +116,7 @@ async def test_what_can_not_group_and_what_can_not_be_read_is_said(
     async with page.get(f"{OF}/fleet?by=a%20b") as answer:
         assert answer.status == 422
 
-    async def refuse(_: str) -> OfflineCluster:
+    async def refuse(_: str) -> ClusterSnapshot:
         raise SilentError("the objects of the cluster prod can't be read from here: nodes is forbidden")
 
     views = Views(scripted, (CLUSTER,), reading=refuse)  # type: ignore[arg-type]

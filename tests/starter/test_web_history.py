@@ -13,7 +13,7 @@ import pytest
 from policy.episode.messages import Kind, Outcome, RecordEntry
 from policy.scan.pauses import PastPause, Pause
 from starter.handles.history import EndedEpisode, EpisodeRecord
-from starter.web.reckoning import MOST_DAYS, by_day, by_outcome, quantile, times
+from starter.web.past import MOST_DAYS, by_day, by_outcome, quantile, times
 from tests.starter.builders import result
 from tests.starter.test_web import CLUSTER, ScriptedWarden, text
 from tests.starter.test_web import page as page  # noqa: PLC0414 - a fixture

@@ -13,7 +13,7 @@ import pytest
 from policy.episode.messages import Kind, Phase, RecordEntry
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
 from policy.scan.pauses import PastPause, Pause
-from policy.values.moments import written
+from policy.values.times import written
 from starter.handles.history import EndedEpisode
 from starter.handles.status import NodeEpisodes
 from starter.web.answers import UnreadableError

@@ -14,8 +14,7 @@ from policy.values.object_refs import Dialect
 from starter.output.evaluation import as_model
 from starter.output.models import CheckAnswer
 from starter.web import checks
-from starter.web.checks import needed
-from starter.web.whatif import LONGEST
+from starter.web.checks import LONGEST, needed
 from tests.documents import validate
 from tests.starter.builders import check
 from tests.starter.test_web import CLUSTER, text

@@ -9,8 +9,8 @@ import pytest
 
 from policy.checks.verdicts import Health
 from policy.episode.messages import Acknowledgement, OffProof, Outcome, RestartProof
-from policy.episode.words import Verified
-from policy.scan.report import ClusterLease, ViewState
+from policy.episode.operator_commands import Verified
+from policy.scan.scan_report import ClusterLease, ViewState
 from starter import wording
 from tests.starter.builders import NOW, ago, check, episode, proof, report, result, row, scanner
 

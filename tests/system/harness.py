@@ -32,7 +32,7 @@ from temporalio.client import WorkflowExecutionDescription
 
 from demo.manifests import power_device
 from policy.episode.messages import EpisodeResult
-from policy.episode.words import SETTLED
+from policy.episode.operator_commands import SETTLED
 from simulator.client import ApiClient
 from simulator.cluster import SimulatedCluster
 from simulator.control import describe
@@ -51,7 +51,7 @@ from tests.system.temporal_server import TemporalServer
 from tests.system.witness import Before, Witness, judge, left_over
 from tests.system.worker_process import ROOT, WorkerProcess
 from workers.configuration.settings import Settings, load
-from workers.signing_keys import OWN_FILE
+from workers.deployment_keys import OWN_FILE
 from workflows.kit.ids import episode_id
 from workflows.kit.messages import ScannerStatus
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 from starter.cli import app
 from tests.system.harness import System
 from tests.system.worker_process import WorkerProcess
-from workflows.episode import adopting
+from workflows.episode import node_writes
 from workflows.kit import options
 from workflows.scanner import holders
 
@@ -35,7 +35,7 @@ async def start(system: System, *, name: str = "impatient") -> WorkerProcess:
 def main() -> None:
     """The command line as it is, with the clocks sped up."""
     holders.DESCRIBE_EVERY = LOOK_EVERY
-    adopting.LONGEST_ACT = LONGEST_ACT
+    node_writes.LONGEST_ACT = LONGEST_ACT
     options.ACT_WINDOW = ACT_WINDOW
     app()
 

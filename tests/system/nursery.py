@@ -128,11 +128,11 @@ def main() -> None:
 
 ROOMS = ("activities.cluster", "workflows")
 EVERYTHING = (
-    "activities.bundle",
+    "activities.evidence_directory",
     "activities.episodes",
     "activities.evidence.kdump",
-    "activities.herald",
-    "activities.permitbook",
+    "activities.node_action_dispatcher",
+    "activities.scanner_permits",
     "activities.power.evidence",
     "activities.power.service",
     "kubernetes.aio.client",

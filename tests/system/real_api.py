@@ -24,7 +24,7 @@ from simulator.client import ApiAddress
 from simulator.cluster import kubeconfig_of
 from tests.system import mortal
 from tests.system.canary import RUN
-from workers.embedded.server_process import free_ports
+from workers.embedded.server import free_ports
 
 VARIABLE = "KUBEBUILDER_ASSETS"
 HOST = "127.0.0.1"

@@ -18,7 +18,7 @@ from temporalio.service import RPCError
 
 from tests.system import mortal
 from workers import search_attributes
-from workers.embedded.server_process import find_binary, free_ports, server_arguments
+from workers.embedded.server import find_binary, free_ports, server_arguments
 from workers.runtime import runtime
 
 HOST = "127.0.0.1"

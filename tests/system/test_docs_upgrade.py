@@ -25,7 +25,7 @@ from tests.system.harness import System
 from tests.system.pods_of_chart import NAMESPACE, PodsOfChart
 from tests.system.questions import in_phase, simulated_api
 from tests.system.temporal_server import TemporalServer
-from workers.embedded.server_process import find_binary, free_ports
+from workers.embedded.server import find_binary, free_ports
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
 

@@ -12,7 +12,7 @@ import pytest
 from demo.manifests import power_device
 from policy.episode.messages import Phase
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.held import ISOLATION_ANNOTATION
+from policy.preservation.kept_machine import ISOLATION_ANNOTATION
 from policy.preservation.requests import ISOLATE_ANNOTATION
 from simulator.control import describe
 from simulator.objects import is_ready, node_of

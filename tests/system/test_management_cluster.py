@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from policy.checks.brakes import Closed
+from policy.checks.circuit_breakers import OpenReason
 from policy.episode.messages import Outcome
-from policy.scan.report import CheckReport
+from policy.scan.scan_report import CheckReport
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from tests.cluster.machines import CLUSTER_API, machine_of
@@ -99,7 +99,7 @@ async def test_what_belongs_to_another_cluster_is_left_alone(world: World) -> No
     """Its Nodes, whose names are the same, are not seen from here: somebody else looks after it."""
     found = await world.check("green")
     assert found is not None
-    assert (found.reason, found.healthy) == (Closed.ELSEWHERE, 0)
+    assert (found.reason, found.healthy) == (OpenReason.ELSEWHERE, 0)
     assert await CAPI.check_status(world.person, "green") == {}
     machine = await world.person.get(CAPI.path("machines", "green-node-2"))
     assert "HealthCheckSucceeded" not in CAPI.newer_conditions(machine["status"])

@@ -30,7 +30,7 @@ from tests.system.nursery import Nursery
 from tests.system.questions import CONSEQUENCES, acts, commands, parked, traces
 from tests.system.temporal_server import TemporalServer
 from tests.system.witness import Before, Consequence, judge, left_over
-from workers.embedded.server_process import free_ports
+from workers.embedded.server import free_ports
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(150)]
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from policy.checks.retries import BACKOFF_ANNOTATION, MAX_RETRY_ANNOTATION
-from policy.dialects.remediating import AUTOSCALER_PATIENCE_ANNOTATION
+from policy.dialects.common import AUTOSCALER_PATIENCE_ANNOTATION
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase
 from policy.episode.permits import PermitState
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, read_memory

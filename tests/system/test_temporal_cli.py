@@ -22,7 +22,7 @@ from tests.system.harness import System
 from tests.system.questions import commands, episode, in_phase, is_open, opened_at, parked, traces
 from tests.system.witness import Before
 from tests.system.worker_process import OURS, ROOT
-from workers.embedded.server_process import find_binary
+from workers.embedded.server import find_binary
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(90)]
 

@@ -13,9 +13,9 @@ import yaml
 from policy.dialects.node_fencing import parse_cluster_config
 from policy.fence.compiling import compile_config
 from policy.fence.config import FenceConfig
-from policy.fence.shown import shown_config
+from policy.fence.plan_view import shown_config
 from policy.values.errors import PolicyError
-from policy.values.properties import parse_properties
+from policy.values.fields import parse_properties
 from tests.encoded import encoded
 from tests.policy.fence.builders import PDU, SWITCH, lines, node, read
 from tests.policy.fencing_builders import a_cluster_config

@@ -15,9 +15,9 @@ import pytest
 
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.automatic import shares
-from policy.preservation.deciding import PreservationAction, PreservationDecision, decide, keeps
+from policy.preservation.decision import PreservationAction, PreservationDecision, decide, keeps
 from policy.preservation.effects import effects
-from policy.preservation.held import (
+from policy.preservation.kept_machine import (
     CONDITION,
     DRAINED,
     SCALE_DOWN_BEFORE,
@@ -28,7 +28,7 @@ from policy.preservation.held import (
 )
 from policy.preservation.pools import DEFAULT_TIMEOUT
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Annotated, requested
-from policy.values.moments import moment_of, written
+from policy.values.times import moment_of, written
 from simulator.machine_systems import machine_system_named
 from simulator.machine_systems.contract import MachineSettings, Sighting
 from starter.plans.manifests import Manifest

@@ -24,12 +24,22 @@ from policy.remediation.control_plane import (
     MemberFate,
     objection_to,
 )
-from policy.remediation.escalation import EscalationStep, first_step, next_step, timed_out
 from policy.remediation.etcd import Member, removing
-from policy.remediation.following import RemediationConditions, to_be_given_up
-from policy.remediation.in_flight import most_at_once
-from policy.remediation.lease import BUFFER, OLD_ANNOTATION, OLD_REMEDIATION, OLD_VALUE, lease_duration, to_be_flagged
+from policy.remediation.ladder import (
+    BUFFER,
+    OLD_ANNOTATION,
+    OLD_REMEDIATION,
+    OLD_VALUE,
+    EscalationStep,
+    first_step,
+    lease_duration,
+    most_at_once,
+    next_step,
+    timed_out,
+    to_be_flagged,
+)
 from policy.remediation.memory import REMEDIATION_FOR_ANNOTATION, memory_of, next_turn
+from policy.remediation.remediation_objects import RemediationConditions, to_be_given_up
 from policy.remediation.strategies import Strategy
 from policy.scan.admission import AdmissionRefusal, admit
 from policy.values.thresholds import parse_threshold

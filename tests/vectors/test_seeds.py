@@ -19,8 +19,7 @@ import pytest
 import yaml
 
 from activities.cluster.watch.offline import ManifestMistake
-from policy.checks.healthcheck import HealthCheck
-from policy.checks.overlaps import Overlap
+from policy.checks.health_check import HealthCheck, Overlap
 from policy.checks.retries import RetryBackoff, RetryRules
 from policy.dialects import parse
 from policy.scan.evaluation import evaluate

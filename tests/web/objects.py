@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from activities.cluster.watch.offline import OfflineCluster
+from activities.cluster.watch.offline import ClusterSnapshot
 from policy.episode.ids import episode_id
 from policy.episode.messages import Kind, Phase
 from policy.objects.marks import Mark, digest_of
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL
-from policy.values.moments import written
+from policy.values.times import written
 from tests.web.night import CLUSTER, NOW, OPEN, SICK, ZONES, ago, pool, zone
 
 RACKS = 10
@@ -100,10 +100,10 @@ class NightCluster:
         self.now = now
         self.asked = 0
 
-    async def __call__(self, cluster: str) -> OfflineCluster:
+    async def __call__(self, cluster: str) -> ClusterSnapshot:
         self.asked += 1
         now = self.now or datetime.now(UTC)
-        found = OfflineCluster(now, sees_all_nodes=False)
+        found = ClusterSnapshot(now, sees_all_nodes=False)
         for each in objects(self.count, now):
             found.put(each, cluster)
         found.finish()

@@ -12,7 +12,7 @@ from playwright.async_api import Browser, Page
 from temporalio.client import Client
 
 from starter.client import Nodewarden
-from starter.handles.speaking import Speaker
+from starter.handles.node_actions import Speaker
 from starter.web.views import Views
 from tests.starter.conftest import client as client  # noqa: PLC0414 - fixtures
 from tests.starter.conftest import cluster as cluster  # noqa: PLC0414

@@ -13,7 +13,7 @@ from playwright.async_api import Browser
 
 from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Phase
-from policy.scan.report import MAXIMUM_ROWS, ViewState
+from policy.scan.scan_report import MAXIMUM_ROWS, ViewState
 from starter.web import views
 from starter.web.views import Views
 from tests import report as told

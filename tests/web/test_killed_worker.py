@@ -8,8 +8,8 @@ import time
 import pytest
 from playwright.async_api import Browser, expect
 
-from starter.handles.asking import ANSWER_WITHIN
-from starter.output.watching import IDLE
+from starter.handles.calls import ANSWER_WITHIN
+from starter.output.display import IDLE
 from tests import report
 from tests.starter.process import nodewarden
 from tests.system.fixtures import MakeSystem

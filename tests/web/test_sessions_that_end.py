@@ -10,8 +10,8 @@ from playwright.async_api import Browser
 from starter.errors import RequestError, SilentError
 from starter.web import app
 from starter.web.app import serving
+from starter.web.auth import Caller, UnknownCallerError
 from starter.web.views import Views
-from starter.web.who import Caller, UnknownCallerError
 from tests.unlocked import Unlocked
 from tests.web.looking import opened
 from tests.web.night import CLUSTER, NightWarden

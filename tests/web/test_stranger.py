@@ -12,7 +12,7 @@ import pytest
 from playwright.async_api import Browser, Page
 
 from policy.scan.pauses import PastPause, Pause
-from policy.values.moments import written
+from policy.values.times import written
 from tests.starter.builders import scanner
 from tests.web.looking import opened
 from tests.web.night import NightWarden, at_three_twelve, hence, night

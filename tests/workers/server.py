@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from workers.embedded.server_process import DYNAMIC_CONFIGURATION, find_binary, free_ports
+from workers.embedded.server import DYNAMIC_CONFIGURATION, find_binary, free_ports
 
 SILENT = "silent"
 """A namespace in which no worker ever runs."""

@@ -12,7 +12,7 @@ import pytest
 from workers.configuration.process_settings import TemporalSettings
 from workers.configuration.setting_sources import SettingsError
 from workers.connect import connect
-from workers.embedded.server_process import free_ports
+from workers.embedded.server import free_ports
 from workers.errors import NamespaceMissingError, TemporalUnreachableError
 from workers.plugin import PLUGIN
 

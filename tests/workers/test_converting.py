@@ -19,7 +19,7 @@ from temporalio.converter import ActivitySerializationContext, DataConverter, Wo
 
 from activities import contracts
 from workers.payloads.codec import LEAST_BYTES, Encryption
-from workers.payloads.converting import DATA_CONVERTER, converter_with
+from workers.payloads.converter import DATA_CONVERTER, converter_with
 
 WORKFLOW = WorkflowSerializationContext(namespace="default", workflow_id="w")
 ACTIVITY = ActivitySerializationContext(

@@ -18,8 +18,8 @@ from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType
 from activities.keyring import Keyring
 from policy.fence.credential_hosts import HOSTS_ANNOTATION
-from policy.fence.insecure_devices import InsecureDevices
 from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice
+from policy.fence.power import InsecureDevices
 from workers.configuration.credentials import ClusterObjects, MountedObjects, WorkerCredentials
 
 BMC = CredentialRef(name="bmc", namespace="nodewarden", keys={"username": "username", "password": "password"})

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from workers import keeping_secrets
+from workers import os_process
 
 ROOT = Path(__file__).parents[2]
 CHILD = "import os, resource; print(resource.getrlimit(resource.RLIMIT_CORE)[0], flush=True); os.abort()"
@@ -22,7 +22,7 @@ import os, subprocess, sys
 subprocess.run([sys.executable, "-S", "-c", {CHILD!r}])
 os.abort()
 """
-GUARD = "from workers.keeping_secrets import keep_memory_private; keep_memory_private()"
+GUARD = "from workers.os_process import keep_memory_private; keep_memory_private()"
 ITSELF = """
 import os, time
 print(len(os.listdir("/proc/self/fd")) > 2, flush=True)
@@ -73,7 +73,7 @@ def test_neither_a_worker_nor_what_it_starts_leaves_a_core(tmp_path: Path) -> No
 @pytest.mark.parametrize("guarded", [False, True])
 def test_another_process_of_the_same_user_does_not_look_into_it(guarded: bool) -> None:
     """As a fence agent could. It itself still sees which files it has open, which starting another one needs."""
-    guard = f"{Path(keeping_secrets.__file__).read_text()}\nkeep_memory_private()\n" if guarded else ""
+    guard = f"{Path(os_process.__file__).read_text()}\nkeep_memory_private()\n" if guarded else ""
     assert PYTHON is not None
     process = subprocess.Popen(
         [PYTHON, "-c", guard + ITSELF], env={"PASSWORD": "secret"}, cwd="/", user=NOBODY, stdout=subprocess.PIPE

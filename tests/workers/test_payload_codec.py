@@ -19,17 +19,17 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.worker import Worker
 
 from activities.cluster.api.connection import ClusterConnection
-from starter.handles.asking import task_failure
+from starter.handles.calls import task_failure
 from tests.workers.test_signing_keys import Api
-from workers import payload_keys
+from workers import deployment_keys
 from workers.configuration.clusters import ClusterSettings
 from workers.configuration.key_sources import new_keys
 from workers.configuration.process_settings import TemporalSettings
 from workers.configuration.setting_sources import SettingsError
 from workers.connect import connect
-from workers.payload_keys import encryption_of
+from workers.deployment_keys import encryption_of
 from workers.payloads.codec import ENCODING, Encryption
-from workers.payloads.converting import DATA_CONVERTER
+from workers.payloads.converter import DATA_CONVERTER
 
 CANARY = "canary-in-a-payload"
 SOON = timedelta(seconds=10)
@@ -92,7 +92,7 @@ async def test_a_secret_is_read_in_the_cluster_we_run_in(monkeypatch: pytest.Mon
         asked.append(name)
         return Connection()
 
-    monkeypatch.setattr(payload_keys, "open_connection", opened)
+    monkeypatch.setattr(deployment_keys, "open_connection", opened)
     settings = TemporalSettings(payload_keys_secret="nodewarden/nodewarden-payload-keys")
     clusters = {"edge": ClusterSettings(context="edge"), "prod": ClusterSettings(in_cluster=True)}
     first = await encryption_of(settings, lambda: clusters)

@@ -18,7 +18,7 @@ from activities.contracts import metrics
 from tests.deploy.test_dashboard import HISTOGRAMS, TEMPORALS
 from workers import runtime as module
 from workers.configuration.setting_sources import SettingsError
-from workers.embedded.server_process import free_ports
+from workers.embedded.server import free_ports
 from workers.runtime import runtime, start_runtime
 
 

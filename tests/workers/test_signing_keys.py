@@ -18,7 +18,7 @@ from workers.configuration.clusters import ClusterSettings
 from workers.configuration.key_sources import new_keys
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
-from workers.signing_keys import keyring_of
+from workers.deployment_keys import keyring_of
 
 CLUSTERS = {"prod": ClusterSettings(in_cluster=True), "edge": ClusterSettings(context="edge")}
 SECRET = "nodewarden/nodewarden-signing-keys"

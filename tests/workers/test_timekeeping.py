@@ -13,7 +13,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from activities.clocks import wrong_clock
 from activities.errors import ErrorType, error_type
-from workers.interceptors.timekeeping import SCAN, SCANS_DECLINED, Timekeeping
+from workers.interceptors.clock_guard import SCAN, SCANS_DECLINED, Timekeeping
 
 POWER_OFF = "power-management.power-off"
 RIGHT, SLOW, FAST = timedelta(0), timedelta(seconds=-4), timedelta(seconds=6)
@@ -73,7 +73,7 @@ async def test_a_scan_that_nobody_else_takes_is_answered_with_the_reason() -> No
 
 async def test_a_wrong_clock_is_logged_once_and_so_is_its_mending(caplog: pytest.LogCaptureFixture) -> None:
     """S44."""
-    caplog.set_level(logging.INFO, "workers.interceptors.timekeeping")
+    caplog.set_level(logging.INFO, "workers.interceptors.clock_guard")
     keeping = Timekeeping()
     for _ in range(3):
         with pytest.raises(ApplicationError):

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from workers.together import alongside
+from workers.runtime import alongside
 
 
 async def forever(log: list[str]) -> None:

@@ -12,9 +12,9 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from activities.errors import ErrorType, error_type, failure
-from workers.interceptors import whereabouts
-from workers.interceptors.timekeeping import SCAN, SCANS_DECLINED
-from workers.interceptors.whereabouts import Whereabouts
+from workers.interceptors import cluster_identity
+from workers.interceptors.clock_guard import SCAN, SCANS_DECLINED
+from workers.interceptors.cluster_identity import Whereabouts
 
 UNTAINT = "power-management.untaint-out-of-service"
 
@@ -64,7 +64,7 @@ class Place:
 
 @pytest.fixture(autouse=True)
 def asked_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whereabouts, "ASK_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(cluster_identity, "ASK_AGAIN_SECONDS", 0.0)
 
 
 async def test_a_worker_of_another_cluster_does_nothing_and_leaves_it_to_those_of_the_right_one(
@@ -122,7 +122,7 @@ async def test_a_word_stands_until_the_scanner_says_another(monkeypatch: pytest.
     await place.declines()
     place.seen = ""
     await place.perform()
-    monkeypatch.setattr(whereabouts, "ASK_AGAIN_SECONDS", 60.0)
+    monkeypatch.setattr(cluster_identity, "ASK_AGAIN_SECONDS", 60.0)
     place.seen = "uid-a"
     await place.perform()
     assert place.questions == 3

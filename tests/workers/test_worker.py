@@ -24,9 +24,9 @@ from temporalio.common import VersioningBehavior
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities import contracts, notifying
+from activities import contracts, notification_sender
+from activities.contracts.episode_news import News, RepetitionRequest, ToldEvent
 from activities.contracts.evidence import BundleName, KdumpRequest, SealRequest
-from activities.contracts.news import News, RepetitionRequest, ToldEvent
 from activities.contracts.scan import ScanRequest
 from activities.contracts.target import Target, TellRequest
 from policy.episode.events import EventReason, When
@@ -97,7 +97,9 @@ async def test_who_is_to_be_notified_by_the_settings_is(
 ) -> None:
     """By whatever of a cluster's activities there is something to tell."""
     sent = list[str]()
-    monkeypatch.setattr(notifying, "_sent", lambda _to, notices, _done: sent.extend(each.title for each in notices) or "")
+    monkeypatch.setattr(
+        notification_sender, "_sent", lambda _to, notices, _done: sent.extend(each.title for each in notices) or ""
+    )
     notifications = (
         NotificationSettings(
             url_file=Path("urls"), when=(When.NEEDS_HUMAN, When.HALTED, When.REPEATED), labels={"matchLabels": {"kind": "gpu"}}

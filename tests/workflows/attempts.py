@@ -18,7 +18,7 @@ from temporalio.converter import DefaultFailureConverter
 from temporalio.exceptions import ApplicationError, FailureError
 
 from tests.workflows.contract import Call
-from workers.payloads.converting import DATA_CONVERTER
+from workers.payloads.converter import DATA_CONVERTER
 
 if TYPE_CHECKING:
     from tests.workflows.clockwork import Clockwork

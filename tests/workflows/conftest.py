@@ -17,7 +17,7 @@ from temporalio.testing import WorkflowEnvironment
 from activities.contracts import search
 from tests.workflows.surroundings import ClockworkEnvironment, Measured
 from workers.plugin import PLUGIN
-from workflows.kit import handing_over
+from workflows.kit import continuation
 
 FAST = [
     "frontend.WorkflowTimeSkippingEnabled=true",
@@ -30,7 +30,7 @@ FAST = [
 @pytest.fixture
 def rolls_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """An episode leaves its first history at its first rest."""
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda **_: workflow.info().continued_run_id is None)
+    monkeypatch.setattr(continuation, "roll_is_due", lambda **_: workflow.info().continued_run_id is None)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from random import Random
 from policy.episode.messages import Kind
 from policy.episode.needs import Need, NeedKind
 from policy.fence.plan import FencingPlan, Freeing
-from policy.remediation.escalation import EscalationStep
+from policy.remediation.ladder import EscalationStep
 from policy.values.object_refs import ObjectRef
 from tests.workflows.clockwork import Perils
 from tests.workflows.evils import AMBUSHED, EVILS, KNOWN, OFTEN, THEMES, Known

@@ -18,8 +18,7 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, EpisodeStatus, FencingInput, Outcome, Phase, RecordEntry
-from policy.episode.observation import Observation
+from policy.episode.messages import EpisodeResult, EpisodeStatus, FencingInput, Observation, Outcome, Phase, RecordEntry
 from tests.replay.recording import keep_history
 from tests.workflows.contract import queues_of, served_by
 from tests.workflows.surroundings import asked_until, eventually, worker

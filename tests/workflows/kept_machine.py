@@ -27,9 +27,9 @@ from policy.episode.needs import NeedKind
 from policy.episode.permits import PermitAnswer
 from policy.episode.vetoes import preserved_as_failed
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
-from policy.preservation.deciding import Automatic, PreservationAction, decide, keeps
+from policy.preservation.decision import Automatic, PreservationAction, decide, keeps
 from policy.preservation.effects import effects
-from policy.preservation.held import Held, MachinePhase
+from policy.preservation.kept_machine import Held, MachinePhase
 from policy.preservation.pools import DEFAULT_TIMEOUT
 from policy.preservation.requests import ISOLATE_ANNOTATION
 from policy.values.object_refs import ObjectRef

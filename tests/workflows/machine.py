@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from policy.episode.observation import Observation
+from policy.episode.messages import Observation
 from policy.fence.plan import Act, FencingPlan
 from policy.fence.power import PowerState
 from policy.objects.marks import Mark

@@ -8,7 +8,7 @@ from random import Random
 
 from policy.fence.kdump import KdumpRule
 from policy.fence.plan import CORDON, UNCORDON, WITH_VOLUMES, Act, CutStorage, FencingPlan, Freeing, PlannedMethod, PowerDevice
-from policy.remediation.escalation import EscalationStep
+from policy.remediation.ladder import EscalationStep
 from policy.remediation.strategies import Strategy
 from policy.values.object_refs import ObjectRef
 from tests.workflows.world import plan

@@ -11,10 +11,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from policy.episode.messages import EpisodeResult, FencingInput, Kind, Outcome, Phase, RemediationInput
-from policy.episode.observation import Observation
+from policy.episode.messages import EpisodeResult, FencingInput, Kind, Observation, Outcome, Phase, RemediationInput
+from policy.episode.operator_commands import DEVICE_READS_ON, Verb
 from policy.episode.permits import Release
-from policy.episode.words import DEVICE_READS_ON, Verb
 from policy.fence.power import PowerState
 from tests.workflows.adversary import THEIRS, Adversary, look_of
 from tests.workflows.clockwork import Clockwork, Perils

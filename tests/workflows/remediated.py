@@ -19,7 +19,7 @@ from policy.episode.gate import Operation
 from policy.episode.messages import Pinned, RemediationInput
 from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import Release
-from policy.remediation.escalation import EscalationStep
+from policy.remediation.ladder import EscalationStep
 from policy.remediation.memory import read_memory
 from policy.remediation.strategies import Strategy
 from policy.values.object_refs import ObjectRef

@@ -13,8 +13,7 @@ from unittest.mock import patch
 from pydantic import TypeAdapter
 
 from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase, RecordEntry, RemediationInput
-from policy.episode.observation import Observation
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Observation, Outcome, Phase, RecordEntry, RemediationInput
 from policy.episode.permits import Release
 from tests.workflows import world as scripted
 from tests.workflows.attempts import Attempt

@@ -16,11 +16,10 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
 from policy.episode.ids import episode_id, scanner_id
-from policy.episode.messages import FencingInput
-from policy.episode.observation import Observation
+from policy.episode.messages import FencingInput, Observation
 from policy.episode.permits import PermitAnswer, PermitRequest, Release
 from policy.scan.ledger import Ledger
-from policy.scan.report import Candidate, CheckReport, ClusterLease, ScanReport, ViewState
+from policy.scan.scan_report import Candidate, CheckReport, ClusterLease, ScanReport, ViewState
 from policy.values.object_refs import ObjectRef
 from tests.policy.builders import NOW as BUILT_AT
 from tests.replay.recording import keep_history

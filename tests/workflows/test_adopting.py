@@ -12,10 +12,10 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
 from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import PermitAnswer, PermitDecision
-from policy.fence.limits import LONGEST_ACT
+from policy.fence.config import LONGEST_ACT
 from policy.fence.plan import CORDON, Act, FencingPlan, PlannedMethod
 from policy.objects.marks import Mark
-from policy.remediation.escalation import EscalationStep
+from policy.remediation.ladder import EscalationStep
 from policy.remediation.strategies import Strategy
 from policy.values.object_refs import ObjectRef
 from tests.workflows.fencing_run import fencing

@@ -14,8 +14,8 @@ from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 
-from activities import permitbook
-from activities.permitbook import ScannerPermits
+from activities import scanner_permits
+from activities.scanner_permits import ScannerPermits
 from policy.episode.ids import scanner_id
 from policy.episode.permits import PermitQuestions
 from tests.workflows.test_describing import foreign_worker
@@ -144,7 +144,7 @@ async def test_a_scanner_that_does_not_answer_in_time_has_said_no(monkeypatch: p
     permits = asking(scanner)
     first = asyncio.create_task(permits.holds("prod", "node-1", "i-1"))
     await asyncio.sleep(0.01)
-    monkeypatch.setattr(permitbook, "QUERY_TIMEOUT", timedelta(milliseconds=50))
+    monkeypatch.setattr(scanner_permits, "QUERY_TIMEOUT", timedelta(milliseconds=50))
     held, why = await permits.holds("prod", "node-2", "i-2")
     assert (held, "not answered in time" in why) == (False, True)
     scanner.let_through.release()

@@ -33,14 +33,14 @@ from policy.episode.messages import (
     EpisodeStatus,
     FencingInput,
     Kind,
+    Observation,
     Outcome,
     Phase,
     PreservationInput,
     PreservationNews,
 )
 from policy.episode.needs import Need, NeedKind
-from policy.episode.observation import Observation
-from policy.preservation.book import PreservationNeed
+from policy.preservation.preservation_index import PreservationNeed
 
 pytestmark = pytest.mark.timeout(30)
 

@@ -20,7 +20,6 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from activities.checkedclaims import CheckedClaims
 from activities.contracts import metrics
 from activities.contracts.device_check import (
     READ_AT_ONCE,
@@ -35,6 +34,7 @@ from activities.contracts.device_check import (
     TellDevicesRequest,
 )
 from activities.errors import ErrorType, error_type, failure
+from activities.shared_devices import CheckedClaims
 from policy.fence.device_check import (
     DeviceAnswer,
     DeviceMemory,

@@ -12,7 +12,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
-from policy.episode.words import DEVICE_READS_ON
+from policy.episode.operator_commands import DEVICE_READS_ON
 from policy.fence.plan import CORDON, Act, PlannedMethod, PowerDevice
 from policy.fence.power import PowerState, VolumeState
 from tests.workflows.contract import LookVerdict

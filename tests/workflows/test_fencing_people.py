@@ -13,11 +13,11 @@ from temporalio.testing import WorkflowEnvironment
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, Outcome, Phase
 from policy.episode.needs import Need, NeedKind
+from policy.episode.operator_commands import CIRCUIT_BREAKER, DEVICE_READS_ON, VERIFIED, ActionName, Verb, Verified
 from policy.episode.permits import PermitAnswer, PermitDecision
-from policy.episode.words import CIRCUIT_BREAKER, DEVICE_READS_ON, VERIFIED, ActionName, Verb, Verified
 from policy.fence.plan import CORDON
 from policy.fence.power import PowerState
-from policy.values.moments import written
+from policy.values.times import written
 from tests.workflows.fencing_run import fencing, told
 from tests.workflows.plans import BMC, CUT, FREE, PORT, switched
 from tests.workflows.surroundings import asked_until, eventually, let_pass

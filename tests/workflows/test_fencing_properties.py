@@ -18,7 +18,7 @@ import pytest
 
 from policy.episode.messages import Kind
 from policy.fence.plan import CORDON, UNCORDON
-from policy.remediation.escalation import EscalationStep
+from policy.remediation.ladder import EscalationStep
 from policy.remediation.strategies import Strategy
 from tests.workflows.drawing import Drawn, arranged
 from tests.workflows.mishaps import Ambush, Mishap

@@ -14,10 +14,10 @@ from policy.episode.permits import PermitState, Release
 from tests.policy.builders import a_permit
 from tests.workflows.scanned import NOW, report
 from workflows.kit.messages import ScannerState
+from workflows.scanner.backoff import CLOSING, HoldingOff
 from workflows.scanner.holders import Holders
-from workflows.scanner.holding_off import CLOSING, HoldingOff
+from workflows.scanner.permit_lines import Grantor
 from workflows.scanner.permit_table import PermitTable
-from workflows.scanner.reserving import Grantor
 
 SAYS_OPEN = EpisodeDescription(node="n", known=True, open=True, workflow_id="episode/c/n", incident="i", permit=True)
 

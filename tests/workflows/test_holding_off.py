@@ -9,14 +9,13 @@ import pytest
 from temporalio import workflow
 
 from policy.checks.fence_policies import Attempts, FencePolicies
-from policy.episode.messages import Kind, Outcome
+from policy.episode.messages import Kind, Observation, Outcome
 from policy.episode.needs import NeedKind
-from policy.episode.observation import Observation
 from policy.episode.permits import Permit, PermitState, Release
-from policy.scan.report import CheckReport
+from policy.scan.scan_report import CheckReport
 from tests.workflows.scanned import NOW, candidate, check, report
 from workflows.kit.messages import Backoff, ScannerState
-from workflows.scanner.holding_off import AFTER_REFUSAL, UNJUDGED, HoldingOff
+from workflows.scanner.backoff import AFTER_REFUSAL, UNJUDGED, HoldingOff
 
 
 def test_a_node_is_left_alone_that_is_held_off_or_whose_episode_has_just_ended() -> None:

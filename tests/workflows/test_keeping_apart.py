@@ -13,18 +13,18 @@ from temporalio.testing import WorkflowEnvironment
 from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType, failure
 from policy.episode.messages import EpisodeStatus, Outcome, Phase
+from policy.episode.operator_commands import Verb
 from policy.episode.permits import PermitAnswer, PermitDecision
-from policy.episode.words import Verb
 from policy.fence.plan import CORDON, FencingPlan
 from policy.fence.power import PowerState, VolumeState
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.held import ISOLATION_ANNOTATION
+from policy.preservation.kept_machine import ISOLATION_ANNOTATION
 from policy.preservation.requests import ISOLATE_ANNOTATION
 from tests.workflows.kept_machine import KeptMachine, Run, machine, preserving
 from tests.workflows.plans import CLOUD, CUT, PORT, QUARANTINE, switched
 from tests.workflows.world import World, left_by, plan
 from workflows.definitions.preservation import Preservation
-from workflows.kit import handing_over
+from workflows.kit import continuation
 
 CUTS = {"note cut", "cut-path", "free-cut-pods", "restore-path", "note back"}
 NOT_WANTED = {ISOLATE_ANNOTATION: "false"}
@@ -75,7 +75,7 @@ async def is_released_well(run: Run) -> None:
 def grown(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Once it is set, the first history is left at its next rest."""
     grown = asyncio.Event()
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda **_: grown.is_set() and workflow.info().continued_run_id is None)
+    monkeypatch.setattr(continuation, "roll_is_due", lambda **_: grown.is_set() and workflow.info().continued_run_id is None)
     return grown
 
 

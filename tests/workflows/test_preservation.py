@@ -19,7 +19,7 @@ from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
 from policy.fence.plan import PowerDevice
-from policy.preservation.held import CONDITION, ENDED_ANNOTATION, SCALE_DOWN_DISABLED
+from policy.preservation.kept_machine import CONDITION, ENDED_ANNOTATION, SCALE_DOWN_DISABLED
 from tests.workflows.kept_machine import Run, kept, machine, preserving
 from tests.workflows.surroundings import asked_until, worker
 from workflows.definitions.preservation import Preservation

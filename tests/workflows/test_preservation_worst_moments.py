@@ -15,15 +15,15 @@ from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold,
 from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, Outcome, Phase
-from policy.episode.words import ActionName
-from policy.preservation.overriding import Override
+from policy.episode.operator_commands import ActionName
+from policy.preservation.overrides import Override
 from tests.workflows import contract, kept_machine
 from tests.workflows.kept_machine import MACHINE, NODE, kept, machine, preserving
 from tests.workflows.surroundings import eventually, let_pass
 from workflows.definitions.preservation import Preservation
 from workflows.episode.episode import Episode
 from workflows.episode.state import EpisodeState, GivingUpProgress, PreservationProgress, RemediationHistory
-from workflows.kit import handing_over, options
+from workflows.kit import continuation, options
 from workflows.kit.messages import ExtendRequest, PersonRequest
 
 
@@ -158,7 +158,7 @@ WEBHOOK = "failed calling webhook: context deadline exceeded"
 
 def roll_at(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
     """A history is left at that length."""
-    monkeypatch.setattr(handing_over, "roll_is_due", lambda **_: workflow.info().get_current_history_length() >= length)
+    monkeypatch.setattr(continuation, "roll_is_due", lambda **_: workflow.info().get_current_history_length() >= length)
 
 
 async def test_a_deletion_that_nobody_answers_tells_a_person_and_fills_no_history(

@@ -11,7 +11,7 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
 from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import PermitAnswer, PermitDecision
-from policy.remediation.escalation import EscalationStep
+from policy.remediation.ladder import EscalationStep
 from policy.remediation.memory import read_memory
 from policy.remediation.strategies import Strategy
 from tests.workflows.contract import LookVerdict

@@ -12,7 +12,7 @@ from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.kdump import KdumpRule
 from policy.fence.plan import CORDON
 from policy.fence.power import PowerState
-from policy.remediation.escalation import EscalationStep
+from policy.remediation.ladder import EscalationStep
 from policy.remediation.memory import read_memory
 from policy.remediation.strategies import Strategy
 from tests.workflows.plans import CUT as FABRIC_CUT

@@ -8,7 +8,7 @@ import pytest
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome
-from policy.remediation.escalation import EscalationStep
+from policy.remediation.ladder import EscalationStep
 from policy.remediation.strategies import Strategy
 from tests.workflows.attempts import START
 from tests.workflows.contract import LookVerdict

@@ -28,7 +28,7 @@ from tests.workflows.contract import Call, activities_of, queues_of
 from tests.workflows.remediated import Remediated, ScriptedRemediation, step
 from tests.workflows.world import NODE, World, plan
 from workflows.definitions.remediation import Remediation
-from workflows.kit import handing_over
+from workflows.kit import continuation
 from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue
 from workflows.kit.messages import PersonRequest
 
@@ -120,7 +120,7 @@ async def test_a_deletion_on_a_server_goes_on_in_a_new_history(
 ) -> None:
     """S13, S14, S33: the id is never free in between, nothing is asked for twice."""
     world = Remediated(ladder=(DELETE,), ready_after=MINUTE, goes_after=10 * MINUTE)
-    monkeypatch.setattr(handing_over, "HISTORY_LIMIT", 60)
+    monkeypatch.setattr(continuation, "HISTORY_LIMIT", 60)
     async with remediating(server, world) as handle:
         result = await ended(world, handle)
         runs = [each async for each in server.client.list_workflows(f"WorkflowId = '{handle.id}'")]

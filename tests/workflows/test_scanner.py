@@ -13,27 +13,26 @@ from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.episodes import EpisodeDescription, FoundOpen
-from policy.checks.brakes import Closed
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.circuit_breakers import OpenReason
+from policy.checks.health_check import HealthCheck
 from policy.checks.inventory import ControlPlane
 from policy.episode.freeing_pace import Portion, PortionRequest
 from policy.episode.ids import episode_id
-from policy.episode.messages import FencingInput
+from policy.episode.messages import FencingInput, Observation
 from policy.episode.needs import NeedKind
-from policy.episode.observation import Observation
+from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions, PermitRequest, PermitState
-from policy.episode.words import CIRCUIT_BREAKER
 from policy.objects.nodes import Condition
 from policy.scan.repeat_alarm import RepeatAlarm
-from policy.scan.report import ClusterLease, ScanReport, ViewState
+from policy.scan.scan_report import ClusterLease, ScanReport, ViewState
 from tests.policy.builders import a_check, a_node, ago, ledger_of
 from tests.workflows.scanned import CHECK, NOW, Scan, ScriptedCluster, candidate, check, report, report_of, scanning
 from tests.workflows.surroundings import eventually, let_pass, worker
 from workflows.definitions.scanner import HealthScanner
 from workflows.kit import options
-from workflows.kit.handing_over import HISTORY_LIMIT
+from workflows.kit.continuation import HISTORY_LIMIT
 from workflows.kit.messages import PauseRequest, ScannerInput, ScannerState, StopRequest
-from workflows.scanner.polling import BREATH, HASTY_IN_A_ROW
+from workflows.scanner.long_poll import BREATH, HASTY_IN_A_ROW
 
 SCANS_OF_A_RUN = HISTORY_LIMIT // 6
 """Three events of its activity and three of the task that hears of it: so many scans fill a history."""
@@ -651,7 +650,7 @@ async def test_an_override_lasts_while_the_breaker_is_open_and_only_for_looks_th
     env: WorkflowEnvironment,
 ) -> None:
     """S17, S20: what a person has overridden is not withdrawn, and a request alone grants nothing. One node each."""
-    closed = replace(check(allowed=False, message="9 of 12 nodes are healthy"), reason=Closed.TOO_MANY_UNHEALTHY)
+    closed = replace(check(allowed=False, message="9 of 12 nodes are healthy"), reason=OpenReason.TOO_MANY_UNHEALTHY)
     world = ScriptedCluster(report(checks=(closed,)))
     async with scanning(env, world, concurrency=2) as scan:
 
@@ -679,7 +678,7 @@ async def test_an_override_lasts_while_the_breaker_is_open_and_only_for_looks_th
 
 async def test_an_override_that_waits_for_its_turn_is_one_when_it_comes(env: WorkflowEnvironment) -> None:
     """S14, S17: it had asked without one before; and a scanner that has forgotten it hears of it from the episode."""
-    closed = replace(check(allowed=False, message="9 of 12 nodes are healthy"), reason=Closed.TOO_MANY_UNHEALTHY)
+    closed = replace(check(allowed=False, message="9 of 12 nodes are healthy"), reason=OpenReason.TOO_MANY_UNHEALTHY)
     world = ScriptedCluster(report())
     async with scanning(env, world) as scan:
         assert (await scan.ask("node-1", "one")).decision is PermitDecision.GRANTED

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from policy.episode.observation import Observation
+from policy.episode.messages import Observation
 from policy.episode.permits import PermitState
-from policy.remediation.escalation import EscalationStep
+from policy.remediation.ladder import EscalationStep
 from policy.remediation.strategies import Strategy
-from policy.scan.report import ClusterLease, LeftOver, ViewState
+from policy.scan.scan_report import ClusterLease, LeftOver, ViewState
 from tests.workflows.scanned import CHECK, ScriptedCluster, candidate, report, scanning
 from tests.workflows.surroundings import eventually
 

@@ -8,7 +8,7 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.episodes import EpisodeDescription, FoundOpen
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.health_check import HealthCheck
 from policy.episode.permits import PermitDecision, PermitState
 from policy.objects.nodes import Condition, NodeView
 from policy.values.thresholds import Threshold

@@ -13,12 +13,12 @@ from temporalio.testing import WorkflowEnvironment
 
 from policy.episode.messages import FencingInput
 from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions
-from policy.preservation.book import PreservationNeed
+from policy.preservation.preservation_index import PreservationNeed
 from policy.scan.pauses import PAUSES_MEMO, PauseEnd, Pauses
 from tests.workflows.scanned import Scan, ScriptedCluster, report, scanning
 from tests.workflows.surroundings import eventually, let_pass
 from workflows.definitions.scanner import HealthScanner
-from workflows.kit import handing_over
+from workflows.kit import continuation
 from workflows.kit.messages import PauseRequest, StopRequest, UnpauseRequest
 
 WHY = "the switch is being replaced"
@@ -140,7 +140,7 @@ async def test_the_owner_of_a_pause_is_told_who_has_ended_it(env: WorkflowEnviro
 
 async def test_a_pause_outlives_a_history(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """S33, S44."""
-    monkeypatch.setattr(handing_over, "HISTORY_LIMIT", 60)
+    monkeypatch.setattr(continuation, "HISTORY_LIMIT", 60)
     async with scanning(env, world := ScriptedCluster()) as scan:
         await scan.until(lambda status: status.report is not None)
         await paused(scan)

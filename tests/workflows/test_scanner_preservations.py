@@ -10,8 +10,8 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.episodes import Opened
 from policy.episode.permits import PermitDecision, PermitRequest, PermitState
-from policy.preservation.book import PreservationNeed
-from policy.scan.report import ClusterLease, ViewState
+from policy.preservation.preservation_index import PreservationNeed
+from policy.scan.scan_report import ClusterLease, ViewState
 from tests.workflows.scanned import Scan, ScriptedCluster, candidate, report, scanning
 from tests.workflows.surroundings import eventually
 from workflows.definitions.scanner import HealthScanner

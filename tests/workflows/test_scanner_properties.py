@@ -38,15 +38,15 @@ from policy.episode.permits import PermitDecision, PermitRequest, Release
 from policy.objects.nodes import Condition
 from policy.scan import candidates
 from policy.scan.ledger import Ledger
-from policy.scan.report import ScanReport
+from policy.scan.scan_report import ScanReport
 from policy.values.thresholds import Threshold
 from tests.policy.builders import NOW, a_check, a_node
 from tests.workflows.scanned import report_of
 from workflows.kit.messages import ScannerState
-from workflows.scanner.granting import Granting
+from workflows.scanner.episode_notifier import Telling
 from workflows.scanner.holders import DESCRIBE_EVERY
-from workflows.scanner.reserving import Grantor
-from workflows.scanner.telling import Telling
+from workflows.scanner.permit_lines import Grantor
+from workflows.scanner.permits import Granting
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -14,7 +14,7 @@ from policy.episode.permits import PermitDecision, PermitState, Release
 from tests.workflows.scanned import ScriptedCluster, report, scanning
 from tests.workflows.surroundings import eventually, let_pass
 from workflows.definitions.scanner import HealthScanner
-from workflows.scanner import holders, holding_off
+from workflows.scanner import backoff, holders
 from workflows.scanner.permit_table import REMIND_EVERY
 
 
@@ -84,10 +84,10 @@ async def test_people_are_told_every_half_hour_that_somebody_still_waits_for_the
 @pytest.mark.parametrize(
     ("lasts", "least", "most"),
     [
-        (None, timedelta(seconds=30), holding_off.AFTER_REFUSAL),
-        (timedelta(seconds=-5), timedelta(seconds=30), holding_off.AFTER_REFUSAL),
+        (None, timedelta(seconds=30), backoff.AFTER_REFUSAL),
+        (timedelta(seconds=-5), timedelta(seconds=30), backoff.AFTER_REFUSAL),
         (timedelta(minutes=6), timedelta(minutes=5), timedelta(minutes=6)),
-        (timedelta(hours=1), timedelta(minutes=9), holding_off.AFTER_VETO),
+        (timedelta(hours=1), timedelta(minutes=9), backoff.AFTER_VETO),
     ],
     ids=["no lease", "lapsed", "short", "long"],
 )

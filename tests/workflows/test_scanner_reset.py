@@ -13,10 +13,9 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.episodes import EpisodeDescription, FoundOpen
 from policy.checks.inventory import ControlPlane
-from policy.episode.messages import Kind
-from policy.episode.observation import Observation
+from policy.episode.messages import Kind, Observation
 from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions
-from policy.scan.report import ScanReport
+from policy.scan.scan_report import ScanReport
 from policy.values.object_refs import ObjectRef
 from tests.policy.builders import a_permit
 from tests.workflows.scanned import NOW, ScriptedCluster, check, report, scanning

@@ -12,7 +12,7 @@ from policy.checks.fence_policies import FencePolicies, StormRule
 from policy.episode.permits import PermitDecision, PermitState
 from policy.objects.nodes import Condition
 from policy.scan.ledger import Ledger
-from policy.scan.report import ScanReport
+from policy.scan.scan_report import ScanReport
 from tests.policy.builders import NOW, ago
 from tests.policy.fencing_builders import RACK, in_rack, ledger_of, racks, report_of
 from tests.workflows.scanned import ScriptedCluster, scanning

@@ -16,7 +16,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.episodes import EpisodeService
 from workers.configuration.process_settings import WorkerSettings
-from workers.interceptors.succession import Succession
+from workers.interceptors.continuation_guard import Succession
 from workers.worker import Serving, activities_of, build
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from policy.episode.messages import Kind
-from policy.episode.observation import Observation
+from policy.episode.messages import Kind, Observation
 from policy.episode.permits import Permit, PermitState
-from policy.scan.report import ViewState
+from policy.scan.scan_report import ViewState
 from tests.workflows.scanned import NOW, report
-from workflows.scanner.telling import Telling
+from workflows.scanner.episode_notifier import Telling
 
 
 @pytest.mark.parametrize(("stale", "told"), [("", ["n"]), ("nothing was heard for a minute", [])])

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from policy.checks.fence_policies import MOST_PER_MINUTE, FencePolicies, ScopeCap, StormRule
-from policy.checks.overlaps import Overlap
+from policy.checks.health_check import Overlap
 from policy.checks.retries import (
     DEFAULT_MIN_HEALTHY_PERIOD,
     EXPONENTIAL,
@@ -20,7 +20,7 @@ from policy.checks.retries import (
 )
 from policy.objects.scopes import CLUSTER
 from policy.preservation.pools import Pool, pool_of
-from policy.remediation.remediators import REMEDIATORS, Remediator
+from policy.remediation.remediation_objects import REMEDIATORS, Remediator
 from policy.scan.repeat_alarm import RepeatAlarm
 from policy.values.errors import PolicyError
 from workers.configuration.setting_types import Duration, Section, at_most, between, scope_name, within

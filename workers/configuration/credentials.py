@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Protocol
 from activities.errors import ErrorType, failure
 from activities.power.driver import DeviceCredentials
 from policy.fence.credential_hosts import EVERYWHERE, HOSTS_ANNOTATION, annotated, hosts_of, hosts_written, not_for
-from policy.fence.insecure_devices import InsecureDevices, insecurity_of
 from policy.fence.plan import ON_THE_WORKER, CredentialKind, problem_of_place
+from policy.fence.power import InsecureDevices, insecurity_of
 from policy.values.errors import PolicyError
-from policy.values.properties import parse_properties
+from policy.values.fields import parse_properties
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import ClusterConnection

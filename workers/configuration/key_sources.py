@@ -1,7 +1,7 @@
 """Reads keys from where the settings name them: a file, or a Secret of the cluster we run in. One to a line, the newest first.
 
 A Secret that is there and empty is filled by whichever of our processes finds it so: nobody has to make the first key. What keys
-are for is with those who ask: `workers/signing_keys.py`, `workers/payload_keys.py`.
+are for is with those who ask: `workers/deployment_keys.py`, `workers/deployment_keys.py`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class KeySource:
 
         Raises SettingsError that names the setting for what can't be read, or holds no key.
         """
-        from activities.cluster.api.editing import edit
+        from activities.cluster.api.edits import edit
         from activities.cluster.api.paths import SECRETS
 
         namespace, _, own_name = self.secret.partition("/")

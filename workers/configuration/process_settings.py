@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_va
 from pydantic_settings import NoDecode
 
 from policy.fence.credential_hosts import hosts_written
-from policy.fence.insecure_devices import InsecureDevices
+from policy.fence.power import InsecureDevices
 from workers.configuration.setting_types import (
     SAME_ELSEWHERE,
     SECRET_NAME,

@@ -16,8 +16,8 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from policy.values.durations import format_duration
 from policy.values.errors import did_you_mean
+from policy.values.times import format_duration
 from workers.errors import expectation
 
 PREFIX = "NODEWARDEN_"

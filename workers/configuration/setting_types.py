@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
 from policy.objects.scopes import EXPECTED as EXPECTED_SCOPE
 from policy.objects.scopes import is_scope
-from policy.values.durations import parse_duration
+from policy.values.times import parse_duration
 
 NAME = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 """Of a namespace, as Kubernetes takes it."""

@@ -19,7 +19,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, Pydant
 from pydantic_settings import SettingsError as SourceError
 
 from policy.checks.fence_policies import PolicySource
-from policy.values.object_names import FENCE_NAMESPACE
+from policy.values.object_refs import FENCE_NAMESPACE
 from workers.configuration.acting_settings import (
     FenceCheckSettings,
     FencingSettings,

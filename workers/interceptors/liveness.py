@@ -16,7 +16,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from activities.attempt import ATTEMPT_ENDS
+from activities.clocks import ATTEMPT_ENDS
 
 BEATS_PER_TIMEOUT = 4
 """At most: each is a write of Temporal's, and costs it some 10 to 20 ms."""

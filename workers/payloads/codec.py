@@ -1,6 +1,6 @@
 """Encrypts what goes to Temporal, where the deployment has keys for it: inputs, results, memos, messages, failures.
 
-AES-256-GCM under keys that are derived from the lines of a file or Secret (`workers/payload_keys.py`). The first key encrypts,
+AES-256-GCM under keys that are derived from the lines of a file or Secret (`workers/deployment_keys.py`). The first key encrypts,
 all decrypt; which one it was is said beside each payload by a name that is derived from the key as well, so that nobody has to
 name them. What is not encrypted is read as it is: a history from before goes on.
 """

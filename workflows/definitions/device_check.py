@@ -43,9 +43,9 @@ from policy.fence.device_check import (
     row_of,
     row_without_device,
 )
-from policy.values.foreign import without_calls
-from policy.values.moments import in_utc, later, written
-from workflows.kit import handing_over, options
+from policy.values.display_text import without_calls
+from policy.values.times import in_utc, later, written
+from workflows.kit import continuation, options
 from workflows.kit.ids import device_check_id, power_queue
 from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
 
@@ -99,9 +99,9 @@ class DeviceCheck:
         self._check_identity(request)
         workflow.upsert_search_attributes([search.CLUSTER.value_set(self._cluster), search.KIND.value_set(KIND)])
         while await self._somebody_wants_to_know():
-            if handing_over.roll_is_due(may_move=self._report is not None, events=HISTORY_LIMIT):
+            if continuation.roll_is_due(may_move=self._report is not None, events=HISTORY_LIMIT):
                 await workflow.wait_condition(workflow.all_handlers_finished)
-                handing_over.go_on(self._carried())
+                continuation.go_on(self._carried())
             await self._check_by_the_clock()
         await workflow.wait_condition(workflow.all_handlers_finished)
         return DeviceCheckResult(cluster=self._cluster, memory=self._remembered.carried())

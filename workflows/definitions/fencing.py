@@ -8,10 +8,10 @@ from datetime import timedelta
 from temporalio import workflow
 
 from policy.episode.messages import EpisodeResult, Kind
-from policy.episode.words import CIRCUIT_BREAKER, DEVICE_READS_ON, Verb
-from policy.values.durations import format_duration
+from policy.episode.operator_commands import CIRCUIT_BREAKER, DEVICE_READS_ON, Verb
+from policy.values.times import format_duration
+from workflows.episode.attestation import by_a_person, refused
 from workflows.episode.conversation import NOT_ATTESTED, EpisodeConversation, opened
-from workflows.episode.hearing import by_a_person, refused
 from workflows.episode.state import FencingHistory, PublisherState
 from workflows.fencing.story import FencingStory
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest

@@ -8,11 +8,10 @@ from datetime import timedelta
 from temporalio import workflow
 
 from policy.episode.messages import EpisodeResult, Kind, PreservationNews
-from policy.episode.words import Verb
-from policy.values.durations import format_duration
-from policy.values.moments import written
+from policy.episode.operator_commands import Verb
+from policy.values.times import format_duration, written
+from workflows.episode.attestation import by_a_person
 from workflows.episode.conversation import EpisodeConversation, opened
-from workflows.episode.hearing import by_a_person
 from workflows.episode.state import PreservationHistory
 from workflows.kit.messages import AbortRequest, ExtendRequest, PersonRequest
 from workflows.preservation.story import PreservationStory

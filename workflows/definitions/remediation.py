@@ -1,4 +1,4 @@
-"""The Remediation workflow: the shell round `workflows/remediation/story.py`, or `workflows/remediation/giving_up.py`."""
+"""The Remediation workflow: the shell round `workflows/remediation/story.py`, or `workflows/remediation/disposal.py`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from workflows.episode.conversation import EpisodeConversation, opened
 from workflows.episode.state import RemediationHistory
 from workflows.fencing.endings import after_off
 from workflows.kit.messages import AbortRequest
+from workflows.remediation.disposal import GivingUpStory
 from workflows.remediation.fencing_step import FencingStep
-from workflows.remediation.giving_up import GivingUpStory
 from workflows.remediation.story import RemediationStory
 
 

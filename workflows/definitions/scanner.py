@@ -1,7 +1,7 @@
 """The scanner of one cluster: awaits the next report, decides whom to let act, opens their episodes, tells people.
 
 One per cluster (its workflow id is `scanner/<cluster>`, its claim on the cluster a Lease), and the only grantor of permits
-(`workflows/scanner/granting.py`). It awaits one long poll (`activities/cluster/acts/scan.py`) and is woken by episodes meanwhile.
+(`workflows/scanner/permits.py`). It awaits one long poll (`activities/cluster/acts/scan.py`) and is woken by episodes meanwhile.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from activities.contracts.episodes import EpisodeActivities, NameRequest
 from activities.contracts.scan import ScanActivities
 from activities.errors import ErrorType, error_message
 from policy.episode.freeing_pace import PortionAnswer, PortionRequest
+from policy.episode.operator_commands import CIRCUIT_BREAKER, Spoken, Verb
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitQuestions, PermitRequest, Release
-from policy.episode.words import CIRCUIT_BREAKER, Spoken, Verb
 from policy.scan import pauses
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses
-from policy.scan.report import ScanReport
-from policy.values.foreign import without_calls
-from workflows.episode.hearing import Heard, by_a_person, heard, refused, still_to_come
-from workflows.kit import handing_over, options
+from policy.scan.scan_report import ScanReport
+from policy.values.display_text import without_calls
+from workflows.episode.attestation import Heard, by_a_person, heard, refused, still_to_come
+from workflows.kit import continuation, options
 from workflows.kit.ids import episode_id, scanner_id
 from workflows.kit.messages import (
     PauseRequest,
@@ -39,14 +39,14 @@ from workflows.kit.messages import (
     StopRequest,
     UnpauseRequest,
 )
-from workflows.scanner.beside import BackgroundTasks, Repeated
-from workflows.scanner.granting import Granting
+from workflows.scanner.background_tasks import BackgroundTasks, Repeated
+from workflows.scanner.episode_notifier import Telling
 from workflows.scanner.holders import LIST_LAG
-from workflows.scanner.polling import Polling
-from workflows.scanner.preserving import Preserving
+from workflows.scanner.long_poll import Polling
+from workflows.scanner.permit_lines import Grantor
+from workflows.scanner.permits import Granting
+from workflows.scanner.preservations import Preserving
 from workflows.scanner.repeat_alarm import Repeating
-from workflows.scanner.reserving import Grantor
-from workflows.scanner.telling import Telling
 
 ANSWER_PATIENCE = timedelta(seconds=15)
 """How long a person's request waits for a report that can answer it."""
@@ -105,7 +105,7 @@ class HealthScanner:
             await scanning
         await workflow.wait_condition(workflow.all_handlers_finished)
         if self._stop is None:
-            handing_over.go_on(self._carried())
+            continuation.go_on(self._carried())
         await self._give_back_lease()
         return ScannerResult(
             cluster=request.cluster,
@@ -118,7 +118,7 @@ class HealthScanner:
     async def _scan_on(self) -> None:
         """Scan after scan, until somebody stops it or the history has grown long; then until all that was begun has ended."""
         await self._learn_our_name()
-        while self._stop is None and not handing_over.roll_is_due(may_move=self._polling.scans > self._began_with):
+        while self._stop is None and not continuation.roll_is_due(may_move=self._polling.scans > self._began_with):
             if await self._next_report() and (report := self._polling.report) is not None:
                 await self._granting.holders.rebuild(report)
                 # First: whoever is to be kept has its episode, and with it its node, before anybody is let at that node.

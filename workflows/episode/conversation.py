@@ -17,15 +17,14 @@ from temporalio.exceptions import ApplicationError
 
 from activities.errors import ErrorType
 from policy.episode.advice import advice, ways
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase, RecordEntry
-from policy.episode.observation import Observation
-from policy.episode.words import CIRCUIT_BREAKER, Spoken, Verb, Way, one_line, override_problem
-from workflows.episode.closing import close
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Observation, Outcome, Phase, RecordEntry
+from policy.episode.operator_commands import CIRCUIT_BREAKER, Spoken, Verb, Way, one_line, override_problem
+from workflows.episode.attestation import Heard, by_a_person, half_said, heard, refused, said_of, still_to_come
+from workflows.episode.end import close
 from workflows.episode.episode import Episode
-from workflows.episode.hearing import Heard, by_a_person, half_said, heard, refused, said_of, still_to_come
 from workflows.episode.state import End, EpisodeState, History
-from workflows.kit import handing_over
-from workflows.kit.handing_over import NewHistory
+from workflows.kit import continuation
+from workflows.kit.continuation import NewHistory
 from workflows.kit.ids import episode_id
 from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, PersonRequest, ResumeRequest
 
@@ -82,12 +81,12 @@ class EpisodeConversation:
             return result
         episode = self.episode
         goes_on = replace(result.request or request, incident=episode.incident, state=episode.state())
-        raise handing_over.go_on(goes_on, kind=episode.kind, memo={**workflow.memo(), "incident": episode.incident})
+        raise continuation.go_on(goes_on, kind=episode.kind, memo={**workflow.memo(), "incident": episode.incident})
 
     def _check_identity(self, request: History) -> None:
         """Fail at once under any id but the node's own: the id is what keeps a node's episodes single (S13). A state comes from
         an earlier history, and each leaves one: what that history was is asked by the worker
-        (`workers/interceptors/succession.py`)."""
+        (`workers/interceptors/continuation_guard.py`)."""
         expected, info = episode_id(request.cluster, request.node), workflow.info()
         if not request.cluster or not request.node or info.workflow_id != expected:
             raise _refused(

@@ -16,27 +16,26 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from activities.contracts import search
+from activities.contracts.episode_news import ToldEvent
 from activities.contracts.episodes import AskPermit, EpisodeActivities
-from activities.contracts.news import ToldEvent
 from activities.contracts.target import LookResult, Target
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode.events import EventReason
-from policy.episode.messages import Acknowledgement, EpisodeStatus, Outcome, Phase, Reading, RecordEntry
+from policy.episode.messages import Acknowledgement, EpisodeStatus, Observation, Outcome, Phase, Reading, RecordEntry
 from policy.episode.needs import Need, NeedKind
-from policy.episode.observation import Observation
+from policy.episode.operator_commands import CIRCUIT_BREAKER, VERIFIED, SealedWord, one_line
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, Release
-from policy.episode.words import CIRCUIT_BREAKER, VERIFIED, SealedWord, one_line
 from policy.fence.config import FenceStep
 from policy.fence.device_check import devices_of
 from policy.fence.plan import FencingPlan, PowerDevice, sealed_anew
 from policy.fence.power import PowerState
 from policy.objects.marks import NOTHING_ADDED, Added
-from policy.values.foreign import without_calls
-from policy.values.moments import LATEST, written
+from policy.values.display_text import without_calls
+from policy.values.times import LATEST, written
 from workflows.episode.publisher import Publisher
 from workflows.episode.state import EpisodeState, Rest, Undertaking
-from workflows.kit import handing_over, measuring, options
-from workflows.kit.handing_over import NewHistory
+from workflows.kit import continuation, metrics, options
+from workflows.kit.continuation import NewHistory
 from workflows.kit.ids import scanner_id
 from workflows.kit.interrupts import is_unclear, told_of
 from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, PersonRequest, ResumeRequest, Word
@@ -138,7 +137,7 @@ class Episode(EpisodeState):
         if phase is not None and phase is not self.phase:
             self.phase = phase
             self.note("phase", phase.value)
-            measuring.entered(self.cluster, self.kind, phase)
+            metrics.entered(self.cluster, self.kind, phase)
             self._tag()
         if step is not None and step.value != self.step:
             self.step, self.try_number, self.tries = step.value, 1, 0
@@ -154,7 +153,7 @@ class Episode(EpisodeState):
         self.zone, self.reason = zone, one_line(reason)
         if self.offends_since is None and since is not None:
             self.offends_since = since
-            measuring.detected(self.cluster, self.kind, since)
+            metrics.detected(self.cluster, self.kind, since)
         if workflow.info().typed_search_attributes.get(search.NODE) is None:
             self._tag()
         self._show()
@@ -403,7 +402,7 @@ class Episode(EpisodeState):
             if end is not None:
                 left = max(end - workflow.now(), timedelta(0))
                 duration = left if duration is None else min(duration, left)
-        if handing_over.roll_is_due(may_move=handing_over.is_long(duration)) and not self._has_news and self.may_leave():
+        if continuation.roll_is_due(may_move=continuation.is_long(duration)) and not self._has_news and self.may_leave():
             ends = workflow.now() + duration if duration is not None else None
             self.left_in = Rest(ends=ends, why=why)
             raise NewHistory

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.news import News
+from activities.contracts.episode_news import News
 from activities.contracts.target import (
     ActResult,
     Configured,
@@ -32,7 +32,7 @@ from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import Release
 from policy.fence.plan import FencingPlan
 from policy.fence.power import PowerAct
-from policy.remediation.lease import DEFAULT_TIMEOUT, lease_duration
+from policy.remediation.ladder import DEFAULT_TIMEOUT, lease_duration
 from workflows.episode.episode import Episode
 from workflows.episode.state import FencingProgress, Undertaking
 from workflows.kit import options

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from activities.contracts.news import OffNote, ToldEvent
+from activities.contracts.episode_news import OffNote, ToldEvent
 from activities.contracts.preservation import NO_WISH, Hold, Wish
 from activities.contracts.remediation import FailedVolumes, RemediationPin
 from activities.contracts.target import PinResult, Workload
@@ -22,6 +22,7 @@ from policy.episode.messages import (
     EpisodeStatus,
     FencingInput,
     Kind,
+    Observation,
     OffProof,
     Outcome,
     PathProof,
@@ -33,14 +34,13 @@ from policy.episode.messages import (
     RemediationInput,
     RestartProof,
 )
-from policy.episode.observation import Observation
-from policy.episode.words import SealedWord, Verified
+from policy.episode.operator_commands import SealedWord, Verified
 from policy.fence.kdump import KernelDead
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState, Quarantine
 from policy.objects.marks import NOTHING_ADDED, Added
-from policy.preservation.held import Isolation
-from policy.remediation.escalation import EscalationStep as Rung
+from policy.preservation.kept_machine import Isolation
+from policy.remediation.ladder import EscalationStep as Rung
 from policy.values.object_refs import ObjectRef
 from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, PersonRequest
 

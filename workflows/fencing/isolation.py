@@ -30,14 +30,14 @@ from policy.fence.config import FenceStep
 from policy.fence.plan import Act, Chosen, CutStorage, FencingPlan, PlannedMethod, PowerDevice
 from policy.fence.power import PowerAct
 from policy.objects.nodes import Taint
-from workflows.episode.bookkeeping import Bookkeeping
 from workflows.episode.episode import Episode
-from workflows.episode.pacing import Pacing
+from workflows.episode.freeing_pace import Pacing
+from workflows.episode.node_writes import Bookkeeping
 from workflows.episode.preflight import Preflight
 from workflows.episode.state import IsolationProgress
 from workflows.episode.tries import Tries
-from workflows.fencing.devices import POLL_INTERVAL, longer
-from workflows.fencing.draining import Draining
+from workflows.fencing.device_commands import POLL_INTERVAL, longer
+from workflows.fencing.drain import Draining
 from workflows.fencing.paths import MayRestore, Paths
 from workflows.fencing.volumes import Volumes
 from workflows.kit import options

@@ -11,26 +11,95 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from temporalio import workflow
+from temporalio.exceptions import ActivityError
 
+from activities.contracts.power import LiftRequest, PowerActivities, PowerRequest
 from activities.contracts.target import IsolationActivities, PathRequest
 from policy.episode.events import EventReason
 from policy.episode.fencing import off_proven, was_open
 from policy.episode.messages import PathProof, Phase
 from policy.fence.config import FenceStep
 from policy.fence.plan import FencingPlan, PowerDevice
-from policy.fence.power import PowerAct, PowerState
+from policy.fence.power import PowerAct, PowerState, Quarantine
 from policy.objects.marks import Added
-from policy.values.moments import written
-from workflows.episode.bookkeeping import Bookkeeping
+from policy.values.times import written
 from workflows.episode.episode import Episode
-from workflows.episode.preflight import LONGEST_PAUSE, Preflight
+from workflows.episode.node_writes import Bookkeeping
+from workflows.episode.preflight import LONGEST_PAUSE, Licence, Preflight
 from workflows.episode.state import PathsProgress
-from workflows.fencing.devices import PATH, Devices, states
-from workflows.fencing.quarantine import Quarantines
+from workflows.fencing.device_commands import PATH, Devices, command_licensed, states
 from workflows.kit import options
-from workflows.kit.interrupts import StepFailed, as_interrupt
+from workflows.kit.interrupts import Interrupt, StepFailed, as_interrupt, interrupt_for, told_of
+
+# Quarantine of a cloud machine: one security group instead of its own, and back. It proves nothing and licenses nothing.
+#
+# Both acts may be repeated: the cloud itself remembers what there was before (`activities/power/`), so that an answer that is
+# lost loses nothing.
+
+Request = TypeVar("Request", PowerRequest, LiftRequest)
+Result = TypeVar("Result")
+
+
+class Quarantines:
+    """Which machines this episode has put behind which group."""
+
+    def __init__(self, episode: Episode, plan: FencingPlan, known: dict[str, Quarantine]) -> None:
+        self._episode = episode
+        self._plan = plan
+        self._known = known
+
+    async def apply(self, device: PowerDevice, licence: Licence) -> None:
+        """Put the machine behind its group; StepFailed where that is not known to be so, and may be tried again."""
+        self._episode.enter(doing=f"puts {device.endpoint} into quarantine")
+        request = PowerRequest(
+            target=self._episode.target,
+            device=self._episode.sealed(device),
+            deadline=self._plan.act_deadline,
+            not_after=licence.until,
+            licence=licence.signed,
+        )
+        try:
+            summary = f"isolation: quarantine of {device.endpoint}"
+            found = await self._command(PowerActivities.quarantine, request, licence, summary)
+        except ActivityError as error:
+            raise await self._after("quarantine", device, error) from error
+        self._known[device.endpoint] = found
+        self._episode.note("quarantine", "ok", f"{device.endpoint} is behind {found.group}")
+
+    async def lift(self, device: PowerDevice, licence: Licence) -> None:
+        """Give its groups back, as far as nobody else has changed them meanwhile."""
+        request = LiftRequest(
+            target=self._episode.target,
+            device=self._episode.sealed(device),
+            quarantine=self._known.get(device.endpoint),
+            deadline=self._plan.act_deadline,
+            not_after=licence.until,
+            licence=licence.signed,
+        )
+        summary = f"recovery: lifts the quarantine of {device.endpoint}"
+        try:
+            await self._command(PowerActivities.lift_quarantine, request, licence, summary)
+        except ActivityError as error:
+            raise await self._after("lift-quarantine", device, error) from error
+        self._known.pop(device.endpoint, None)
+        self._episode.note("lift-quarantine", "ok", device.endpoint)
+
+    async def _command(
+        self, command: Callable[[PowerActivities, Request], Awaitable[Result]], request: Request, licence: Licence, summary: str
+    ) -> Result:
+        config = options.power_command(request.device.site, self._plan)
+        config["summary"] = summary
+        return await command_licensed(self._episode, command, request, licence, config)
+
+    async def _after(self, act: str, device: PowerDevice, error: ActivityError) -> Interrupt:
+        """The turn to take. An unclear act is asked for again, once nothing of it is under way."""
+        if await self._episode.wait_out(act, device.endpoint, error):
+            return StepFailed(told_of(device.endpoint, error))
+        return interrupt_for(error, device.endpoint)
+
 
 QUARANTINE = "#quarantine"
 """Set behind a machine's endpoint where our mark tells of its quarantine."""

@@ -6,8 +6,8 @@ same story). It is the automaton of the node-fencing proposal, made safe:
     new --isolation--> running --power-management--> done --Ready and restart proven--> recovery --> final
     a step fails beyond its tries --> error --> the flow again while restarts are left, keeping what is proven, else needs-human
 
-The steps are `workflows/fencing/isolation.py` and `workflows/fencing/power_management.py`, the ends
-`workflows/fencing/endings.py`, the wait for a person `workflows/fencing/parking.py`; all of them share a
+The steps are `workflows/fencing/isolation.py` and `workflows/fencing/power_steps.py`, the ends
+`workflows/fencing/endings.py`, the wait for a person `workflows/fencing/endings.py`; all of them share a
 `workflows/fencing/case.py`. What all kinds of episode have is `workflows/episode/episode.py`.
 """
 
@@ -30,15 +30,14 @@ from policy.episode.messages import EpisodeResult, FencingInput, Outcome, Phase
 from policy.episode.needs import NeedKind
 from policy.fence.config import FenceStep
 from policy.fence.plan import FencingPlan
-from workflows.episode.closing import close, not_begun, refusal
+from workflows.episode.end import close, not_begun, refusal
 from workflows.episode.episode import Episode
 from workflows.episode.state import End, FencingProgress, PowerProgress, Turn
 from workflows.fencing.case import Case, open_case
-from workflows.fencing.dumping import CrashDump
-from workflows.fencing.endings import Endings, after_off
-from workflows.fencing.parking import Parking
+from workflows.fencing.endings import Endings, Parking, after_off
+from workflows.fencing.kdump import CrashDump
 from workflows.fencing.paths import QUARANTINE
-from workflows.fencing.power_management import PowerManagement
+from workflows.fencing.power_steps import PowerManagement
 from workflows.kit import options
 from workflows.kit.interrupts import (
     INTERRUPTS,

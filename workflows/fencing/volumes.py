@@ -21,7 +21,7 @@ from policy.fence.power import VolumeState
 from workflows.episode.episode import Episode
 from workflows.episode.preflight import Licence
 from workflows.episode.state import VolumesProgress
-from workflows.fencing.devices import POLL_INTERVAL, command_licensed, longer
+from workflows.fencing.device_commands import POLL_INTERVAL, command_licensed, longer
 from workflows.kit import options
 from workflows.kit.interrupts import Hopeless, StepFailed, TargetChanged, as_interrupt, interrupt_for, told_of
 

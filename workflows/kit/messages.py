@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 
 from policy.checks.fence_policies import Attempts, PowerMoment
 from policy.episode.freeing_pace import Portion
+from policy.episode.operator_commands import ActionName, Said
 from policy.episode.permits import NeedsPerson, Permit, PermitRequest, Replacing
-from policy.episode.words import ActionName, Said
 from policy.fence.device_check import DeviceMemory
 from policy.scan.pauses import Pause, Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, PastIncident, RepeatAlarm, Repetition
-from policy.scan.report import ScanReport
-from policy.values.moments import written
+from policy.scan.scan_report import ScanReport
+from policy.values.times import written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,20 +33,19 @@ from policy.episode.messages import (
     PreservationInput,
     PreservationNews,
 )
-from policy.values.counting import counted
-from policy.values.moments import written
+from policy.values.display_text import counted
 from policy.values.object_refs import ObjectRef
-from workflows.episode.adopting import Adoption
-from workflows.episode.bookkeeping import UNMARK_PAUSE, Bookkeeping
-from workflows.episode.closing import close, refusal
+from policy.values.times import written
+from workflows.episode.end import close, refusal
 from workflows.episode.episode import Episode
+from workflows.episode.node_writes import UNMARK_PAUSE, Adoption, Bookkeeping
 from workflows.episode.state import End, PreservationProgress, RemediationHistory
 from workflows.kit import options
-from workflows.kit.handing_over import NewHistory
+from workflows.kit.continuation import NewHistory
 from workflows.kit.interrupts import Interrupt, Vetoed, as_interrupt
 from workflows.kit.messages import ExtendRequest, PersonRequest
 from workflows.preservation.evidence import Evidence
-from workflows.preservation.keeping_apart import KeepingApart
+from workflows.preservation.isolation import KeepingApart
 
 LOOK_PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(minutes=5)

@@ -1,7 +1,7 @@
 """What every step of a ladder is: begun once, looked at until the target is well or replaced, and taken back at the end.
 
 A step keeps nothing of its own between histories: whatever it must know later is a field of its state (`StepProgress`). Which
-class belongs to which strategy is `workflows/remediation/steps.py`; what a step may do about its target, and how, is
+class belongs to which strategy is `workflows/remediation/story.py`; what a step may do about its target, and how, is
 `workflows/remediation/target.py`. How to add one: `docs/adding-a-strategy.md`.
 """
 

@@ -3,15 +3,16 @@
 The story is `RemediationStory`, from top to bottom; `Remediation` at the end is the thin workflow round it. A step is tried until
 the target is well or replaced, until it has failed, or until its time is over; then comes the next one, and after the last a
 person, never silence. What a step is says `workflows/remediation/ladder_step.py`, and which class it has
-`workflows/remediation/steps.py`. What has failed is noted on the target before each step and handed to whoever replaces it
+`workflows/remediation/story.py`. What has failed is noted on the target before each step and handed to whoever replaces it
 (`policy/remediation/memory.py`).
 
 A machine whose preservation has ended is handed over to the same workflow, and has its own story
-(`workflows/remediation/giving_up.py`).
+(`workflows/remediation/disposal.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
@@ -24,22 +25,34 @@ from activities.errors import ErrorType, error_message, error_type
 from policy.episode.events import EventReason
 from policy.episode.messages import EpisodeResult, Outcome, Phase, RemediationInput
 from policy.fence.config import FenceStep
-from policy.remediation.escalation import next_step, timed_out
-from policy.remediation.ladder import removes
-from workflows.episode.adopting import Adoption
-from workflows.episode.bookkeeping import UNMARK_PAUSE, Bookkeeping
-from workflows.episode.closing import close, not_begun, refusal
+from policy.remediation.ladder import next_step, removes, timed_out
+from policy.remediation.strategies import Strategy
+from workflows.episode.end import close, not_begun, refusal
 from workflows.episode.episode import Episode
-from workflows.episode.patience import Patience
+from workflows.episode.node_writes import UNMARK_PAUSE, Adoption, Bookkeeping
 from workflows.episode.preflight import FIRST_PAUSE, LICENCE_PATIENCE, LONGEST_PAUSE, Preflight
 from workflows.episode.state import End, LadderProgress, StepProgress
+from workflows.episode.tries import Patience
 from workflows.kit import options
 from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, StepFailed, TargetChanged, Unlicensed, Vetoed
-from workflows.remediation.fencing_step import FencingStep
+from workflows.remediation.external_step import AnnotateExternal, ExternalRemediation
+from workflows.remediation.fencing_step import DetachingStep, FencingStep, RebootStep
 from workflows.remediation.ladder_step import LadderStep
-from workflows.remediation.replacing import ReplacingStep
-from workflows.remediation.steps import STEPS
+from workflows.remediation.replacement_step import DeleteMachine, ReplacingStep, RequestOwner
 from workflows.remediation.target import RemediationTarget
+
+# Which class carries out which strategy. All that is said of a strategy is `policy/remediation/strategies.py`.
+
+STEPS: Mapping[Strategy, type[LadderStep]] = {
+    Strategy.DELETE_MACHINE: DeleteMachine,
+    Strategy.REQUEST_OWNER: RequestOwner,
+    Strategy.EXTERNAL: ExternalRemediation,
+    Strategy.ANNOTATE_EXTERNAL: AnnotateExternal,
+    Strategy.FENCE: FencingStep,
+    Strategy.REBOOT: RebootStep,
+    Strategy.DETACH_VOLUMES: DetachingStep,
+}
+
 
 TRY_AGAIN = timedelta(seconds=5)
 """Until a step that could not be begun is tried again."""

@@ -27,11 +27,11 @@ from activities.contracts.target import ActResult, LookRequest, LookVerdict
 from policy.episode.gate import Operation
 from policy.episode.needs import NeedKind
 from policy.episode.permits import PermitRequest
-from policy.remediation.escalation import timed_out
+from policy.remediation.ladder import timed_out
 from policy.remediation.memory import LastRemediation, written_memory
-from policy.values.durations import format_duration
-from workflows.episode.bookkeeping import Bookkeeping
+from policy.values.times import format_duration
 from workflows.episode.episode import Episode
+from workflows.episode.node_writes import Bookkeeping
 from workflows.episode.preflight import Preflight, Seeing, seen_with
 from workflows.episode.state import LadderProgress, StepProgress
 from workflows.kit import options

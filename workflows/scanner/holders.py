@@ -11,14 +11,14 @@ from activities.contracts.episodes import DescribeRequest, EpisodeActivities, Ep
 from activities.errors import error_message
 from policy.episode.messages import Kind
 from policy.episode.permits import Permit, PermitState
-from policy.scan.budgets import room_in_scopes
-from policy.scan.report import ScanReport
+from policy.scan.admission import room_in_scopes
+from policy.scan.scan_report import ScanReport
 from workflows.kit import options
 from workflows.kit.ids import episode_id
 from workflows.kit.messages import ScannerState
-from workflows.scanner.holding_off import CLOSING, HoldingOff
+from workflows.scanner.backoff import CLOSING, HoldingOff
+from workflows.scanner.permit_lines import Grantor
 from workflows.scanner.permit_table import PermitTable
-from workflows.scanner.reserving import Grantor
 
 DESCRIBE_EVERY = timedelta(seconds=60)
 """How often holders are described, in case a closing episode's release never reached us."""

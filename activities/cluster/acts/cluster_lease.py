@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.editing import edit
+from activities.cluster.api.edits import edit
 from activities.cluster.api.leases import (
     CLUSTER_LEASE_NAME,
     CLUSTER_LEASE_NAMESPACE,
@@ -28,8 +28,8 @@ from activities.cluster.api.leases import (
 from activities.cluster.api.paths import LEASES
 from activities.cluster.api.refusals import ObjectNotFound, unless_gone
 from activities.errors import ErrorType, error_type
-from policy.scan.report import ClusterLease
-from policy.values.moments import written
+from policy.scan.scan_report import ClusterLease
+from policy.values.times import written
 
 log = logging.getLogger(__name__)
 

@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.attempt import begin_by, in_time
+from activities.clocks import begin_by, in_time
 from activities.cluster.api.paths import CLAIMS, DAEMON_SETS, PODS
 from activities.cluster.api.refusals import NamespaceEnding, ObjectConflict, ObjectNotFound, unless_gone
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.live.cluster_lease import cluster_lease_problem
-from activities.cluster.live.fence_config import live_policies
-from activities.cluster.live.leave import require_leave
+from activities.cluster.live.gate import require_leave
+from activities.cluster.live.leases import cluster_lease_problem
 from activities.cluster.live.looks import PermitBook
-from activities.cluster.objects.livenode import read_node
+from activities.cluster.live.plans import live_policies
+from activities.cluster.objects.live_node import read_node
 from activities.cluster.objects.marks import require_held
 from activities.cluster.objects.workload import INLINE_DISKS, MIRROR_ANNOTATION, Pod, read_attachments, read_pods, volumes_of
 from activities.contracts.target import DrainRequest, DrainResult, Target
@@ -37,7 +37,7 @@ from policy.episode.gate import Operation, Seen
 from policy.episode.messages import Kind
 from policy.episode.vetoes import begun_as_failed
 from policy.fence.plan import Chosen
-from policy.values.moments import moment_of
+from policy.values.times import moment_of
 
 AT_ONCE = 10
 """Between two rows of this many the time is looked at again."""

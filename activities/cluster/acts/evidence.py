@@ -19,14 +19,13 @@ import orjson
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.bundle import MANIFEST, MANIFEST_ROOM, EvidenceDirectory
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.events import CLUSTER_SCOPED_NAMESPACE
 from activities.cluster.api.paths import EVENTS, NODES
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.live.keeping import Keeping
 from activities.cluster.live.plans import plan_for
+from activities.cluster.live.preserved_machine import PreservedMachineReader
 from activities.cluster.objects.decoding import decode_node
 from activities.contracts.evidence import (
     BundleName,
@@ -39,6 +38,7 @@ from activities.contracts.evidence import (
     SealRequest,
 )
 from activities.errors import ErrorType, failure
+from activities.evidence_directory import MANIFEST, MANIFEST_ROOM, EvidenceDirectory
 from activities.licences import Licences
 from policy.episode.evidence import said_at, timeline, without_secrets
 from policy.episode.needs import Need
@@ -93,7 +93,7 @@ class ClusterEvidence(OfOneCluster, EvidenceCollection):
         super().__init__(served)
         self._licences = licences
         self._directory = directory
-        self._keeping = Keeping(self._connections)
+        self._keeping = PreservedMachineReader(self._connections)
 
     @activity.defn(name="evidence.collect")
     async def collect(self, request: CollectRequest) -> Collected:

@@ -15,11 +15,11 @@ from temporalio import activity
 
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import JsonObject
-from activities.cluster.api.node_events import events_on_node
+from activities.cluster.api.events import events_on_node
 from activities.cluster.api.paths import VOLUME_DETACHMENTS, VOLUMES
 from activities.cluster.api.refusals import ObjectNotFound, unless_gone
-from activities.cluster.objects.livenode import LiveNode, read_node
-from activities.cluster.objects.machine_reading import find_check
+from activities.cluster.objects.live_machines import find_check
+from activities.cluster.objects.live_node import LiveNode, read_node
 from activities.cluster.objects.workload import Pod, read_attachments, read_pods, volumes_of
 from activities.contracts.remediation import FailedVolumes, FailedVolumesRequest, VolumeActivities
 from activities.errors import ErrorType, as_invalid_config, failure

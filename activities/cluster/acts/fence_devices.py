@@ -18,9 +18,8 @@ from activities.cluster.api.refusals import unless_gone
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.plans import configuration_for
 from activities.cluster.objects.decoding import NODE_DECODING, decode_node
-from activities.cluster.objects.livenode import GKE_INSTANCE_ANNOTATION
-from activities.cluster.objects.reading import Readers
-from activities.cluster.objects.reading_once import reading_once
+from activities.cluster.objects.live_node import GKE_INSTANCE_ANNOTATION
+from activities.cluster.objects.object_reader import Readers, reading_once
 from activities.contracts.device_check import (
     FenceDeviceActivities,
     FenceDevices,

@@ -16,9 +16,10 @@ from activities.cluster.acts.news import EpisodeTeller
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.live.leave import require_last_look
+from activities.cluster.live.gate import require_last_look
 from activities.cluster.live.looks import PermitBook
-from activities.cluster.objects.livenode import (
+from activities.cluster.objects.live_machines import read_subject
+from activities.cluster.objects.live_node import (
     Edit,
     LiveNode,
     append_taint,
@@ -29,7 +30,6 @@ from activities.cluster.objects.livenode import (
     remove_taints,
     uncordon,
 )
-from activities.cluster.objects.machine_reading import read_subject
 from activities.cluster.objects.marks import (
     claim,
     is_ours,
@@ -59,11 +59,11 @@ from activities.contracts.target import (
 )
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
-from activities.notifying import Notify, nobody
+from activities.notification_sender import Notify, nobody
 from policy.checks.targets import MACHINE
 from policy.episode.gate import By, Operation, Seen, objection
 from policy.episode.identity import same_machine
-from policy.fence.own import EFFECTS
+from policy.fence.builtin_methods import EFFECTS
 from policy.objects.belonging import may_be_its_node
 from policy.objects.machines import MachineView
 from policy.objects.marks import Added, Mark, is_marked

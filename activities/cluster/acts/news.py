@@ -16,17 +16,17 @@ from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import NODES
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.objects.livenode import Edit, LiveNode, edit_node, readable_mark
+from activities.cluster.objects.live_node import Edit, LiveNode, edit_node, readable_mark
 from activities.cluster.objects.marks import is_ours, owner, write_mark
 from activities.cluster.report.nodefences import NodeFences
-from activities.contracts.news import News, OffNote, RepetitionActivities, RepetitionRequest, ToldEvent
+from activities.contracts.episode_news import News, OffNote, RepetitionActivities, RepetitionRequest, ToldEvent
 from activities.contracts.target import Target
-from activities.notifying import Notify, nobody
+from activities.notification_sender import Notify, nobody
 from policy.checks.targets import MACHINE
 from policy.episode.events import EventReason, When
 from policy.episode.notices import Notice
-from policy.values.moments import written
 from policy.values.object_refs import ObjectRef
+from policy.values.times import written
 
 NOTIFIED: Mapping[str, When] = {
     EventReason.NEEDS_HUMAN: When.NEEDS_HUMAN,

@@ -1,8 +1,9 @@
 """Remediation objects of other controllers: created once, looked at, told that their time is over, taken back.
 
-`policy/remediation/objects.py` decides what an object says, and whose it is. Creating one sets a remediation going, so only
-that is licensed and looked at first (S20); all else ends something or notes something. An object is created under a name that
-follows from its target and template, so that a lost answer is settled by asking again: a second try finds the first (S33).
+`policy/remediation/remediation_objects.py` decides what an object says, and whose it is. Creating one sets a remediation going,
+so only that is licensed and looked at first (S20); all else ends something or notes something. An object is created under a
+name that follows from its target and template, so that a lost answer is settled by asking again: a second try finds the first
+(S33).
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from functools import cached_property
 
 from temporalio import activity
 
-from activities.cluster.acts.beginning import BeginningActs
+from activities.cluster.acts.delegated_action import BeginningActs
 from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.editing import edit
+from activities.cluster.api.edits import edit
 from activities.cluster.api.kinds import Kinds
 from activities.cluster.api.machine_paths import in_management_cluster
 from activities.cluster.api.paths import NODE_HEALTH_CHECKS, Resource, ref_of
 from activities.cluster.api.refusals import ObjectNotFound, unless_gone
-from activities.cluster.live.leave import require_leave, require_machine_of
-from activities.cluster.objects.livenode import find_node
-from activities.cluster.objects.machine_reading import cluster_of, find_check, find_machine, pause_of
+from activities.cluster.live.gate import require_leave, require_machine_of
+from activities.cluster.objects.live_machines import cluster_of, find_check, find_machine, pause_of
+from activities.cluster.objects.live_node import find_node
 from activities.cluster.objects.marks import require_pinned
 from activities.contracts.remediation import External, ExternalActivities, ExternalRequest
 from activities.contracts.target import LookResult, Target
@@ -33,21 +34,22 @@ from policy.episode.gate import Operation, Seen
 from policy.episode.needs import Need, NeedKind
 from policy.objects.machines import MachineView
 from policy.objects.remediations import GIVEN_UP_ANNOTATION, HEALTHY_DELAY_ANNOTATION
-from policy.remediation.following import RemediationConditions, to_be_given_up
-from policy.remediation.lease import OLD_ANNOTATION, OLD_VALUE, to_be_flagged
-from policy.remediation.objects import (
+from policy.remediation.ladder import OLD_ANNOTATION, OLD_VALUE, to_be_flagged
+from policy.remediation.remediation_objects import (
     INCIDENT_ANNOTATION,
     OF_MACHINES,
     SEVERAL_ANNOTATION,
+    RemediationConditions,
     WantedObject,
     made,
     not_ours,
     phase_of,
+    remediator_of,
     statuses_of,
+    to_be_given_up,
     words_of,
 )
-from policy.remediation.remediators import remediator_of
-from policy.values.moments import moment_of, written
+from policy.values.times import moment_of, written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,24 +21,24 @@ from temporalio.common import MetricMeter
 from activities.clocks import utc_now, wrong_clock
 from activities.cluster.acts.cluster_lease import LeaseKeeping, ScannerLease
 from activities.cluster.acts.one_cluster import require_cluster
-from activities.cluster.report.actions import ActionKeeping, Speaks
 from activities.cluster.report.alarms import AlarmNotifier
 from activities.cluster.report.at_risk import RiskKeeping
+from activities.cluster.report.device_check_trigger import PolicyTelling
 from activities.cluster.report.levels import Levels
 from activities.cluster.report.mistakes import MistakeKeeping
+from activities.cluster.report.node_actions import ActionKeeping, Speaks
 from activities.cluster.report.nodefences import NodeFences
-from activities.cluster.report.policies import PolicyTelling
-from activities.cluster.report.publishing import Publishing
+from activities.cluster.report.status_writer import Publishing
 from activities.cluster.watch.progress import marks_of
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.scan import ScanActivities, ScanRequest
-from activities.notifying import Notify, nobody
+from activities.notification_sender import Notify, nobody
 from policy.episode.advice import ASK_STATUS
 from policy.episode.events import When
 from policy.episode.notices import Notice
-from policy.scan.report import ClusterLease, ScanReport
+from policy.scan.scan_report import ClusterLease, ScanReport
 from policy.scan.urgency import Urgency, urgency
-from policy.values.moments import moment_of
+from policy.values.times import moment_of
 
 LATER_SECONDS = 1.0
 """How long a change by which nobody decides is held back, so that neither a restless fleet nor our own writes are a scan each."""

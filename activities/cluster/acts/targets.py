@@ -17,13 +17,22 @@ from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.device_claims import CheckedDevices
 from activities.cluster.live.identities import Identities
+from activities.cluster.live.leases import release_node_lease
 from activities.cluster.live.looks import LastLook, PermitBook
 from activities.cluster.live.needs import kinds_for, require_kind, with_live_delegate
-from activities.cluster.live.nodelease import release_node_lease
 from activities.cluster.live.plans import plan_for
 from activities.cluster.objects.fencing_requests import answer
-from activities.cluster.objects.livenode import Edit, LiveNode, all_names, edit_node, find_node, observe, pinned_of, readable_mark
-from activities.cluster.objects.machine_reading import read_subject
+from activities.cluster.objects.live_machines import read_subject
+from activities.cluster.objects.live_node import (
+    Edit,
+    LiveNode,
+    all_names,
+    edit_node,
+    find_node,
+    observe,
+    pinned_of,
+    readable_mark,
+)
 from activities.cluster.objects.marks import mark_edit
 from activities.cluster.report.nodefences import NodeFences
 from activities.contracts.target import (
@@ -43,8 +52,8 @@ from activities.contracts.target import (
 )
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
-from activities.notifying import Notify, nobody
-from policy.episode.licensing import licenses
+from activities.notification_sender import Notify, nobody
+from policy.episode.fencing import licenses
 from policy.episode.messages import Pinned
 from policy.episode.needs import Need, NeedKind
 from policy.objects.marks import NOTHING_ADDED, Added

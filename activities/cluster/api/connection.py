@@ -28,8 +28,7 @@ import msgspec
 import orjson
 from yarl import URL
 
-from activities.attempt import in_time
-from activities.clocks import Clock, about, utc_now
+from activities.clocks import Clock, about, in_time, utc_now
 from activities.cluster.api.credentials import (
     ApiCredentials,
     BorrowedCredentials,
@@ -40,14 +39,16 @@ from activities.cluster.api.credentials import (
 from activities.cluster.api.depth import readable
 from activities.cluster.api.paths import NAMESPACES
 from activities.cluster.api.refusals import (
+    UNCONNECTED,
     PatchInapplicable,
+    broken,
     patch_conflict,
+    reason_of,
     refusal,
     refusal_within,
 )
-from activities.cluster.api.silence import UNCONNECTED, broken, reason_of
 from activities.errors import ErrorType, failure
-from policy.values.shapes import mapping
+from policy.values.fields import mapping
 
 JsonObject = dict[str, Any]
 JsonPatch = Sequence[Mapping[str, Any]]

@@ -14,14 +14,16 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.editing import edit
+from activities.cluster.api.edits import edit
 from activities.cluster.api.paths import EVENTS
 from activities.cluster.api.refusals import ObjectExists
-from policy.values.foreign import in_a_line
-from policy.values.moments import moment_of
+from policy.objects.nodes import NodeEvent
+from policy.values.display_text import in_a_line
 from policy.values.object_refs import ObjectRef
+from policy.values.times import moment_of
 
 COMPONENT = "nodewarden"
 CLUSTER_SCOPED_NAMESPACE = "default"
@@ -132,3 +134,28 @@ class EventRecorder:
         self._told.move_to_end(happening.name)
         while len(self._told) > REMEMBERED:
             self._told.popitem(last=False)
+
+
+# Events on one Node, live: for a last look under a policy that asks what was said of it lately. Our own are told by `events.py`.
+#
+# Kubelets and problem detectors give a Node's name for its uid, so they are found by name; they expire after an hour.
+
+
+async def events_on_node(connection: ClusterConnection, node: str) -> tuple[NodeEvent, ...]:
+    """All that there are, of whomever."""
+    query = {"fieldSelector": f"involvedObject.kind=Node,involvedObject.name={node}"}
+    listed = await connection.list_objects(EVENTS.path(namespace=CLUSTER_SCOPED_NAMESPACE), query=query)
+    return tuple(event for each in listed if (event := _event(each)) is not None)
+
+
+def _event(document: JsonObject) -> NodeEvent | None:
+    """None for one that does not say when it happened. Old and new ways of writing it, as both are in use."""
+    series: dict[str, Any] = document.get("series") or {}
+    said = [series.get("lastObservedTime"), *(document.get(each) for each in ("lastTimestamp", "eventTime", "firstTimestamp"))]
+    moments = [moment for each in said if (moment := moment_of(each)) is not None]
+    if not moments:
+        return None
+    source = (document.get("source") or {}).get("component") or document.get("reportingComponent") or ""
+    return NodeEvent(
+        reason=str(document.get("reason") or ""), source=str(source), at=max(moments), message=str(document.get("message") or "")
+    )

@@ -20,15 +20,15 @@ from activities.cluster.api.paths import (
     Resource,
 )
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource, stricter, unusable
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.health_check import HealthCheck
 from policy.dialects import parse, refuse_update
 from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, holds_back_only, read_policies
 from policy.objects.surroundings import ETCD_NAMESPACE, EtcdGuard, Surroundings
 from policy.remediation.templates import NoRemedy, TemplateSeen, no_remedy
 from policy.scan.ledger import Ledger
 from policy.values.errors import PolicyError, shown
+from policy.values.fields import mapping, mappings
 from policy.values.object_refs import ObjectRef
-from policy.values.shapes import mapping, mappings
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import JsonObject

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import Resource
 from activities.cluster.api.refusals import unless_gone
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.health_check import HealthCheck
 from policy.fence.templates import is_own_template
 from policy.objects.remediations import kind_of, plurals_of
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from activities.cluster.api.paths import LEASES
-from policy.values.moments import later
+from policy.values.times import later
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import JsonObject

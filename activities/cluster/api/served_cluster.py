@@ -11,7 +11,7 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.machine_paths import Connections
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.fence.credential_hosts import CredentialHosts
-from policy.remediation.remediators import REMEDIATORS, Remediator
+from policy.remediation.remediation_objects import REMEDIATORS, Remediator
 
 
 async def _unknown() -> CredentialHosts:

@@ -22,7 +22,7 @@ from activities.cluster.api.paths import (
     Resource,
 )
 from activities.cluster.objects.decoding import NODE_DECODING
-from activities.cluster.objects.machine_reading import read_cluster
+from activities.cluster.objects.live_machines import read_cluster
 from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.objects.workload import MIRROR_ANNOTATION
 from policy.objects.belonging import cluster_named_by, cluster_of

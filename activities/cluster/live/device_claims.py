@@ -21,16 +21,14 @@ from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.identities import Identities
 from activities.cluster.live.plans import configuration_for
-from activities.cluster.objects.livenode import find_node
-from activities.cluster.objects.reading import Readers
-from activities.cluster.objects.reading_once import reading_once
+from activities.cluster.objects.live_node import find_node
+from activities.cluster.objects.object_reader import Readers, reading_once
 from activities.contracts.target import Target
 from activities.errors import ErrorType, error_type, failure
 from policy.checks.fence_policies import PolicySource
 from policy.episode.needs import Need
 from policy.fence.compiling import compile_config
-from policy.fence.device_check import DeviceEventReason
-from policy.fence.device_names import named_beside
+from policy.fence.device_check import DeviceEventReason, named_beside
 from policy.fence.drivers import same_device
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError

@@ -17,7 +17,7 @@ from activities.cluster.api.paths import FENCE_CONFIGS, FENCING_TEMPLATES, NODES
 from activities.cluster.live.plans import all_of
 from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.machines_decoding import machine_decoding
-from activities.cluster.objects.reading import Readers, read_views
+from activities.cluster.objects.object_reader import Readers, read_views
 from policy.fence.kdump import normal_address
 from policy.objects.belonging import claimed_otherwise, contested, identities_of
 from policy.objects.machines import MachineView

@@ -19,22 +19,19 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from activities.cluster.api.connection import JsonObject
+from activities.cluster.api.events import events_on_node
 from activities.cluster.api.leases import LeaseView
-from activities.cluster.api.node_events import events_on_node
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.live.cluster_lease import cluster_lease_problem
 from activities.cluster.live.control_planes import TakenMember, objection_now
 from activities.cluster.live.device_claims import CheckedDevices, claimed_by, tell_both
-from activities.cluster.live.fence_config import lease_renewed, live_policies
 from activities.cluster.live.identities import Identities
-from activities.cluster.live.nodelease import foreign_lease, take_node_lease
-from activities.cluster.live.plans import plan_for
+from activities.cluster.live.leases import cluster_lease_problem, foreign_lease, take_node_lease
+from activities.cluster.live.plans import lease_renewed, live_policies, plan_for
 from activities.cluster.objects.fencing_requests import find_request
-from activities.cluster.objects.livenode import LiveNode, find_node, observe
-from activities.cluster.objects.machine_reading import Subject, find_check, pause_of, read_subject
+from activities.cluster.objects.live_machines import Subject, find_check, pause_of, read_subject
+from activities.cluster.objects.live_node import LiveNode, find_node, observe
 from activities.cluster.objects.marks import is_ours, owner
-from activities.cluster.objects.reading import Readers
-from activities.cluster.objects.reading_once import reading_once
+from activities.cluster.objects.object_reader import Readers, reading_once
 from activities.contracts.target import LookRequest, LookResult, LookVerdict
 from activities.errors import ErrorType, error_type, failure
 from activities.licences import Licences
@@ -42,14 +39,13 @@ from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.targets import MACHINE
 from policy.episode.gate import LOOKED_AT, REMOVING, By, Objection, Seen, Weight, objection, of_control_plane
 from policy.episode.identity import compare_identity
-from policy.episode.messages import Kind
+from policy.episode.messages import Kind, Observation
 from policy.episode.need_now import STANDS, NeedNow, NeedSeen, need_now
 from policy.episode.needs import Need, NeedKind
-from policy.episode.observation import Observation
-from policy.episode.words import Verb
+from policy.episode.operator_commands import Verb
 from policy.fence.plan import FencingPlan
 from policy.objects.marks import Mark, is_deleted_by, mark_of
-from policy.objects.node_events import NodeEvent
+from policy.objects.nodes import NodeEvent
 from policy.remediation.control_plane import ControlPlaneObjection, taking_of
 from policy.values.errors import PolicyError
 

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from activities.cluster.objects.fencing_requests import find_request
-from activities.cluster.objects.reading import ApiReader
+from activities.cluster.objects.object_reader import ApiReader
 from activities.errors import ErrorType, as_invalid_config, failure
 from policy.episode.fence_agents_remediations import read_request
 from policy.episode.messages import Kind

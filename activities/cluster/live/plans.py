@@ -10,44 +10,92 @@ only (S12).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from datetime import datetime
+from typing import TypeVar
 
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.api.connection import JsonObject
+from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.machine_paths import as_served
 from activities.cluster.api.paths import (
     CAPI_MACHINE_HEALTH_CHECKS,
+    CONFIG_MAPS,
     FENCE_CONFIGS,
     FENCING_TEMPLATES,
+    LEASES,
     NODE_HEALTH_CHECKS,
     OPENSHIFT_MACHINE_HEALTH_CHECKS,
+    SECRETS,
     Resource,
 )
 from activities.cluster.api.refusals import ObjectNotFound, unless_gone
-from activities.cluster.objects.fence_objects import answered
 from activities.cluster.objects.fencing_requests import plan_asked_for
-from activities.cluster.objects.machine_reading import Subject, machines_of
-from activities.cluster.objects.reading import ApiReader, Readers
+from activities.cluster.objects.live_machines import Subject, machines_of
+from activities.cluster.objects.object_reader import ApiReader, Readers
 from activities.errors import ErrorType, as_invalid_config, error_type, failure
-from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.fence_policies import DEFAULT_SOURCE, FencePolicies, PolicySource, stricter
+from policy.checks.health_check import HealthCheck
 from policy.checks.rules import rules_of
 from policy.dialects import parse
+from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, parse_cluster_config, read_policies
 from policy.episode.fence_agents_remediations import by_devices_of
 from policy.episode.needs import Need, NeedKind
 from policy.fence.compiling import compile_config
 from policy.fence.config import FenceConfig
+from policy.fence.configmaps.object_lookup import ConfigMap, Forbidden, Found, ObjectLookup, ObjectName, ShelfKind
 from policy.fence.configmaps.reading import read_config_maps, winner_for
-from policy.fence.findings import Findings
-from policy.fence.own_objects import chosen as chosen_fence_config
-from policy.fence.own_objects import read_fence_config
 from policy.fence.plan import FencingPlan
-from policy.fence.templates import is_fencing_template, read_fencing_template, why_untrusted
+from policy.fence.templates import chosen as chosen_fence_config
+from policy.fence.templates import is_fencing_template, read_fence_config, read_fencing_template, why_untrusted
+from policy.fence.validation import Findings
 from policy.objects.nodes import NodeView
-from policy.values.errors import PolicyError
+from policy.values.errors import PolicyError, shown
 from policy.values.fields import Fields
 from policy.values.object_refs import ObjectRef
+from policy.values.times import moment_of
+
+# Fence configuration from ConfigMaps and Secrets, read by name from one namespace until a reader has seen all it wants.
+#
+# Nothing is listed. Of a Secret only the names of its keys leave this module (S12). What the objects mean is `policy/fence/`.
+
+MOST_ROUNDS = 8
+"""Objects name others, at most a few steps deep: configuration, methods, templates, Secrets."""
+
+Answer = TypeVar("Answer")
+
+
+async def answered(reader: ApiReader, namespace: str, read: Callable[[ObjectLookup], Answer]) -> Answer:
+    """What `read` makes of the objects, once it misses none. Errors: those of reading the API; an object that we may not see is
+    no error here, but something that the reader is told."""
+    objects: dict[ObjectName, Found] = {}
+    for _ in range(MOST_ROUNDS):
+        shelf = ObjectLookup(namespace, objects)
+        answer = read(shelf)
+        if not shelf.wanted:
+            return answer
+        for name in shelf.wanted:
+            objects[name] = await _fetched(reader, namespace, name)
+    raise failure(ErrorType.INVALID_CONFIG, f"the fence configuration in {namespace} names objects that name objects without end")
+
+
+async def _fetched(reader: ApiReader, namespace: str, wanted: ObjectName) -> Found:
+    resource = SECRETS if wanted.kind is ShelfKind.SECRET else CONFIG_MAPS
+    try:
+        found = await reader.get(resource.path(wanted.name, namespace=namespace))
+    except ObjectNotFound:
+        return None
+    except ApplicationError as error:
+        if error_type(error) is not ErrorType.FORBIDDEN:
+            raise
+        return Forbidden(reason=error.message)
+    if wanted.kind is ShelfKind.SECRET:
+        return tuple(sorted({*(found.get("data") or {}), *(found.get("stringData") or {})}))
+    data = found.get("data") or {}
+    if not isinstance(data, Mapping):
+        return Forbidden(reason=f"data: expected texts by their keys, got {shown(data)}")
+    return ConfigMap(name=wanted.name, namespace=namespace, data=data)
+
 
 TAINT_HONOURED_SINCE = (1, 26)
 """Since then PodGC and attach-detach act on the out-of-service taint without a feature gate set by hand."""
@@ -231,3 +279,37 @@ async def all_of(connection: ApiReader, path: str) -> list[JsonObject]:
 def _listed(names: Iterable[str]) -> str:
     whole = sorted(names)
     return ", ".join(whole[:MAXIMUM_NAMED]) + (" and more" if len(whole) > MAXIMUM_NAMED else "")
+
+
+# A cluster's fence policies as they are at this moment, for a last look: never from the watch cache (S20).
+#
+# How they are written is `policy/dialects/node_fencing.py`; what a scan makes of them goes through `intake.py`.
+
+NODE_LEASES = "kube-node-lease"
+"""The namespace in which every kubelet renews a Lease that is named as its node."""
+
+
+async def live_policies(connection: ClusterConnection, source: PolicySource) -> FencePolicies:
+    """All policies that hold now. Errors: NotLicensed for those that can't be used: nobody knows what they were to say."""
+    cluster = await _config_map(connection, source, CLUSTER_CONFIG)
+    if cluster is None:
+        return source.policies
+    try:
+        written = {}
+        for name in parse_cluster_config(cluster).names:
+            found = await _config_map(connection, source, f"{POLICY_PREFIX}{name}")
+            if found is not None:
+                written[f"{POLICY_PREFIX}{name}"] = found
+        return stricter(source.policies, read_policies(cluster, written))
+    except PolicyError as error:
+        raise failure(ErrorType.NOT_LICENSED, f"the fence policies can't be used: {error}") from error
+
+
+async def lease_renewed(connection: ClusterConnection, node: str) -> datetime | None:
+    """When the node's kubelet last renewed its Lease; None where there is none, or it does not say."""
+    lease = await unless_gone(connection.get(LEASES.path(node, namespace=NODE_LEASES)))
+    return moment_of((lease.get("spec") or {}).get("renewTime")) if lease is not None else None
+
+
+async def _config_map(connection: ClusterConnection, source: PolicySource, name: str) -> JsonObject | None:
+    return await unless_gone(connection.get(CONFIG_MAPS.path(name, namespace=source.namespace)))

@@ -10,7 +10,7 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.kinds import Kinds
 from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.refusals import ObjectNotFound
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.health_check import HealthCheck
 from policy.fence.templates import is_own_template
 from policy.remediation.templates import TemplateSeen, TemplateSight, judged, templates_of
 from policy.values.object_refs import ObjectRef

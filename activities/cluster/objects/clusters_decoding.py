@@ -6,15 +6,19 @@ import msgspec
 
 from activities.cluster.objects.decoding import Decoding, Fragments, Item, WireCondition, decoding_of
 from activities.cluster.objects.machines_decoding import WireConditions, WireDeprecated, WireMetadata, merged
-from policy.dialects.head import DEFAULT_NAMESPACE
+from policy.dialects.common import DEFAULT_NAMESPACE
 from policy.objects.machines import PAUSED_ANNOTATION, UPGRADE_STEP_ANNOTATION, WorkloadCluster
 from policy.objects.nodes import Condition
 from policy.objects.remediations import HEALTHY_DELAY_ANNOTATION, NODE_NAME_ANNOTATION, Owner, RemediationObject
-from policy.remediation.following import TIMED_OUT_ANNOTATION
-from policy.remediation.objects import TEMPLATE_NAME_ANNOTATION
-from policy.remediation.remediators import REMEDIATORS, Remediator, remediator_of
-from policy.values.moments import moment_of
+from policy.remediation.remediation_objects import (
+    REMEDIATORS,
+    TEMPLATE_NAME_ANNOTATION,
+    TIMED_OUT_ANNOTATION,
+    Remediator,
+    remediator_of,
+)
 from policy.values.object_refs import ObjectRef
+from policy.values.times import moment_of
 
 CONTROL_PLANE_INITIALIZED = "ControlPlaneInitialized"
 INFRASTRUCTURE_READY = "InfrastructureReady"

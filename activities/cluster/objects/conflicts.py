@@ -1,6 +1,6 @@
 """What shows another controller at work on the health checks: its leader Lease, and who has written their status.
 
-Only gathered here; what it means is `policy/checks/conflicts.py`, that the checks are then held is the ledger's.
+Only gathered here; what it means is `policy/checks/rival_controllers.py`, that the checks are then held is the ledger's.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.leases import read_lease
 from activities.cluster.objects.statuses.common import CONFLICTING, condition_of, status_of
-from policy.checks.brakes import Closed
-from policy.checks.conflicts import LeaderLease, StatusWrite, conflict
+from policy.checks.circuit_breakers import OpenReason
+from policy.checks.rival_controllers import LeaderLease, StatusWrite, conflict
 from policy.scan.ledger import Ledger
-from policy.values.moments import moment_of
+from policy.values.fields import mappings
 from policy.values.object_refs import Dialect, ObjectRef
-from policy.values.shapes import mappings
+from policy.values.times import moment_of
 
 NO_CONTROLLERS = ("nodewarden", "kubectl")
 """How API servers name the managers of fields that we or people write: the user agent up to its slash."""
@@ -63,7 +63,7 @@ class Conflicts:
                 why := conflict(self._leases[dialect].values(), self._writes[dialect].values(), self._standing[dialect], now)
             ):
                 self._seen[dialect] = why
-            self._ledger.hold(dialect, Closed.OBSERVE_ONLY, "" if self._takeover else self._seen.get(dialect, ""))
+            self._ledger.hold(dialect, OpenReason.OBSERVE_ONLY, "" if self._takeover else self._seen.get(dialect, ""))
 
 
 def leader_lease(key: str, lease: JsonObject) -> LeaderLease:

@@ -21,11 +21,11 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from activities.cluster.api.depth import shallow
-from activities.cluster.api.statuses import Status
+from activities.cluster.api.refusals import Status
 from policy.objects.nodes import Condition, NodeView, Taint
-from policy.preservation.held import CONDITION
+from policy.preservation.kept_machine import CONDITION
 from policy.remediation.remedies import OWNER_REMEDIATED
-from policy.values.moments import moment_of
+from policy.values.times import moment_of
 
 log = logging.getLogger(__name__)
 

@@ -15,14 +15,14 @@ from typing import Any
 
 from activities.clocks import Clock
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.editing import edit
+from activities.cluster.api.edits import edit
 from activities.cluster.api.paths import FENCE_AGENTS_REMEDIATIONS
 from activities.cluster.api.refusals import ObjectNotFound, unless_gone
 from activities.cluster.objects.conflicts import leader_lease, newest_foreign_write
-from activities.cluster.objects.reading import ApiReader
+from activities.cluster.objects.object_reader import ApiReader
 from activities.cluster.objects.statuses.common import ConditionText, conditions, seconds, status_of
 from activities.errors import ErrorType, as_invalid_config, failure
-from policy.checks.conflicts import LeaderLease, StatusWrite, conflict
+from policy.checks.rival_controllers import LeaderLease, StatusWrite, conflict
 from policy.episode.fence_agents_remediations import plan_of, read_request
 from policy.episode.fencing_requests import (
     RequestAnswer,
@@ -35,7 +35,7 @@ from policy.episode.fencing_requests import (
 )
 from policy.episode.needs import Need
 from policy.fence.plan import FencingPlan
-from policy.remediation.objects import made_by_us
+from policy.remediation.remediation_objects import made_by_us
 from policy.scan.ledger import Ledger
 from policy.values.errors import PolicyError
 from policy.values.object_refs import ObjectRef

@@ -1,7 +1,7 @@
 """MachineSets and MachineDeployments: what they say of their Machines, and who has overridden the preservation of one.
 
 The latter is read live from the sets above a Machine that is being deleted, or is gone, and is for people: what it means is
-`policy/preservation/overriding.py`. A preservation ends with its machine whether or not this can be read, so that a server that
+`policy/preservation/overrides.py`. A preservation ends with its machine whether or not this can be read, so that a server that
 refuses it, or does not know the kind, is told of and hinders nothing.
 """
 
@@ -18,11 +18,11 @@ from activities.cluster.api.machine_paths import deployments_above, set_of
 from activities.cluster.api.paths import Resource
 from activities.cluster.api.refusals import unless_gone
 from activities.cluster.objects.machines_decoding import WireMetadata, preserve_timeout
-from policy.preservation.overriding import Overridden, Override, WantedReplicas, overridden_by
+from policy.preservation.overrides import Overridden, Override, WantedReplicas, overridden_by
 from policy.preservation.survey import DeploymentPool
-from policy.values.moments import moment_of
+from policy.values.fields import mapping
 from policy.values.object_refs import ObjectRef
-from policy.values.shapes import mapping
+from policy.values.times import moment_of
 
 REVISIONS = ("deployment.kubernetes.io/revision", "machinedeployment.clusters.x-k8s.io/revision")
 """On a MachineSet: which roll-out it is of, as machine-controller-manager and Cluster API count them."""

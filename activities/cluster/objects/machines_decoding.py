@@ -24,13 +24,12 @@ from activities.cluster.objects.decoding import (
     conditions_of,
     decoding_of,
 )
-from policy.dialects.head import DEFAULT_NAMESPACE
+from policy.dialects.common import DEFAULT_NAMESPACE
 from policy.objects.machines import CLUSTER_NAME_LABEL, FAILED, MachineView
 from policy.objects.nodes import Condition
-from policy.preservation.held import EXPIRY_ANNOTATION
-from policy.values.durations import parse_duration
+from policy.preservation.kept_machine import EXPIRY_ANNOTATION
 from policy.values.machine_apis import MachineApi
-from policy.values.moments import moment_of
+from policy.values.times import moment_of, parse_duration
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import JsonObject

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from activities.cluster.objects.livenode import (
+from activities.cluster.objects.live_node import (
     Edit,
     LiveNode,
     Operations,

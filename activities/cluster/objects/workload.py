@@ -21,7 +21,7 @@ from activities.cluster.api.refusals import unless_gone
 from activities.contracts.target import Workload
 from activities.errors import ErrorType, failure
 from policy.objects.nodes import Taint
-from policy.values.moments import later, moment_of
+from policy.values.times import later, moment_of
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 MAXIMUM_NAMES = 10

@@ -1,4 +1,4 @@
-"""Notifies people of what keeps a cluster's nodes from being repaired (`policy/scan/alarms.py`), and when that is over.
+"""Notifies people of what keeps a cluster's nodes from being repaired (`policy/scan/readiness.py`), and when that is over.
 
 What was told is known to this worker alone: another one that takes over tells it again.
 """
@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 from activities.contracts.scan import ScanRequest
-from activities.notifying import Notify, nobody
+from activities.notification_sender import Notify, nobody
 from policy.episode.events import When
 from policy.episode.notices import Notice
 from policy.scan.admission import WAIT_FOR_A_PERMIT
-from policy.scan.alarms import Alarm, alarms
-from policy.scan.report import ScanReport
+from policy.scan.readiness import Alarm, alarms
+from policy.scan.scan_report import ScanReport
 
 PATIENCE: Mapping[When, timedelta] = {
     When.CIRCUIT_BREAKER: timedelta(0),

@@ -20,13 +20,13 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import NODES
 from activities.cluster.objects.workload import INLINE_DISKS, Pod, read_pods
-from activities.cluster.report.attending import Attending
+from activities.cluster.report.background_writer import Attending
 from activities.contracts import metrics
-from activities.notifying import Notify, nobody
+from activities.notification_sender import Notify, nobody
 from policy.episode.events import When
 from policy.episode.notices import Notice
 from policy.scan.data_at_risk import DataAtRisk, DataAtRiskWarning, PodStay, patience_of
-from policy.values.moments import written
+from policy.values.times import written
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import EventRecorder, Happening
-from activities.cluster.report.attending import Attending
+from activities.cluster.report.background_writer import Attending
 from policy.objects.mistakes import Mistaken
 from policy.values.object_refs import ObjectRef
 

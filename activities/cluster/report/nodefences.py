@@ -18,15 +18,15 @@ from temporalio.exceptions import ApplicationError
 
 from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.editing import edit
+from activities.cluster.api.edits import edit
 from activities.cluster.api.paths import NODE_FENCES, Resource
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound, unless_gone
-from activities.contracts.news import EpisodeSnapshot
+from activities.contracts.episode_news import EpisodeSnapshot
 from activities.contracts.target import Target
 from activities.errors import ErrorType, error_type
 from policy.episode.messages import EpisodeStatus, PathProof, Phase, Reading, VolumeReading
 from policy.episode.nodefence import STATUSES, STEPS, node_fence_name, retries
-from policy.values.foreign import in_a_line
+from policy.values.display_text import in_a_line
 from policy.values.object_refs import ObjectRef
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from activities.notifying import Notify
+from activities.notification_sender import Notify
 from policy.episode.notices import Notice
 from policy.scan.ledger import Ledger
 

@@ -33,23 +33,22 @@ from activities.cluster.objects.clusters_decoding import decode_cluster, decode_
 from activities.cluster.objects.decoding import decode_node
 from activities.cluster.objects.machines_decoding import decode_machine
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
-from policy.checks.healthcheck import HealthCheck
-from policy.checks.overlaps import Overlap
+from policy.checks.health_check import HealthCheck, Overlap
 from policy.checks.retries import RetryRules
 from policy.dialects import is_health_check
-from policy.dialects.head import DEFAULT_NAMESPACE
+from policy.dialects.common import DEFAULT_NAMESPACE
 from policy.dialects.node_fencing import is_cluster_config, is_fence_policy
 from policy.objects.surroundings import ETCD_NAMESPACE
 from policy.remediation.control_plane import read_strategy
-from policy.remediation.lineage import DEFAULT_RETRIES
+from policy.remediation.memory import DEFAULT_RETRIES
 from policy.remediation.templates import UNKNOWN, TemplateSeen
 from policy.scan.ledger import Ledger
 from policy.scan.outlook import OwnersRules
 from policy.values.errors import PolicyError, shown
 from policy.values.fields import Fields
 from policy.values.machine_apis import CLUSTER_API, OPENSHIFT, machine_api
-from policy.values.moments import moment_of, written
 from policy.values.object_refs import ObjectRef
+from policy.values.times import moment_of, written
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import JsonObject
@@ -67,7 +66,7 @@ class ManifestMistake:
     field: str = ""
 
 
-class OfflineCluster:
+class ClusterSnapshot:
     """Objects of one cluster (or of a management cluster with its workload clusters) at one moment."""
 
     def __init__(

@@ -11,9 +11,9 @@ import logging
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 
-from activities.cluster.watch.following import Following, Watches
 from activities.cluster.watch.reflector import version_number
-from policy.scan.report import SeenVersion
+from activities.cluster.watch.watches import Following, Watches
+from policy.scan.scan_report import SeenVersion
 
 log = logging.getLogger(__name__)
 

@@ -22,19 +22,19 @@ from activities.cluster.objects.clusters_decoding import CLUSTER_DECODING, remed
 from activities.cluster.objects.conflicts import Conflicts
 from activities.cluster.objects.decoding import NODE_DECODING, Decoding
 from activities.cluster.objects.machines_decoding import machine_decoding
-from activities.cluster.objects.reading import read_views
-from activities.cluster.watch.following import POLICY_KINDS
-from activities.cluster.watch.offline import ManifestMistake, OfflineCluster
-from policy.checks.conflicts import LEADER_LEASES
+from activities.cluster.objects.object_reader import read_views
+from activities.cluster.watch.offline import ClusterSnapshot, ManifestMistake
+from activities.cluster.watch.watches import POLICY_KINDS
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
-from policy.checks.overlaps import Overlap
+from policy.checks.health_check import Overlap
 from policy.checks.retries import RetryRules
+from policy.checks.rival_controllers import LEADER_LEASES
 from policy.dialects.node_fencing import is_cluster_config, is_fence_policy
 from policy.objects.belonging import cluster_named_by
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
-from policy.remediation.lineage import DEFAULT_RETRIES, OWNERS_OWN
-from policy.remediation.remediators import REMEDIATORS, Remediator
+from policy.remediation.memory import DEFAULT_RETRIES, OWNERS_OWN
+from policy.remediation.remediation_objects import REMEDIATORS, Remediator
 from policy.values.machine_apis import CLUSTER_API, OPENSHIFT
 from policy.values.object_refs import Dialect
 
@@ -52,13 +52,13 @@ async def take_snapshot(
     retries: RetryRules = DEFAULT_RETRIES,
     leased: bool = True,
     remediators: tuple[Remediator, ...] = REMEDIATORS,
-) -> OfflineCluster:
+) -> ClusterSnapshot:
     """Everything at one moment: by default that of the API server's clock, by which the scanner judges too. What can't be read
     is a mistake. leased: also whom others hold by their node lease, which workers may not list. Raises what the API refuses where
     not even Nodes can be listed."""
     nodes = await read_views(connection, NODES, NODE_DECODING)
     now = now or connection.now()  # the server's clock is known by its first answer
-    cluster = OfflineCluster(now, overlap=overlap, sees_all_nodes=False, policies=source, retries=retries)
+    cluster = ClusterSnapshot(now, overlap=overlap, sees_all_nodes=False, policies=source, retries=retries)
     for node in nodes:
         _note_unreadable(cluster, NODES, node)
         cluster.ledger.put_node(node, now)
@@ -113,7 +113,7 @@ async def take_snapshot(
     return cluster
 
 
-def _note_unreadable(cluster: OfflineCluster, resource: Resource, view: NodeView | MachineView) -> None:
+def _note_unreadable(cluster: ClusterSnapshot, resource: Resource, view: NodeView | MachineView) -> None:
     """It counts all the same, as it does for the scanner."""
     if view.unreadable:
         namespace = view.namespace if isinstance(view, MachineView) else ""
@@ -122,7 +122,7 @@ def _note_unreadable(cluster: OfflineCluster, resource: Resource, view: NodeView
         cluster.mistakes.append(ManifestMistake(source=resource.plural, ref=ref, message=message))
 
 
-async def _tried(cluster: OfflineCluster, connection: ClusterConnection, resource: Resource, decoding: Decoding[T]) -> list[T]:
+async def _tried(cluster: ClusterSnapshot, connection: ClusterConnection, resource: Resource, decoding: Decoding[T]) -> list[T]:
     """The same for a kind without which there is still something to tell."""
     try:
         return await as_served(resource, lambda version: read_views(connection, version, decoding)) or []
@@ -132,7 +132,7 @@ async def _tried(cluster: OfflineCluster, connection: ClusterConnection, resourc
 
 
 async def _listed(
-    cluster: OfflineCluster, connection: ClusterConnection, resource: Resource, *, only: str = "", namespace: str = ""
+    cluster: ClusterSnapshot, connection: ClusterConnection, resource: Resource, *, only: str = "", namespace: str = ""
 ) -> list[JsonObject]:
     query = {"fieldSelector": f"metadata.name={only}"} if only else None
 

@@ -14,24 +14,23 @@ from functools import partial
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.probe import Probe
-from activities.cluster.watch.following import Following, Watches
-from activities.cluster.watch.management import Management, listed, longest_silence, shortest_silence
+from activities.cluster.watch.management import Management, ViewLimits, listed, longest_silence, shortest_silence
 from activities.cluster.watch.progress import Marks, WatchProgress
 from activities.cluster.watch.reflector import WatchLimits
-from activities.cluster.watch.view_limits import ViewLimits
-from policy.checks.brakes import Closed
+from activities.cluster.watch.watches import Following, Watches
+from policy.checks.circuit_breakers import OpenReason
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
-from policy.checks.overlaps import Overlap
+from policy.checks.health_check import Overlap
 from policy.checks.retries import RetryRules
 from policy.objects.mistakes import Mistaken
 from policy.objects.nodes import NodeView
-from policy.preservation.book import PreservationBook
 from policy.preservation.pools import Pool
-from policy.remediation.lineage import DEFAULT_RETRIES
-from policy.remediation.remediators import REMEDIATORS, Remediator
+from policy.preservation.preservation_index import PreservationBook
+from policy.remediation.memory import DEFAULT_RETRIES
+from policy.remediation.remediation_objects import REMEDIATORS, Remediator
 from policy.scan.data_at_risk import DataAtRisk
 from policy.scan.ledger import Ledger
-from policy.scan.report import AtRisk, ClusterLease, ScanReport, ViewState
+from policy.scan.scan_report import AtRisk, ClusterLease, ScanReport, ViewState
 from policy.scan.views import LargestLately, digest, view_fault, view_state
 from policy.values.object_refs import Dialect
 
@@ -347,7 +346,7 @@ class ClusterView:
             why = f"can't list {listed(missing)}" if missing else ""
             if dialect is Dialect.CLUSTER_API:
                 why = self._management.lost() or why
-            self.ledger.hold(dialect, Closed.STALE_MACHINES, why)
+            self.ledger.hold(dialect, OpenReason.STALE_MACHINES, why)
             if dialect is Dialect.NODE_FENCING:
                 self.watches.intake.doubt_policies(why)
 

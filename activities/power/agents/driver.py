@@ -28,9 +28,9 @@ from policy.fence.drivers import fence_agents
 from policy.fence.drivers.agent_metadata import AcceptedParameters, AgentMetadata, fitted
 from policy.fence.drivers.agent_parameters import canonical_name, refusal
 from policy.fence.drivers.agent_values import FILES
+from policy.fence.drivers.contract import names_a_credential
 from policy.fence.drivers.credentials import problem_of_credential
 from policy.fence.power import PowerCapability, PowerState
-from policy.values.credential_names import names_a_credential
 
 SIGHTING_LASTS = 600.0
 """Seconds for which a plug that was seen need not be listed again."""

@@ -3,7 +3,7 @@
 An agent's own arguments and environment are clean. But some agents pass a secret on in the arguments of the tool that they start,
 where everybody can read it (S12): the SNMP tools and ipmitool. There the agent isn't told the secret; the tool reads it from a
 file in memory that is on no disk and ends with the run. The agent's own process holds it open, and a link leads there: into ours
-only root may look (`workers/keeping_secrets.py`), and what an agent has open it closes before it starts a tool.
+only root may look (`workers/os_process.py`), and what an agent has open it closes before it starts a tool.
 """
 
 from __future__ import annotations

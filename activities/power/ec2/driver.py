@@ -14,9 +14,8 @@ from typing import Any
 
 from activities.errors import ErrorType
 from activities.power.driver import Deadline, DeviceCredentials, DeviceIdentity
-from activities.power.ec2.calls import Ec2Api
+from activities.power.ec2.calls import WRONG_STATE, Ec2Api, Ec2RefusedError
 from activities.power.ec2.quarantine import give_back, shut_off
-from activities.power.ec2.refusals import WRONG_STATE, Ec2RefusedError
 from activities.power.errors import PowerError, invalid, parameters_of, require_own_cloud
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.drivers.ec2 import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, Ec2Parameters

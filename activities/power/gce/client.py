@@ -11,24 +11,242 @@ paths and types; what it does around them is not ours to have:
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib.util import find_spec, module_from_spec
 from typing import Any, TypeVar
 
+import aiohttp
+import google.auth
 import requests
 from google.api_core.gapic_v1.client_info import ClientInfo
+from google.auth import exceptions as auth_errors
 from google.auth.credentials import AnonymousCredentials
+from google.auth.credentials import Credentials as GoogleCredentials
+from google.auth.transport.requests import Request as TokenTransport
+from google.oauth2 import service_account
+from requests.adapters import BaseAdapter
+from requests.utils import DEFAULT_CA_BUNDLE_PATH, select_proxy
 
 from activities.errors import ErrorType
-from activities.power.cloud_call import CallStage, CloudCall, reason_of
+from activities.power.cloud_call import CallStage, CloudCall, HttpRequest, reason_of, tls_of
 from activities.power.errors import PowerError
-from activities.power.gce.accounts import account_of
-from activities.power.gce.session import CallSession
+
+# Our identity at Google, and the tokens that prove it: a service account by its key, or the worker's own identity.
+
+SCOPE = "https://www.googleapis.com/auth/compute"
+
+
+class _TokenRequest(TokenTransport):
+    """How google-auth asks for a token: within the call's time, however often it tries."""
+
+    def __init__(self, call: CloudCall, session: CallSession) -> None:
+        super().__init__(session)
+        self._call = call
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        self._call.remaining()  # raises ours, which no loop of google-auth catches
+        return super().__call__(*arguments, **options)
+
+
+class Account:
+    """Whom we act as: a service account by its key, or the worker's own identity (`info` None). Keeps its token."""
+
+    def __init__(self, info: Mapping[str, str] | None) -> None:
+        self._info = info
+        self._credentials: GoogleCredentials | None = None
+
+    def authorization(self, call: CloudCall) -> str:
+        """A bearer token for `call`. Calls that need a new one at the same time all ask: none waits for another's hang."""
+        call.secrets = self.secrets
+        with CallSession(call, itself=False) as session:
+            request = _TokenRequest(call, session)
+            try:
+                if self._credentials is None:
+                    self._credentials = self._load(request)
+                credentials = self._credentials
+                if not credentials.valid:
+                    credentials.refresh(request)
+                call.secrets = self.secrets
+                return f"Bearer {credentials.token}"
+            except auth_errors.DefaultCredentialsError as error:
+                missing = "no service-account-json is given and the worker has no identity of its own"
+                raise call.failure(ErrorType.INVALID_CONFIG, f"{missing} ({call.told(str(error))})") from None
+            except auth_errors.TransportError as error:
+                raise call.broken(f"the token endpoint can't be reached ({reason_of(error)})") from None
+            except auth_errors.GoogleAuthError as error:
+                raise self._refused(call, error) from None
+            except ValueError:
+                problem = "service-account-json holds no private key that can be used"
+                raise call.failure(ErrorType.INVALID_CONFIG, problem) from None
+
+    def forget(self) -> None:
+        """The token was refused: the next call gets another."""
+        self._credentials = None
+
+    @property
+    def secrets(self) -> list[str]:
+        """The key and, where there is one, the token."""
+        secrets = [self._info.get("private_key", ""), self._info.get("private_key_id", "")] if self._info else []
+        if self._credentials is not None and self._credentials.token:
+            secrets.append(str(self._credentials.token))
+        return secrets
+
+    def _load(self, request: _TokenRequest) -> GoogleCredentials:
+        if self._info is None:
+            found, _ = google.auth.default(scopes=[SCOPE], request=request)
+            return found
+        account: GoogleCredentials = service_account.Credentials.from_service_account_info(self._info, scopes=[SCOPE])
+        return account
+
+    def _refused(self, call: CloudCall, error: auth_errors.GoogleAuthError) -> PowerError:
+        if isinstance(error.__cause__, auth_errors.TransportError):
+            return call.broken(f"the token endpoint can't be reached ({reason_of(error)})")
+        answer = next((item for item in error.args if isinstance(item, Mapping)), {})
+        said = call.told(" ".join(str(answer[key]) for key in ("error", "error_description") if key in answer))
+        problem = f"the token endpoint refused the credentials ({said or type(error).__name__})"
+        if getattr(error, "retryable", False):
+            return call.failure(ErrorType.TRANSIENT, f"{problem}; nothing was sent")
+        return call.failure(ErrorType.UNAUTHORIZED, problem)
+
+
+KEPT_ACCOUNTS = 64
+_accounts: OrderedDict[str, Account] = OrderedDict()
+_accounts_lock = threading.Lock()
+
+
+def account_of(key: str) -> Account:
+    """The account of a JSON key, "" for the worker's own identity. Kept by the key's digest, so that tokens are reused."""
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    with _accounts_lock:
+        account = _accounts.pop(digest, None) or Account(json.loads(key) if key else None)
+        _accounts[digest] = account
+        while len(_accounts) > KEPT_ACCOUNTS:
+            _accounts.popitem(last=False)
+        return account
+
+
+# The session on which Google's client and its tokens work: what it is given is sent by the call, its refusal is typed.
+
+RATE_REASONS = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "quotaExceeded", "dailyLimitExceeded"})
+
+
+class NotThereError(PowerError):
+    """The API answered that there is no such thing (404): never a state, and nothing was carried out."""
+
+
+class _Adapter(BaseAdapter):
+    """Has the call send it, straight or through the proxy of the environment. Repeats nothing."""
+
+    def __init__(self, call: CloudCall, *, itself: bool) -> None:
+        super().__init__()
+        self._call, self._itself = call, itself
+
+    def send(self, request: requests.PreparedRequest, *_: Any, **options: Any) -> requests.Response:
+        verify = options["verify"]
+        url = request.url or ""
+        try:
+            answer = self._call.send(
+                HttpRequest(method=request.method or "", url=url, headers=request.headers, body=request.body),
+                tls=tls_of(DEFAULT_CA_BUNDLE_PATH if verify is True else verify) if url.startswith("https:") else None,
+                proxy=select_proxy(url, options["proxies"]),
+                itself=self._itself,
+                limit=options["timeout"],
+            )
+        except TimeoutError as error:
+            raise requests.Timeout(request=request) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise requests.ConnectionError(type(error).__name__, request=request) from error
+        response = requests.Response()
+        response.status_code, response.reason, response.url = answer.status, answer.reason, url
+        response.headers.update(answer.headers)
+        response.raw, response.request = io.BytesIO(answer.body), request
+        return response
+
+    def close(self) -> None:
+        """It holds nothing open."""
+
+
+class CallSession(requests.Session):
+    """One request of the call. itself: it is the call's own request, and not one for a token."""
+
+    def __init__(self, call: CloudCall, *, itself: bool) -> None:
+        super().__init__()
+        self._call, self._itself = call, itself
+        # A `.netrc` of the worker would else replace our token by its own idea of a login.
+        self.auth = _leave_as_it_is
+        for scheme in ("https://", "http://"):
+            self.mount(scheme, _Adapter(call, itself=itself))
+
+    def request(self, method: str, url: Any, *arguments: Any, **options: Any) -> requests.Response:  # type: ignore[override]
+        limit, asked_for = self._call.remaining(), options.get("timeout")
+        options["timeout"] = min(limit, asked_for) if isinstance(asked_for, int | float) else limit
+        options["allow_redirects"] = False
+        response = super().request(method, url, *arguments, **options)
+        if self._itself:
+            _raise_for(self._call, response)
+            if not isinstance(_json(response), dict):
+                # The client would take a list or a word for an object without any content.
+                raise self._call.broken("the answer is none of Compute Engine's")
+        return response
+
+
+def _leave_as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
+
+
+def _raise_for(call: CloudCall, response: requests.Response) -> None:
+    """The one place where an answer other than 2xx becomes an error of ours."""
+    status = response.status_code
+    if status < 300:
+        return
+    message, reasons = _said(response)
+    text = f"the API answers {status}: {call.told(message)}"
+    if status < 400:
+        where_to = response.headers.get("Location", "elsewhere")
+        raise call.failure(ErrorType.INVALID_CONFIG, f"api-endpoint redirects to {call.told(where_to)}, which is not followed")
+    if status == 429 or (status == 403 and reasons & RATE_REASONS):
+        raise call.failure(ErrorType.RATE_LIMITED, text)
+    if status in {401, 403}:
+        raise call.failure(ErrorType.UNAUTHORIZED, text)
+    if status == 404:
+        raise NotThereError(ErrorType.INVALID_CONFIG, str(call.failure(ErrorType.INVALID_CONFIG, text)))
+    if status >= 500 or status == 408:
+        # Of a question nothing is left over. A command may have got through to whatever failed after it, even with a 503: a front
+        # end that lost sight of its back end answers so, too. request_id would make a repetition harmless at Google, but not at
+        # whatever else answers for it, and reading the state is as cheap.
+        if call.command:
+            raise call.failure(ErrorType.AMBIGUOUS, f"{text}; it may have been carried out")
+        raise call.failure(ErrorType.TRANSIENT, text)
+    if status == 409 or reasons & {"resourceNotReady", "RESOURCE_NOT_READY"}:
+        raise call.failure(ErrorType.TRANSIENT, text)
+    raise call.failure(ErrorType.NOT_SUPPORTED, text)
+
+
+def _json(response: requests.Response) -> Any:
+    try:
+        return response.json()
+    except ValueError:
+        return None
+
+
+def _said(response: requests.Response) -> tuple[str, frozenset[str]]:
+    """The message and the reasons in an answer, as far as it is one of Google's."""
+    try:
+        error = response.json()["error"]
+        reasons = frozenset(str(item.get("reason", "")) for item in (*error.get("errors", ()), *error.get("details", ())))
+        return str(error["message"]), reasons
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return response.reason or "no reason given", frozenset()
+
 
 KEPT_CLIENTS = 64
 

@@ -21,7 +21,7 @@ from activities.errors import ErrorType
 from activities.power.cloud_call import CallStage, CloudCall
 from activities.power.driver import Deadline, DeviceCredentials, DeviceIdentity
 from activities.power.errors import PowerError, invalid, parameters_of, require_own_cloud
-from activities.power.gce.session import NotThereError
+from activities.power.gce.client import NotThereError
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.drivers.gce import SERVICE_ACCOUNT, GceInstance, is_token_uri
 from policy.fence.power import PowerCapability, PowerState, VolumeState

@@ -1,12 +1,12 @@
 """The rules of each dialect: which targets a check covers, and what it thinks of one at one moment.
 
 One module for each, with the shipped system's own words in its verdicts. The rules know nothing of sums
-(`policy/checks/brakes.py`) and nothing of acts (`policy/remediation/remedies.py`).
+(`policy/checks/circuit_breakers.py`) and nothing of acts (`policy/remediation/remedies.py`).
 """
 
 from __future__ import annotations
 
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.health_check import HealthCheck
 from policy.checks.rules.cluster_api import ClusterApiRules
 from policy.checks.rules.medik8s import Medik8sRules
 from policy.checks.rules.openshift import OpenShiftRules

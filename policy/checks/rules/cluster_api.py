@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.health_check import HealthCheck
 from policy.checks.rules.openshift import NODE_STARTING, NODE_UNSEEN, deleting, skipped, starting, unhealthy
 from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import (
@@ -26,9 +26,8 @@ from policy.checks.verdicts import (
     watched,
 )
 from policy.objects.machines import PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, MachineView, WorkloadCluster
-from policy.values.durations import go_duration
 from policy.values.machine_apis import CLUSTER_API
-from policy.values.moments import RESOLUTION, later, written
+from policy.values.times import RESOLUTION, go_duration, later, written
 
 # Reasons of the condition HealthCheckSucceeded, as Cluster API writes them.
 HAS_REMEDIATE_ANNOTATION = "HasRemediateAnnotation"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from functools import partial
 
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.health_check import HealthCheck
 from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import (
     DELETING,
@@ -27,8 +27,7 @@ from policy.checks.verdicts import (
 )
 from policy.objects.nodes import EXCLUDE_LABEL, NodeView
 from policy.objects.remediations import RemediationObject
-from policy.values.durations import format_duration
-from policy.values.moments import RESOLUTION, later, written
+from policy.values.times import RESOLUTION, format_duration, later, written
 
 CONFIRMED_ANNOTATION = "remediation.medik8s.io/manually-confirmed-healthy"
 """A person's word that a node is well, where `healthyDelay` is negative; any value."""

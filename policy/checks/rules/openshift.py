@@ -11,13 +11,12 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.health_check import HealthCheck
 from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import DELETING, RECOVERS, Health, Standing, Verdict, by_conditions, offences, unread, watched
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, FAILED, MachineView
-from policy.values.durations import format_duration
 from policy.values.machine_apis import OPENSHIFT
-from policy.values.moments import RESOLUTION, later, written
+from policy.values.times import RESOLUTION, format_duration, later, written
 
 MACHINE_FAILED = "MachineFailed"
 NODE_STARTUP_TIMEOUT = "NodeStartupTimeout"

@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from policy.fence.agents import AGENT_PREFIX, canonical
-from policy.fence.config import DEFAULTS
+from policy.fence.config import DEFAULTS, LONGEST_WAIT, MOST_RESTARTS, MOST_TRIES
 from policy.fence.configmaps.lines import Line, read_lines, seconds, whole_number
-from policy.fence.configmaps.shelf import ConfigMap
+from policy.fence.configmaps.object_lookup import ConfigMap
 from policy.fence.drivers import DRIVER_PARAMETERS, parameters_of
-from policy.fence.findings import Findings
-from policy.fence.limits import LONGEST_WAIT, MOST_RESTARTS, MOST_TRIES
 from policy.fence.plan import FencingPlan
+from policy.fence.validation import Findings
 
 NAME = "fence-cluster-config"
 CONFIG_KEY = "config.properties"

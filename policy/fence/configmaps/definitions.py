@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from policy.fence.agents import canonical, driver_of
+from policy.fence.builtin_methods import OWN_METHODS
 from policy.fence.configmaps.lines import Line, read_lines, under_one_name
-from policy.fence.configmaps.shelf import ConfigMap, Shelf
-from policy.fence.findings import Findings
-from policy.fence.own import OWN_METHODS
+from policy.fence.configmaps.object_lookup import ConfigMap, ObjectLookup
+from policy.fence.validation import Findings
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
-from policy.values.object_names import is_object_name
+from policy.values.object_refs import is_object_name
 
 METHOD_PREFIX = "fence-method-"
 METHOD_KEY = "method.properties"
@@ -57,7 +57,9 @@ class Definition:
 class Definitions:
     """Looks methods up for one node. `winner`: the ConfigMap that holds for it, None for the built-in default."""
 
-    def __init__(self, node: NodeView, shelf: Shelf, findings: Findings, *, winner: ConfigMap | None, specific: bool) -> None:
+    def __init__(
+        self, node: NodeView, shelf: ObjectLookup, findings: Findings, *, winner: ConfigMap | None, specific: bool
+    ) -> None:
         self._node = node
         self._shelf = shelf
         self._findings = findings

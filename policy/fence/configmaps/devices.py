@@ -14,14 +14,13 @@ from datetime import timedelta
 from policy.fence.agents import NATIVE, OPTIONS_OF_AGENTS, canonical, not_for_configuration
 from policy.fence.configmaps.definitions import SECRET_PREFIX, Definition
 from policy.fence.configmaps.lines import Line, under_one_name
-from policy.fence.configmaps.shelf import Forbidden, Shelf
-from policy.fence.drivers.contract import DriverParameters, ParameterError
+from policy.fence.configmaps.object_lookup import Forbidden, ObjectLookup
+from policy.fence.drivers.contract import DriverParameters, ParameterError, names_a_credential
 from policy.fence.drivers.credentials import problem_of_credential
-from policy.fence.findings import Findings
 from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice, problem_of_place
+from policy.fence.validation import Findings
 from policy.fence.variables import identifies
 from policy.objects.nodes import NodeView
-from policy.values.credential_names import names_a_credential
 
 REFERENCES: Mapping[str, CredentialKind] = {"file:": CredentialKind.FILE, "env:": CredentialKind.ENVIRONMENT}
 """How a value says that it is elsewhere, on the power worker."""
@@ -49,7 +48,7 @@ class _Sorted:
 class DeviceLines:
     """Reads devices for one node."""
 
-    def __init__(self, node: NodeView, shelf: Shelf, findings: Findings, *, common: Mapping[str, Line]) -> None:
+    def __init__(self, node: NodeView, shelf: ObjectLookup, findings: Findings, *, common: Mapping[str, Line]) -> None:
         self._node = node
         self._shelf = shelf
         self._findings = findings

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from policy.fence.configmaps.shelf import ConfigMap
+from policy.fence.configmaps.object_lookup import ConfigMap
 from policy.fence.variables import VariableError, fill_in
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
-from policy.values.properties import parse_properties
+from policy.values.fields import parse_properties
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

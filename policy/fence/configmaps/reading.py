@@ -13,21 +13,65 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from policy.fence.agents import ACTIONS, READING, UNREAD, driver_of, known_agent
-from policy.fence.config import INSTANCE, FenceConfig, FenceStep, Method, MethodAction, Source
+from policy.fence.builtin_methods import OWN_METHODS, SLIPS, OwnMethod
+from policy.fence.config import (
+    INSTANCE,
+    LONGEST_DELAY,
+    LONGEST_METHOD,
+    LONGEST_OFF,
+    MOST_LEVELS,
+    MOST_TRIES,
+    FenceConfig,
+    FenceStep,
+    Method,
+    MethodAction,
+    Source,
+)
 from policy.fence.configmaps.cluster_config import CONFIG_KEY, NAME, read_cluster_config
 from policy.fence.configmaps.definitions import METHOD_PREFIX, Definition, Definitions, require_node
 from policy.fence.configmaps.devices import DeviceLines
-from policy.fence.configmaps.instances import UnknownInstanceError, instance_driver
 from policy.fence.configmaps.lines import Line, read_lines, seconds, whole_number
-from policy.fence.configmaps.shelf import ConfigMap, Shelf
+from policy.fence.configmaps.object_lookup import ConfigMap, ObjectLookup
+from policy.fence.drivers import DRIVER_PARAMETERS
 from policy.fence.drivers.contract import DriverParameters
-from policy.fence.findings import Findings
-from policy.fence.limits import LONGEST_DELAY, LONGEST_METHOD, LONGEST_OFF, MOST_LEVELS, MOST_TRIES
-from policy.fence.own import OWN_METHODS, SLIPS, OwnMethod
 from policy.fence.plan import CutStorage, PowerDevice
-from policy.fence.validation import judge
+from policy.fence.validation import Findings, judge
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError, shown
+
+# Which cloud a node's machine is in, for methods that act on the instance: by the providerID, else by what is configured.
+
+BY_NAME: Mapping[str, frozenset[str]] = {"gce": frozenset({"project", "zone"})}
+"""Clouds where the node's name is an instance's, once this much is known. EC2's names are tags that anybody may share."""
+
+
+class UnknownInstanceError(PolicyError):
+    """Nothing says which instance a node is."""
+
+
+def instance_driver(
+    node: NodeView, method: Definition, common: Mapping[str, Line]
+) -> tuple[str, DriverParameters, Mapping[str, str]]:
+    """The driver, what it takes, and what follows from the node's name. Raises UnknownInstanceError saying what to write."""
+    for name, takes in DRIVER_PARAMETERS.items():
+        if node.provider_id and takes.from_provider_id is not None and takes.from_provider_id(node.provider_id):
+            return name, takes, {}
+    if not node.provider_id:
+        written = {key for key, line in {**common, **method.parameters}.items() if line.value}
+        for name, needed in BY_NAME.items():
+            if name in DRIVER_PARAMETERS and needed <= written:
+                return name, DRIVER_PARAMETERS[name], {"instance": node.name}
+    raise UnknownInstanceError(
+        *method.place,
+        f"{method.name}: {_what(node)}; write a FencingTemplate, a FenceConfig or ConfigMap fence-config-node-{node.name}",
+    )
+
+
+def _what(node: NodeView) -> str:
+    if not node.provider_id:
+        return f"Node/{node.name} has no providerID, so nothing says which instance it is"
+    return f"no driver knows the platform of its providerID ({node.provider_id.partition(':')[0]})"
+
 
 PREFIX = "fence-config-"
 DEFAULT_NAME = "default"
@@ -69,7 +113,7 @@ class EffectiveObject:
         return self.holder.subject if self.holder is not None else "the default fence configuration"
 
 
-def winner_for(node: NodeView, shelf: Shelf, findings: Findings) -> EffectiveObject:
+def winner_for(node: NodeView, shelf: ObjectLookup, findings: Findings) -> EffectiveObject:
     """The first of node, type and default that is there (S11)."""
     newer, older = (shelf.config_map(name) for name in (f"{PREFIX}node-{node.name}", f"{PREFIX}{node.name}"))
     if older is not None and not _is_of_node(older, node):
@@ -84,7 +128,7 @@ def winner_for(node: NodeView, shelf: Shelf, findings: Findings) -> EffectiveObj
     return EffectiveObject(source=Source.DEFAULT, holder=shelf.config_map(f"{PREFIX}{DEFAULT_NAME}"))
 
 
-def read_config_maps(node: NodeView, shelf: Shelf) -> FenceConfig:
+def read_config_maps(node: NodeView, shelf: ObjectLookup) -> FenceConfig:
     """What holds for the node, with all that is wrong with it. Of worth only when the shelf wants nothing more."""
     findings = Findings()
     cluster = read_cluster_config(_looked_up(shelf, NAME, findings), findings)
@@ -110,7 +154,7 @@ def read_config_maps(node: NodeView, shelf: Shelf) -> FenceConfig:
     return judge(config)
 
 
-def _looked_up(shelf: Shelf, name: str, findings: Findings) -> ConfigMap | None:
+def _looked_up(shelf: ObjectLookup, name: str, findings: Findings) -> ConfigMap | None:
     with findings.collecting():
         return shelf.config_map(name)
     return None
@@ -164,7 +208,7 @@ class _Methods:
     """Reads the methods of all steps for one node."""
 
     def __init__(
-        self, node: NodeView, shelf: Shelf, findings: Findings, *, winner: EffectiveObject, common: Mapping[str, Line]
+        self, node: NodeView, shelf: ObjectLookup, findings: Findings, *, winner: EffectiveObject, common: Mapping[str, Line]
     ) -> None:
         self._node = node
         self._shelf = shelf

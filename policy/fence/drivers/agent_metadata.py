@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from policy.fence.drivers.agent_parameters import canonical_name
-from policy.fence.drivers.contract import ParameterError
-from policy.values.credential_names import names_a_credential
+from policy.fence.drivers.contract import ParameterError, names_a_credential
 
 TRUE = frozenset({"on", "yes", "true", "1"})
 FALSE = frozenset({"off", "no", "false", "0"})

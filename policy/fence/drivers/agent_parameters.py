@@ -10,8 +10,7 @@ import re
 from collections.abc import Mapping
 
 from policy.fence.drivers.agent_values import FILES, problem_of
-from policy.fence.drivers.contract import ParameterError
-from policy.values.credential_names import names_a_credential
+from policy.fence.drivers.contract import ParameterError, names_a_credential
 from policy.values.errors import shown
 
 _RENAMED: Mapping[str, str] = {

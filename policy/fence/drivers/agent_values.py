@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 
-from policy.values.credential_names import names_a_credential
+from policy.fence.drivers.contract import names_a_credential
 
 LONGEST_VALUE = 1024
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.acts.remediating import ClusterRemediation
+from activities.cluster.acts.remediation import ClusterRemediation
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.remediation import FollowRequest, MachineRequest
 from activities.contracts.target import ActResult, LookVerdict

@@ -11,8 +11,8 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.fence_devices import ClusterFenceDevices
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.objects.fence_objects import answered
-from activities.cluster.objects.file_objects import FileObjects
+from activities.cluster.live.plans import answered
+from activities.cluster.objects.object_reader import FileObjects
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
 from activities.errors import ErrorType
 from policy.episode.needs import Need, NeedKind

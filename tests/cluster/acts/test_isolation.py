@@ -10,7 +10,7 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.objects.marks import spelled
-from activities.contracts.news import News, OffNote
+from activities.contracts.episode_news import News, OffNote
 from activities.contracts.target import LookVerdict, PathRequest, TaintRequest, TellRequest
 from activities.errors import ErrorType
 from policy.objects.marks import Added

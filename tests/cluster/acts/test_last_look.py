@@ -28,7 +28,7 @@ from policy.episode.messages import Kind
 from policy.episode.needs import Need, NeedKind
 from policy.fence.power import PowerAct
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
-from policy.preservation.held import CONDITION, TAINT
+from policy.preservation.kept_machine import CONDITION, TAINT
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from simulator.client import ApiError

@@ -24,11 +24,11 @@ from activities.cluster.api.paths import PROPOSED_NODE_FENCES
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.report.nodefences import ABANDONED_AFTER, KEPT_FOR, NodeFences
 from activities.cluster.watch.view import ClusterView
-from activities.contracts.news import EpisodeSnapshot, News, OffNote, RepetitionRequest, ToldEvent
+from activities.contracts.episode_news import EpisodeSnapshot, News, OffNote, RepetitionRequest, ToldEvent
 from activities.contracts.scan import ScanRequest
 from activities.contracts.target import FreeingActivities, IsolationActivities, TargetActivities, TellRequest
 from activities.errors import ErrorType
-from activities.notifying import Notice
+from activities.notification_sender import Notice
 from policy.episode.events import WARNINGS, EventReason, When
 from policy.episode.messages import Acknowledgement, EpisodeStatus, Kind, PathProof, Phase, RestartProof, VolumeReading
 from policy.episode.nodefence import told as told_of

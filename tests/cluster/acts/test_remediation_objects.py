@@ -19,9 +19,9 @@ from activities.errors import ErrorType
 from policy.objects.nodes import EXCLUDE_LABEL
 from policy.objects.remediations import GIVEN_UP_ANNOTATION, HEALTHY_DELAY_ANNOTATION
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
-from policy.remediation.objects import SEVERAL_ANNOTATION
-from policy.values.moments import moment_of
+from policy.remediation.remediation_objects import SEVERAL_ANNOTATION
 from policy.values.object_refs import ObjectRef
+from policy.values.times import moment_of
 from simulator.api.control.faults import Accident, Fault
 from simulator.objects import JsonObject, timestamp
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES

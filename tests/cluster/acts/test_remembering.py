@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.acts.remediating import ClusterRemediation
+from activities.cluster.acts.remediation import ClusterRemediation
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.remediation import RemediationPin, RememberRequest
 from activities.contracts.target import Target

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from activities.attempt import ATTEMPT_ENDS
+from activities.clocks import ATTEMPT_ENDS
 from activities.cluster.acts.freeing import PARALLEL_DELETES
 from activities.cluster.api.paths import CONFIG_MAPS
 from activities.contracts.target import FreeResult, Workload, WorkloadRequest

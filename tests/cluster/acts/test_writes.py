@@ -15,10 +15,10 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
-from activities.cluster.acts.remediating import ClusterRemediation
+from activities.cluster.acts.remediation import ClusterRemediation
 from activities.cluster.api.credentials import ExplicitCredentials
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.contracts.news import News, OffNote
+from activities.contracts.episode_news import News, OffNote
 from activities.contracts.remediation import RememberRequest
 from activities.contracts.target import AnswerRequest, PathRequest, TaintRequest, Target, TellRequest
 from activities.errors import ErrorType

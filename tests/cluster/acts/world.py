@@ -23,7 +23,7 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.credentials import ExplicitCredentials
 from activities.cluster.api.leases import CLUSTER_LEASE_NAME, CLUSTER_LEASE_NAMESPACE, LeaseView
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.live.nodelease import take_node_lease
+from activities.cluster.live.leases import take_node_lease
 from activities.contracts.remediation import BeforeActing, RememberRequest
 from activities.contracts.target import (
     ActRequest,
@@ -40,10 +40,9 @@ from activities.contracts.target import (
 from activities.errors import ErrorType, error_type
 from activities.licences import Levels
 from policy.episode.gate import Operation
-from policy.episode.messages import Acknowledgement, OffProof, Pinned, Reading
+from policy.episode.messages import Acknowledgement, Observation, OffProof, Pinned, Reading
 from policy.episode.needs import Need, NeedKind
-from policy.episode.observation import Observation
-from policy.episode.words import CIRCUIT_BREAKER
+from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.fence.power import PowerState
 from policy.objects.marks import Mark, parse_mark
 from policy.objects.nodes import MARK_ANNOTATION

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from policy.checks.brakes import Closed, Counts, brake
+from policy.checks.circuit_breakers import Counts, OpenReason, brake
 from tests.policy.builders import a_check
 
 
 def test_more_allowed_failures_than_nodes_is_an_error_in_medik8s_not_a_free_pass() -> None:
     found = brake(a_check(minHealthy=None, maxUnhealthy=12), Counts(healthy=10))
-    assert (found.allowed, found.reason) == (False, Closed.INVALID_THRESHOLD)
+    assert (found.allowed, found.reason) == (False, OpenReason.INVALID_THRESHOLD)
     assert found.message == "maxUnhealthy is greater than the number of selected nodes: 12 of 10"
 
 

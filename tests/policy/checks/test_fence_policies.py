@@ -20,11 +20,9 @@ from policy.checks.fence_policies import (
     stricter,
 )
 from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState
-from policy.objects.node_events import NodeEvent
-from policy.objects.nodes import Condition, NodeView
-from policy.scan.admission import AdmissionRefusal, admit, answer_request
-from policy.scan.budgets import room_in_scopes
-from policy.scan.report import MAXIMUM_CANDIDATES, ScanReport
+from policy.objects.nodes import Condition, NodeEvent, NodeView
+from policy.scan.admission import AdmissionRefusal, admit, answer_request, room_in_scopes
+from policy.scan.scan_report import MAXIMUM_CANDIDATES, ScanReport
 from tests.policy.builders import NOW, a_candidate, a_permit, a_report, ago
 from tests.policy.fencing_builders import RACK, in_rack, ledger_of, racks, report_of
 

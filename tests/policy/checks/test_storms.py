@@ -6,9 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from policy.checks.brakes import Circumstances, Closed, Counts, brake
-from policy.checks.healthcheck import HealthCheck
-from policy.checks.storms import Storm, advance, over, stricter
+from policy.checks.circuit_breakers import Circumstances, Counts, OpenReason, brake
+from policy.checks.health_check import HealthCheck, Storm, advance, over, stricter
 from policy.dialects import parse
 from policy.scan.ledger import Ledger
 from tests.policy.builders import NOW, a_check, a_node, ago, check_object, ledger_of
@@ -53,15 +52,15 @@ def watched(check: HealthCheck, *, sick: int, of: int = 4) -> Ledger:
 def test_after_a_breach_nobody_is_a_candidate_before_the_cooldown_is_over() -> None:
     """S17."""
     ledger = watched(stormy(), sick=3)
-    assert ledger.report_parts(NOW).checks[0].reason == Closed.TOO_MANY_UNHEALTHY
+    assert ledger.report_parts(NOW).checks[0].reason == OpenReason.TOO_MANY_UNHEALTHY
     later = NOW + timedelta(seconds=10)
     for number in range(2):
         ledger.put_node(a_node(f"n{number}", "True", 0), later)
     parts = ledger.report_parts(later)
-    assert (parts.checks[0].reason, parts.candidates) == (Closed.STORM, ())
+    assert (parts.checks[0].reason, parts.candidates) == (OpenReason.STORM, ())
     assert ledger.next_due == later + COOLDOWN + timedelta(seconds=1)
     parts = ledger.report_parts(later + COOLDOWN)
-    assert parts.checks[0].reason == Closed.STORM
+    assert parts.checks[0].reason == OpenReason.STORM
     parts = ledger.report_parts(later + COOLDOWN + timedelta(seconds=1))
     assert parts.checks[0].allowed
     assert [candidate.node for candidate in parts.candidates] == ["n2"]
@@ -117,7 +116,7 @@ def test_a_cooldown_does_not_run_out_while_nothing_is_heard_and_begins_anew_afte
     assert ledger.report_parts(later).checks == before.checks, "blindness alone is no news"
     ledger.sees(later)
     parts = ledger.report_parts(later)
-    assert (parts.checks[0].reason, parts.checks[0].storm_cooling) == (Closed.STORM, later)
+    assert (parts.checks[0].reason, parts.checks[0].storm_cooling) == (OpenReason.STORM, later)
     assert ledger.next_due == later + timedelta(seconds=61)
     ledger.sees(later + timedelta(seconds=30))
     parts = ledger.report_parts(later + timedelta(seconds=61))

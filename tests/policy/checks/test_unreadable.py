@@ -9,7 +9,7 @@ import pytest
 from policy.objects.machines import REMEDIATE_ANNOTATION
 from policy.objects.nodes import Condition
 from policy.scan.ledger import Ledger
-from policy.scan.report import CheckReport
+from policy.scan.scan_report import CheckReport
 from policy.values.object_refs import Dialect
 from tests.policy.builders import NOW, a_check, a_node, ago, ledger_of
 from tests.policy.pools import PROD, a_machine, cluster_api, openshift

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.health_check import HealthCheck
 from policy.checks.rules import rules_of
 from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import EXCLUDED, Health, Standing, Verdict, offences

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 import pytest
 
-from activities.cluster.watch.offline import OfflineCluster
+from activities.cluster.watch.offline import ClusterSnapshot
 from policy.dialects import parse
 from policy.scan.evaluation import evaluate
 from policy.values.errors import PolicyError, shown
@@ -111,11 +111,11 @@ ACTIONS = {NHC: "create-remediation", OPENSHIFT: "delete-machine", FIRST: "reque
 ACTIONS[SECOND] = ACTIONS[FIRST]
 
 
-def loaded(found: list[Json]) -> OfflineCluster:
+def loaded(found: list[Json]) -> ClusterSnapshot:
     return load([(obj, "cluster.yaml") for obj in found], NOW)
 
 
-def answer_of(cluster: OfflineCluster) -> Json:
+def answer_of(cluster: ClusterSnapshot) -> Json:
     return json.loads(to_json(as_model(evaluate(cluster.ledger.known(NOW)), cluster.mistakes)))
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from policy.checks.healthcheck import UnhealthyCondition
+from policy.checks.health_check import UnhealthyCondition
 from policy.dialects import parse
 from policy.values.errors import PolicyError
 from policy.values.object_refs import Dialect

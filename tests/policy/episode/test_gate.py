@@ -13,8 +13,7 @@ import pytest
 from policy.checks.fence_policies import FencePolicies
 from policy.episode.gate import DESTRUCTIVE, RULES, By, Objection, Operation, Seen, Weight, objection
 from policy.objects.machines import MachineView
-from policy.objects.node_events import NodeEvent
-from policy.objects.nodes import Condition, NodeView, Taint
+from policy.objects.nodes import Condition, NodeEvent, NodeView, Taint
 from policy.values.machine_apis import CLUSTER_API
 from tests.policy.builders import NOW, a_node
 
@@ -267,16 +266,15 @@ ELSEWHERE = {
     "policy/checks/rules/cluster_api.py": "which of two reasons a verdict has",
     "policy/scan/evaluation.py": "words about a label that means nothing",
     "policy/scan/explanation.py": "of a paused check, not of a machine",
-    "policy/dialects/head.py": "of a paused check, not of a machine",
+    "policy/dialects/common.py": "of a paused check, not of a machine",
     "activities/cluster/objects/clusters_decoding.py": "of a paused Cluster, not of a machine",
-    "activities/cluster/report/telling.py": "tells of a label that means nothing",
-    "activities/cluster/acts/preserving.py": "writes what a person asks for",
-    "policy/preservation/held.py": "the request itself, which preservation carries out",
+    "activities/cluster/report/target_events.py": "tells of a label that means nothing",
+    "activities/cluster/acts/preservation.py": "writes what a person asks for",
     "policy/preservation/effects.py": "the request itself, which preservation carries out",
-    "policy/preservation/book.py": "the request itself, which preservation carries out",
-    "policy/preservation/mistakes.py": "the request itself, which preservation carries out",
+    "policy/preservation/preservation_index.py": "the request itself, which preservation carries out",
+    "policy/preservation/kept_machine.py": "the request itself, which preservation carries out",
     "policy/preservation/requests.py": "the request itself, which preservation carries out",
-    "starter/deploy/node_patches.py": "which of our fields the API server lets us write",
+    "starter/deploy/admission.py": "which of our fields the API server lets us write",
     "starter/uninstall/kubernetes.py": "what of ours is left where",
     "starter/handles/node_holds.py": "a person sets and ends it",
 }

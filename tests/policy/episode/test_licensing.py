@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from policy.episode.fencing import licenses
 from policy.episode.gate import Operation
-from policy.episode.licensing import licenses
 from policy.fence.power import RESTORING, PowerAct
 from tests.policy.builders import pinned, seen
 

@@ -12,7 +12,7 @@ from policy.objects.nodes import NodeView, Taint
 from policy.scan.candidates import failing
 from policy.scan.explanation import explain
 from policy.scan.ledger import Ledger
-from policy.scan.report import Candidate
+from policy.scan.scan_report import Candidate
 from policy.values.machine_apis import OPENSHIFT
 from tests.policy.builders import NOW, a_check, a_node, ledger_of, put
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policy.fence.config import FenceConfig, Method
+from policy.fence.configmaps.object_lookup import ConfigMap, Found, ObjectLookup, ObjectName, ShelfKind
 from policy.fence.configmaps.reading import read_config_maps
-from policy.fence.configmaps.shelf import ConfigMap, Found, ObjectName, Shelf, ShelfKind
 from policy.objects.nodes import NodeView
 from tests.policy.builders import a_node
 
@@ -27,14 +27,14 @@ def node(name: str = NODE, *, provider_id: str = "", **labels: str) -> NodeView:
 
 def shelf(
     objects: Mapping[str, Mapping[str, object]], secrets: Mapping[str, tuple[str, ...]] = SECRETS, *, complete: bool = True
-) -> Shelf:
+) -> ObjectLookup:
     """Every object of the namespace `default`, by name."""
     found: dict[ObjectName, Found] = {
         ObjectName(kind=ShelfKind.CONFIG_MAP, name=name): ConfigMap(name=name, namespace="default", data=data)
         for name, data in objects.items()
     }
     found |= {ObjectName(kind=ShelfKind.SECRET, name=name): keys for name, keys in secrets.items()}
-    return Shelf("default", found, complete=complete)
+    return ObjectLookup("default", found, complete=complete)
 
 
 def read(

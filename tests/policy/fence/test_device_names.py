@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from policy.fence.device_names import named_beside
+from policy.fence.device_check import named_beside
 
 OURS = ("ipmi://10.0.0.7:623",)
 PLAIN = {"driver": "ipmi", "parameters": {"ip": "10.0.0.7"}}

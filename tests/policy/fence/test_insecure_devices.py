@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from policy.fence.insecure_devices import insecurity_of
 from policy.fence.plan import PowerDevice
+from policy.fence.power import insecurity_of
 
 PIN = "ab" * 32
 VERIFIED = ""

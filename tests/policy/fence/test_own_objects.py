@@ -10,11 +10,18 @@ import pytest
 from policy.fence.compiling import compile_config
 from policy.fence.config import FenceConfig
 from policy.fence.kdump import KdumpRule
-from policy.fence.own_objects import WHOM_FIELDS, chosen, read_fence_config
 from policy.fence.plan import Act, CredentialKind, CredentialRef, CutStorage, Freeing
+from policy.fence.plan_view import shown_config, shown_parameters
 from policy.fence.power_devices import CREDENTIAL_FIELDS, DEVICE_FIELDS, SECRET_FIELDS
-from policy.fence.shown import shown_config, shown_parameters
-from policy.fence.specs import KDUMP_FIELDS, METHOD_FIELDS, SPEC_FIELDS, STORAGE_FIELDS
+from policy.fence.templates import (
+    KDUMP_FIELDS,
+    METHOD_FIELDS,
+    SPEC_FIELDS,
+    STORAGE_FIELDS,
+    WHOM_FIELDS,
+    chosen,
+    read_fence_config,
+)
 from policy.values.errors import PolicyError
 from tests.documents import document
 from tests.encoded import encoded

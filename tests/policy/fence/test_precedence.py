@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from policy.fence.config import FenceConfig
+from policy.fence.configmaps.object_lookup import Found, ObjectLookup, ObjectName, ShelfKind
 from policy.fence.configmaps.reading import read_config_maps
-from policy.fence.configmaps.shelf import Found, ObjectName, Shelf, ShelfKind
-from policy.fence.shown import shown_parameters
+from policy.fence.plan_view import shown_parameters
 from tests.policy.fence.builders import PDU, config, ipmi, lines, node, only, read, shelf
 
 EC2 = "aws:///us-east-1a/i-0123456789abcdef0"
@@ -118,7 +118,7 @@ def test_a_reader_asks_by_name_until_it_has_seen_all_it_wants() -> None:
     objects = {"fence-config-node-n1": config("", "pdu", pdu=method), "fence-template-pdu": PDU}
     everything, seen = shelf(objects), dict[ObjectName, Found]()
     for _ in range(5):
-        asked = Shelf("default", seen)
+        asked = ObjectLookup("default", seen)
         found = read_config_maps(node(), asked)
         if not asked.wanted:
             break

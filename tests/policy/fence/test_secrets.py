@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policy.fence.compiling import compile_config
-from policy.fence.shown import shown_config
+from policy.fence.plan_view import shown_config
 from policy.values.errors import PolicyError
 from tests.policy.fence.builders import config, lines, node, read
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from policy.fence.limits import MOST_RESTARTS, MOST_TRIES
+from policy.fence.config import MOST_RESTARTS, MOST_TRIES
 from policy.fence.plan import CredentialRef, FencingPlan, Freeing
 from policy.fence.templates import PLAN_FIELDS
 from policy.values.errors import PolicyError

@@ -9,8 +9,7 @@ import pytest
 
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, ZONE_LABEL, Condition, NodeView, Taint
-from policy.preservation.book import FAREWELL, MAXIMUM_PRESERVATIONS, PreservationBook, PreservationNeed
-from policy.preservation.held import (
+from policy.preservation.kept_machine import (
     BY_A_USER,
     BY_US,
     CONDITION,
@@ -24,6 +23,7 @@ from policy.preservation.held import (
 )
 from policy.preservation.last_to_go import KEPT_AUTOMATICALLY, KEPT_ON_REQUEST, PRIORITY_ANNOTATION, PRIORITY_OURS
 from policy.preservation.pools import Pool
+from policy.preservation.preservation_index import FAREWELL, MAXIMUM_PRESERVATIONS, PreservationBook, PreservationNeed
 from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION
 from policy.preservation.survey import DeploymentPool
 from policy.values.machine_apis import MCM

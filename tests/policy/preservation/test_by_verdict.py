@@ -19,17 +19,17 @@ from policy.episode.fencing_requests import FencingRequest
 from policy.episode.vetoes import FENCING_LABEL
 from policy.objects.machines import MachineView
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, PRESERVE_ANNOTATION, ZONE_LABEL, Condition, NodeView
-from policy.preservation.book import PreservationBook, PreservationNeed
-from policy.preservation.deciding import Automatic, decide
+from policy.preservation.decision import Automatic, decide
 from policy.preservation.effects import effects
-from policy.preservation.held import BY_US, CONDITION, EXPIRY_ANNOTATION, Held
+from policy.preservation.kept_machine import BY_US, CONDITION, EXPIRY_ANNOTATION, Held
 from policy.preservation.pools import Pool
+from policy.preservation.preservation_index import PreservationBook, PreservationNeed
 from policy.scan.admission import admit
 from policy.scan.ledger import Ledger
-from policy.scan.report import ReportParts
-from policy.values.moments import RESOLUTION
+from policy.scan.scan_report import ReportParts
 from policy.values.object_refs import Dialect, ObjectRef
 from policy.values.selectors import Selector
+from policy.values.times import RESOLUTION
 from tests.marks import confirmed
 from tests.policy.builders import NOW, TEMPLATE, WORKER, a_check, a_node, a_report, mark_text
 from tests.policy.pools import PROD, a_machine, openshift

@@ -9,9 +9,9 @@ import pytest
 
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
-from policy.preservation.deciding import Automatic, PreservationDecision, decide
+from policy.preservation.decision import Automatic, PreservationDecision, decide
 from policy.preservation.effects import effects
-from policy.preservation.held import Held, MachinePhase
+from policy.preservation.kept_machine import Held, MachinePhase
 from policy.preservation.last_to_go import (
     CLUSTER_API_DELETE,
     KEPT_AUTOMATICALLY,
@@ -23,7 +23,7 @@ from policy.preservation.last_to_go import (
     priority_of,
     said_to_go_first,
 )
-from policy.preservation.ordering import scale_down_order
+from policy.preservation.survey import scale_down_order
 from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT, MachineApi
 from tests.preserved_objects import carried_out
 

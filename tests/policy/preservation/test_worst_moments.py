@@ -10,11 +10,11 @@ import pytest
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
 from policy.preservation.automatic import choose
-from policy.preservation.book import PreservationBook
-from policy.preservation.deciding import Automatic, PreservationAction, decide
+from policy.preservation.decision import Automatic, PreservationAction, decide
 from policy.preservation.effects import effects
-from policy.preservation.held import ENDED_ANNOTATION, Held, MachinePhase
+from policy.preservation.kept_machine import ENDED_ANNOTATION, Held, MachinePhase
 from policy.preservation.pools import read_policy
+from policy.preservation.preservation_index import PreservationBook
 from policy.preservation.survey import DeploymentPool, survey
 from policy.values.machine_apis import MCM
 from policy.values.object_refs import ObjectRef

@@ -7,7 +7,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.remediation.escalation import EscalationStep, first_step, next_step, timed_out
+from policy.remediation.ladder import EscalationStep, first_step, next_step, timed_out
 from policy.remediation.strategies import Strategy
 from tests.policy.builders import NOW
 

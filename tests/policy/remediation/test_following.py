@@ -7,8 +7,16 @@ from itertools import product
 
 import pytest
 
-from policy.remediation.following import PHASE_DELETING, Progress, RemediationConditions, follow, to_be_given_up
-from policy.remediation.remediators import REMEDIATORS, Remediator, remediator_of
+from policy.remediation.remediation_objects import (
+    PHASE_DELETING,
+    REMEDIATORS,
+    Progress,
+    RemediationConditions,
+    Remediator,
+    follow,
+    remediator_of,
+    to_be_given_up,
+)
 
 MINUTE = timedelta(minutes=1)
 STATUSES = ("", "True", "False", "Unknown")

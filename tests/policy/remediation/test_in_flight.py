@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policy.remediation.in_flight import MAX_IN_FLIGHT_ANNOTATION, read_limit
+from policy.remediation.ladder import MAX_IN_FLIGHT_ANNOTATION, read_limit
 from policy.values.errors import PolicyError
 from policy.values.thresholds import Threshold
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.health_check import HealthCheck
 from policy.dialects import parse
 from policy.remediation.ladder import ESCALATION_ANNOTATION, Body, fences_only, possible, read_strategies, removes
 from policy.remediation.strategies import DELETION_TIMEOUT, Strategy

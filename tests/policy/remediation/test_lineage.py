@@ -7,13 +7,12 @@ from datetime import timedelta
 
 import pytest
 
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.health_check import HealthCheck
 from policy.checks.retries import AUTOSCALER_PATIENCE, RetryBackoff, RetryRules
 from policy.checks.targets import JudgedTarget
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
-from policy.remediation.lineage import turn_of
-from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, LastRemediation, written_memory
+from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, LastRemediation, turn_of, written_memory
 from policy.values.object_refs import Dialect
 from tests.policy.builders import NOW, a_node, ago
 from tests.policy.pools import a_machine, openshift

@@ -33,7 +33,7 @@ from policy.remediation.memory import (
     written_memory,
 )
 from policy.values.errors import PolicyError
-from policy.values.moments import written
+from policy.values.times import written
 from tests.policy.builders import NOW
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.objects.remediations import plurals_of
-from policy.remediation.objects import LONGEST_NAME, WantedObject, made, not_ours, phase_of, statuses_of, words_of
+from policy.remediation.remediation_objects import LONGEST_NAME, WantedObject, made, not_ours, phase_of, statuses_of, words_of
 from policy.values.errors import PolicyError
 from policy.values.object_refs import ObjectRef
 

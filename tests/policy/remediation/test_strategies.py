@@ -9,8 +9,8 @@ import pytest
 
 from policy.fence.templates import OWN_KINDS
 from policy.remediation.strategies import BY_TEMPLATE, RULES, Action, Needs, Strategy, StrategyRule
-from policy.values.durations import format_duration
-from workflows.remediation.steps import STEPS
+from policy.values.times import format_duration
+from workflows.remediation.story import STEPS
 
 DOCS = Path(__file__).parents[3] / "docs"
 

@@ -10,19 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.checks.brakes import Closed
+from policy.checks.circuit_breakers import OpenReason
 from policy.checks.fence_policies import FencePolicies, PowerMoment, StormRule
 from policy.checks.inventory import ControlPlane
 from policy.episode.messages import Kind
+from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState, Replacing
-from policy.episode.words import CIRCUIT_BREAKER
 from policy.objects.scopes import CLUSTER, GroupCount
-from policy.remediation.escalation import EscalationStep
+from policy.remediation.ladder import EscalationStep
 from policy.remediation.strategies import Strategy
-from policy.scan.admission import AdmissionRefusal, Refused, admit, answer_request, orphans
-from policy.scan.budgets import control_plane_guard
+from policy.scan.admission import AdmissionRefusal, Refused, admit, answer_request, control_plane_guard, orphans
 from policy.scan.pauses import Pause
-from policy.scan.report import Candidate, ClusterLease, ScanReport, ViewState
+from policy.scan.scan_report import Candidate, ClusterLease, ScanReport, ViewState
 from tests.policy.builders import NOW, a_candidate, a_check_report, a_permit, a_report, ago, check_ref, seen
 
 
@@ -527,22 +526,22 @@ SWITCHED_ON = PowerMoment(node="a", on=True, at=NOW)
 @pytest.mark.parametrize(
     ("reason", "passes"),
     [
-        (Closed.TOO_MANY_UNHEALTHY, True),
-        (Closed.STORM, True),
-        (Closed.PAUSED, False),
-        (Closed.UPGRADE, False),
-        (Closed.OBSERVE_ONLY, False),
-        (Closed.STALE_MACHINES, False),
-        (Closed.NO_CLUSTER, False),
-        (Closed.INVALID_THRESHOLD, False),
+        (OpenReason.TOO_MANY_UNHEALTHY, True),
+        (OpenReason.STORM, True),
+        (OpenReason.PAUSED, False),
+        (OpenReason.UPGRADE, False),
+        (OpenReason.OBSERVE_ONLY, False),
+        (OpenReason.STALE_MACHINES, False),
+        (OpenReason.NO_CLUSTER, False),
+        (OpenReason.INVALID_THRESHOLD, False),
     ],
 )
-def test_a_person_overrides_the_counts_of_a_check_and_no_other_reason(reason: Closed, passes: bool) -> None:
+def test_a_person_overrides_the_counts_of_a_check_and_no_other_reason(reason: OpenReason, passes: bool) -> None:
     """S17: that too many are unwell a person can weigh; a pause, an upgrade or a mistake is no number."""
     report = a_report(checks=(a_check_report("others", reason=reason, **OPEN), a_check_report()))
     assert answer_request(report, (), a_request(by_person=True), cap=1).decision is DENIED
     assert (answer_request(report, (), a_request(**OVERRIDES), cap=1).decision is GRANTED) is passes
-    beside = (*report.checks, a_check_report("paused", allowed=False, reason=Closed.PAUSED, message="paused: storage"))
+    beside = (*report.checks, a_check_report("paused", allowed=False, reason=OpenReason.PAUSED, message="paused: storage"))
     answer = answer_request(replace(report, checks=beside), (), a_request(**OVERRIDES), cap=1)
     assert (answer.decision, "its circuit breaker open" in answer.reason) == (DENIED, True), "another check says no"
     said = answer_request(report, (), a_request(by_person=True), cap=1).reason
@@ -573,7 +572,7 @@ def test_all_but_the_circuit_breaker_is_asked_of_an_override_as_of_any_request(
     fields: dict[str, Any], request_fields: dict[str, Any], options: dict[str, Any], decision: PermitDecision
 ) -> None:
     """S13, S14, S15, S17, S18, S38, S44."""
-    closed = a_check_report("others", reason=Closed.TOO_MANY_UNHEALTHY, **OPEN)
+    closed = a_check_report("others", reason=OpenReason.TOO_MANY_UNHEALTHY, **OPEN)
     report = a_report(**({"checks": (closed, ONE_AT_ONCE)} | fields))
     given = {"permits": [], "cap": 5, "now": NOW} | options
     answer = answer_request(report, given.pop("permits"), a_request(**OVERRIDES, **request_fields), **given)

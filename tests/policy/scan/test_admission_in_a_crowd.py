@@ -7,7 +7,7 @@ from dataclasses import replace
 from policy.episode.permits import Permit, PermitState
 from policy.objects.nodes import Condition
 from policy.scan.admission import admit
-from policy.scan.report import MAXIMUM_CANDIDATES
+from policy.scan.scan_report import MAXIMUM_CANDIDATES
 from tests.policy.builders import NOW, a_check, a_node, a_permit, a_report, ago, ledger_of
 
 SPARED = 3

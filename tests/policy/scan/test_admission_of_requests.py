@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.checks.healthcheck import Rung
+from policy.checks.health_check import Rung
 from policy.checks.inventory import ControlPlane
 from policy.episode.fence_agents_remediations import read_request
 from policy.episode.fencing_requests import FencingRequest, Stage
@@ -19,7 +19,7 @@ from policy.objects.remediations import Owner, RemediationObject
 from policy.scan.admission import AdmissionRefusal, Refused, admit
 from policy.scan.candidates import MOST_UNCOUNTED, answer_without_trying
 from policy.scan.ledger import Ledger
-from policy.scan.report import Candidate, ClusterLease, ReportParts, ScanReport, ViewState
+from policy.scan.scan_report import Candidate, ClusterLease, ReportParts, ScanReport, ViewState
 from policy.values.object_refs import ObjectRef
 from tests.policy.builders import NOW, WORKER, a_candidate, a_check, a_check_report, a_node, a_permit, a_report, ago, ledger_of
 from tests.policy.episode.test_fence_agents_remediations import remediation

@@ -18,9 +18,8 @@ import pytest
 from hypothesis import Phase, assume, example, given, settings
 from hypothesis import strategies as st
 
-from policy.checks.brakes import Circumstances, Counts, brake
-from policy.checks.healthcheck import HealthCheck, UnhealthyRange
-from policy.checks.overlaps import Overlap
+from policy.checks.circuit_breakers import Circumstances, Counts, brake
+from policy.checks.health_check import HealthCheck, Overlap, UnhealthyRange
 from policy.checks.verdicts import Standing
 from policy.objects.machines import (
     EXTERNAL_REMEDIATION_ANNOTATION,
@@ -40,7 +39,7 @@ from policy.remediation.remedies import RESTORING
 from policy.remediation.strategies import Action
 from policy.scan.evaluation import ORPHANED, CheckEvaluation, TargetEvaluation, evaluate
 from policy.scan.ledger import Ledger
-from policy.scan.report import ReportParts
+from policy.scan.scan_report import ReportParts
 from policy.values.machine_apis import named
 from policy.values.object_refs import Dialect, ObjectRef
 from tests.policy.builders import NOW, TEMPLATE, WORKER, a_check, a_node, ago, put

@@ -17,7 +17,7 @@ import pytest
 from policy.objects.machines import FAILED
 from policy.scan.admission import admit
 from policy.scan.ledger import Ledger
-from policy.scan.report import Candidate
+from policy.scan.scan_report import Candidate
 from policy.values.object_refs import Dialect
 from tests.policy.builders import NOW, TEMPLATE, WORKER, a_check, a_node, put
 from tests.policy.pools import NAMESPACE, PROD, a_machine, cluster_api, openshift

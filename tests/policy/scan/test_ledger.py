@@ -11,7 +11,7 @@ from policy.checks.inventory import ControlPlane
 from policy.episode.notices import KnownNode
 from policy.objects.nodes import CONTROL_PLANE_LABELS, Condition
 from policy.scan.ledger import Ledger
-from policy.scan.report import CheckReport
+from policy.scan.scan_report import CheckReport
 from tests.policy.builders import NOW, a_check, a_node, ledger_of
 
 

@@ -10,7 +10,7 @@ import pytest
 from policy.objects.nodes import Condition
 from policy.objects.remediations import Owner, RemediationObject
 from policy.remediation.strategies import Strategy
-from policy.scan.report import LeftOver
+from policy.scan.scan_report import LeftOver
 from policy.values.object_refs import Dialect, ObjectRef
 from tests.policy.builders import NOW, a_check, a_node, ledger_of
 from tests.policy.pools import FOREIGN, NAMESPACE, PROD, a_machine, cluster_api, openshift

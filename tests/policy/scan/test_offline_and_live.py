@@ -15,8 +15,7 @@ from random import Random
 import pytest
 
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies, ScopeCap, StormRule
-from policy.checks.healthcheck import HealthCheck
-from policy.checks.overlaps import Overlap
+from policy.checks.health_check import HealthCheck, Overlap
 from policy.episode.permits import PermitState
 from policy.episode.vetoes import TAKEN_AWAY_BY
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, FAILED, PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, MachineView
@@ -27,9 +26,9 @@ from policy.remediation.strategies import RULES, Action
 from policy.scan.admission import AdmissionRefusal, admit
 from policy.scan.evaluation import TargetEvaluation, evaluate
 from policy.scan.explanation import explain
-from policy.scan.known import Known
 from policy.scan.ledger import Ledger
-from policy.scan.report import Candidate, ClusterLease, ScanReport, ViewState
+from policy.scan.ledger_snapshot import LedgerSnapshot
+from policy.scan.scan_report import Candidate, ClusterLease, ScanReport, ViewState
 from policy.values.object_refs import Dialect
 from tests.policy.builders import NOW, TEMPLATE, WORKER, a_check, a_node, a_permit, a_report, ago, put
 from tests.policy.pools import FOREIGN, NAMESPACE, PROD, a_machine, cluster_api, openshift
@@ -167,7 +166,7 @@ def is_under_way(each: TargetEvaluation) -> bool:
     return each.action is Action.NONE and ("already" in each.message or "has been asked" in each.message)
 
 
-def guarded_more_strictly(known: Known) -> bool:
+def guarded_more_strictly(known: LedgerSnapshot) -> bool:
     """`evaluate` counts members by their Machines, too; admission by their Nodes alone."""
     return any(each.control_plane and each.node is None for each in known.machines.values())
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from policy.checks.healthcheck import HealthCheck
+from policy.checks.health_check import HealthCheck
 from policy.checks.retries import RetryRules
 from policy.dialects import parse
 from policy.objects.machines import MachineView

@@ -9,9 +9,9 @@ import pytest
 from policy.checks.fence_policies import FencePolicies, StormRule
 from policy.checks.inventory import ControlPlane
 from policy.checks.verdicts import Health
-from policy.episode.observation import Observation
+from policy.episode.messages import Observation
 from policy.objects.scopes import GroupCount
-from policy.scan.report import AtRisk, ClusterLease, NodeAtRisk, TargetRow, ViewState
+from policy.scan.scan_report import AtRisk, ClusterLease, NodeAtRisk, TargetRow, ViewState
 from policy.scan.urgency import Urgency, urgency
 from tests.policy.builders import NOW, a_candidate, a_check_report, a_report, check_ref
 

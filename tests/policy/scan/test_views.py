@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from policy.scan.report import ClusterLease, ReportParts, ViewState
+from policy.scan.scan_report import ClusterLease, ReportParts, ViewState
 from policy.scan.views import LargestLately, digest, view_fault, view_state
 from tests.policy.builders import NOW, a_check, a_node, ago, ledger_of
 

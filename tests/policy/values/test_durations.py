@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.values.durations import format_duration, parse_duration
+from policy.values.times import format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

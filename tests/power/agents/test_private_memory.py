@@ -27,7 +27,7 @@ from activities.power.processes import child_process
 from policy.fence.drivers.agent_metadata import AgentMetadata, AgentParameter
 from tests.power.agents.scripted import agent_driver
 from tests.power.conftest import within
-from workers.keeping_secrets import keep_memory_private
+from workers.os_process import keep_memory_private
 
 async def read(agent, parameters, credentials):
     return (await agent_driver(agent, parameters, **credentials).read(within(10))).state

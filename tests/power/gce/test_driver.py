@@ -462,7 +462,7 @@ def test_the_workers_own_identity_goes_to_google_and_to_what_its_operator_trusts
 async def test_without_a_key_the_worker_is_known_by_its_own_identity(
     signed: GceStand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from activities.power.gce.accounts import Account
+    from activities.power.gce.client import Account
 
     act = CloudCall("gce://p/z/i", "read", within(10), command=False)
     worker_identity(monkeypatch, tmp_path, signed.key)

@@ -13,10 +13,10 @@ from activities.contracts.scan import OpenEpisode
 from policy.episode.advice import waiting
 from policy.objects.remediations import RemediationObject
 from policy.remediation.templates import Unusable
-from policy.scan.report import CheckReport
-from policy.values.foreign import visible
+from policy.scan.scan_report import CheckReport
+from policy.values.display_text import visible
+from policy.values.fields import mapping
 from policy.values.object_refs import Dialect
-from policy.values.shapes import mapping
 
 REMEDIATION_ALLOWED = "RemediationAllowed"
 OVERLAPPING = "OverlappingHealthChecks"

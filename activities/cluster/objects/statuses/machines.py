@@ -27,8 +27,8 @@ from activities.cluster.objects.statuses.common import (
     notices,
     unusable,
 )
-from policy.checks.brakes import Closed
-from policy.scan.report import CheckReport
+from policy.checks.circuit_breakers import OpenReason
+from policy.scan.scan_report import CheckReport
 
 PAUSED = "Paused"
 RESTRICTED = "RemediationRestricted"
@@ -132,7 +132,7 @@ def _flips(situation: Situation, before: Mapping[str, Any]) -> tuple[Happening, 
         return () if told else (happening(report, reason, report.error, warning=True),)
     if not report.allowed and (not was_closed or before.get("reason") != report.reason):
         # Too many unhealthy is told by `telling.py`, once somebody is to be remediated.
-        known = report.reason == Closed.TOO_MANY_UNHEALTHY
+        known = report.reason == OpenReason.TOO_MANY_UNHEALTHY
         return () if known else (happening(report, RESTRICTED, report.message, warning=True),)
     if report.allowed and was_closed:
         return (happening(report, "RemediationAllowed", f"remediations are allowed again: {report.message}"),)

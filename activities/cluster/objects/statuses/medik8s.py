@@ -1,7 +1,7 @@
 """The status of a NodeHealthCheck: counts, who is unhealthy and what is done about it, phase and reason.
 
 Two conditions carry the memory of what was said already: `Disabled` (theirs) and `RemediationAllowed` (as the other two dialects
-have it). The storm's two, where the check has a cooldown, are its memory across processes (`policy/checks/storms.py`).
+have it). The storm's two, where the check has a cooldown, are its memory across processes (`policy/checks/health_check.py`).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from activities.cluster.objects.statuses.common import (
     unusable,
 )
 from activities.contracts.scan import OpenEpisode
-from policy.checks.storms import ACTIVE, COOLING_DOWN
+from policy.checks.health_check import ACTIVE, COOLING_DOWN
 from policy.objects.remediations import RemediationObject
-from policy.scan.report import CheckReport
+from policy.scan.scan_report import CheckReport
 
 DISABLED = "Disabled"
 UPDATED = "lastUpdateTime"

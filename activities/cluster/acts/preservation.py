@@ -1,0 +1,447 @@
+"""Keep a machine, release it, or ask for its deletion: look live, decide by `policy/preservation`, write what differs.
+
+Each write names the version that was read, so that nobody's word in between is lost. A hold begins with the annotation that asks
+for it and then its expiry, and ends with the expiry last: it alone says that one is in force, so a crash in between leaves what
+the next look completes or ends. What is the user's is not touched (S28). A deletion begins with a claim on the Node, written
+only if the Node is as it was just read: whoever annotates before the claim keeps the machine, whoever comes after it sees the
+claim (S27).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.clocks import in_time
+from activities.cluster.acts.delegated_action import BeginningActs, Look
+from activities.cluster.acts.one_cluster import require_cluster
+from activities.cluster.api.connection import JsonObject
+from activities.cluster.api.edits import edit
+from activities.cluster.api.machine_paths import api_of
+from activities.cluster.api.paths import NODES, ref_of
+from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.served_cluster import ServedCluster
+from activities.cluster.live.gate import require_go, require_leave, require_machine_of
+from activities.cluster.live.plans import live_policies
+from activities.cluster.live.preserved_machine import PreservedMachineReader, Sight, called_unhealthy
+from activities.cluster.objects.live_machines import pause_of
+from activities.cluster.objects.live_node import (
+    LiveNode,
+    Operations,
+    append_taint,
+    observe,
+    remove_taints,
+    set_annotations,
+    unchanged_since_read,
+)
+from activities.cluster.objects.machines_decoding import read_machine
+from activities.cluster.objects.marks import write_claim
+from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities
+from activities.contracts.target import LookRequest, LookResult, Target
+from activities.errors import ErrorType, error_type, failure
+from policy.episode.gate import By, Operation, Seen, objection
+from policy.episode.messages import Kind, Pinned
+from policy.episode.needs import Need, NeedKind
+from policy.objects.belonging import of_control_plane
+from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
+from policy.objects.nodes import PRESERVE_ANNOTATION, Taint
+from policy.preservation.decision import Automatic, PreservationAction, PreservationDecision, decide, keeps
+from policy.preservation.effects import Effects, PreservedCondition, effects
+from policy.preservation.kept_machine import CONDITION, EXPIRY_ANNOTATION, TAINT, Held
+from policy.preservation.overrides import NOT_OVERRIDDEN
+from policy.preservation.pools import Pool
+from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent
+from policy.values.display_text import visible
+from policy.values.errors import no_such_target
+from policy.values.machine_apis import MCM, machine_api
+from policy.values.object_refs import ObjectRef
+from policy.values.times import format_duration, written
+
+BEING_DELETED = "the machine is being deleted"
+
+
+class ClusterPreservation(BeginningActs, PreservationActivities):
+    """Served by the workers of one cluster's queue. `machines`: where Cluster API's objects live, if elsewhere."""
+
+    def __init__(self, served: ServedCluster, look: Look, *, pools: Iterable[Pool] = ()) -> None:
+        """look: the last look at this cluster (`looks.py`). pools: those of the settings."""
+        super().__init__(served, look)
+        self._keeping = PreservedMachineReader(self._connections, pools=pools)
+
+    @activity.defn(name="preservation.hold")
+    async def hold(self, request: HoldRequest) -> Hold:
+        """Judged by the server's clock where it is the earlier one: a hold never ends early."""
+        require_cluster(request.cluster, self._cluster)
+
+        async def once() -> Hold:
+            sight = await self._keeping.look(request.node, request.machine)
+            if request.unhealthy:
+                sight = await self._as_called(sight)
+            now = self._served.judged_at()
+            if sight.held is None or (why := _another(sight, request)):
+                gone = why if sight.held is not None else no_such_target(request.node)
+                return await self._gone(sight, request, Hold(at=now, gone=gone, replaced=sight.held is not None, reason=gone))
+            return await self._bring_about(sight, request, now)
+
+        return await edit(request.node, once)
+
+    @activity.defn(name="preservation.give-up")
+    async def give_up(self, request: GiveUpRequest) -> GiveUpResult:
+        """See the module. What a remediation asks for begins with a look; a machine that is handed over is read before it."""
+        require_cluster(request.cluster, self._cluster)
+        if request.before is None:
+            return await edit(request.machine.key, lambda: self._once(request))
+        self._require_other_node(request.victim, " and never has it deleted itself")
+        target = replace(request.before.look.target, cluster=request.cluster, incident=request.incident)
+
+        def refused(seen: LookResult) -> GiveUpResult:
+            return GiveUpResult(detail=seen.reason, look=seen)
+
+        return await self._beginning.begin(
+            request.before,
+            f"deleting {request.machine.key}",
+            request.not_after,
+            target=target,
+            write=lambda: edit(request.machine.key, lambda: self._once(request)),
+            refused=refused,
+            operation=Operation.REMOVE,
+        )
+
+    async def _once(self, request: GiveUpRequest) -> GiveUpResult:
+        sight, over = await self._unless_over(request)
+        if over is not None:
+            return over
+        if not request.by_remediation:
+            try:
+                await self._require_look(sight, request)
+            except ApplicationError as error:
+                if error_type(error) is ErrorType.VETOED:
+                    # Perhaps by whoever has asked for it to be kept since we read it: he is heard first (S27).
+                    _, over = await self._unless_over(request)
+                    if over is not None:
+                        return over
+                raise
+        await self._claim(sight, request)
+        return await self._delete(sight, request)
+
+    async def _as_called(self, sight: Sight) -> Sight:
+        """As the health checks see it now: that one calls it unhealthy the request says, and whoever makes requests (S42)."""
+        held, machine = sight.held, sight.machine
+        if held is None or held.failed:
+            return sight
+        view = read_machine(machine, api_of(ref_of(machine))) if machine is not None else None
+        called = await called_unhealthy(self._connections, held, view, self._served.judged_at())
+        return sight.called(called) if called else sight
+
+    # PreservedMachineReader
+    # --------------------------------------------------------------------------------------------------------
+
+    async def _bring_about(self, sight: Sight, request: HoldRequest, now: datetime) -> Hold:
+        found_held = sight.held
+        assert found_held is not None
+        held, wish = _as_wished(found_held, request), request.wish
+        automatic = Automatic.NOTHING
+        if wish.automatic:
+            automatic = Automatic.SELECTED
+        elif wish.surplus:
+            automatic = Automatic.RELEASED
+        decision = decide(held, now=now, timeout=sight.timeout, automatic=automatic, released=wish.release, until=wish.until)
+        if automatic is not Automatic.NOTHING and not wish.release and not held.deleting:
+            decision = await self._unless_off(decision, sight, now, until=wish.until)
+        by = NOT_OVERRIDDEN
+        if held.deleting:
+            by = await self._keeping.overridden(request.machine or _machine_ref(sight), sight.owner)
+            decision = replace(decision, reason=f"{BEING_DELETED}, {by.words}")
+        found = _with_wish(effects(decision, drained=request.drained, isolation=request.isolation), found_held, held)
+        changed = await self._write(sight, decision, found)
+        hold = replace(_told(sight, decision, found, now=now, changed=changed), override=by.override.value)
+        if sight.only_called and held.expiry is None and not held.ended:
+            # Only a check calls it failed, and it was never kept: what becomes of it is for whoever acts on that check.
+            return replace(hold, terminate=False)
+        return hold
+
+    async def _unless_off(
+        self, decision: PreservationDecision, sight: Sight, now: datetime, *, until: datetime | None
+    ) -> PreservationDecision:
+        """Where fencing is switched off a pool begins nothing and gives nobody up; what a person asks for, and what ends, goes
+        on. Raises NotLicensed where only the pool would keep a machine that has failed: to let it go meanwhile is no answer."""
+        node = sight.node.view if sight.node is not None else None
+        seen = Seen(node=node, policies=await live_policies(self._connection, self._source))
+        if (off := objection(seen, Operation.KEEP, By.PROGRAM, now)) is None:
+            return decision
+        without = decide(decision.held, now=now, timeout=sight.timeout, until=until)
+        if decision.automatic is Automatic.SELECTED and without.action is PreservationAction.TERMINATE:
+            raise failure(ErrorType.NOT_LICENSED, f"{decision.held.name} is not kept for its pool: {off.words}")
+        return without
+
+    async def _gone(self, sight: Sight, request: HoldRequest, hold: Hold) -> Hold:
+        """The one that was kept is not there any more, and others have seen to that; a Node alone may be another by now."""
+        if request.machine is not None and request.machine_uid and sight.machine_uid == request.machine_uid:
+            return hold
+        if not request.machine_uid and not request.node_uid:
+            return hold  # there never was one
+        by = await self._keeping.overridden(request.machine, request.owner)
+        return replace(hold, gone=f"{hold.gone}, {by.words}", override=by.override.value, reason=f"{hold.reason}, {by.words}")
+
+    async def _write(self, sight: Sight, decision: PreservationDecision, found: Effects) -> tuple[str, ...]:
+        """In the order that a crash may interrupt anywhere: see `Effects`."""
+        changed: list[str] = []
+        if found.condition is not None and not decision.preserved:
+            changed += await self._write_condition(sight, found.condition)
+        changed += await self._write_objects(sight, found)
+        if found.expiry_differs:
+            changed += await self._write_expiry(sight, found.expiry)
+        if found.condition is not None and decision.preserved:
+            changed += await self._write_condition(sight, found.condition)
+        return tuple(changed)
+
+    async def _write_objects(self, sight: Sight, found: Effects) -> list[str]:
+        changed = []
+        if found.node or found.taint is not None:
+            assert sight.node is not None
+            annotations = set_annotations(sight.node.document, found.node)
+            await self._patch_node(sight.node, (*annotations, *_taint_operations(sight.node, found.taint)))
+            changed += [f"Node: {_spelled(key, value)}" for key, value in found.node.items()]
+            if found.taint is not None:
+                changed.append(f"Node: {'tainted' if found.taint else 'our taint removed'}")
+        if found.machine:
+            changed += await self._annotate_machine(sight, found.machine)
+        return changed
+
+    async def _patch_node(self, node: LiveNode, operations: Operations, not_after: datetime | None = None) -> None:
+        """Only as it was read (S27, S28); what is written next goes by its new version."""
+        patch = [*unchanged_since_read(node.document), *operations]
+        answer = await self._connection.patch_json(NODES.path(node.view.name), patch, not_after=not_after)
+        node.document["metadata"] = answer["metadata"]
+
+    async def _annotate_machine(self, sight: Sight, values: Mapping[str, str | None]) -> list[str]:
+        assert sight.machine is not None
+        ref = ref_of(sight.machine)
+        operations = [*unchanged_since_read(sight.machine), *set_annotations(sight.machine, values)]
+        answer = await self._keeping.connection_of(ref).patch_json(self._keeping.path_of(ref), operations)
+        sight.machine["metadata"] = answer["metadata"]
+        return [f"Machine: {_spelled(key, value)}" for key, value in values.items()]
+
+    async def _write_expiry(self, sight: Sight, expiry: datetime | None) -> list[str]:
+        value = written(expiry) if expiry is not None else None
+        told = [f"preserved until {value}" if value else "no longer preserved"]
+        if sight.machine is None:
+            assert sight.node is not None
+            await self._patch_node(sight.node, set_annotations(sight.node.document, {EXPIRY_ANNOTATION: value}))
+            return told
+        ref = ref_of(sight.machine)
+        if machine_api(ref.api_version) is not MCM:
+            await self._annotate_machine(sight, {EXPIRY_ANNOTATION: value})
+            return told
+        metadata = {key: sight.machine["metadata"][key] for key in ("uid", "resourceVersion")}
+        body = {"metadata": metadata, "status": {"currentStatus": {"preserveExpiryTime": value}}}
+        path = self._keeping.path_of(ref, subresource="status")
+        answer = await self._keeping.connection_of(ref).patch_merge(path, body)
+        sight.machine["metadata"] = answer["metadata"]
+        return told
+
+    async def _write_condition(self, sight: Sight, condition: PreservedCondition) -> list[str]:
+        """Kubelets write the same list every few seconds, so it is read again for this."""
+        assert sight.node is not None
+        path = NODES.path(sight.node.view.name)
+
+        async def once() -> list[str]:
+            document = await self._connection.get(path)
+            await self._connection.patch_json(f"{path}/status", _condition_patch(document, condition, self._clock()))
+            return [f"Node: condition {CONDITION} is {condition.status}: {condition.message}"]
+
+        return await edit(f"the conditions of Node/{sight.node.view.name}", once)
+
+    # Giving up ------------------------------------------------------------------------------------------------------
+
+    async def _unless_over(self, request: GiveUpRequest) -> tuple[Sight, GiveUpResult | None]:
+        """The machine as it is now, and the answer where it is not to be deleted, or need not be any more."""
+        in_time(request.not_after, self._clock(), f"deleting {request.machine.key}")
+        sight = await self._keeping.look(request.node, request.machine, unhealthy=request.unhealthy)
+        if sight.held is None or sight.machine is None:
+            return sight, GiveUpResult(gone=True, detail="the Machine is gone")
+        if sight.machine_uid != request.machine_uid:
+            raise failure(ErrorType.TARGET_CHANGED, f"{request.machine.key}: another Machine has that name now")
+        if sight.held.deleting:
+            return sight, GiveUpResult(detail="its deletion was asked for before")
+        if refusal := "it is not asked for any more" if request.withdraw else await self._why_not(sight, request):
+            return sight, await self._keep(sight, refusal)
+        return sight, None
+
+    async def _require_look(self, sight: Sight, request: GiveUpRequest) -> None:
+        """All that a destructive act needs but the need itself, in the activity that deletes (S20): by a hand-over nobody has
+        looked before. What was read before the look and is written by its version can't have changed since."""
+        name = request.looked_at
+        pinned = Pinned(node=name, uid=sight.node_uid if sight.node is not None and sight.node.view.name == name else "")
+        target = Target(
+            cluster=request.cluster,
+            pinned=pinned,
+            incident=request.incident,
+            kind=Kind.REMEDIATION.value,
+            workflow_id="",
+            run_id="",
+        )
+        need = Need(kind=NeedKind.CHECK if request.automatic else NeedKind.PERSON)
+        look = LookRequest(target=target, need=need, holder=request.holder, operation=Operation.HAND_OVER)
+        require_go(await self._look(look), f"{request.machine.key} is not deleted")
+
+    async def _why_not(self, sight: Sight, request: GiveUpRequest) -> str:
+        """Why this machine is not deleted after all, as it stands now."""
+        held = sight.held
+        assert held is not None
+        name = held.node_name
+        self._require_other_node(name, " and never has it deleted itself")
+        if request.node_uid and sight.node is not None and sight.node_uid != request.node_uid:
+            raise failure(ErrorType.TARGET_CHANGED, f"Node/{name}: pinned {request.node_uid}, now {sight.node_uid}")
+        if not sight.owner:
+            raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: no controller owns it, so nothing would replace it")
+        if keeps(held, self._clock()):
+            return "its preservation is still asked for" if held.failed else "it is well again"
+        if held.well and request.unhealthy and not request.by_remediation:
+            return "its Node says that it is well again"
+        assert sight.machine is not None
+        node, machine = sight.node.view if sight.node is not None else None, read_machine(sight.machine, api_of(request.machine))
+        require_machine_of(request.looked_at, machine, node, request.machine.key)
+        if of_control_plane(node, machine) and not request.by_remediation:
+            # A member of a control plane, also one whose Node is gone, is given up by a remediation only (S15).
+            why = "it is a member of the control plane: only a remediation may ask for its deletion"
+            raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: {why}")
+        # Of this very Machine, which no look at its Node need find. The Lease is the look's affair.
+        seen = Seen(node=node, machines=(machine,), pause=await pause_of(self._connections, node, (machine,)), cluster_lease="")
+        by = By.PROGRAM if request.automatic else By.PERSON
+        require_leave(seen, Operation.ASK, self._clock(), by=by, about=request.machine.key)
+        return ""
+
+    async def _keep(self, sight: Sight, why: str) -> GiveUpResult:
+        """A claim of an earlier try goes."""
+        if sight.node is not None and TERMINATING_ANNOTATION in sight.node.annotations:
+            await self._patch_node(sight.node, write_claim(sight.node, None))
+        return GiveUpResult(kept=why, detail=why, well=sight.held is not None and sight.held.well)
+
+    async def _claim(self, sight: Sight, request: GiveUpRequest) -> None:
+        """From here on the machine is being given up: written only while the Node is as we read it, over an older claim, too."""
+        if sight.node is None:
+            return
+        claim = claim_of(self._clock(), request.incident)
+        await self._patch_node(sight.node, write_claim(sight.node, claim), request.not_after)
+
+    async def _delete(self, sight: Sight, request: GiveUpRequest) -> GiveUpResult:
+        assert sight.machine is not None
+        metadata = sight.machine["metadata"]
+        path = self._keeping.path_of(request.machine)
+        try:
+            await self._keeping.connection_of(request.machine).delete(
+                path, uid=metadata["uid"], resource_version=metadata["resourceVersion"], not_after=request.not_after
+            )
+        except ObjectNotFound:
+            return GiveUpResult(gone=True, detail="the Machine is gone")
+        return GiveUpResult(detail=f"asked for the deletion of {request.machine.key}")
+
+
+# Small things ---------------------------------------------------------------------------------------------------------
+
+
+def _another(sight: Sight, request: HoldRequest) -> str:
+    """Why what was found is not what is kept (S9), "" where it is."""
+    if request.machine is not None and sight.machine is None:
+        return "the Machine is gone"
+    if request.machine_uid and sight.machine_uid != request.machine_uid:
+        return "another Machine has taken the name"
+    if request.node_uid and sight.node is not None and sight.node_uid != request.node_uid:
+        return "another Node has taken the name"
+    return ""
+
+
+def _as_wished(held: Held, request: HoldRequest) -> Held:
+    """As if the wish stood on the objects already: on the Node where there is one, since its value beats."""
+    wish, values = request.wish, dict[str, str]()
+    if wish.keep:
+        values[PRESERVE_ANNOTATION] = Intent.NOW.value
+        if wish.duration is not None:
+            values[PRESERVE_FOR_ANNOTATION] = format_duration(wish.duration)
+    if wish.isolate:
+        values[ISOLATE_ANNOTATION] = "true"
+    if not values:
+        return held
+    if held.node is not None:
+        return replace(held, node=replace(held.node, annotations={**held.node.annotations, **values}))
+    return replace(held, annotations={**held.annotations, **values})
+
+
+def _with_wish(found: Effects, before: Held, wished: Held) -> Effects:
+    """What the wish adds to the objects is to be written like everything else, unless it goes again at once."""
+    if wished.deleting:
+        return found
+    on_node = {key: value for key, value in wished.on_node.items() if before.on_node.get(key) != value}
+    on_machine = {key: value for key, value in wished.annotations.items() if before.annotations.get(key) != value}
+    return replace(found, node={**on_node, **found.node}, machine={**on_machine, **found.machine})
+
+
+def _told(sight: Sight, decision: PreservationDecision, found: Effects, *, now: datetime, changed: tuple[str, ...]) -> Hold:
+    held = decision.held
+    return Hold(
+        at=now,
+        phase=decision.phase,
+        preserved=decision.preserved,
+        value=decision.intent.value,
+        expiry=decision.expiry,
+        drain=found.drain,
+        isolate=decision.isolate,
+        ended=decision.ended,
+        terminate=decision.action is PreservationAction.TERMINATE,
+        gone=decision.reason if held.deleting else "",
+        owner=sight.owner,
+        reason=decision.reason,
+        changed=changed,
+        warnings=(*decision.warnings, *((sight.problem,) if sight.problem else ())),
+        node_uid=sight.node_uid,
+        machine=_machine_ref(sight),
+        machine_uid=sight.machine_uid,
+        provider_id=sight.node.view.provider_id if sight.node is not None else "",
+        zone=sight.node.view.zone if sight.node is not None else "",
+        recovered=decision.recovered,
+        ready=sight.node is not None and sight.node.view.ready,
+        left_by=observe(held.node_name, sight.node.view).incident if sight.node is not None else "",
+    )
+
+
+def _machine_ref(sight: Sight) -> ObjectRef | None:
+    return ref_of(sight.machine) if sight.machine is not None else None
+
+
+def _taint_operations(node: LiveNode, wanted: bool | None) -> Operations:
+    if wanted is None:
+        return ()
+    if wanted:
+        return append_taint(node, Taint(key=TAINT, effect="NoSchedule"))
+    return remove_taints(node, [taint for taint in node.taints if taint.key == TAINT])
+
+
+def _condition_patch(document: JsonObject, condition: PreservedCondition, now: datetime) -> list[JsonObject]:
+    conditions: Sequence[JsonObject] = (document.get("status") or {}).get("conditions") or ()
+    stamp = written(now)
+    place = next((index for index, each in enumerate(conditions) if each.get("type") == CONDITION), None)
+    same = place is not None and conditions[place].get("status") == condition.status
+    value = {
+        "type": CONDITION,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": visible(condition.message),
+        "lastHeartbeatTime": stamp,
+        "lastTransitionTime": conditions[place].get("lastTransitionTime", stamp) if same and place is not None else stamp,
+    }
+    uid = {"op": "test", "path": "/metadata/uid", "value": document["metadata"]["uid"]}
+    if place is not None:
+        path = f"/status/conditions/{place}"
+        return [uid, {"op": "test", "path": f"{path}/type", "value": CONDITION}, {"op": "replace", "path": path, "value": value}]
+    if conditions:
+        return [uid, {"op": "add", "path": "/status/conditions/-", "value": value}]
+    return [uid, {"op": "add", "path": "/status/conditions", "value": [value]}]
+
+
+def _spelled(key: str, value: str | None) -> str:
+    return f"{key}={value}" if value is not None else f"{key} removed"

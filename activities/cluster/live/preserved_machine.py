@@ -1,0 +1,216 @@
+"""One machine read live for the question whether it is kept: its Machine, its Node, the deployment and the pool it belongs to.
+
+Reading only; what follows from it is `policy/preservation`, what is written `preserving.py`. Machines live where Cluster API's
+objects do when that is another API server than the nodes'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import msgspec
+
+from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.machine_paths import MACHINE_DEPLOYMENTS, MACHINE_SETS, Connections, resource_of
+from activities.cluster.api.paths import PRESERVATION_POLICIES
+from activities.cluster.api.refusals import ObjectNotFound, unless_gone
+from activities.cluster.live.plans import readable_checks
+from activities.cluster.objects.live_machines import (
+    LiveMachine,
+    Subject,
+    cluster_of,
+    find_machine,
+    is_of_cluster,
+    machine_of,
+    machines_of,
+)
+from activities.cluster.objects.live_node import LiveNode, find_node
+from activities.cluster.objects.machine_sets import deployment_of, overridden
+from activities.cluster.objects.object_reader import Readers
+from activities.errors import ErrorType, failure
+from policy.checks.health_check import HealthCheck
+from policy.checks.rules import rules_of
+from policy.checks.verdicts import Health
+from policy.episode.fencing import CLOCK_TOLERANCE
+from policy.objects.belonging import taken_name
+from policy.objects.machines import MachineView
+from policy.objects.nodes import NodeView
+from policy.preservation.automatic import is_automatic
+from policy.preservation.kept_machine import EXPIRY_ANNOTATION, Held, MachinePhase
+from policy.preservation.overrides import Overridden, Override
+from policy.preservation.pools import DEFAULT_TIMEOUT, Pool, read_policy
+from policy.preservation.preservation_index import NOT_WELL
+from policy.preservation.survey import DeploymentPool, labels_of
+from policy.values.errors import PolicyError
+from policy.values.machine_apis import MCM
+from policy.values.object_refs import Dialect, ObjectRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """As just read. `held` None: there is neither Machine nor Node. problem: why the pools are not all known. only_called:
+    it has failed by the word of a health check alone."""
+
+    held: Held | None
+    node: LiveNode | None = None
+    machine: JsonObject | None = None
+    owner: str = ""
+    timeout: timedelta = DEFAULT_TIMEOUT
+    problem: str = ""
+    only_called: bool = False
+
+    def called(self, unhealthy: str) -> Sight:
+        """The same machine as a health check sees it, where nothing else calls it failed."""
+        held = self.held
+        if not unhealthy or held is None or held.failed:
+            return self
+        return replace(self, held=replace(held, failed=unhealthy, phase=MachinePhase.FAILED), only_called=True)
+
+    @property
+    def machine_uid(self) -> str:
+        """Of the Machine object, "" where there is none."""
+        return str(self.machine["metadata"].get("uid", "")) if self.machine is not None else ""
+
+    @property
+    def node_uid(self) -> str:
+        """Of the Node object, "" where there is none."""
+        return self.node.view.uid if self.node is not None else ""
+
+
+class PreservedMachineReader:
+    """Reads machines of one cluster."""
+
+    def __init__(self, connections: Connections[ClusterConnection], *, pools: Iterable[Pool] = ()) -> None:
+        """pools: those of the settings, each of which holds as long as no object of its name does."""
+        self._given = tuple(pools)
+        self._nodes = connections.nodes
+        self._connections = connections
+
+    def connection_of(self, ref: ObjectRef) -> ClusterConnection:
+        """Where a Machine of that group is read and written."""
+        return self._connections.of(ref.api_version)
+
+    def path_of(self, ref: ObjectRef, *, subresource: str = "") -> str:
+        """Where that Machine is, in the version in which it was seen."""
+        return resource_of(ref).path(ref.name, namespace=ref.namespace, subresource=subresource)
+
+    async def look(self, node: str, machine: ObjectRef | None, *, unhealthy: str = "") -> Sight:
+        """Machine first, Node last: the Node's word is the one that beats, so that it is the freshest.
+
+        machine: None where nobody has said which it is; then it is found by its Node.
+        """
+        read = await (find_machine(self._connections, machine) if machine is not None else self._machine_of(node))
+        found, deployment = (read.view if read is not None else None), None
+        if read is not None and found is not None:
+            if found.preservation_problem:
+                raise failure(ErrorType.INVALID_CONFIG, f"{read.ref.key}: {found.preservation_problem}")
+            deployment = await self._deployment(read.ref, found)
+        pools, problem = await self._pools()
+        name = (found.node_name if found is not None else "") or node
+        live = await find_node(self._nodes, name) if name else None
+        if live is not None and found is not None and taken_name(found, live.view):
+            live = None
+        held = _held(found, live.view if live is not None else None)
+        if held is None:
+            return Sight(held=None)
+        if deployment is not None and not held.deployment:
+            held = replace(held, deployment=deployment.name)
+        labels = labels_of(held, deployment)
+        pool = next((each for each in pools if each.matches(labels)), None)
+        if pool is not None and pool.isolate:
+            held = replace(held, pool_isolates=True)
+        own = deployment.timeout if deployment is not None else None
+        return Sight(
+            held=held,
+            node=live,
+            machine=read.document if read is not None else None,
+            owner=found.controller if found is not None else "",
+            timeout=pool.timeout if pool is not None else own or DEFAULT_TIMEOUT,
+            problem=problem,
+        ).called(unhealthy)
+
+    async def overridden(self, machine: ObjectRef | None, owner: str) -> Overridden:
+        """Who has overridden the preservation of a machine that others delete, or have deleted. None: of a Node alone."""
+        if machine is None:
+            return Overridden(override=Override.DELETION, why="the Node was deleted")
+        return await overridden(self.connection_of(machine), machine, owner)
+
+    async def _machine_of(self, node: str) -> LiveMachine | None:
+        """A hold that began on a Node alone stays there, or its expiry would begin anew on the Machine (S22)."""
+        live = await find_node(self._nodes, node) if node else None
+        if live is None or EXPIRY_ANNOTATION in live.annotations:
+            return None
+        return await machine_of(self._connections, live.view)
+
+    async def _deployment(self, ref: ObjectRef, found: MachineView) -> DeploymentPool | None:
+        """What the set says that it is a replica of; the MachineDeployment above it where there is one."""
+        kind, _, name = found.controller.partition("/")
+        if kind != MACHINE_SETS[MCM].kind or found.api is not MCM:
+            return DeploymentPool(name=name) if name else None
+        try:
+            path = MACHINE_SETS[MCM].path(name, namespace=ref.namespace)
+            one, above = deployment_of(await self._nodes.get(path))
+            kind, _, name = above.partition("/")
+            if kind == MACHINE_DEPLOYMENTS[MCM].kind:
+                path = MACHINE_DEPLOYMENTS[MCM].path(name, namespace=ref.namespace)
+                one, _ = deployment_of(await self._nodes.get(path))
+        except ObjectNotFound:
+            return DeploymentPool(name=name)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise failure(ErrorType.INVALID_CONFIG, f"{kind}/{ref.namespace}/{name}: {error}") from error
+        return one
+
+    async def _pools(self) -> tuple[list[Pool], str]:
+        """All that can be used, in the order of their names, and what is wrong with the others."""
+        pools, problem = {pool.name: pool for pool in self._given}, ""
+        documents = await unless_gone(self._nodes.list_objects(PRESERVATION_POLICIES.path()))
+        for document in documents or ():  # None where the kind is not installed
+            try:
+                pool = read_policy(PRESERVATION_POLICIES.whole(document))
+            except PolicyError as error:
+                problem = problem or str(error)
+                pools.pop(str(document["metadata"]["name"]), None)
+            else:
+                pools[pool.name] = pool
+        return [pool for _, pool in sorted(pools.items())], problem
+
+
+def _held(machine: MachineView | None, node: NodeView | None) -> Held | None:
+    if machine is not None:
+        return Held.of(machine, node)
+    if node is None:
+        return None
+    held = Held.alone(node)
+    if held.expiry_problem:
+        raise failure(ErrorType.INVALID_CONFIG, f"Node/{node.name}: {held.expiry_problem}")
+    return held
+
+
+# Whether a health check calls a machine unhealthy now, for a hold that was told so: who tells it may be anybody (S42).
+#
+# As the scanner's ledger says it (`Ledger.sickness_of`), of what is read live, and of one that is kept as its book does.
+
+
+async def called_unhealthy(connections: Readers, held: Held, machine: MachineView | None, now: datetime) -> str:
+    """In words, "" where nobody does. The scanner's clock may be ahead of `now`. What can't be read calls nobody anything."""
+    async for check in readable_checks(connections, []):
+        rules = rules_of(check)
+        for target in (await _subject(connections, check, held.node, machine)).targets(held.node):
+            if rules.covers(target) and (found := rules.judge(target, now + CLOCK_TOLERANCE)).health is Health.UNHEALTHY:
+                return f"{check.ref.key} calls it unhealthy: {found.reason}"
+    kept = held.node is not None and held.expiry is not None and is_automatic(held)
+    return NOT_WELL if kept and not held.well else ""
+
+
+async def _subject(connections: Readers, check: HealthCheck, node: NodeView | None, machine: MachineView | None) -> Subject:
+    if not check.of_machines:
+        return Subject()
+    if machine is not None:
+        of_its = machine.api is check.machine_api and machine.namespace == check.ref.namespace and is_of_cluster(machine, check)
+        machines = [machine] if of_its else []
+    else:
+        machines = await machines_of(connections, check, node.name) if node is not None else []
+    cluster = await cluster_of(connections, check) if machines and check.dialect is Dialect.CLUSTER_API else None
+    return Subject(of_machines=True, machines=tuple(machines), cluster=cluster)

@@ -1,0 +1,289 @@
+"""The health check of an episode, and the Machines of its node, read live for a last look.
+
+A Node says by annotation which Machine is its own; where it does not, or where that one gives no reason to act, the check's
+namespace is listed, since a scan judges every Machine that refers to the node. A Machine's own `nodeRef` has the last word: an
+annotation alone never makes a Machine somebody's. One without a `nodeRef` is tied as `policy/checks/inventory.py` ties it for a
+scan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from activities.cluster.api.connection import JsonObject
+from activities.cluster.api.machine_paths import MACHINES, api_of, as_served, machines_named, resource_of, versions_of
+from activities.cluster.api.paths import CAPI_CLUSTERS, CONFIG_MAPS, NODE_HEALTH_CHECKS, NODES, Resource, ref_of
+from activities.cluster.api.refusals import unless_gone
+from activities.cluster.objects.clusters_decoding import decode_cluster
+from activities.cluster.objects.decoding import NODE_DECODING, decode_node
+from activities.cluster.objects.machines_decoding import machine_decoding, read_machine
+from activities.cluster.objects.object_reader import ApiReader, Readers
+from activities.errors import ErrorType, failure
+from policy.checks.health_check import HealthCheck
+from policy.checks.inventory import Inventory
+from policy.checks.targets import MACHINE, JudgedTarget
+from policy.dialects import parse
+from policy.episode.needs import Need
+from policy.objects.belonging import clusters_of, may_be_its_node, named_by
+from policy.objects.machines import MachineView, WorkloadCluster
+from policy.objects.nodes import NodeView
+from policy.values.errors import PolicyError
+from policy.values.machine_apis import MCM, MachineApi
+from policy.values.object_refs import Dialect, ObjectRef
+
+PLURALS = {
+    "NodeHealthCheck": NODE_HEALTH_CHECKS.plural,
+    "MachineHealthCheck": "machinehealthchecks",
+    CONFIG_MAPS.kind: CONFIG_MAPS.plural,
+}
+
+LONGEST_LABEL = 63
+"""As the API server takes it."""
+
+OF_NODES = (NODE_HEALTH_CHECKS.kind, CONFIG_MAPS.kind)
+"""The kinds of health checks that know no Machines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveMachine:
+    """A Machine as just read: what decisions use, and the whole object, since an edit must know what a view leaves out."""
+
+    ref: ObjectRef
+    view: MachineView
+    document: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What a check judges beside the Node. machines: those of the node; where no check of Machines asks, the one that the Node
+    names, which is not judged then. whole: there are no others, False where only that one was asked for. pause: see `pause_of`,
+    None where nobody has asked."""
+
+    of_machines: bool = False
+    machines: tuple[MachineView, ...] = ()
+    whole: bool = True
+    cluster: WorkloadCluster | None = None
+    pause: str | None = None
+
+    def targets(self, node: NodeView | None) -> list[JudgedTarget]:
+        """The targets as they are now; a Node of that name in another cluster is somebody else's."""
+        if not self.of_machines:
+            return [JudgedTarget(node.name, node=node)] if node is not None else []
+        found = []
+        for machine in self.machines_of(node):
+            target = JudgedTarget(machine.key, node=node, machine=machine)
+            target.cluster = self.cluster
+            found.append(target)
+        return found
+
+    def machines_of(self, node: NodeView | None) -> list[MachineView]:
+        """Without those whose Node of that name is in another cluster, or another machine's (S9)."""
+        return [machine for machine in self.machines if node is None or may_be_its_node(machine, node)]
+
+
+async def find_machine(connections: Readers, ref: ObjectRef) -> LiveMachine | None:
+    """That Machine as it is now, None where there is none of that name. Errors: InvalidConfig for what is no Machine."""
+    path = resource_of(ref).path(ref.name, namespace=ref.namespace)
+    document = await unless_gone(connections.of(ref.api_version).get(path))
+    return _live(ref, document) if document is not None else None
+
+
+def _live(ref: ObjectRef, document: JsonObject) -> LiveMachine:
+    try:
+        return LiveMachine(ref=ref, view=read_machine(document, api_of(ref)), document=document)
+    except msgspec.MsgspecError as error:
+        raise failure(ErrorType.INVALID_CONFIG, f"{ref.key}: {error}") from error
+
+
+async def find_check(connections: Readers, need: Need | None) -> JsonObject | None:
+    """The need's health check as it is now, None where it was deleted or none is asked for."""
+    if need is None:
+        return None
+    if need.check is None:
+        raise failure(ErrorType.INVALID_CONFIG, "the need is a health check's, but names none")
+    check, connection = need.check, connections.of(need.check.api_version)
+    return await as_served(_resource(check), lambda version: connection.get(version.path(check.name, namespace=check.namespace)))
+
+
+async def read_subject(connections: Readers, need: Need | None, node: str, *, whole: bool = False) -> Subject:
+    """The Machines of the node, for a check of Machines; for all else the one that the Node names. whole: all of them, though the
+    Node names one."""
+    if need is None or need.check is None or need.check.kind in OF_NODES:
+        if node.startswith(MACHINE):
+            return Subject(machines=await _named_alone(connections, node))
+        view = await _node(connections, node)
+        # What people, or those who take it away, say on the Machine holds whatever calls for the act.
+        named = [each.view for each in await _named(connections, view) if each.view.node_name in {"", node}] if view else []
+        named = [each for each in named if may_be_its_node(each, view)]
+        if named:
+            return Subject(machines=(named[0],))
+        return Subject(machines=tuple(each.view for each in await _labelled(connections, node)))
+    document = await find_check(connections, need)
+    if document is None:
+        return Subject(of_machines=True)
+    try:
+        check = parse(document)
+    except PolicyError:
+        return Subject(of_machines=True)  # the look says what is wrong with it
+    if node.startswith(MACHINE):
+        return await _alone(connections, check, node.removeprefix(MACHINE))
+    view = None if whole else await _node(connections, node)
+    machine = await _named_by_the_node(connections, check, view) if view is not None else None
+    machines = (machine,) if machine is not None else tuple(await machines_of(connections, check, node))
+    cluster = await cluster_of(connections, check) if check.dialect is Dialect.CLUSTER_API else None
+    return Subject(of_machines=True, machines=machines, whole=machine is None, cluster=cluster)
+
+
+async def _node(connections: Readers, name: str) -> NodeView | None:
+    body = await unless_gone(connections.nodes.get_bytes(NODES.path(name)))
+    return decode_node(body) if body is not None else None
+
+
+async def _alone(connections: Readers, check: HealthCheck, name: str) -> Subject:
+    """A Machine that has no Node, by its own name. One that has got a Node meanwhile is a case of that Node's."""
+    namespace, _, own = name.partition("/")
+    cluster = await cluster_of(connections, check) if check.dialect is Dialect.CLUSTER_API else None
+    machine = await find_machine(connections, check.machine_ref(namespace, own))
+    alone = machine is not None and is_of_cluster(machine.view, check) and not machine.view.node_name
+    return Subject(of_machines=True, machines=(machine.view,) if machine is not None and alone else (), cluster=cluster)
+
+
+async def _named_alone(connections: Readers, name: str) -> tuple[MachineView, ...]:
+    """The Machine that a person has named, by itself: what it is a part of, and who keeps it, holds as if it had a Node (S15)."""
+    machine = await machine_named(connections, name)
+    if machine is not None and (node := machine.view.node_name):
+        raise failure(ErrorType.TARGET_CHANGED, f"{machine.ref.key} has Node/{node}: that is what is to be named")
+    return (machine.view,) if machine is not None else ()
+
+
+async def _named_by_the_node(connections: Readers, check: HealthCheck, node: NodeView) -> MachineView | None:
+    """The Machine that the Node says is its own, where that one refers to the Node as well."""
+    for api, namespace, name in named_by(node):
+        if api is not check.machine_api or namespace != check.ref.namespace:
+            continue
+        machine = await find_machine(connections, check.machine_ref(namespace, name))
+        if machine is not None and machine.view.node_name == node.name and is_of_cluster(machine.view, check):
+            return machine.view if may_be_its_node(machine.view, node) else None
+    return None
+
+
+async def machine_of(connections: Readers, node: NodeView) -> LiveMachine | None:
+    """The Machine of that Node, None for a Node that belongs to none. Its own word is the last: an annotation of the Node alone
+    never makes a Machine the Node's (S9). Errors: InvalidConfig where several claim it."""
+    for machine in await _named(connections, node):
+        if machine.view.node_name == node.name and may_be_its_node(machine.view, node):
+            return machine
+    found = [each for each in await _labelled(connections, node.name) if may_be_its_node(each.view, node)]
+    # One that is being deleted gives way to its successor of the same name.
+    chosen = [machine for machine in found if not machine.view.deleting] or found
+    if len(chosen) > 1:
+        names = ", ".join(sorted(f"{machine.ref.namespace}/{machine.ref.name}" for machine in chosen))
+        told = f"Node/{node.name}: several Machines say that it is theirs: {names}; expected one"
+        raise failure(ErrorType.INVALID_CONFIG, told)
+    return chosen[0] if chosen else None
+
+
+async def machine_named(connections: Readers, name: str) -> LiveMachine | None:
+    """The Machine that a person may mean by `machine/<namespace>/<name>`, of whichever API; None where there is none."""
+    namespace, _, own = name.removeprefix(MACHINE).partition("/")
+    if not (name.startswith(MACHINE) and namespace and own):
+        return None
+    for ref in machines_named(namespace, own):
+        if (machine := await find_machine(connections, ref)) is not None:
+            return machine
+    return None
+
+
+async def _named(connections: Readers, node: NodeView) -> list[LiveMachine]:
+    """Those that the Node says are its own, whatever they say themselves."""
+    found = []
+    for api, namespace, name in named_by(node):
+        for resource in versions_of(MACHINES[api]):
+            machine = await find_machine(connections, resource.ref(name, namespace))
+            if machine is not None:
+                found.append(machine)
+                break
+    return found
+
+
+async def _labelled(connections: Readers, node: str) -> list[LiveMachine]:
+    """Those of machine-controller-manager, which name their Node by a label."""
+    if len(node) > LONGEST_LABEL:
+        return []  # no label can name it
+    resource = MACHINES[MCM]
+    # None where the kind is not installed.
+    listed = await unless_gone(connections.nodes.list_objects(resource.path(), label=(MCM.node_label, node))) or []
+    return [_live(ref_of(document), document) for document in map(resource.whole, listed)]
+
+
+async def machines_of(connections: Readers, check: HealthCheck, node: str) -> list[MachineView]:
+    """All Machines of the node among those that the check may cover, found as a scan finds them."""
+    resource = _machines(check)
+    decoding, pages = machine_decoding(_api(check)), connections.of(resource.api_version)
+    listed = [
+        item.value
+        async for page in pages.list_pages(resource.path(namespace=check.ref.namespace))
+        for item in decoding.items(page.body)
+        if is_of_cluster(item.value, check)
+    ]
+    found = [machine for machine in listed if machine.node_name == node]
+    unnamed = [machine for machine in listed if not machine.node_name]
+    return [*found, *await _tied(connections.nodes, unnamed, node)] if unnamed else found
+
+
+async def _tied(connection: ApiReader, unnamed: list[MachineView], node: str) -> list[MachineView]:
+    """Those of the Machines that name no Node which are the node's all the same. All Nodes are asked for: where several answer to
+    one Machine, nobody knows whose it is (S9)."""
+    inventory = Inventory(sees_all_nodes=False)
+    async for page in connection.list_pages(NODES.path()):
+        for item in NODE_DECODING.items(page.body):
+            inventory.put_node(item.value)
+    for machine in unnamed:
+        inventory.put_machine(machine)
+    return [machine for machine in unnamed if inventory.machines[machine.key].node_name == node]
+
+
+def is_of_cluster(machine: MachineView, check: HealthCheck) -> bool:
+    """Whether the Machine is of the Cluster that the check names, where it names one."""
+    return not check.cluster_name or machine.cluster_name == check.cluster_name
+
+
+async def cluster_of(connections: Readers, check: HealthCheck) -> WorkloadCluster | None:
+    """The Cluster that a check of Cluster API names."""
+    return await read_cluster(connections.machines, f"{check.ref.namespace}/{check.cluster_name}")
+
+
+async def read_cluster(reader: ApiReader, key: str) -> WorkloadCluster | None:
+    """The Cluster API Cluster of that namespace and name; None where there is none, or the key names none."""
+    namespace, _, name = key.partition("/")
+    if not name:
+        return None
+    body = await as_served(CAPI_CLUSTERS, lambda version: reader.get_bytes(version.path(name, namespace=namespace)))
+    return decode_cluster(body) if body is not None else None
+
+
+async def pause_of(connections: Readers, node: NodeView | None, machines: Iterable[MachineView]) -> str:
+    """Why the Cluster API Cluster of the Node or of one of its Machines is paused now, "" where none is."""
+    for key in clusters_of(node, machines):
+        cluster = await read_cluster(connections.machines, key)
+        if cluster is not None and cluster.paused:
+            return cluster.paused
+    return ""
+
+
+def _api(check: HealthCheck) -> MachineApi:
+    return api_of(check.machine_ref("", ""))
+
+
+def _machines(check: HealthCheck) -> Resource:
+    return resource_of(check.machine_ref("", ""))
+
+
+def _resource(ref: ObjectRef) -> Resource:
+    plural = PLURALS.get(ref.kind)
+    if plural is None:
+        raise failure(ErrorType.NOT_SUPPORTED, f"{ref.key} of {ref.api_version} is no kind we judge by")
+    return Resource(api_version=ref.api_version, kind=ref.kind, plural=plural, namespaced=bool(ref.namespace))

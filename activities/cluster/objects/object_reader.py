@@ -1,0 +1,183 @@
+"""What reading needs of a cluster: one object, all of a kind, the server's version. Live it is a connection, offline it is files.
+
+Whoever only reads asks for this, so that what is decided about a live cluster can be tried on manifests that were never applied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+import orjson
+
+from activities.cluster.api import paths
+from activities.cluster.api.connection import ClusterConnection, JsonObject, Page, ServerVersion
+from activities.cluster.api.machine_paths import Connections
+from activities.cluster.api.paths import Resource
+from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.objects.decoding import Decoding
+from activities.errors import ErrorType, failure
+from policy.dialects.common import DEFAULT_NAMESPACE
+
+T = TypeVar("T")
+
+
+class ApiReader(Protocol):
+    """Objects by their path in the API (`paths.py`)."""
+
+    async def get(self, path: str) -> JsonObject:
+        """One object. Errors: ObjectNotFound, and whatever kept us from reading."""
+
+    async def get_bytes(self, path: str) -> bytes:
+        """One object as it came, for the decoders of `decoding.py`. Errors: as `get`."""
+
+    def list_pages(self, path: str) -> AsyncGenerator[Page, None]:
+        """A collection page by page, for those decoders."""
+
+    async def list_objects(self, path: str, *, label: tuple[str, str] | None = None) -> list[JsonObject]:
+        """All objects of a collection, or those with that label. Errors: ObjectNotFound where the kind is not there."""
+
+    async def server_version(self) -> ServerVersion:
+        """Of the API server."""
+
+
+Readers = Connections[ApiReader]
+"""Which API server is read: the nodes', or where Cluster API's objects are."""
+
+
+async def read_views(connection: ApiReader, resource: Resource, decoding: Decoding[T]) -> list[T]:
+    """All objects of one kind, as a watch decodes them."""
+    try:
+        pages = connection.list_pages(resource.path())
+        return [item.value async for page in pages for item in decoding.items(page.body)]
+    except msgspec.DecodeError as error:
+        raise failure(
+            ErrorType.NOT_SUPPORTED, f"{resource.plural}: expected a list of them, got something else: {error}"
+        ) from error
+
+
+# An API that is asked each thing once: for work that needs the same objects for many nodes, or for several questions, in one go.
+#
+# What it says is as old as itself, so it lives for one listing or for one last look, whose reads are all made side by side (S20).
+
+
+class ReadOnce(ApiReader):
+    """Remembers objects, lists, and what is not there. Other failures are not remembered."""
+
+    def __init__(self, reader: ApiReader) -> None:
+        self._reader = reader
+        self._found: dict[tuple[str, str], Any] = {}
+        self._asking: dict[tuple[str, str], asyncio.Lock] = {}
+
+    async def get(self, path: str) -> JsonObject:
+        """As it was when first asked for."""
+        return await self._once("get", path, self._reader.get)
+
+    async def get_bytes(self, path: str) -> bytes:
+        """As it was when first asked for."""
+        return await self._once("bytes", path, self._reader.get_bytes)
+
+    async def list_pages(self, path: str) -> AsyncGenerator[Page, None]:
+        """As it was when first asked for."""
+
+        async def pages(path: str) -> list[Page]:
+            return [page async for page in self._reader.list_pages(path)]
+
+        for page in await self._once("pages", path, pages):
+            yield page
+
+    async def list_objects(self, path: str, *, label: tuple[str, str] | None = None) -> list[JsonObject]:
+        """As it was when first asked for."""
+
+        async def listed(path: str) -> list[JsonObject]:
+            return await self._reader.list_objects(path, label=label)
+
+        return await self._once(f"list {label}", path, listed)
+
+    async def server_version(self) -> ServerVersion:
+        """Of the API server."""
+        return await self._reader.server_version()
+
+    async def _once(self, how: str, path: str, ask: Callable[[str], Awaitable[T]]) -> T:
+        key = (how, path)
+        async with self._asking.setdefault(key, asyncio.Lock()):  # whoever asks meanwhile waits for that answer
+            if key not in self._found:
+                try:
+                    self._found[key] = await ask(path)
+                except ObjectNotFound as error:
+                    self._found[key] = error
+        found = self._found[key]
+        if isinstance(found, ObjectNotFound):
+            raise found
+        answer: T = found
+        return answer
+
+
+def reading_once(connections: Connections[ClusterConnection]) -> Readers:
+    """Both of them, or one for both where they are the same."""
+    nodes = ReadOnce(connections.nodes)
+    return Connections(
+        nodes=nodes, machines=nodes if connections.machines is connections.nodes else ReadOnce(connections.machines)
+    )
+
+
+# Objects from files in the place of an API: the same paths and the same refusals, without any server.
+
+NEWEST = ServerVersion(major=1, minor=99)
+"""Files do not say which server they are for: one that acts on the out-of-service taint."""
+
+RESOURCES = tuple(each for each in vars(paths).values() if isinstance(each, Resource))
+
+
+class FileObjects:
+    """An `ApiReader`. `objects`: decoded documents, the last of a name holds, as for `kubectl apply`."""
+
+    def __init__(self, objects: Iterable[JsonObject]) -> None:
+        self._by_path: dict[str, JsonObject] = {}
+        for obj in objects:
+            for resource in RESOURCES:
+                if (path := _path(resource, obj)) is not None:
+                    self._by_path[path] = obj
+
+    async def get(self, path: str) -> JsonObject:
+        """The object at that path. Raises ObjectNotFound."""
+        if path not in self._by_path:
+            raise ObjectNotFound(f"{path} is not in the files")
+        return self._by_path[path]
+
+    async def get_bytes(self, path: str) -> bytes:
+        """The same as JSON."""
+        return orjson.dumps(await self.get(path))
+
+    async def list_pages(self, path: str) -> AsyncGenerator[Page, None]:
+        """Everything on one page."""
+        body = orjson.dumps({"metadata": {}, "items": await self.list_objects(path)})
+        yield Page(body=body, resource_version="", last=True)
+
+    async def list_objects(self, path: str, *, label: tuple[str, str] | None = None) -> list[JsonObject]:
+        """All objects of that collection, in all namespaces where the path names none."""
+        listed = (obj for each, obj in self._by_path.items() if _collections(each, obj) & {path})
+        return [obj for obj in listed if label is None or label in (obj["metadata"].get("labels") or {}).items()]
+
+    async def server_version(self) -> ServerVersion:
+        """None was asked."""
+        return NEWEST
+
+
+def _path(resource: Resource, obj: JsonObject) -> str | None:
+    metadata = obj.get("metadata")
+    if (obj.get("apiVersion"), obj.get("kind")) != (resource.api_version, resource.kind) or not isinstance(metadata, Mapping):
+        return None
+    name, namespace = metadata.get("name"), metadata.get("namespace") or DEFAULT_NAMESPACE
+    if not isinstance(name, str) or not name or not isinstance(namespace, str):
+        return None
+    return resource.path(name, namespace=namespace if resource.namespaced else "")
+
+
+def _collections(path: str, obj: JsonObject) -> set[str]:
+    """The collection of the object's namespace, and that of all."""
+    own = path.rpartition("/")[0]
+    namespace = obj["metadata"].get("namespace") or DEFAULT_NAMESPACE
+    return {own, own.replace(f"/namespaces/{namespace}/", "/")}

@@ -1,0 +1,305 @@
+"""Writes back to the health checks what was concluded: their status, and Events for what flipped.
+
+Compared first and written only where something differs, with the resourceVersion that was compared; what a status says is
+composed in `statuses/`. An object that has vanished meanwhile is no failure, and one that cannot be written holds up no other.
+The scan's long poll calls `attend`; the work is done beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.api.connection import JsonObject
+from activities.cluster.api.edits import edit
+from activities.cluster.api.events import EventRecorder, Happening
+from activities.cluster.api.paths import NODES, Resource
+from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.objects.fencing_requests import answer
+from activities.cluster.objects.statuses import status_change
+from activities.cluster.objects.statuses.common import HALTED, INVALID, Situation, StatusChange, another_controller, status_of
+from activities.cluster.objects.statuses.medik8s import UPDATED
+from activities.cluster.report.background_writer import Attending
+from activities.cluster.report.target_events import SILENT, MachineConditions, target_happenings
+from activities.cluster.watch.view import ClusterView
+from activities.cluster.watch.watches import POLICY_KINDS
+from activities.contracts.scan import OpenEpisode, Refusal
+from policy.checks.circuit_breakers import OpenReason
+from policy.checks.verdicts import Health
+from policy.episode.events import EventReason
+from policy.episode.fencing_requests import RequestAnswer
+from policy.scan.candidates import answer_without_trying, why_not_asked_for
+from policy.scan.scan_report import CheckReport, ScanReport
+from policy.values.object_refs import Dialect, ObjectRef
+
+log = logging.getLogger(__name__)
+
+
+CONDITIONS_SECONDS = 4.0
+"""How long Machines are told at a time; what is left is published again."""
+
+PAUSE_SECONDS = 1.0
+"""Between two times that people are told: in a storm what they read changes with every node."""
+
+TRY_AGAIN_SECONDS = 5.0
+"""Until what could not be written is written again."""
+
+DROPPED_FOR = timedelta(minutes=10)
+"""How long a field counts as unknown to the server that has dropped it: what made one answer incomplete may be over, and a new
+schema comes without a word, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DroppedFields:
+    """Fields of a status that the server did not keep. of: uid, generation and version of the check at that time."""
+
+    names: frozenset[str]
+    of: tuple[str, int, str]
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """How many objects were written, and what could not be (by key; a vanished object is no failure). unseen: why single targets
+    were told nothing, "" where they were."""
+
+    written: int = 0
+    failed: tuple[str, ...] = ()
+    unseen: str = ""
+
+
+class Publishing(Attending):
+    """The status of one cluster's health checks."""
+
+    def __init__(self, view: ClusterView, *, clock: Callable[[], datetime]) -> None:
+        super().__init__("the checks' status", on_change=view.poke)
+        self._view = view
+        self._clock = clock
+        self._recorders: dict[int, EventRecorder] = {}
+        self._dropped: dict[str, DroppedFields] = {}
+        self._machine_conditions = MachineConditions(view.watches.machines, clock=clock, tell=self._tell)
+        self._told: object = None
+        self._not_before = float("-inf")
+
+    def attend(self, seen: ScanReport, in_flight: Sequence[OpenEpisode], refusals: Sequence[Refusal], halted: str = "") -> float:
+        """Have it written where it is another thing than was written last. halted: see ScanRequest. In how many seconds to call
+        again."""
+        if self.busy or not (seen.checks or refusals) or self._told == (seen.checks, in_flight, refusals, halted):
+            return float("inf")
+        if (left := self._not_before - asyncio.get_running_loop().time()) > 0:
+            return left
+        self.begin(self._work(seen, in_flight, refusals, halted))
+        return float("inf")
+
+    def forget(self) -> None:
+        """Others may have written since: what stands there is compared anew."""
+        self._told = None
+
+    def failed(self) -> None:
+        """Not at once again."""
+        self._not_before = asyncio.get_running_loop().time() + TRY_AGAIN_SECONDS
+
+    async def _work(self, seen: ScanReport, in_flight: Sequence[OpenEpisode], refusals: Sequence[Refusal], halted: str) -> None:
+        self._told = under_way = object()
+        published = await self.publish(seen, in_flight, refusals, halted)
+        if published.failed:
+            self.failed()
+        else:
+            if self._told is under_way and not published.unseen:
+                self._told = (seen.checks, in_flight, refusals, halted)
+            self._not_before = asyncio.get_running_loop().time() + PAUSE_SECONDS
+
+    async def publish(
+        self, seen: ScanReport, in_flight: Sequence[OpenEpisode] = (), refusals: Sequence[Refusal] = (), halted: str = ""
+    ) -> Published:
+        """Write what differs; failures are in the answer."""
+        written, failed, unseen = 0, [], ""
+        for report in seen.checks:
+            if report.reason == OpenReason.ELSEWHERE:
+                continue  # its status is written from where its Nodes are seen
+            if report.dialect is Dialect.NODE_FENCING:
+                failed += await self._tell_of_configuration(report)  # a ConfigMap has no status
+                continue
+            try:
+                change = await self._write(_as_halted(report, halted), in_flight, seen)
+            except ApplicationError as error:
+                log.warning("the status of %s was not written: %s", report.ref.key, error.message)
+                failed.append(report.ref.key)
+                continue
+            if change is not None:
+                written += 1
+                failed += [refused for each in change.happenings if (refused := await self._tell(each))]
+        # S18: what we do not see is not gone. Its targets are told as soon as we see, and meanwhile the rest goes on.
+        if seen.checks and not (unseen := self._view.doubt()):
+            failed += await self._tell_of_targets(seen.checks)
+        failed += await self._answer_requests({each.node for each in in_flight})
+        uids = {candidate.node: candidate.uid for candidate in seen.candidates}
+        for refusal in refusals:
+            key = refusal.check.key
+            found = self._view.check_objects.get(key) or self._view.watches.requests.objects.get(key)
+            if found is None:
+                continue
+            happening = Happening(
+                about=refusal.check,
+                uid=str(found["metadata"].get("uid", "")),
+                reason="RemediationSkipped",
+                message=f"nothing is begun for {_called(refusal.node)}: {refusal.message or refusal.reason}",
+                warning=True,
+            )
+            if refused := await self._tell(happening, once=True):
+                failed.append(refused)
+            if uid := uids.get(refusal.node):
+                message = f"not fenced for {refusal.check.key}: {refusal.message or refusal.reason}"
+                about = NODES.ref(refusal.node)
+                skipped = Happening(about=about, uid=uid, reason=EventReason.FENCING_SKIPPED, message=message)
+                failed += [refused] if (refused := await self._tell(skipped, once=True)) else []
+        return Published(written=written, failed=tuple(failed), unseen=unseen)
+
+    async def _tell_of_configuration(self, report: CheckReport) -> list[str]:
+        """Why the fence configuration can't be used, for as long as it can't; what could not be told."""
+        if not report.error or report.ref.key not in self._view.check_objects:
+            return []
+        message = f"not in use, and no new fencing begins: {report.error}"
+        about = Happening(about=report.ref, uid=report.uid, reason=INVALID, message=message, warning=True)
+        refused = await self._tell(about, once=True)
+        return [refused] if refused else []
+
+    async def _tell_of_targets(self, checks: Sequence[CheckReport]) -> list[str]:
+        """What single targets are told, and told about; what failed or has to wait for the next time."""
+        # Where the worker that looked knows of another controller, or of a pause, this one need not have heard of it yet.
+        keys = [report.ref.key for report in checks if not another_controller(report) and report.reason not in SILENT]
+        known, failed = self._view.ledger.known(self._view.now()), list[str]()
+        happenings = [happening for key in keys for happening in target_happenings(known, key)]
+        failed += [refused for each in happenings if (refused := await self._tell(each, once=True))]
+        return [*failed, *await self._machine_conditions.write(known, keys, seconds=CONDITIONS_SECONDS)]
+
+    async def _answer_requests(self, busy: Collection[str]) -> list[str]:
+        """The final answer to those who ask for what can't be: whoever asks may try something else at once. busy: nodes with an
+        open episode."""
+        if self._view.doubt():
+            return []  # S18: what we do not see is not gone; there will be another report
+        known, failed = self._view.ledger.known(self._view.now()), []
+        for asking in known.requests.values():
+            stage = answer_without_trying(known, asking)
+            if stage is None or asking.node in busy:
+                continue
+            word = RequestAnswer(about=asking.ref, uid=asking.uid, stage=stage, message=why_not_asked_for(known, asking))
+            try:
+                await answer(self._view.watches.connection_of(asking.ref), word, clock=self._clock)
+            except ApplicationError as error:
+                log.warning("the status of %s was not written: %s", asking.ref.key, error.message)
+                failed.append(asking.ref.key)
+        return failed
+
+    async def _write(self, report: CheckReport, in_flight: Sequence[OpenEpisode], seen: ScanReport) -> StatusChange | None:
+        resource = _resource_of(report.ref)
+        if resource is None:
+            return None
+        path = resource.path(report.ref.name, namespace=report.ref.namespace)
+        connection = self._view.watches.connection_of(report.ref)
+        copies = [copy] if (copy := self._view.check_objects.get(report.ref.key)) is not None else []
+
+        async def once() -> StatusChange | None:
+            found = copies.pop() if copies else await connection.get(path)  # the live one, where the copy was the older one
+            if report.uid and found["metadata"].get("uid") != report.uid:
+                return None  # another object of that name: what was concluded is not about it
+            change = self._change(report, found, in_flight, seen)
+            if change is None:
+                return None
+            version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+            answer = await connection.patch_merge(f"{path}/status", {"metadata": version, **change.patch})
+            self._remember_what_was_dropped(report, change, answer)
+            return change
+
+        try:
+            return await edit(report.ref.key, once)
+        except ObjectNotFound:
+            return None
+
+    def _change(
+        self, report: CheckReport, found: JsonObject, in_flight: Sequence[OpenEpisode], seen: ScanReport
+    ) -> StatusChange | None:
+        current = status_of(found)
+        nodes = {each.node for each in in_flight}
+        # A node whose object is gone stays with the checks that named it.
+        ours = nodes & (current.get("inFlightRemediations") or {}).keys()
+        if not report.error:
+            ours = self._view.ledger.covered(report.ref.key, nodes) | {node for node in ours if node not in self._view.ledger}
+        situation = Situation(
+            report=report,
+            current=current,
+            unhealthy=_unhealthy(report.ref, seen),
+            in_flight=[each for each in in_flight if each.node in ours],
+            targets=self._view.ledger.targets_of(report.ref.key),
+            objects=self._view.ledger.made_by(report.ref.key),
+            paused=report.reason == OpenReason.PAUSED,
+        )
+        change = status_change(situation, self._clock())
+        dropped = self._known_as_dropped(report)
+        if change is None or not dropped:
+            return change
+        patch = {name: value for name, value in change.patch["status"].items() if name not in dropped}
+        return replace(change, patch={"status": patch}) if patch.keys() - {UPDATED} else None
+
+    def _known_as_dropped(self, report: CheckReport) -> frozenset[str]:
+        before = self._dropped.get(report.ref.key)
+        if before is not None and (before.of != _as_written(report) or before.until <= self._clock()):
+            del self._dropped[report.ref.key]
+            before = None
+        return before.names if before is not None else frozenset()
+
+    def _remember_what_was_dropped(self, report: CheckReport, change: StatusChange, answer: JsonObject) -> None:
+        """An older schema drops what it does not know, without a word; written again and again it would never be there."""
+        stands = status_of(answer)
+        dropped = {name for name, value in change.patch["status"].items() if value and name not in stands}
+        if dropped:
+            names = self._known_as_dropped(report) | dropped
+            self._dropped[report.ref.key] = DroppedFields(names=names, of=_as_written(report), until=self._clock() + DROPPED_FOR)
+
+    async def _tell(self, happening: Happening, *, once: bool = False) -> str:
+        """Tell it; what failed, or ""."""
+        connection = self._view.watches.connection_of(happening.about)
+        recorder = self._recorders.setdefault(id(connection), EventRecorder(connection, clock=self._clock))
+        try:
+            await (recorder.tell_once(happening) if once else recorder.tell(happening))
+        except ApplicationError as error:
+            log.warning("the Event %s on %s was not written: %s", happening.reason, happening.about.key, error.message)
+            return f"Event {happening.reason} on {happening.about.key}"
+        return ""
+
+
+def _as_halted(report: CheckReport, halted: str) -> CheckReport:
+    """A check as people read it while nothing is begun (S44). A mistake in it, or a pause of its own, goes first."""
+    if not halted or report.error or report.paused:
+        return report
+    return replace(report, allowed=False, paused=halted, reason=HALTED, message=halted)
+
+
+def _as_written(report: CheckReport) -> tuple[str, int, str]:
+    return report.uid, report.generation, report.ref.api_version
+
+
+def _called(victim: str) -> str:
+    """A victim as Events call it; a Machine without a node is named as one already."""
+    return victim.capitalize() if victim.startswith("machine/") else f"Node/{victim}"
+
+
+def _unhealthy(ref: ObjectRef, seen: ScanReport) -> list[str]:
+    """Names, as far as a report knows them: the sickest. All of them would be the fleet."""
+    candidates = {candidate.node for candidate in seen.candidates if candidate.check == ref}
+    rows = {row.node for row in seen.rows if row.check == ref.key and row.health is Health.UNHEALTHY}
+    return sorted(candidates | rows)
+
+
+def _resource_of(ref: ObjectRef) -> Resource | None:
+    """Where the check's object lives, in the version in which it was read."""
+    group = ref.api_version.rpartition("/")[0]
+    for resource in POLICY_KINDS:
+        if (resource.api_version.rpartition("/")[0], resource.kind) == (group, ref.kind):
+            return replace(resource, api_version=ref.api_version)
+    return None

@@ -1,0 +1,266 @@
+"""The brake of one health check: whether so many targets are unwell that acting would make matters worse (S17).
+
+Only the sum and the cluster are judged here; single targets are `policy/checks/rules/`, who may act now is
+`policy/scan/admission.py`. Whatever is not plainly healthy counts against the group: targets whose timeout runs, that start, are
+deleted, excluded, or still held by an episode. The three dialects compare and round as their systems do; a closed brake says why
+in their words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from policy.checks.health_check import HealthCheck, Storm, over
+from policy.checks.targets import JudgedTarget
+from policy.checks.verdicts import Standing, Verdict
+from policy.objects.machines import WorkloadCluster
+from policy.objects.surroundings import Surroundings
+from policy.values.object_refs import Dialect
+from policy.values.thresholds import Rounding, scaled
+from policy.values.times import written
+
+
+class OpenReason(StrEnum):
+    """Why a brake is closed; the machine's word beside the sentence."""
+
+    NO = ""
+    PAUSED = "Paused"
+    ELSEWHERE = "AnotherCluster"
+    OBSERVE_ONLY = "ConflictingController"
+    STALE_MACHINES = "StaleView"
+    UPGRADE = "UpgradeInProgress"
+    NO_CLUSTER = "ClusterNotFound"
+    TOO_MANY_UNHEALTHY = "TooManyUnhealthy"
+    INVALID_THRESHOLD = "InvalidThreshold"
+    STORM = "StormActive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingCounts:
+    """How many targets a check selects, by how they stand (`policy.checks.verdicts.Standing`).
+
+    left_out ones are not in the total. recovering: healthy by their conditions, but still marked by an episode: not counted as
+    healthy until that has ended.
+    """
+
+    healthy: int = 0
+    soon: int = 0
+    starting: int = 0
+    unhealthy: int = 0
+    deleting: int = 0
+    excluded: int = 0
+    recovering: int = 0
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts(StandingCounts):
+    """What brakes ask besides. updating: how many of the unhealthy ones are on their way to another machine config.
+    control_plane: how many of all are of the control plane.
+    """
+
+    updating: int = 0
+    control_plane: int = 0
+
+    @property
+    def total(self) -> int:
+        """All targets that the check counts."""
+        known = self.healthy + self.soon + self.starting + self.unhealthy + self.deleting
+        return known + self.excluded + self.recovering
+
+    @property
+    def unwell(self) -> int:
+        """Whatever counts against the group."""
+        return self.total - self.healthy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What holds a check back beside its own numbers. held: why it is held as a whole, with the words for people."""
+
+    surroundings: Surroundings = Surroundings()
+    cluster: WorkloadCluster | None = None
+    storm: Storm = Storm()
+    held: tuple[OpenReason, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CircuitBreaker:
+    """Whether the check lets us act, with the numbers in a sentence. `remaining` is explained at `report.CheckReport`.
+
+    breached: whether the threshold alone is to blame; only that makes a storm.
+    """
+
+    allowed: bool
+    remaining: int
+    reason: OpenReason
+    message: str
+    breached: bool = False
+
+
+def brake(check: HealthCheck, counts: Counts, circumstances: Circumstances | None = None) -> CircuitBreaker:
+    """The brake as the check's dialect has it. People's word goes first, then what makes the numbers doubtful, then they."""
+    around = circumstances or Circumstances()
+    limit = _limit(check, counts)
+    held = _held(check, counts, around)
+    if held is not None:
+        reason, message = held
+        return CircuitBreaker(allowed=False, remaining=0, reason=reason, message=message, breached=limit.breached)
+    if not limit.allowed:
+        return limit
+    if around.storm.active is not None and check.storm_cooldown is not None:
+        end, cooling = over(around.storm, check.storm_cooldown), around.storm.cooling
+        until = "everything must be well first"
+        if cooling is not None and end is not None:
+            until = f"well since {written(cooling)}, acting again from {written(end)}"
+        return _closed(OpenReason.STORM, f"a storm since {written(around.storm.active)}; {until}")
+    return limit
+
+
+def threshold_breached(check: HealthCheck, counts: Counts) -> bool:
+    """Whether too many are unwell, whatever else holds the check back."""
+    return _limit(check, counts).breached
+
+
+def _held(check: HealthCheck, counts: Counts, around: Circumstances) -> tuple[OpenReason, str] | None:
+    if around.held is not None and around.held[0] is OpenReason.ELSEWHERE:
+        return around.held
+    if check.paused:
+        return OpenReason.PAUSED, f"paused: {check.paused}"
+    if around.cluster is not None and around.cluster.paused:
+        return OpenReason.PAUSED, f"paused: {around.cluster.paused}"
+    if around.held is not None:
+        return around.held
+    if around.surroundings.upgrade:
+        return OpenReason.UPGRADE, f"postponed while an upgrade is in progress: {around.surroundings.upgrade}"
+    if counts.updating:
+        nodes = "1 unhealthy node is" if counts.updating == 1 else f"{counts.updating} unhealthy nodes are"
+        return OpenReason.UPGRADE, f"postponed while {nodes} on the way to another machine config"
+    if check.dialect is Dialect.CLUSTER_API and around.cluster is None:
+        return OpenReason.NO_CLUSTER, f"there is no Cluster {check.cluster_name} in the namespace {check.ref.namespace}"
+    return None
+
+
+def _limit(check: HealthCheck, counts: Counts) -> CircuitBreaker:
+    if check.dialect is Dialect.NODE_FENCING:
+        # Its percentages are fence policies, which hold for all fencing in the cluster (`policy/scan/admission.py`).
+        numbers = f"{counts.healthy} of {counts.total} nodes are healthy; how many may be unresponsive is said by fence policies"
+        return CircuitBreaker(allowed=True, remaining=counts.total, reason=OpenReason.NO, message=numbers)
+    if check.dialect is Dialect.MEDIK8S:
+        return _of_nodes(check, counts)
+    return _of_range(check, counts) if check.unhealthy_range is not None else _of_machines(check, counts)
+
+
+def _of_nodes(check: HealthCheck, counts: Counts) -> CircuitBreaker:
+    """NodeHealthCheck: so many must be healthy; percentages of either knob are rounded up."""
+    total = counts.total
+    if check.min_healthy is not None:
+        needed = scaled(check.min_healthy, total, Rounding.UP)
+        stated = f"minHealthy {check.min_healthy} needs {needed}"
+    elif check.max_unhealthy is not None:
+        most = scaled(check.max_unhealthy, total, Rounding.UP)
+        if most > total:
+            problem = f"maxUnhealthy is greater than the number of selected nodes: {most} of {total}"
+            return _closed(OpenReason.INVALID_THRESHOLD, problem)
+        needed = total - most
+        stated = f"maxUnhealthy {check.max_unhealthy} needs {needed}"
+    else:
+        # No dialect hands over a check without a threshold; without one nothing may be assumed to be harmless.
+        return _closed(OpenReason.INVALID_THRESHOLD, "no threshold is set")
+    numbers = f"{counts.healthy} of {total} nodes are healthy, {stated}"
+    if counts.healthy < needed:
+        return _closed(OpenReason.TOO_MANY_UNHEALTHY, numbers, breached=True)
+    return CircuitBreaker(allowed=True, remaining=counts.healthy - needed, reason=OpenReason.NO, message=numbers)
+
+
+def _of_machines(check: HealthCheck, counts: Counts) -> CircuitBreaker:
+    """MachineHealthCheck: at most so many may be unhealthy; percentages are rounded down, without a knob all may."""
+    threshold, total = check.max_unhealthy, counts.total
+    most = total if threshold is None else scaled(threshold, total, Rounding.DOWN)
+    if check.dialect is Dialect.OPENSHIFT:
+        most = max(most, 0)
+    written = "100%" if threshold is None else str(threshold)
+    if counts.unwell > most:
+        numbers = f"(total: {total}, unhealthy: {counts.unwell}, maxUnhealthy: {written})"
+        message = f"Remediation is not allowed, the number of not started or unhealthy machines exceeds maxUnhealthy {numbers}"
+        return _closed(OpenReason.TOO_MANY_UNHEALTHY, message, breached=True)
+    message = f"{counts.unwell} of {total} machines are not started or unhealthy, maxUnhealthy {written} allows {most}"
+    return CircuitBreaker(allowed=True, remaining=most - counts.unwell, reason=OpenReason.NO, message=message)
+
+
+def _of_range(check: HealthCheck, counts: Counts) -> CircuitBreaker:
+    """Cluster API's range: both ends included, and it goes before maxUnhealthy."""
+    limits = check.unhealthy_range
+    assert limits is not None
+    if limits.least <= counts.unwell <= limits.most:
+        message = f"{counts.unwell} of {counts.total} machines are not started or unhealthy, unhealthyRange {limits} allows that"
+        return CircuitBreaker(allowed=True, remaining=limits.most - counts.unwell, reason=OpenReason.NO, message=message)
+    numbers = f"(total: {counts.total}, unhealthy: {counts.unwell}, unhealthyRange: {limits})"
+    message = (
+        f"Remediation is not allowed, the number of not started or unhealthy machines does not fall within the range {numbers}"
+    )
+    return _closed(OpenReason.TOO_MANY_UNHEALTHY, message, breached=True)
+
+
+def _closed(reason: OpenReason, message: str, *, breached: bool = False) -> CircuitBreaker:
+    return CircuitBreaker(allowed=False, remaining=0, reason=reason, message=message, breached=breached)
+
+
+# The counts of one health check while its verdicts change one by one; the sum that `policy/checks/circuit_breakers.py` judges.
+
+
+class Tally:
+    """How many targets stand how.
+
+    Which targets are of the control plane, and which of the unhealthy are on their way to another machine config, is kept by
+    name: a node may become either while its verdict stays the same.
+    """
+
+    __slots__ = ("_control_plane", "_standings", "_updating")
+
+    def __init__(self) -> None:
+        self._standings = dict.fromkeys(Standing, 0)
+        self._updating: set[str] = set()
+        self._control_plane: set[str] = set()
+
+    def add(self, target: JudgedTarget, verdict: Verdict) -> None:
+        """Count a verdict that is new."""
+        self._standings[verdict.standing] += 1
+        if _of_control_plane(target, verdict):
+            self._control_plane.add(target.key)
+        if target.updating and verdict.standing is Standing.UNHEALTHY:
+            self._updating.add(target.key)
+
+    def remove(self, target: JudgedTarget, verdict: Verdict) -> None:
+        """Count a verdict no more, however the target has changed since it was counted."""
+        self._standings[verdict.standing] -= 1
+        self._control_plane.discard(target.key)
+        self._updating.discard(target.key)
+
+    def restates(self, target: JudgedTarget, verdict: Verdict) -> bool:
+        """Whether the same verdict is to be counted otherwise."""
+        updating = target.updating and verdict.standing is Standing.UNHEALTHY
+        counted_as_member = target.key in self._control_plane
+        return updating != (target.key in self._updating) or _of_control_plane(target, verdict) != counted_as_member
+
+    def counts(self) -> Counts:
+        """The sum as it is now."""
+        standings = self._standings
+        return Counts(
+            healthy=standings[Standing.HEALTHY],
+            soon=standings[Standing.SOON],
+            starting=standings[Standing.STARTING],
+            unhealthy=standings[Standing.UNHEALTHY],
+            deleting=standings[Standing.DELETING],
+            excluded=standings[Standing.EXCLUDED],
+            recovering=standings[Standing.RECOVERING],
+            left_out=standings[Standing.LEFT_OUT],
+            updating=len(self._updating),
+            control_plane=len(self._control_plane),
+        )
+
+
+def _of_control_plane(target: JudgedTarget, verdict: Verdict) -> bool:
+    """Whether it counts among the check's control-plane members: whoever is in no total is in no group either."""
+    return target.control_plane and verdict.standing is not Standing.LEFT_OUT

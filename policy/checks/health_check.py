@@ -1,0 +1,191 @@
+"""A health check after its dialect has been read: the one typed object that everything downstream knows.
+
+The spellings (`NodeHealthCheck` of medik8s, `MachineHealthCheck` of OpenShift and of Cluster API, `fence-cluster-config` of the
+node-fencing proposal) end in `policy/dialects/`; how a target is judged by it is `policy/checks/rules/`, whether we may act on
+the sum `policy/checks/circuit_breakers.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from policy.checks.retries import AUTOSCALER_PATIENCE, RetryRules
+from policy.objects.remediations import RemediationObject, kind_of
+from policy.values.machine_apis import MachineApi, named
+from policy.values.object_refs import Dialect, ObjectRef
+from policy.values.selectors import Selector
+from policy.values.thresholds import Threshold
+from policy.values.times import RESOLUTION, later
+
+# The storm of a health check: after a breach of its threshold, how long everything must have been well before we act again.
+#
+# medik8s' `stormCooldownDuration`. The state lives in two conditions of the object, `StormActive` and `StormCooldownActive`, so
+# that it survives every process. Unlike the shipped operator a storm also ends where everything heals at once: it is advanced by
+# every look at the sum, not only by those that find somebody to remediate.
+
+ACTIVE = "StormActive"
+COOLING_DOWN = "StormCooldownActive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storm:
+    """active: since when the threshold has been breached, None where no storm is on. cooling: since when it is no more."""
+
+    active: datetime | None = None
+    cooling: datetime | None = None
+
+
+def advance(storm: Storm, cooldown: timedelta | None, *, breached: bool, now: datetime) -> Storm:
+    """The storm as it is now. A new breach during the cooldown starts it anew; without a cooldown there are no storms.
+
+    Moments are kept in whole seconds, as the object's status will have them.
+    """
+    if cooldown is None:
+        return Storm()
+    moment = now.replace(microsecond=0)
+    if breached:
+        return storm if storm.active and not storm.cooling else Storm(active=storm.active or moment)
+    if storm.active is None:
+        return Storm()
+    if storm.cooling is None:
+        return Storm(active=storm.active, cooling=moment)
+    end = over(storm, cooldown)
+    return Storm() if end is not None and now >= end else storm
+
+
+def stricter(one: Storm, other: Storm) -> Storm:
+    """Of two accounts of one storm whatever holds back for longer: the one that has it, and the later cooldown, or none."""
+    if one.active is None or other.active is None:
+        return other if one.active is None else one
+    cooling = max(one.cooling, other.cooling) if one.cooling is not None and other.cooling is not None else None
+    return Storm(active=min(one.active, other.active), cooling=cooling)
+
+
+def over(storm: Storm, cooldown: timedelta | None) -> datetime | None:
+    """The moment at which a cooldown has certainly ended, None while none is running."""
+    return later(storm.cooling, cooldown, RESOLUTION) if storm.cooling is not None and cooldown is not None else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnhealthyCondition:
+    """A condition of the target that makes it unhealthy once it has held this status for strictly longer than `duration`."""
+
+    type: str
+    status: str
+    duration: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnhealthyRange:
+    """Cluster API's `[3-5]`: remediate only while so many are unhealthy, both ends included."""
+
+    least: int
+    most: int
+
+    def __str__(self) -> str:
+        return f"[{self.least}-{self.most}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """One way to remediate, in ascending `order`. `timeout` None: this rung never times out."""
+
+    template: ObjectRef
+    order: int = 0
+    timeout: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthCheck:
+    """One policy object. `paused` says why, "" when it is not.
+
+    Of min_healthy, max_unhealthy and unhealthy_range at most one holds a check back; which fields a dialect fills is said in its
+    reader. startup_timeout: how long a Machine may be without a Node, None where that is never too long. cluster_name: only the
+    Machines of that workload cluster (Cluster API). healthy_delay: how long a node must be well before its remediation is taken
+    back; negative waits for a person (medik8s). rungs: in their order. external_strategy: OpenShift's old way of annotating a
+    Machine for its bare-metal operator. storm: how far the storm was when the object's status was last written. escalation:
+    strategies in their order, as the annotation of `policy/remediation/ladder.py` names them. retry: how often and how soon a
+    replacement that fails is remediated in its turn; None where the check says nothing of that. max_in_flight: how many of its
+    targets at once. autoscaler_patience: how old a Machine that never had a Node must be before it is replaced again.
+    """
+
+    ref: ObjectRef
+    dialect: Dialect
+    uid: str
+    generation: int
+    selector: Selector
+    conditions: tuple[UnhealthyCondition, ...]
+    machine_conditions: tuple[UnhealthyCondition, ...] = ()
+    min_healthy: Threshold | None = None
+    max_unhealthy: Threshold | None = None
+    unhealthy_range: UnhealthyRange | None = None
+    rungs: tuple[Rung, ...] = ()
+    paused: str = ""
+    startup_timeout: timedelta | None = None
+    cluster_name: str = ""
+    healthy_delay: timedelta = timedelta(0)
+    external_strategy: bool = False
+    storm_cooldown: timedelta | None = None
+    storm: Storm = Storm()
+    escalation: str = ""
+    retry: RetryRules | None = None
+    max_in_flight: Threshold | None = None
+    autoscaler_patience: timedelta = AUTOSCALER_PATIENCE
+    warnings: tuple[str, ...] = ()
+    """What was understood although it is not written as the dialect wants it, and what is not carried out where that only delays
+    the way back; shown in the check's report."""
+
+    @property
+    def of_machines(self) -> bool:
+        """Whether its targets are Machines with their Nodes, or Nodes alone."""
+        return self.machine_api is not None
+
+    @property
+    def machine_api(self) -> MachineApi | None:
+        """Whose Machines it judges, None for a check of Nodes."""
+        return named(self.dialect)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether it says how a failed remediation is to be tried again."""
+        return self.retry is not None
+
+    def makes(self, remediation: RemediationObject) -> bool:
+        """Whether the object is of a kind that one of its templates makes, and lies where they are made: a Machine's beside the
+        Machine, a Node's beside the template. One that a stranger makes elsewhere about a Node means nothing, whichever check it
+        names as its owner (S46)."""
+        made = (remediation.ref.api_version.partition("/")[0], remediation.ref.kind)
+        return any(
+            kind_of(rung.template) == made and (self.of_machines or rung.template.namespace in {"", remediation.ref.namespace})
+            for rung in self.rungs
+        )
+
+    def owns(self, remediation: RemediationObject) -> bool:
+        """Whether it created the object. A uid that both know decides; without one the name does."""
+        return any(
+            owner.kind == self.ref.kind
+            and owner.name == self.ref.name
+            and (not owner.uid or not self.uid or owner.uid == self.uid)
+            for owner in remediation.owners
+        )
+
+    def machine_ref(self, namespace: str, name: str) -> ObjectRef:
+        """A Machine that it covers, in the version in which its group is spoken."""
+        return ObjectRef(api_version=self.ref.api_version, kind="Machine", name=name, namespace=namespace)
+
+    @property
+    def template(self) -> ObjectRef | None:
+        """The template of the first rung: the remedy that a target gets first."""
+        return self.rungs[0].template if self.rungs else None
+
+
+# Several health checks cover one node: which of them holds is the user's choice.
+
+
+class Overlap(StrEnum):
+    """strictest: of several checks that cover a node, no circuit breaker may be open. independent: each acts by its own."""
+
+    STRICTEST = "strictest"
+    INDEPENDENT = "independent"

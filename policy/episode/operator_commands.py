@@ -1,0 +1,240 @@
+"""What a person says to nodewarden, and how it is known that it was he (S42).
+
+Kubernetes can attest it: he makes a `NodeAction` (deploy/crds), the API server compares its `requestedBy` with who is asking and
+asks its own authorizer whether he may (deploy/people.yaml), and the word names that object. No token travels. What the object has
+to say, for it to be his word, is here; whether it says so on a server that enforces it is
+`activities/cluster/acts/attestation.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from policy.values.times import format_duration, moment_of, parse_duration, written
+
+WITHIN = timedelta(minutes=5)
+"""A NodeAction that is older says nothing any more: what it was about may be over."""
+
+SETTLED = timedelta(seconds=15)
+"""By then an API server enforces an admission policy that was made; what was made earlier, nobody may have checked."""
+
+NAMESPACE = "nodewarden"
+"""Where NodeActions are read; elsewhere they say nothing."""
+
+SAID_LABEL = "nodewarden.io/said"
+"""On those that a command line has made, and says itself."""
+
+CIRCUIT_BREAKER = "circuit-breaker"
+"""What a person may override, for one node (S17): the open circuit breakers of health checks."""
+DEVICE_READS_ON = "device-reads-on"
+"""What an `ack-off` may override: that a device of the machine says on (S8)."""
+
+LONGEST_NAME, LONGEST_REASON = 253, 2000
+
+
+class Verb(StrEnum):
+    """The actions of people; RBAC gives them as verbs on `nodes.nodewarden.io`."""
+
+    ABORT = "abort"
+    ACK_OFF = "ack-off"
+    HOLD = "hold"
+    RESUME = "resume"
+    RETURN_PATH = "return-path"
+    RELEASE = "release"
+    EXTEND = "extend"
+    ISOLATE = "isolate"
+    STOP_SCAN = "stop-scan"
+    PAUSE = "pause"
+    UNPAUSE = "unpause"
+    FENCE = "fence"
+    PRESERVE = "preserve"
+    REMEDIATE = "remediate"
+
+
+ANSWERS = frozenset({Verb.RESUME, Verb.RETURN_PATH, Verb.ACK_OFF})
+"""Each answers what was asked, and says which question that was (S48)."""
+
+OVERRIDES = {CIRCUIT_BREAKER: frozenset({Verb.FENCE, Verb.REMEDIATE, Verb.ACK_OFF}), DEVICE_READS_ON: frozenset({Verb.ACK_OFF})}
+"""Which words may override it."""
+
+
+NOT_VERIFIED, VERIFIED = " (identity not verified)", ", verified by Kubernetes"
+"""How a name that is shown ends. No name may contain the word itself (`name_problem`)."""
+
+
+class Verified(StrEnum):
+    """How the speaker's identity was verified. no: it was not; the name is what the speaker says."""
+
+    NO = "no"
+    KUBERNETES = "kubernetes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionName:
+    """A NodeAction of our namespace. Its uid is no secret: a caller that names another person's NodeAction can only repeat what
+    that person said."""
+
+    name: str
+    uid: str
+
+
+def override_problem(override: str, verb: Verb) -> str:
+    """What is wrong with the things that this word overrides, with commas between; "" for nothing."""
+    known = [each for each, verbs in OVERRIDES.items() if verb in verbs]
+    if all(each in known for each in override.split(",") if override):
+        return ""
+    return f"expected {' or '.join(known) or 'nothing'} with {verb.value}, got {override!r}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoken:
+    """What a NodeAction says, except the person. node: "" for a word that is not about one node. power_on, until, hold: for the
+    actions that have them. question: the number of the question that the word answers. of: the owner of the pause or hold that
+    ends, "" for one's own. shorten: for `extend`. isolate: for `preserve`. strategies, template: for `remediate` and `fence`.
+    override: what it passes over, with commas between (`override_problem`)."""
+
+    action: Verb
+    node: str
+    reason: str
+    power_on: bool = False
+    question: int = 0
+    of: str = ""
+    until: datetime | None = None
+    hold: timedelta | None = None
+    shorten: bool = False
+    isolate: bool = False
+    strategies: tuple[str, ...] = ()
+    skip_impossible: bool = False
+    template: str = ""
+    override: str = ""
+
+    def spec(self, requested_by: str) -> dict[str, Any]:
+        """Of the object: what is not said is left out."""
+        given = {
+            "node": self.node,
+            "powerOn": self.power_on,
+            "question": self.question,
+            "of": self.of,
+            "until": written(self.until) if self.until is not None else "",
+            "for": format_duration(self.hold) if self.hold is not None else "",
+            "shorten": self.shorten,
+            "isolate": self.isolate,
+            "strategies": list(self.strategies),
+            "skipImpossible": self.skip_impossible,
+            "template": self.template,
+            "override": self.override,
+        }
+        said = {key: value for key, value in given.items() if value}
+        return {"action": self.action.value, "requestedBy": requested_by, "reason": self.reason} | said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """A word that an episode hears in the state that it is in. command: how it is said on the command line. consequence: what the
+    word does, or what comes of it then."""
+
+    word: Verb
+    command: str
+    consequence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedWord:
+    """A word as a cluster worker has verified it. action: the NodeAction's uid. seal: cluster workers recognize the word by
+    it."""
+
+    spoken: Spoken
+    action: str
+    speaker: str
+    seal: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """Whose word it is. who: as he says himself. speaker: the name by which Kubernetes knows him, "" where that is not verified.
+    sealed: what was verified. Nothing of these but `who` is believed of a caller."""
+
+    who: str
+    verified: Verified = Verified.NO
+    speaker: str = ""
+    sealed: SealedWord | None = None
+
+    @property
+    def by(self) -> str:
+        """For people, with how it was verified."""
+        named_too = self.verified is not Verified.NO and self.who not in {"", self.speaker}
+        return f"{self.owner} (for {self.who})" if named_too else self.owner
+
+    @property
+    def owner(self) -> str:
+        """To whom a pause or a hold belongs: the same for all that one person says, and another one where it is not verified."""
+        return f"{self.who}{NOT_VERIFIED}" if self.verified is Verified.NO else f"{self.speaker}{VERIFIED}"
+
+    def belongs_to(self, name: str) -> bool:
+        """Whether that names its owner: as it is shown, or without how it was verified."""
+        return name in {self.by, self.owner, bare_name(self.owner)}
+
+
+def spoken_of(spec: Mapping[str, Any]) -> Spoken:
+    """What a NodeAction says. Raises ValueError that names the field."""
+    until, hold = spec.get("until"), spec.get("for")
+    if until and moment_of(until) is None:
+        raise ValueError(f"until: expected a moment such as 2026-11-24T09:30:00Z, got {until!r}")
+    return Spoken(
+        action=Verb(spec.get("action", "")),
+        node=str(spec.get("node", "")),
+        reason=str(spec.get("reason", "")),
+        power_on=spec.get("powerOn") is True,
+        question=asked if type(asked := spec.get("question")) is int else 0,
+        of=str(spec.get("of", "")),
+        until=moment_of(until) if until else None,
+        hold=parse_duration(str(hold)) if hold else None,
+        shorten=spec.get("shorten") is True,
+        isolate=spec.get("isolate") is True,
+        strategies=tuple(str(each) for each in spec.get("strategies") or ()),
+        skip_impossible=spec.get("skipImpossible") is True,
+        template=str(spec.get("template", "")),
+        override=str(spec.get("override", "")),
+    )
+
+
+def difference(word: Spoken, found: Spoken) -> str:
+    """In what a NodeAction says another thing than the word that names it, "" where it says the same."""
+    said, wanted = found.spec(""), word.spec("")
+    fields = sorted(name for name in {*said, *wanted} if said.get(name) != wanted.get(name))
+    return fields[0] if fields else ""
+
+
+def name_problem(who: str) -> str:
+    """Why that can't be the name of who has spoken, "" where it can. It is shown with how it was verified, and says nothing of
+    that itself (S41)."""
+    if not who.strip():
+        return "expected a name, got nothing; it goes into the decision record"
+    if len(who) > LONGEST_NAME or not who.isprintable():
+        return f"expected one line of at most {LONGEST_NAME} characters"
+    if "verified" in who.lower():
+        return "expected a name; how it was verified is added to it by nodewarden alone"
+    return ""
+
+
+def reason_problem(reason: str) -> str:
+    """Why nothing can be said for that reason, "" where it can."""
+    if not reason.strip():
+        return "expected a name or a sentence, got nothing; it goes into the decision record"
+    if len(reason) > LONGEST_REASON:
+        return f"expected at most {LONGEST_REASON} characters, got {len(reason)}"
+    return "" if reason.isprintable() else "expected one line"
+
+
+def bare_name(owner: str) -> str:
+    """A name without how it was verified."""
+    return owner.removesuffix(NOT_VERIFIED).removesuffix(VERIFIED)
+
+
+def one_line(text: str) -> str:
+    """For tables and records, whoever has written it."""
+    return "".join(each if each.isprintable() else " " for each in text)

@@ -1,0 +1,256 @@
+"""Whether one machine is kept, and what follows: the state machine of the proposal and of machine-controller-manager.
+
+    Running --now--> Running:Preserved --fails--> Failed:Preserved (drained)      Failed --kept--> Failed:Preserved
+    Running:Preserved --false, removed, expiry--> Running                         Failed --not kept--> Terminating (drained first)
+    Failed:Preserved --false, removed, expiry--> Terminating                      Failed:Preserved --well again--> by value
+
+Recovery is read where the phase is: a machine whose phase is no longer Failed. `now` stays preserved, `when-failed` ends and is
+armed again, an automatic one ends. At the expiry of a failed machine the Node is asked once more: a healthy one goes on running.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from policy.preservation.kept_machine import BY_US, Held, MachinePhase, mistaken
+from policy.preservation.last_to_go import said_to_go_first
+from policy.preservation.requests import Intent, Request, asked_for, isolation_asked, requested
+from policy.values.times import RESOLUTION, format_duration, later, written
+
+
+class PreservationAction(StrEnum):
+    """What is to be done."""
+
+    NONE = "none"
+    PRESERVE = "preserve"
+    """Begin to keep it; one that has failed is drained with it."""
+    DRAIN = "drain"
+    """It is kept already, and has failed since: no new pods, and the old ones are drained."""
+    STOP = "stop"
+    """No longer kept, and it goes on running."""
+    TERMINATE = "terminate"
+    """Drained and deleted: it has failed, and nobody keeps it (any longer)."""
+
+
+class Automatic(StrEnum):
+    """What the cap says of a machine; see `policy/preservation/automatic.py`."""
+
+    NOTHING = ""
+    SELECTED = "selected"
+    RELEASED = "released"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreservationDecision:
+    """What holds for one machine at one moment.
+
+    intent: the value in force. request: where it comes from. preserved: whether it is kept from now on. expiry: until when.
+    ended: that a preservation ends with this. recovered: because the machine is well again. withdraw: that its annotation has
+    served, and goes. automatic: what the cap said. isolate: it has failed, is kept, and is to be cut off meanwhile.
+    """
+
+    held: Held
+    intent: Intent
+    request: Request
+    action: PreservationAction
+    reason: str
+    preserved: bool = False
+    expiry: datetime | None = None
+    ended: bool = False
+    recovered: bool = False
+    withdraw: bool = False
+    warnings: tuple[str, ...] = ()
+    automatic: Automatic = Automatic.NOTHING
+    isolate: bool = False
+
+    @property
+    def phase(self) -> str:
+        """The phase that results, with the proposal's sub-phase: `Failed:Preserved`."""
+        if self.action is PreservationAction.TERMINATE or self.held.deleting:
+            return MachinePhase.TERMINATING.value
+        phase = self.held.phase
+        if phase is MachinePhase.FAILED and self.action is PreservationAction.STOP:
+            phase = MachinePhase.RUNNING
+        return f"{phase.value}:Preserved" if self.preserved else phase.value
+
+
+def decide(
+    held: Held,
+    *,
+    now: datetime,
+    timeout: timedelta,
+    automatic: Automatic = Automatic.NOTHING,
+    released: str = "",
+    until: datetime | None = None,
+) -> PreservationDecision:
+    """What holds for this machine now. timeout: of its pool, for a preservation that begins. released: who ends one, and why.
+    until: to where a person has moved its end, which counts though the former one is over by now."""
+    return _Deciding(held, now, timeout, automatic, released=released, until=until).decide()
+
+
+def keeps(held: Held, now: datetime) -> bool:
+    """Whether a word on the objects keeps the machine from being terminated for its failure (S27), begun or not.
+
+    Asked live right before a deletion as well. The same rules as everywhere: else two looks would contradict each other.
+    """
+    decision = decide(held, now=now, timeout=timedelta(hours=1))
+    return decision.preserved or decision.action is PreservationAction.NONE
+
+
+class _Deciding:
+    def __init__(
+        self, held: Held, now: datetime, timeout: timedelta, automatic: Automatic, *, released: str, until: datetime | None
+    ) -> None:
+        self._held = held
+        self._until = until
+        self._released = released
+        self._now = now
+        self._automatic = automatic
+        self._request = requested(held.annotated, node_exists=held.node is not None)
+        self._intent = self._request.intent
+        on_machine = held.annotations if held.machine else {}
+        own, _ = asked_for(held.on_node, on_machine)
+        self._isolate, _ = isolation_asked(held.on_node, on_machine, pool=held.pool_isolates)
+        self._timeout = own or held.timeout or timeout
+        self._warnings = mistaken(held)
+
+    def decide(self) -> PreservationDecision:
+        held = self._held
+        if held.deleting or held.phase is MachinePhase.TERMINATING:
+            return self._say(
+                PreservationAction.NONE, "it is being deleted, which beats any preservation", ended=held.expiry is not None
+            )
+        if held.expiry is None:
+            return self._free()
+        return self._kept()
+
+    def _free(self) -> PreservationDecision:
+        """Nothing is kept so far."""
+        held, intent = self._held, self._intent
+        if self._released:
+            action = PreservationAction.TERMINATE if held.failed else PreservationAction.NONE
+            return self._say(action, self._released, withdraw=True)
+        if held.failed and held.ended_well and held.well:
+            return self._say(
+                PreservationAction.NONE, "its Node was found healthy when its time was over, and still is: it runs on"
+            )
+        if self._automatic is Automatic.SELECTED and intent is Intent.NONE and held.failed and not held.ended:
+            # Chosen a moment ago: whatever was said or has happened since goes before it.
+            self._intent = Intent.AUTOMATIC
+            return self._begin("it has failed, and the pool keeps failed machines")
+        if intent is Intent.NOW:
+            return self._begin("asked for by annotation")
+        if intent is Intent.WHEN_FAILED and held.failed:
+            return self._begin(f"asked for by annotation, and it has failed: {held.failed}")
+        if intent is Intent.AUTOMATIC and held.failed and not held.ended and self._automatic is not Automatic.RELEASED:
+            return self._begin(f"annotated as automatically preserved, and it has failed: {held.failed}")
+        if held.failed:
+            # A word of the cap that no longer holds goes, or the look before the deletion would take it for somebody's.
+            return self._say(
+                PreservationAction.TERMINATE, f"{self._why_not()}: {held.failed}", withdraw=intent is Intent.AUTOMATIC
+            )
+        waiting = intent is Intent.WHEN_FAILED
+        reason = "would be preserved once it fails" if waiting else "nothing keeps it, and it has not failed"
+        return self._say(PreservationAction.NONE, reason)
+
+    def _why_not(self) -> str:
+        if self._intent is Intent.FALSE:
+            return "it has failed, and its annotation says that it is not to be preserved"
+        if self._automatic is Automatic.RELEASED:
+            return "it has failed, and the pool keeps no more"
+        if self._held.ended:
+            return "it has failed, and this failure has been preserved before"
+        return "it has failed, and nothing keeps it"
+
+    @property
+    def _ends(self) -> datetime | None:
+        return self._until or self._held.expiry
+
+    def _kept(self) -> PreservationDecision:
+        held, intent, expiry = self._held, self._intent, self._ends
+        assert expiry is not None
+        if expiry <= self._now:
+            return self._expire(expiry)
+        if self._released:
+            return self._end(self._released, withdraw=True)
+        if self._request.unreadable:
+            return self._go_on("goes on as it was: the annotation of its Node can't be read")
+        ours = intent is Intent.AUTOMATIC or (intent is Intent.NONE and held.condition_reason == BY_US)
+        if self._automatic is Automatic.RELEASED and ours:
+            return self._end("the pool keeps fewer machines, and this one expires first", withdraw=True)
+        if intent is Intent.NONE and ours:
+            self._intent = Intent.AUTOMATIC
+            return self._automatically("an automatic preservation is not released by removing its annotation, which is put back")
+        match intent:
+            case Intent.NONE:
+                return self._end("released: its annotation is gone")
+            case Intent.FALSE:
+                return self._end("released by annotation")
+            case Intent.AUTOMATIC:
+                return self._automatically("preserved automatically")
+            case Intent.WHEN_FAILED if not held.failed:
+                return self._end("it is well again; its annotation is armed for another failure", recovered=True)
+            case _:
+                return self._go_on("preserved on request")
+
+    def _automatically(self, reason: str) -> PreservationDecision:
+        if not self._held.failed:
+            return self._end("it is well again", withdraw=True, recovered=True)
+        return self._go_on(reason)
+
+    def _expire(self, expiry: datetime) -> PreservationDecision:
+        when = f"expired at {written(expiry)}"
+        if self._held.failed and self._held.well:
+            return self._say(
+                PreservationAction.STOP, f"{when}, and its Node is healthy", ended=True, withdraw=True, recovered=True
+            )
+        return self._end(when, withdraw=True)
+
+    def _end(self, reason: str, *, withdraw: bool = False, recovered: bool = False) -> PreservationDecision:
+        action = PreservationAction.TERMINATE if self._held.failed else PreservationAction.STOP
+        return self._say(action, reason, ended=True, withdraw=withdraw, recovered=recovered)
+
+    def _begin(self, reason: str) -> PreservationDecision:
+        expiry = self._until or later(self._now, self._timeout)
+        if expiry.microsecond:
+            expiry = later(expiry.replace(microsecond=0), RESOLUTION)  # as the API writes it, and never early
+        words = f"{reason}; for {format_duration(self._timeout)}"
+        return self._say(PreservationAction.PRESERVE, words, preserved=True, expiry=expiry)
+
+    def _go_on(self, reason: str) -> PreservationDecision:
+        held = self._held
+        due = bool(held.failed) and held.node is not None and not (held.drain_is_over and held.tainted)
+        if due:
+            return self._say(
+                PreservationAction.DRAIN, f"{reason}, and has failed: {held.failed}", preserved=True, expiry=self._ends
+            )
+        return self._say(PreservationAction.NONE, reason, preserved=True, expiry=self._ends)
+
+    def _say(
+        self,
+        action: PreservationAction,
+        reason: str,
+        *,
+        preserved: bool = False,
+        expiry: datetime | None = None,
+        ended: bool = False,
+        recovered: bool = False,
+        withdraw: bool = False,
+    ) -> PreservationDecision:
+        return PreservationDecision(
+            held=self._held,
+            intent=self._intent,
+            request=self._request,
+            action=action,
+            reason=reason,
+            preserved=preserved,
+            expiry=expiry,
+            ended=ended,
+            recovered=recovered,
+            withdraw=withdraw,
+            warnings=(*self._warnings, *([first] if preserved and (first := said_to_go_first(self._held)) else [])),
+            automatic=self._automatic,
+            isolate=self._isolate and preserved and bool(self._held.failed) and self._held.node is not None,
+        )

@@ -1,0 +1,85 @@
+"""What has overridden the preservation of a machine that others delete, or have deleted: as the sets above it say (S21, S26).
+
+An API does not tell who asked for a deletion. What can be read is whether its sets still want the machine: a MachineDeployment,
+or a MachineSet without one, that is to have none is hibernated, or was scaled to zero by hand; one whose machines come from a
+newer MachineSet is being rolled; and else somebody has deleted it, or a set that is to have fewer has chosen it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from policy.values.times import EARLIEST
+
+
+class Override(StrEnum):
+    """What beats a preservation."""
+
+    NONE = ""
+    HIBERNATION = "hibernation"
+    ROLLING_UPDATE = "rolling update"
+    DELETION = "deletion"
+    """Asked for by somebody, or by a set that is to have fewer machines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedReplicas:
+    """A MachineSet, or the MachineDeployment above it: how many machines it is to have. replicas: None where it does not say.
+
+    revision: which of a deployment's sets is the newest; a roll-back gives an old set a new one. created: the same where nobody
+    counts revisions.
+    """
+
+    kind: str
+    name: str
+    replicas: int | None = None
+    deleting: bool = False
+    revision: int = 0
+    created: datetime | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overridden:
+    """Which override it was, and why that is believed, for people."""
+
+    override: Override = Override.NONE
+    why: str = ""
+
+    @property
+    def words(self) -> str:
+        """Both; "" where nothing was overridden."""
+        return f"{self.override.value}: {self.why}" if self.override else ""
+
+
+NOT_OVERRIDDEN = Overridden()
+
+
+def overridden_by(
+    own: WantedReplicas | None, deployment: WantedReplicas | None = None, others: Iterable[WantedReplicas] = ()
+) -> Overridden:
+    """own: the MachineSet of the machine, None where it has none (any more); others: further MachineSets of its deployment."""
+    if own is None:
+        return Overridden(override=Override.DELETION, why="its deletion was asked for, and no MachineSet is known above it")
+    top = deployment or own
+    for each in (top, own):
+        if each.deleting:
+            return Overridden(override=Override.DELETION, why=f"{each} is being deleted with its machines")
+    if top.replicas == 0:
+        return Overridden(override=Override.HIBERNATION, why=f"{top} is scaled to 0")
+    newest = max((each for each in others if each.replicas and not each.deleting), key=_age, default=None)
+    if newest is not None and _age(newest) > _age(own):
+        return Overridden(override=Override.ROLLING_UPDATE, why=f"{top} replaces the machines of {own} by those of {newest}")
+    if own.replicas == 0:
+        return Overridden(override=Override.HIBERNATION, why=f"{own} is scaled to 0")
+    many = "" if own.replicas is None else f", which is to have {own.replicas}"
+    return Overridden(override=Override.DELETION, why=f"asked for by a person or a program, or by {own}{many}")
+
+
+def _age(each: WantedReplicas) -> tuple[int, datetime]:
+    return each.revision, each.created or EARLIEST

@@ -1,0 +1,541 @@
+"""Which machines of a cluster are not as their preservation wants them: what the scanner acts on, kept change by change.
+
+Only machines that have failed, are kept, or that somebody annotated are ever looked at when a report is drawn up; of all others
+it is only counted to which part of which pool they belong, and those of a pool that keeps failed machines are looked at while
+a health check calls them unhealthy. What is kept on request and is as it should be is quiet: it is looked
+at again when something of it changes, when its time is over, or when a health check calls it unhealthy, and costs nothing until
+then, however much of it there is. It has no clock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from heapq import nsmallest
+
+from policy.checks.targets import MACHINE
+from policy.objects.machines import MachineView
+from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
+from policy.preservation.automatic import Queue, is_automatic
+from policy.preservation.decision import Automatic, PreservationAction, PreservationDecision
+from policy.preservation.effects import effects
+from policy.preservation.kept_machine import (
+    BY_US,
+    CONDITION,
+    ENDED_ANNOTATION,
+    EXPIRY_ANNOTATION,
+    SCALE_DOWN_DISABLED_OURS,
+    WORDS,
+    Held,
+    MachinePhase,
+    Mistakes,
+)
+from policy.preservation.last_to_go import PRIORITY_OURS
+from policy.preservation.pools import DEFAULT_SETTLE_TIME, Pool
+from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Intent
+from policy.preservation.survey import DeploymentPool, deployment_name, labels_of, part_of, survey
+from policy.values.agenda import Agenda
+from policy.values.object_refs import ObjectRef
+from policy.values.times import later, moment_of
+
+# The nodes that preservation exempts from remediation: one decision over one report says of each failed node if it is kept.
+#
+# Drawn up by `policy/preservation/preservation_index.py`. `policy/scan/candidates.py` makes no candidate of a node that is
+# named here (S21).
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExemptNodes:
+    """By the names under which nodes are candidates. kept: why, also of those that only begin to be kept with this report.
+
+    unsettled: failed so lately that their pool has not decided yet: they are neither kept nor remediated.
+    """
+
+    kept: Mapping[str, str] = field(default_factory=dict)
+    unsettled: frozenset[str] = frozenset()
+
+
+NOBODY_EXEMPT = ExemptNodes()
+
+
+Words = Callable[[str], str]
+"""What covering health checks say of the Node of that name, "" while none calls it unhealthy; or of a Machine without a Node, by
+the name under which it is a victim."""
+
+MAXIMUM_PRESERVATIONS = 50
+"""How many of its needs a report has."""
+
+NOT_WELL = "its Node is not well yet, though nothing calls it unhealthy any more"
+
+ON_NODE = frozenset({PRESERVE_ANNOTATION, EXPIRY_ANNOTATION, SCALE_DOWN_DISABLED_OURS, ENDED_ANNOTATION})
+ON_MACHINE = frozenset({PRESERVE_ANNOTATION, EXPIRY_ANNOTATION, LAST_APPLIED_ANNOTATION, ENDED_ANNOTATION, PRIORITY_OURS})
+
+
+FAREWELL = timedelta(seconds=90)
+"""How long a report says that a machine which was kept is gone: its episode is told again after a minute, in case it had not
+heard."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreservationNeed:
+    """A machine that is not as its preservation wants it: begin one, or let the one that is open look again.
+
+    victim: the Node, or `machine/<namespace>/<name>`, by which its episode is called. machine: None for a Node alone. action: of
+    `policy/preservation/decision.py`. automatic: by the pool's cap; released: why that gives it up. unhealthy: what a health
+    check says of it where nothing else calls it failed. stamp: another one whenever anything of this is. going: others delete the
+    machine, or have: whoever keeps it is told, and nobody begins to.
+    """
+
+    victim: str
+    action: str
+    reason: str
+    stamp: str
+    machine: ObjectRef | None = None
+    automatic: bool = False
+    released: str = ""
+    unhealthy: str = ""
+    going: bool = False
+
+
+@dataclass(slots=True)
+class _Farewell:
+    """until: None where no report has said it yet."""
+
+    need: PreservationNeed
+    until: datetime | None = None
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A Machine, before its Node is put beside it. owner: kind and name of what controls it."""
+
+    ref: ObjectRef
+    held: Held
+    owner: str
+    failed_at: datetime | None = None
+
+
+class PreservationBook:
+    """Machines, Nodes and pools of one cluster. Not thread-safe: one event loop owns it."""
+
+    def __init__(self, pools: Iterable[Pool] = ()) -> None:
+        """pools: those that hold as long as no object of their name does."""
+        self._machines: dict[str, _Entry] = {}
+        self._nodes: dict[str, NodeView] = {}
+        self._machine_of: dict[str, str] = {}
+        self._deployments: dict[str, tuple[DeploymentPool, str]] = {}
+        self._given = {pool.name: pool for pool in pools}
+        self._pools: dict[str, Pool] = dict(self._given)
+        self._bad_pools: dict[str, str] = {}
+        self._open: set[str] = set()
+        """Keys of what has to be looked at for a report."""
+        self._quiet = Agenda[str]()
+        """Keys of what is as it should be, until when."""
+        self._gone: dict[str, _Farewell] = {}
+        """By victim: what was kept until it was gone."""
+        self.mistakes = Mistakes()
+        self._parts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._part_of: dict[str, tuple[str, str]] = {}
+        self._settling: dict[str, datetime] = {}
+        """Keys of what a health check has called unhealthy so lately that no pool decides yet, until when."""
+        self.exempt = NOBODY_EXEMPT
+        """Whom nobody is let at, as of the last `needs`."""
+        self.version = 0
+
+    @property
+    def asked(self) -> bool:
+        """Whether anything is kept, asked for, or kept by a pool: something asks us to act."""
+        return bool(self._open or self._quiet or self._gone or self.mistakes) or any(pool.cap for pool in self._pools.values())
+
+    @property
+    def has_pools(self) -> bool:
+        """Whether there is a pool, however many it keeps."""
+        return bool(self._pools)
+
+    @property
+    def keeps_failed(self) -> bool:
+        """Whether any pool keeps failed machines without having been asked."""
+        return any(pool.cap for pool in self._pools.values()) or any(each.cap for each, _ in self._deployments.values())
+
+    # What is seen ---------------------------------------------------------------------------------------------------
+
+    def put_node(self, node: NodeView) -> None:
+        """A Node as last seen."""
+        before = self._nodes.get(node.name)
+        self._nodes[node.name] = node
+        key = self._machine_of.get(node.name, f"node/{node.name}")
+        if before is None or _matters(before, node) or before.labels != node.labels:
+            self._weigh(key)
+
+    def remove_node(self, name: str) -> None:
+        """A Node that is gone."""
+        node = self._nodes.pop(name, None)
+        if node is not None:
+            if name not in self._machine_of:
+                self._say_farewell(_alone(node), None)
+            self._weigh(self._machine_of.get(name, f"node/{name}"))
+
+    def put_machine(self, ref: ObjectRef, machine: MachineView, now: datetime) -> None:
+        """A Machine as last seen. One of which hardly anything is known stays as it was: nothing is begun with it, and nothing
+        ended."""
+        if machine.unreadable or machine.preservation_problem:
+            return
+        held, owner = Held.of(machine), machine.controller
+        before = self._machines.get(held.key)
+        failed_at = (before.failed_at if before is not None else None) or now if held.failed else None
+        entry = _Entry(ref=ref, held=held, owner=owner, failed_at=failed_at)
+        if before is not None and (before.held, before.owner) == (held, owner):
+            return
+        self._machines[held.key] = entry
+        if before is not None and before.held.node_name != held.node_name:
+            self._untie(before.held)
+        if held.node_name:
+            self._machine_of[held.node_name] = held.key
+            self._weigh(f"node/{held.node_name}")
+        self._weigh(held.key)
+
+    def remove_machine(self, key: str) -> None:
+        """A Machine that is gone."""
+        entry = self._machines.pop(key, None)
+        if entry is not None:
+            self._say_farewell(entry.held, entry.ref)
+            self._untie(entry.held)
+            self._weigh(key)
+
+    def put_deployment(self, key: str, deployment: DeploymentPool | None, owner: str = "") -> None:
+        """A MachineSet or MachineDeployment, None for one that is gone. key: `<kind>/<name>`."""
+        if deployment is None:
+            self._deployments.pop(key, None)
+        elif self._deployments.get(key) != (deployment, owner):
+            self._deployments[key] = (deployment, owner)
+        else:
+            return
+        self._count_again()
+
+    def put_pool(self, name: str, pool: Pool | None, problem: str = "") -> None:
+        """A PreservationPolicy: None for one that is gone, or that can't be used, which `problem` says."""
+        if pool is None and not problem:
+            pool = self._given.get(name)
+        before = self._pools.pop(name, None), self._bad_pools.pop(name, "")
+        if pool is not None:
+            self._pools[name] = pool
+        if problem:
+            self._bad_pools[name] = problem
+        if before != (pool, problem):
+            self._count_again()
+
+    # What follows ---------------------------------------------------------------------------------------------------
+
+    def needs(
+        self,
+        now: datetime,
+        unhealthy: Words,
+        sick: Iterable[str] = (),
+        *,
+        failing: Mapping[str, datetime | None] | None = None,
+        begun: Iterable[str] = (),
+        doubt: str = "",
+    ) -> tuple[tuple[PreservationNeed, ...], int]:
+        """What is not as it should be, the most urgent first, and how much more of it there is. Whom nobody is to be let at
+        meanwhile is in `exempt`.
+
+        sick: the names of all of whom `unhealthy` has something to say. failing: those of them that a check would have acted on,
+        and since when; only those does a pool begin to keep by a check's word. begun: whom somebody was told to keep. doubt: why
+        the pools are not known, "" where they are: nobody is released then.
+        """
+        self._wake(now)
+        self._settling, self.exempt = {}, NOBODY_EXEMPT
+        failed_at = {key: moment for name, moment in (failing or {}).items() if self._cap(key := self._key_of(name))}
+        quiet_ones = {key for name in sick if (key := self._key_of(name)) in self._quiet}
+        looked_at = sorted(self._open | quiet_ones | failed_at.keys())
+        farewells = self._farewells(now)
+        if not looked_at and not farewells:
+            return (), 0
+        machines, barred, settling = list[Held](), set[str](), set[str]()
+        for key in looked_at:
+            held = self._held(key, now, unhealthy, failed_at.get(key))
+            if held is not None:
+                machines.append(held)
+                if held.failed and not self._says_failed(key) and not self._settled(key, failed_at, now):
+                    barred.add(key)
+            elif key in failed_at and (entry := self._machines.get(key)) is not None:
+                settling.add(entry.held.victim)
+        parts = {pool: tuple(counter) for pool, counter in self._parts.items()}
+        found = survey(
+            machines,
+            list(self._pools.values()),
+            [self._deployment(name) for name in {machine.deployment for machine in machines} if name],
+            now=now,
+            blocked="; ".join((*([doubt] if doubt else []), *sorted(self._bad_pools.values()))),
+            parts=parts,
+            queue=Queue(barred=barred, begun={self._key_of(name) for name in begun}),
+        )
+        self.exempt = self._exempt(found.decisions, settling)
+        wanted = [need for decision in found.decisions if (need := self._need(decision)) is not None]
+        named = {need.victim for need in wanted}
+        wanted += [need for need in farewells if need.victim not in named]
+        for decision in found.decisions:
+            self._quieten(decision)
+        chosen = nsmallest(MAXIMUM_PRESERVATIONS, wanted, key=lambda need: (_URGENCY[need.action], need.victim))
+        for need in chosen:
+            farewell = self._gone.get(need.victim)
+            if farewell is not None and farewell.need is need and farewell.until is None:
+                farewell.until = later(now, FAREWELL)
+        return tuple(chosen), len(wanted) - len(chosen)
+
+    def _settled(self, key: str, failed_at: Mapping[str, datetime | None], now: datetime) -> bool:
+        """Whether a pool may begin to keep what a health check alone calls failed."""
+        if key not in failed_at:
+            return False
+        moment = failed_at[key]
+        end = later(moment, self._settle(key)) if moment is not None else now
+        if end > now:
+            # Not yet: whoever annotates it in the moment of its failure is heard first.
+            self._settling[key] = end
+        return end <= now
+
+    def _exempt(self, decisions: Iterable[PreservationDecision], settling: Iterable[str]) -> ExemptNodes:
+        """Of whom a pool may keep, nobody is let at those that are kept, or not decided upon (S21). What is being released is
+        still kept until that is written."""
+        kept, unsettled = dict[str, str](), set(settling)
+        for decision in decisions:
+            held = decision.held
+            if decision.preserved or held.expiry is not None:
+                kept[held.victim] = f"it is preserved: {decision.reason}"
+            elif held.key in self._settling and decision.intent is Intent.NONE and not held.ended:
+                unsettled.add(held.victim)
+        return ExemptNodes(kept=kept, unsettled=frozenset(unsettled))
+
+    def _wake(self, now: datetime) -> None:
+        """What was quiet until now."""
+        while (key := self._quiet.take(now)) is not None:
+            self._open.add(key)
+
+    def _quieten(self, decision: PreservationDecision) -> None:
+        held = decision.held
+        on_request = decision.intent in {Intent.NOW, Intent.WHEN_FAILED} and decision.preserved and held.expiry is not None
+        if held.key not in self._open or not on_request or decision.action is not PreservationAction.NONE:
+            return
+        if effects(decision).nothing and (not held.failed or self._says_failed(held.key)):
+            assert held.expiry is not None
+            self._open.discard(held.key)
+            self._quiet.put(held.key, held.expiry)
+
+    def next_due(self, now: datetime) -> datetime | None:
+        """The first moment at which time alone changes something: an expiry, or a failure that has settled."""
+        moments = [first] if (first := self._quiet.first) is not None else []
+        moments += [farewell.until for farewell in self._gone.values() if farewell.until is not None]
+        moments += [end for end in self._settling.values() if end > now]
+        for key in self._open:
+            entry = self._machines.get(key)
+            expiry = entry.held.expiry if entry is not None else None
+            moments += [expiry] if expiry is not None and expiry > now else []
+            if entry is not None and entry.failed_at is not None:
+                settled = later(entry.failed_at, self._settle(key))
+                moments += [settled] if settled > now else []
+        return min(moments, default=None)
+
+    def _need(self, decision: PreservationDecision) -> PreservationNeed | None:
+        held, action = decision.held, decision.action
+        differs = effects(decision)
+        stands = decision.preserved or held.expiry is not None or held.deleting
+        if action is PreservationAction.TERMINATE and not stands:
+            return None  # nobody kept it: what becomes of it is no preservation's affair
+        if action is PreservationAction.NONE and (differs.nothing or not (stands or held.ended)):
+            return None
+        entry = self._machines.get(held.key)
+        told = f"{action.value} {decision.intent.value} {held.failed}"
+        if action is not PreservationAction.PRESERVE:  # the end of one that begins moves on until it is written, which is no news
+            told += f" {decision.expiry} {differs}"
+        return PreservationNeed(
+            victim=held.victim,
+            machine=entry.ref if entry is not None else None,
+            action=action.value,
+            automatic=decision.automatic is Automatic.SELECTED,
+            released=decision.reason if decision.automatic is Automatic.RELEASED else "",
+            unhealthy=held.failed if held.failed and not self._says_failed(held.key) else "",
+            reason=decision.reason,
+            stamp=hashlib.sha256(told.encode()).hexdigest()[:12],
+            going=held.deleting,
+        )
+
+    def _say_farewell(self, held: Held, ref: ObjectRef | None) -> None:
+        """Whoever keeps it would else wait for its expiry. What is over before its object goes has been told already."""
+        if held.expiry is None:
+            return
+        victim = held.victim
+        need = PreservationNeed(
+            victim=victim,
+            machine=ref,
+            action=PreservationAction.NONE.value,
+            reason="it is gone, and was kept",
+            stamp=hashlib.sha256(f"gone {held.expiry}".encode()).hexdigest()[:12],
+            going=True,
+        )
+        self._gone[victim] = _Farewell(need)
+
+    def _farewells(self, now: datetime) -> list[PreservationNeed]:
+        self._gone = {victim: each for victim, each in self._gone.items() if each.until is None or each.until > now}
+        return [each.need for each in self._gone.values()]
+
+    def _held(self, key: str, now: datetime, unhealthy: Words, called_at: datetime | None = None) -> Held | None:
+        """With its Node and its deployment, and as a health check sees it, since `called_at`. None: nothing to be said yet."""
+        entry = self._machines.get(key)
+        if entry is None:
+            name = key.removeprefix("node/")
+            node = self._nodes.get(name)
+            if node is None or name in self._machine_of:
+                return None
+            held, failed_at = _alone(node), None
+        else:
+            held = replace(entry.held, node=self._nodes.get(entry.held.node_name), deployment=self._deployment_name(entry))
+            failed_at = entry.failed_at
+        if not held.failed and (words := unhealthy(held.victim)):
+            return replace(held, failed=words, phase=MachinePhase.FAILED, failed_at=called_at)
+        if not held.failed and held.node is not None and not held.well and held.expiry is not None and is_automatic(held):
+            # Nobody is made well by a check that is gone, or begins its time anew: it would be kept twice for one failure (S25).
+            return replace(held, failed=NOT_WELL, phase=MachinePhase.FAILED)
+        settling = failed_at is not None and now < later(failed_at, self._settle(key))
+        if settling and held.expiry is None:
+            # Not yet: whoever annotates it in the moment of its failure is heard first.
+            return None
+        return held
+
+    def _key_of(self, name: str) -> str:
+        """Of a Node, or of a Machine by the name under which it is a victim."""
+        if name.startswith(MACHINE):
+            return name.removeprefix(MACHINE)
+        return self._machine_of.get(name, f"node/{name}")
+
+    def _cap(self, key: str) -> int:
+        """How many the pool of that machine keeps without having been asked."""
+        if key in self._part_of:
+            return self._pools[self._part_of[key][0]].cap
+        entry = self._machines.get(key)
+        return self._deployment(self._deployment_name(entry)).cap if entry is not None else 0
+
+    def _says_failed(self, key: str) -> bool:
+        entry = self._machines.get(key)
+        return entry is not None and bool(entry.held.failed)
+
+    # Bookkeeping ----------------------------------------------------------------------------------------------------
+
+    def _weigh(self, key: str) -> None:
+        """Whether a machine is looked at from now on; something of it has changed."""
+        self.version += 1
+        self._quiet.drop(key)
+        entry, node = self._machines.get(key), self._node_of(key)
+        on_node = node is not None and not ON_NODE.isdisjoint(node.annotations)
+        if entry is None:
+            known = node is not None and node.name not in self._machine_of
+            interesting = known and on_node
+        else:
+            held = entry.held
+            annotated = on_node or not ON_MACHINE.isdisjoint(held.annotations)
+            interesting = bool(held.failed) or held.expiry is not None or annotated
+        (self._open.add if interesting else self._open.discard)(key)
+        self._note_mistakes(key, entry, node)
+        self._count(key, entry, node)
+
+    def _note_mistakes(self, key: str, entry: _Entry | None, node: NodeView | None) -> None:
+        """Hardly any machine bears such a word: of all others nothing is drawn up."""
+        on_node = node is not None and not WORDS.isdisjoint(node.annotations)
+        if entry is not None:
+            said = on_node or not WORDS.isdisjoint(entry.held.annotations)
+            self.mistakes.look(replace(entry.held, node=node) if said else None, key, entry.ref)
+        else:
+            alone = node if node is not None and node.name not in self._machine_of else None
+            self.mistakes.look(_alone(alone) if alone is not None and on_node else None, key, None)
+
+    def _count(self, key: str, entry: _Entry | None, node: NodeView | None) -> None:
+        """To which part of which pool it belongs: the cap is spread over all of them, not only over those that failed."""
+        before = self._part_of.pop(key, None)
+        if before is not None:
+            pool, part = before
+            self._parts[pool][part] -= 1
+            if not self._parts[pool][part]:
+                del self._parts[pool][part]
+        if entry is None and (node is None or node.name in self._machine_of):
+            return
+        held = replace(entry.held, node=node, deployment=self._deployment_name(entry)) if entry is not None else None
+        if held is None:
+            assert node is not None
+            held = _alone(node)
+        mine = self._pool_of(held)
+        if mine is not None:
+            self._part_of[key] = mine.name, part_of(held, mine)
+            self._parts[mine.name][self._part_of[key][1]] += 1
+
+    def _count_again(self) -> None:
+        """Pools and deployments change rarely; then all machines are gone through once."""
+        self.version += 1
+        for key in [*self._machines, *(f"node/{name}" for name in self._nodes if name not in self._machine_of)]:
+            self._count(key, self._machines.get(key), self._node_of(key))
+
+    def _pool_of(self, held: Held) -> Pool | None:
+        labels = labels_of(held, self._deployment(held.deployment) if held.deployment else None)
+        return next((pool for _, pool in sorted(self._pools.items()) if pool.matches(labels)), None)
+
+    def _settle(self, key: str) -> timedelta:
+        pool = self._pools.get(self._part_of[key][0]) if key in self._part_of else None
+        return pool.settle if pool is not None else DEFAULT_SETTLE_TIME
+
+    def _node_of(self, key: str) -> NodeView | None:
+        entry = self._machines.get(key)
+        return self._nodes.get(entry.held.node_name if entry is not None else key.removeprefix("node/"))
+
+    def _untie(self, held: Held) -> None:
+        if self._machine_of.get(held.node_name) == held.key:
+            del self._machine_of[held.node_name]
+            self._weigh(f"node/{held.node_name}")
+
+    def _deployment_name(self, entry: _Entry) -> str:
+        """The MachineDeployment above its MachineSet, where that is known."""
+        if entry.held.deployment:
+            return entry.held.deployment
+        _, above = self._deployments.get(entry.owner, (None, ""))
+        return deployment_name(entry.owner, above)
+
+    def _deployment(self, name: str) -> DeploymentPool:
+        for kind in ("MachineDeployment", "MachineSet"):
+            found = self._deployments.get(f"{kind}/{name}")
+            if found is not None:
+                return found[0]
+        return DeploymentPool(name=name)
+
+
+_ORDER = (
+    PreservationAction.STOP,
+    PreservationAction.TERMINATE,
+    PreservationAction.PRESERVE,
+    PreservationAction.DRAIN,
+    PreservationAction.NONE,
+)
+_URGENCY = {action.value: place for place, action in enumerate(_ORDER)}
+
+
+def _alone(node: NodeView) -> Held:
+    held = Held.alone(node)
+    return held if held.expiry is not None else replace(held, expiry=_told_expiry(node))
+
+
+def _told_expiry(node: NodeView) -> datetime | None:
+    """Of a Node that is kept automatically with a Machine which we do not see: its condition ends with the moment."""
+    condition = node.condition(CONDITION)
+    if condition is None or (condition.status, condition.reason) != ("True", BY_US):
+        return None
+    return moment_of(condition.message.rpartition(" ")[2].removesuffix("."))
+
+
+def _matters(before: NodeView, node: NodeView) -> bool:
+    """Whether anything of the Node has changed that a preservation looks at."""
+    return (before.annotations, before.taints, before.conditions, before.deleting, before.uid) != (
+        node.annotations,
+        node.taints,
+        node.conditions,
+        node.deleting,
+        node.uid,
+    )

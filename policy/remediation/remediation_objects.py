@@ -1,0 +1,340 @@
+"""Remediation objects as we make them: what a health check's template becomes for one target, and whose an object is.
+
+Three spellings of one contract. An object of a NodeHealthCheck bears its Node's name and is owned by the check, the Node's
+Machine and the Node (medik8s); one of a MachineHealthCheck bears its Machine's name and is owned by that Machine alone
+(OpenShift, Cluster API). The controllers that act on them find their target by exactly these words. What is known of objects that
+others have made is `policy/objects/remediations.py`; writing them is `activities/cluster/acts/remediation_objects.py`.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from policy.objects.machines import CLUSTER_NAME_LABEL
+from policy.objects.remediations import GIVEN_UP_ANNOTATION, NODE_NAME_ANNOTATION, SUFFIX
+from policy.values.errors import PolicyError, shown
+from policy.values.fields import mapping, mappings
+from policy.values.object_refs import ObjectRef
+
+TEMPLATE_NAME_ANNOTATION = "remediation.medik8s.io/template-name"
+CONTROL_PLANE_LABEL = "remediation.medik8s.io/isControlPlaneNode"
+
+SEVERAL_ANNOTATION = "remediation.medik8s.io/multiple-templates-support"
+"""On a template: its controller finds the node by annotation, so that there may be several objects of the kind for one node."""
+
+INCIDENT_ANNOTATION = "nodewarden.io/incident"
+"""On what an episode has made, objects for other controllers and leases of nodes: which episode. It goes with the object."""
+
+OF_MACHINES = "MachineHealthCheck"
+"""The kind of health checks, in either group, whose objects are about Machines."""
+
+LONGEST_NAME = 253
+LONGEST_MESSAGE = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedObject:
+    """The object that a step wants for its target.
+
+    node_uid: "" for a Machine that has no Node. machine: of the target, where it lives beside the object. several: the ladder has
+    other steps with objects of the same kind.
+    """
+
+    template: ObjectRef
+    node: str
+    node_uid: str = ""
+    incident: str = ""
+    check: ObjectRef | None = None
+    check_uid: str = ""
+    machine: ObjectRef | None = None
+    machine_uid: str = ""
+    several: bool = False
+
+    @property
+    def of_machine(self) -> bool:
+        """Whether it is about the Machine, or about the Node."""
+        return self.machine is not None and (self.check is None or self.check.kind == OF_MACHINES)
+
+    @property
+    def kind(self) -> str:
+        """Of the object. Raises PolicyError for a template that makes nothing."""
+        kind = self.template.kind.removesuffix(SUFFIX)
+        if not kind or kind == self.template.kind:
+            raise PolicyError(self.template.key, "kind", f"expected a kind that ends in {SUFFIX}, got {self.template.kind!r}")
+        return kind
+
+    @property
+    def namespace(self) -> str:
+        """A Machine's object lives beside the Machine, a Node's beside the template."""
+        return self.machine.namespace if self.machine is not None and self.of_machine else self.template.namespace
+
+    @property
+    def name(self) -> str:
+        """Always the same for the same target and template. One that the server makes up (generateName), as the NodeHealthCheck
+        operator has it where there are several, is no name of ours: after a lost answer nobody could say whether there is an
+        object, and asking again would make a second one, that is, a second remediation of the node at the same time.
+        """
+        if self.machine is not None and self.of_machine:
+            return self.machine.name
+        if not self.several:
+            return self.node
+        told = hashlib.sha256(f"{self.template.namespace}/{self.template.name}/{self.node_uid}".encode()).hexdigest()[:8]
+        return f"{self.node[: LONGEST_NAME - len(told) - 1]}-{told}"
+
+
+def made(
+    template: Mapping[str, Any], wanted: WantedObject, *, control_plane: bool = False, cluster_name: str = ""
+) -> dict[str, Any]:
+    """The object to be created. Raises PolicyError where the template, as it was read, makes none.
+
+    control_plane: the Node is a member. cluster_name: of the workload cluster that the Machine belongs to (Cluster API).
+    """
+    inner = mapping(template.get("spec")).get("template")
+    if not isinstance(inner, Mapping):
+        raise PolicyError(wanted.template.key, "spec.template", f"expected what its objects are made from, got {shown(inner)}")
+    spec, metadata = inner.get("spec") or {}, inner.get("metadata") or {}
+    if not isinstance(spec, Mapping):
+        raise PolicyError(wanted.template.key, "spec.template.spec", f"expected the spec of an object, got {shown(spec)}")
+    labels, annotations = _texts(metadata, "labels"), _texts(metadata, "annotations")
+    annotations |= _origin(wanted)
+    if cluster_name:
+        labels[CLUSTER_NAME_LABEL] = cluster_name
+    if control_plane and not wanted.of_machine:
+        labels[CONTROL_PLANE_LABEL] = ""
+    head: dict[str, Any] = {"name": wanted.name, "annotations": annotations, "ownerReferences": list(_owners(wanted))}
+    head |= {"namespace": wanted.namespace} if wanted.namespace else {}
+    head |= {"labels": labels} if labels else {}
+    return {
+        "apiVersion": wanted.template.api_version,
+        "kind": wanted.kind,
+        "metadata": head,
+        "spec": copy.deepcopy(dict(spec)),
+    }
+
+
+def not_ours(document: Mapping[str, Any], wanted: WantedObject) -> str:
+    """Why an object that is there is not the wanted one, "" where it is.
+
+    Also one that the shipped controller has made for the same check and target: it does what ours would.
+    """
+    metadata: Mapping[str, Any] = document["metadata"]
+    owners: list[Mapping[str, Any]] = metadata.get("ownerReferences") or []
+    if wanted.machine is not None and wanted.of_machine:
+        if any(each.get("kind") == "Machine" and each.get("uid") == wanted.machine_uid for each in owners):
+            return ""
+        return f"it is not owned by {wanted.machine.key} with the uid {wanted.machine_uid}"
+    annotations = metadata.get("annotations") or {}
+    if wanted.check is not None and not any(_is_check(each, wanted) for each in owners):
+        return f"{wanted.check.key} has not made it"
+    if wanted.check is None and annotations.get(INCIDENT_ANNOTATION) != wanted.incident:
+        return "no health check has made it, and this episode has not either"
+    nodes = [each for each in owners if each.get("kind") == "Node"]
+    if any(each.get("uid") != wanted.node_uid for each in nodes):
+        return f"it is about another Node that was called {wanted.node}"
+    if (about := annotations.get(NODE_NAME_ANNOTATION) or metadata.get("name")) != wanted.node:
+        return f"it is about {about}"
+    template = annotations.get(TEMPLATE_NAME_ANNOTATION)
+    return f"it was made from the template {template}" if template not in {None, wanted.template.name} else ""
+
+
+def made_by_us(document: Mapping[str, Any]) -> bool:
+    """Whether an episode of ours has made it: then it is meant for another controller, and asks nothing of us."""
+    return INCIDENT_ANNOTATION in mapping(document["metadata"].get("annotations"))
+
+
+def statuses_of(document: Mapping[str, Any]) -> dict[str, str]:
+    """The status of each of its conditions, by type."""
+    return {str(each.get("type")): str(each.get("status") or "") for each in reversed(_conditions(document))}
+
+
+def words_of(document: Mapping[str, Any], told: Iterable[str]) -> str:
+    """What its controller says of how it fares, "" for nothing. told: the conditions that tell it, the most telling first."""
+    status = _status(document)
+    said = {each.get("type"): each.get("message") or each.get("reason") for each in _conditions(document)}
+    found = (status.get("lastError"), *map(said.get, told), status.get("failureMessage"))
+    return next((str(each)[:LONGEST_MESSAGE] for each in found if each), "")
+
+
+def phase_of(document: Mapping[str, Any]) -> str:
+    """The phase that its status names, "" for none."""
+    return str(_status(document).get("phase") or "")
+
+
+def _status(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    return mapping(document.get("status"))
+
+
+def _conditions(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return mappings(_status(document).get("conditions"))
+
+
+def _texts(metadata: Any, field: str) -> dict[str, str]:
+    return {str(key): str(value) for key, value in mapping(mapping(metadata).get(field)).items()}
+
+
+def _origin(wanted: WantedObject) -> dict[str, str]:
+    """From which template it comes, and whom it is about where its name need not say it."""
+    template, ours = wanted.template, {INCIDENT_ANNOTATION: wanted.incident}
+    if not wanted.of_machine:
+        return ours | {NODE_NAME_ANNOTATION: wanted.node, TEMPLATE_NAME_ANNOTATION: template.name}
+    assert wanted.machine is not None
+    group, _, _ = wanted.machine.api_version.partition("/")
+    of_template, _, _ = template.api_version.partition("/")
+    return ours | {f"{group}/cloned-from-name": template.name, f"{group}/cloned-from-groupkind": f"{template.kind}.{of_template}"}
+
+
+def _owners(wanted: WantedObject) -> Iterator[dict[str, Any]]:
+    """None of them is its controller. Garbage collection takes an object away once all of them are gone."""
+    machine = wanted.machine
+    if machine is not None and wanted.of_machine:
+        yield _owner(machine.api_version, machine.kind, machine.name, wanted.machine_uid)
+        return
+    if wanted.check is not None:
+        yield _owner(wanted.check.api_version, wanted.check.kind, wanted.check.name, wanted.check_uid) | {"controller": False}
+    if machine is not None and wanted.machine_uid and machine.namespace == wanted.namespace:
+        # By this Metal3 knows its Machine; an owner must live in the namespace of what it owns.
+        yield _owner(machine.api_version, machine.kind, machine.name, wanted.machine_uid) | {"controller": False}
+    yield _owner("v1", "Node", wanted.node, wanted.node_uid) | {"controller": False}
+
+
+def _owner(api_version: str, kind: str, name: str, uid: str) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "name": name, "uid": uid}
+
+
+def _is_check(owner: Mapping[str, Any], wanted: WantedObject) -> bool:
+    """By uid where both are known: a check that was deleted and written anew has not made what the first one has."""
+    check = wanted.check
+    assert check is not None
+    named = (owner.get("kind"), owner.get("name")) == (check.kind, check.name)
+    return named and (not wanted.check_uid or owner.get("uid") in {None, "", wanted.check_uid})
+
+
+# What a remediation object says about its work, in the words of whichever controller does it.
+#
+# The contract is medik8s': conditions Processing, Succeeded and PermanentNodeDeletionExpected. Metal3's has a phase instead and
+# never says that it succeeded: there the node's health tells. Success and failure end a step; silence does not, its time-out
+# does.
+
+TIMED_OUT_ANNOTATION = GIVEN_UP_ANNOTATION
+"""On a remediation object: since when it is given up for the next one. The same annotation by which we are given up by others."""
+
+PHASE_FAILED, PHASE_DELETING = "Failed", "Deleting machine"
+"""Of a Metal3Remediation. The second: it has handed the Machine to its owner."""
+
+
+class Progress(StrEnum):
+    """How far the work is."""
+
+    WORKING = "working"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemediationConditions:
+    """The statuses of its conditions ("True", "False", "Unknown", "" where there is none) and its phase."""
+
+    processing: str = ""
+    succeeded: str = ""
+    permanent_node_deletion_expected: str = ""
+    phase: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemediationProgress:
+    """node_goes: the Node will be deleted for good, another one is to come; that it vanishes is no reason to give up."""
+
+    progress: Progress
+    why: str
+    node_goes: bool = False
+
+
+def follow(told: RemediationConditions) -> RemediationProgress:
+    """What it means. Where it says both that it succeeded and that it failed, it failed."""
+    goes = told.permanent_node_deletion_expected == "True" or told.phase == PHASE_DELETING
+    if told.succeeded == "False" or told.phase == PHASE_FAILED:
+        why = "Succeeded is False" if told.succeeded == "False" else f"its phase is {PHASE_FAILED}"
+        return RemediationProgress(progress=Progress.FAILED, why=why, node_goes=goes)
+    if told.succeeded == "True":
+        return RemediationProgress(progress=Progress.SUCCEEDED, why="Succeeded is True", node_goes=goes)
+    if told.phase:
+        why = f"its phase is {told.phase}"
+    elif told.processing == "True":
+        why = "Processing is True"
+    elif told.processing == "False":
+        why = "Processing is False, and how it ended is not said"
+    else:
+        why = "no controller has taken it up yet"
+    return RemediationProgress(progress=Progress.WORKING, why=why, node_goes=goes)
+
+
+def to_be_given_up(told: RemediationConditions) -> bool:
+    """Whether it is told that its time is over: not where it has succeeded, as only the node's recovery is waited for then."""
+    return told.succeeded != "True"
+
+
+# What the remediation objects of other controllers say of their work: one table by kind, which the settings can extend.
+#
+# The contract is medik8s', and a kind that is not in the table is read by it. Other words are turned into those of the contract,
+# so that what follows such an object (`following.py`) knows only these. The rights to the kinds follow the table
+# (`starter/deploy/rights.py`).
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remediator:
+    """One kind of objects, and which conditions of their status say what; "" for what they never say.
+
+    working: is True while it is at work. succeeded: is True once it is done. failed: is False once it has failed; where that is
+    another condition than `succeeded`, it tries again, and has not failed while `working` is True. node_goes: is True where the
+    Node is to be deleted for good.
+    """
+
+    group: str
+    kind: str
+    working: str = "Processing"
+    succeeded: str = "Succeeded"
+    failed: str = "Succeeded"
+    node_goes: str = "PermanentNodeDeletionExpected"
+
+    def has_succeeded(self, conditions: Mapping[str, str]) -> str:
+        """The status of the contract's `Succeeded`. conditions: the status of each, by type."""
+        said = conditions.get(self.succeeded, "")
+        if self.failed == self.succeeded or said == "True" or conditions.get(self.working) == "True":
+            return said
+        return "False" if conditions.get(self.failed) == "False" else said
+
+    @property
+    def telling(self) -> tuple[str, ...]:
+        """The conditions whose messages tell how it fares, the most telling first."""
+        return tuple(dict.fromkeys((self.failed, self.succeeded, self.working)))
+
+
+_NO_CONDITIONS = dict.fromkeys(("working", "succeeded", "failed", "node_goes"), "")
+
+REMEDIATORS: tuple[Remediator, ...] = (
+    Remediator(group="self-node-remediation.medik8s.io", kind="SelfNodeRemediation"),
+    Remediator(group="fence-agents-remediation.medik8s.io", kind="FenceAgentsRemediation"),
+    Remediator(group="machine-deletion-remediation.medik8s.io", kind="MachineDeletionRemediation"),
+    Remediator(
+        group="storage-based-remediation.medik8s.io",
+        kind="StorageBasedRemediation",
+        working="FencingInProgress",
+        succeeded="FencingSucceeded",
+        failed="Ready",
+        node_goes="",
+    ),
+    # These two have no conditions: of Metal3's the phase is read, of the other one's work the node alone tells.
+    Remediator(group="infrastructure.cluster.x-k8s.io", kind="Metal3Remediation", **_NO_CONDITIONS),
+    Remediator(group="customized-user-remediation.medik8s.io", kind="CustomizedUserRemediation", **_NO_CONDITIONS),
+)
+
+
+def remediator_of(api_version: str, kind: str, known: Iterable[Remediator] = REMEDIATORS) -> Remediator:
+    """The first row of that kind in whatever version, or the contract."""
+    group = api_version.partition("/")[0]
+    return next((each for each in known if (each.group, each.kind) == (group, kind)), Remediator(group=group, kind=kind))

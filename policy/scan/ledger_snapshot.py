@@ -1,0 +1,116 @@
+"""What a ledger knows at one moment, for whoever draws conclusions from all of it.
+
+Made by `policy/scan/ledger.py`, which keeps it. Who is to be acted on is `policy/scan/candidates.py`, what a report shows
+`policy/scan/report_builder.py`, what one check thinks of everybody `policy/scan/evaluation.py`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from policy.checks.circuit_breakers import CircuitBreaker, Counts, OpenReason
+from policy.checks.fence_policies import FencePolicies
+from policy.checks.health_check import HealthCheck, Overlap, Storm
+from policy.checks.inventory import ControlPlane
+from policy.checks.retries import RetryRules
+from policy.checks.targets import MACHINE, JudgedTarget
+from policy.checks.verdicts import Standing, Verdict
+from policy.episode.fencing_requests import FencingRequest
+from policy.objects.belonging import clusters_of
+from policy.objects.machines import WorkloadCluster
+from policy.objects.nodes import NodeView
+from policy.objects.remediations import RemediationObject
+from policy.objects.scopes import GroupTally
+from policy.objects.surroundings import Surroundings
+from policy.preservation.preservation_index import NOBODY_EXEMPT, ExemptNodes
+from policy.remediation.memory import DEFAULT_RETRIES
+from policy.remediation.templates import Unusable
+from policy.values.object_refs import Dialect, ObjectRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadCheck:
+    """A health check that can't be used, and why. reason: the machine's word for it."""
+
+    ref: ObjectRef
+    error: str
+    reason: Unusable = Unusable.OBJECT
+    uid: str = ""
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerSnapshot:
+    """A ledger's memory at one moment; `sick`, `marked` and `machines_of` are indexes into `nodes` and `machines`.
+
+    controllers: of the dialects on which another controller acts, which. requests: objects of other systems that ask for a node;
+    requests_held: why none of them is carried out, "" where nothing is in the way. exempt: whom preservation keeps. retries: how
+    failed remediations are tried again where a check says nothing of it.
+    """
+
+    now: datetime
+    checks: Mapping[str, HealthCheck]
+    bad: Mapping[str, BadCheck]
+    counts: Mapping[str, Counts]
+    brakes: Mapping[str, CircuitBreaker]
+    storms: Mapping[str, Storm]
+    nodes: Mapping[str, JudgedTarget]
+    machines: Mapping[str, JudgedTarget]
+    machines_of: Mapping[str, Mapping[str, JudgedTarget]]
+    sick: Mapping[str, JudgedTarget]
+    marked: Mapping[str, JudgedTarget]
+    clusters: Mapping[str, WorkloadCluster]
+    remediations: Mapping[str, RemediationObject]
+    surroundings: Surroundings
+    control_plane: ControlPlane
+    overlap: Overlap
+    next_due: datetime | None
+    controllers: Mapping[Dialect, str]
+    policies: FencePolicies
+    groups: GroupTally
+    requests: Mapping[str, FencingRequest] = field(default_factory=dict)
+    requests_held: str = ""
+    exempt: ExemptNodes = NOBODY_EXEMPT
+    retries: RetryRules = DEFAULT_RETRIES
+
+    def together(self, victim: str) -> list[JudgedTarget]:
+        """All targets with that victim: the Node and the Machines that refer to it, or the one Machine without a Node."""
+        node, machine = self.nodes.get(victim), self.machines.get(victim)
+        found = [*self.machines_of.get(victim, {}).values()]
+        found += [target for target in (node, machine) if target is not None]
+        return found
+
+    def pause_of(self, victim: str) -> str:
+        """Why the Cluster of the victim is paused, "" where it is not, or where nothing is known of one."""
+        together = self.together(victim) if self.clusters else ()
+        keys = {key for each in together for key in clusters_of(each.node, (each.machine,) if each.machine is not None else ())}
+        known = (self.clusters.get(key) for key in sorted(keys))
+        return next((each.paused for each in known if each is not None and each.paused), "")
+
+    def is_at_rest(self, key: str) -> bool:
+        """Whether a check of Machines is paused, or its Cluster: it touches nothing then, not even to give back."""
+        return self.checks[key].of_machines and self.brakes[key].reason is OpenReason.PAUSED
+
+    def called(self, name: str) -> list[JudgedTarget]:
+        """The same by the name under which a victim is shown and has its episode (`JudgedTarget.victim_name`)."""
+        if not name.startswith(MACHINE):
+            return self.together(name)
+        own = name.removeprefix(MACHINE)
+        return [target for dialect in Dialect if (target := self.machines.get(f"{dialect}/{own}")) is not None]
+
+    def say(self, victim: str) -> dict[str, list[tuple[JudgedTarget, Verdict]]]:
+        """What every check thinks of everything that belongs to one victim."""
+        said: defaultdict[str, list[tuple[JudgedTarget, Verdict]]] = defaultdict(list)
+        for target in self.together(victim):
+            for key, verdict in target.verdicts.items():
+                if verdict.standing is not Standing.LEFT_OUT:
+                    said[key].append((target, verdict))
+        return dict(said)
+
+    def nodes_of(self, victim: str) -> list[NodeView]:
+        """The Node of a victim, where it has one."""
+        found = {target.node.name: target.node for target in self.together(victim) if target.node is not None}
+        return list(found.values())

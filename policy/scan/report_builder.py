@@ -1,0 +1,452 @@
+"""What a report shows of a ledger: which checks may act, what episodes see of their nodes, and what people see.
+
+Drawn up from the targets that something ails, never from all of them, and cut to the sizes of `policy/scan/scan_report.py`.
+PreservedMachineReader the verdicts is `policy/scan/ledger.py`; who is to be acted on first is `policy/scan/candidates.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+from datetime import datetime, timedelta
+from heapq import nsmallest
+from itertools import islice
+
+from policy.checks.circuit_breakers import Counts, StandingCounts
+from policy.checks.fence_policies import NO_POLICIES
+from policy.checks.health_check import HealthCheck, Storm
+from policy.checks.rules.medik8s import CONFIRMED_ANNOTATION
+from policy.checks.targets import NEVER, SICKNESS, JudgedTarget
+from policy.checks.verdicts import Health, Standing, Verdict
+from policy.episode.gate import By, Operation, Seen, objections
+from policy.episode.messages import Observation
+from policy.episode.vetoes import kept
+from policy.fence.templates import is_own_template
+from policy.objects.belonging import cluster_named_by
+from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION
+from policy.objects.marks import mark_of
+from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, READY
+from policy.objects.remediations import RemediationObject, kind_of
+from policy.objects.scopes import CLUSTER, GroupCount, scope_of
+from policy.remediation.ladder import EscalationStep, most_at_once, step_of
+from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
+from policy.remediation.remedies import OWNER_REMEDIATED, orphaned
+from policy.remediation.strategies import REPLACING_OWNERS, Strategy
+from policy.scan.candidates import choose
+from policy.scan.ledger_snapshot import LedgerSnapshot
+from policy.scan.scan_report import (
+    MAXIMUM_GROUPS,
+    MAXIMUM_LEFT_OVER,
+    MAXIMUM_OBSERVATIONS,
+    MAXIMUM_ROWS,
+    Candidate,
+    CheckReport,
+    LeftOver,
+    ReportParts,
+    TargetRow,
+)
+from policy.scan.urgency import stamp_of
+from policy.values.errors import PolicyError
+from policy.values.object_refs import Dialect, dialect_of
+
+# Remediation objects, and wishes to owners, that nobody needs any more and no open episode will take back: their node is well,
+# or gone for good.
+#
+# An episode takes its own back when it ends. One that was terminated, or the operator whose place we have taken, leaves them
+# behind, and a node that has one is not counted as well for as long as it stands. What is found here gets an episode that only
+# follows the object as it would have been followed, `healthyDelay` included, and deletes it. No brake holds that up (S17, S35).
+
+SICK_AGAIN = timedelta(minutes=1)
+"""So long at most a Machine that has fallen sick meanwhile is left to an owner that nobody has licensed."""
+
+
+def left_over(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[LeftOver, ...]:
+    """As many as a report has room for, by name. watching: nodes whose episodes are open, or that are held off."""
+    found: dict[str, LeftOver] = {}
+    for key, check in sorted(known.checks.items()):
+        if known.controllers.get(check.dialect) or known.is_at_rest(key):
+            continue
+        for one in (*_objects(known, key, check), *_wishes(known, key, check)):
+            if one.node not in watching:
+                found.setdefault(one.node, one)
+    return tuple(found[node] for node in sorted(found)[:MAXIMUM_LEFT_OVER])
+
+
+def _objects(known: LedgerSnapshot, key: str, check: HealthCheck) -> Iterator[LeftOver]:
+    if not known.remediations or all(is_own_template(rung.template) for rung in check.rungs):
+        return
+    for remediation in known.remediations.values():
+        if remediation.deleting or not check.makes(remediation):
+            continue
+        one = _of_machine(known, key, check, remediation) if check.of_machines else _of_node(known, key, check, remediation)
+        if one is not None:
+            yield one
+
+
+def _wishes(known: LedgerSnapshot, key: str, check: HealthCheck) -> Iterator[LeftOver]:
+    """Machines that are well, and that their owner is still asked to remediate. It would do so the moment that a check calls one
+    of them unhealthy again: without a permit, whatever brake is closed, and though somebody preserves it (S14, S15, S17, S27)."""
+    if check.dialect is not Dialect.CLUSTER_API:
+        return
+    for target in known.machines.values():
+        machine, verdict = target.machine, target.verdicts.get(key)
+        if machine is None or machine.deleting or verdict is None or verdict.health is not Health.HEALTHY:
+            continue
+        asked = machine.condition(OWNER_REMEDIATED)
+        if asked is None or asked.status != "False" or machine.controller.partition("/")[0] not in REPLACING_OWNERS:
+            continue
+        yield LeftOver(
+            node=target.victim_name,
+            check=check.ref,
+            step=EscalationStep(strategy=Strategy.REQUEST_OWNER, name=Strategy.REQUEST_OWNER.value, timeout=SICK_AGAIN),
+            name=OWNER_REMEDIATED,
+            reason=f"{machine.controller} is still asked to remediate {machine.name}: its machine is well",
+            node_uid=target.node.uid if target.node is not None else "",
+            machine_ref=check.machine_ref(machine.namespace, machine.name),
+            machine_uid=machine.uid,
+        )
+
+
+def _of_node(known: LedgerSnapshot, key: str, check: HealthCheck, remediation: RemediationObject) -> LeftOver | None:
+    if not check.owns(remediation):
+        return None
+    target = known.nodes.get(remediation.target)
+    if target is None or key not in target.verdicts:
+        gone = orphaned(remediation, check)
+        return _told(check, remediation, remediation.target, target, "the check selects no node of that name") if gone else None
+    if target.verdicts[key].health is not Health.HEALTHY:
+        return None
+    return _told(check, remediation, remediation.target, target, "its node is well")
+
+
+def _of_machine(known: LedgerSnapshot, key: str, check: HealthCheck, remediation: RemediationObject) -> LeftOver | None:
+    """Whoever made it made it for the Machine, which owns it: with that it goes by itself."""
+    target = known.machines.get(f"{check.dialect}/{remediation.ref.namespace}/{remediation.target}")
+    verdict = target.verdicts.get(key) if target is not None else None
+    owned = any(owner.kind == "Machine" and owner.name == remediation.target for owner in remediation.owners)
+    if target is None or verdict is None or verdict.health is not Health.HEALTHY or not owned:
+        return None
+    return _told(check, remediation, target.victim_name, target, "its machine is well")
+
+
+def _told(
+    check: HealthCheck, remediation: RemediationObject, node: str, target: JudgedTarget | None, why: str
+) -> LeftOver | None:
+    made = (remediation.ref.api_version.partition("/")[0], remediation.ref.kind)
+    rungs = [rung for rung in check.rungs if kind_of(rung.template) == made]
+    rung = next((each for each in rungs if each.template.name == remediation.template), rungs[0])
+    view, machine = (target.node, target.machine) if target is not None else (None, None)
+    return LeftOver(
+        node=node,
+        check=check.ref,
+        step=step_of(rung),
+        name=remediation.ref.name,
+        reason=f"{remediation.ref.key} is left over: {why}",
+        node_uid=view.uid if view is not None else "",
+        machine_ref=check.machine_ref(machine.namespace, machine.name) if machine is not None else None,
+        machine_uid=machine.uid if machine is not None else "",
+    )
+
+
+NOT_COVERED = "NotCovered"
+"""The reason in the row of a node that no health check covers."""
+
+MAXIMUM_OTHERS = 500
+"""Characters of what is said of a watched node's Machines."""
+
+MAXIMUM_OVERLAPS = 5
+"""Of other checks named in one check's report."""
+
+
+def shown(target: JudgedTarget) -> object:
+    """Whatever of the target a report may show or a decision may depend on. Nothing else is a change."""
+    verdicts, machine, view = dict(target.verdicts), target.machine, target.node
+    machines = (machine,) if machine is not None else ()
+    # That a Cluster is paused is news of its own (`Ledger.put_cluster`).
+    seen = Seen(node=view, machines=machines, pause="", contested=target.contested, policies=NO_POLICIES)
+    held_back = tuple(each.words for each in objections(seen, Operation.OFFER, By.PROGRAM, NEVER))
+    of_machine = (
+        (
+            *(machine.node_name, machine.provider_id, machine.controller, machine.deleting, machine.control_plane, machine.phase),
+            EXTERNAL_REMEDIATION_ANNOTATION in machine.annotations,
+            machine.annotations.get(LAST_REMEDIATION_ANNOTATION),
+            machine.condition(OWNER_REMEDIATED),
+        )
+        if machine is not None
+        else None
+    )
+    if view is None:
+        return verdicts, of_machine, target.unseen, held_back
+    ready = view.condition(READY)
+    return (
+        verdicts,
+        of_machine,
+        target.unseen,
+        held_back,
+        (ready.status, ready.since) if ready else None,
+        (view.uid, view.boot_id, view.provider_id, view.system_uuid),
+        (view.zone, view.control_plane, view.unschedulable, target.updating),
+        (
+            view.annotations.get(MARK_ANNOTATION),
+            view.labels.get(MARK_LABEL),
+            view.annotations.get(LAST_REMEDIATION_ANNOTATION),
+            view.misspells_exclusion,
+        ),
+    )
+
+
+def draw_up(known: LedgerSnapshot, *, watching: frozenset[str], told: Mapping[str, str], names: Iterator[str]) -> ReportParts:
+    """The report's parts. told: what episodes were told of their nodes (`urgency.stamp_of`); `names`: all of Nodes in order."""
+    choice = choose(known, watching)
+    observations = _observations(known, watching, told)
+    overlaps = overlapping(known)
+    reports = [_check_report(known, key, choice.waiting.get(key, Counter()), overlaps.get(key, ())) for key in known.checks]
+    reports += [
+        CheckReport(
+            ref=bad.ref,
+            uid=bad.uid,
+            generation=bad.generation,
+            dialect=dialect_of(bad.ref),
+            reason=bad.reason,
+            message=bad.error,
+            error=bad.error,
+            another_controller=known.controllers.get(dialect_of(bad.ref), ""),
+        )
+        for bad in known.bad.values()
+    ]
+    return ReportParts(
+        inventory=len(known.nodes),
+        checks=tuple(sorted(reports, key=lambda report: report.ref.key)),
+        candidates=choice.candidates,
+        candidates_left_out=choice.left_out,
+        observations=observations,
+        control_plane=known.control_plane,
+        rows=_rows(known, watching, names),
+        next_due=known.next_due,
+        policies=known.policies,
+        groups=_groups(known, choice.candidates, observations),
+        left_over=left_over(known, watching),
+    )
+
+
+def _groups(
+    known: LedgerSnapshot, candidates: Iterable[Candidate], observations: Iterable[Observation]
+) -> tuple[GroupCount, ...]:
+    """The cluster, then whatever a decision may ask for, then groups that are closed, for people. Without policies: nothing."""
+    policies, tally = known.policies, known.groups
+    if not policies.storms and policies.storage_percentage is None:
+        return ()
+    told = (*(each.groups for each in candidates), *(each.groups for each in observations))
+    wanted = dict.fromkeys((CLUSTER, *(group for groups in told for group in groups)))
+    closed = (
+        count.group
+        for count in tally.all()
+        if any(scope_of(count.group) == rule.scope and rule.closed(count) for rule in policies.storms)
+    )
+    wanted |= dict.fromkeys(closed)
+    return tuple(tally.of(group) for group in islice(wanted, MAXIMUM_GROUPS))
+
+
+# Checks ---------------------------------------------------------------------------------------------------------------
+
+
+def overlapping(known: LedgerSnapshot) -> dict[str, tuple[str, ...]]:
+    """Which checks share a sick victim with which others. Only what ails is looked at: healthy overlaps do no harm yet."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for target in known.sick.values():
+        if all(verdict.health is Health.HEALTHY for verdict in target.verdicts.values()):
+            continue
+        keys = known.say(target.victim).keys()
+        if len(keys) > 1:
+            for key in keys:
+                found[key] |= keys - {key}
+    return {key: tuple(sorted(others)) for key, others in found.items()}
+
+
+def _check_report(known: LedgerSnapshot, key: str, waiting: Counter[str], overlaps: tuple[str, ...]) -> CheckReport:
+    check, counts, brake = known.checks[key], known.counts[key], known.brakes[key]
+    held_back = [
+        f"{number} unhealthy {'node waits' if number == 1 else 'nodes wait'} because {other} selects them too and "
+        + ("gives the remedy" if known.brakes[other].allowed else "has its circuit breaker open")
+        for other, number in sorted(waiting.items())
+    ]
+    storm = known.storms.get(key, Storm())
+    return CheckReport(
+        ref=check.ref,
+        uid=check.uid,
+        generation=check.generation,
+        dialect=check.dialect,
+        total=counts.total,
+        **{each.name: getattr(counts, each.name) for each in fields(StandingCounts)},
+        remaining=brake.remaining,
+        allowed=brake.allowed,
+        paused=check.paused,
+        reason=brake.reason.value,
+        message="; ".join((brake.message, *held_back)),
+        warnings=(*check.warnings, *notices(known, check, overlaps)),
+        overlaps=overlaps[:MAXIMUM_OVERLAPS],
+        mixed_control_plane=mixed_control_plane(check, counts),
+        no_targets=no_targets(known, check),
+        storm_active=storm.active,
+        storm_cooling=storm.cooling,
+        another_controller=known.controllers.get(check.dialect, ""),
+        breached=brake.breached,
+        at_once=most_at_once(check.max_in_flight, counts.total) if check.max_in_flight is not None else None,
+    )
+
+
+def notices(known: LedgerSnapshot, check: HealthCheck, overlaps: tuple[str, ...]) -> tuple[str, ...]:
+    """What its owner should know of a check that is in use: it selects nobody, a Cluster of its Nodes is paused (a check of
+    Cluster API's says so itself), other checks cover its sick targets, or its budget could cost quorum."""
+    found = [nobody] if (nobody := no_targets(known, check)) else []
+    paused = [each for each in known.clusters.values() if each.paused and check.dialect is not Dialect.CLUSTER_API]
+    covered = (
+        {cluster_named_by(each.node) for each in known.nodes.values() if check.ref.key in each.verdicts} if paused else set()
+    )
+    found += [f"{each.paused}: nothing is begun for its nodes" for each in paused if each.key in covered]
+    if overlaps:
+        more = f" and {len(overlaps) - MAXIMUM_OVERLAPS} more" if len(overlaps) > MAXIMUM_OVERLAPS else ""
+        found.append(f"its sick targets are covered by {', '.join(overlaps[:MAXIMUM_OVERLAPS])}{more} too")
+    if mixed_control_plane(check, known.counts[check.ref.key]):
+        found.append("it covers control-plane and worker machines: give them a check each, or set maxUnhealthy to 1")
+    return tuple(found)
+
+
+def no_targets(known: LedgerSnapshot, check: HealthCheck) -> str:
+    """In words, that it selects nobody; "" where it does, or where there is nobody at all."""
+    counts, there = known.counts[check.ref.key], known.machines if check.of_machines else known.nodes
+    if counts.total or counts.left_out or not there:
+        return ""
+    return f"it selects none of the {'Machines' if check.of_machines else 'Nodes'} here"
+
+
+def mixed_control_plane(check: HealthCheck, counts: Counts) -> bool:
+    """Whether a check of Machines mixes control plane and workers. With maxUnhealthy 1 that is safe: the proposal's own
+    exception."""
+    if not check.of_machines or not 0 < counts.control_plane < counts.total:
+        return False
+    limit = check.max_unhealthy
+    return limit is None or limit.percent or limit.value > 1 or check.unhealthy_range is not None
+
+
+# What episodes see --------------------------------------------------------------------------------------------------
+
+
+def _observations(known: LedgerSnapshot, watching: frozenset[str], told: Mapping[str, str]) -> tuple[Observation, ...]:
+    """Watched nodes first: an open episode must hear of its node whatever the number of stray marks. Of those the kept ones
+    last: there may be thousands, for days, and they must not hide the one on which an episode acts (S14)."""
+    watched = [_observation(known, name) for name in sorted(watching)]
+    room = MAXIMUM_OBSERVATIONS - len(watched)
+    if room < 0:
+        # What its episode has not been told comes first, so that none of them waits for ever; but before all others the control
+        # plane, whose members every look at one of them asks for (S15).
+        watched.sort(key=lambda seen: (not _in_control_plane(known, seen.node), told.get(seen.node) == stamp_of(seen)))
+    marked = ((target.node is not None and kept(target.node), name) for name, target in known.marked.items())
+    strays = nsmallest(max(room, 0), (each for each in marked if each[1] not in watching))
+    return (*watched[:MAXIMUM_OBSERVATIONS], *(_observation(known, name) for _, name in strays))
+
+
+def _in_control_plane(known: LedgerSnapshot, name: str) -> bool:
+    return any(target.control_plane for target in known.called(name))
+
+
+def _observation(known: LedgerSnapshot, name: str) -> Observation:
+    target, checks = known.nodes.get(name), tuple(sorted({key for each in known.called(name) for key in known.say(each.victim)}))
+    # One that was told of a failure still stands: only its going tells the episode that parked over it that it may end.
+    asked_by = tuple(sorted(each.uid for each in known.requests.values() if not each.withdrawn and each.node == name))
+    if target is None or target.node is None:
+        return Observation(node=name, present=False, asked_by=asked_by, others=_others(known, name), checks=checks)
+    view, incident, problem = target.node, "", ""
+    try:
+        mark = mark_of(view)
+        incident = mark.incident if mark else ""
+    except PolicyError as error:
+        problem = str(error)
+    verdicts = [verdict for pairs in known.say(name).values() for _, verdict in pairs]
+    unhealthy = any(verdict.calls_for_action for verdict in verdicts)
+    return Observation(
+        node=name,
+        uid=view.uid,
+        ready=view.ready,
+        ready_since=view.ready_since,
+        boot_id=view.boot_id,
+        provider_id=view.provider_id,
+        system_uuid=view.system_uuid,
+        unhealthy=unhealthy,
+        incident=incident,
+        mark_problem=problem,
+        soon=not unhealthy and any(verdict.health is Health.SOON for verdict in verdicts),
+        groups=known.groups.groups_of(view),
+        asked_by=asked_by,
+        preserved=kept(view),
+        confirmed_well=CONFIRMED_ANNOTATION in view.annotations,
+        others=_others(known, name),
+        checks=checks,
+    )
+
+
+def _others(known: LedgerSnapshot, name: str) -> str:
+    """What the Machines and the remediation objects of a victim say: at a change an episode that waits for them looks again."""
+    said: list[str] = []
+    for target in known.called(name):
+        if (machine := target.machine) is not None:
+            asked = machine.condition(OWNER_REMEDIATED)
+            owner = f"{asked.status} {asked.reason}" if asked is not None else ""
+            said.append(
+                f"{machine.name} {machine.phase}{' deleting' if machine.deleting else ''} {machine.node_name} {owner}".strip()
+            )
+        for each in target.remediations:
+            state = f"{each.succeeded}{' deleting' if each.deleting else ''}{each.permanent_node_deletion_expected}"
+            said.append(f"{each.ref.key} {state}".strip())
+    return "; ".join(sorted(set(said)))[:MAXIMUM_OTHERS]
+
+
+# What people see ----------------------------------------------------------------------------------------------------
+
+
+def _rows(known: LedgerSnapshot, watching: frozenset[str], names: Iterator[str]) -> tuple[TargetRow, ...]:
+    """The sickest first, then those in an episode, then as many others as there is room for."""
+    sick = {target.victim for target in known.sick.values()}
+    shown_first = nsmallest(MAXIMUM_ROWS, (_sickness(known, victim) for victim in sick))
+    chosen = [victim for *_, victim in shown_first]
+    in_hand = sorted(name for name in watching.union(known.marked) if name in known.nodes and name not in sick)
+    chosen += in_hand[: MAXIMUM_ROWS - len(chosen)]
+    seen = set(chosen)
+    chosen += islice((name for name in names if name not in sick and name not in seen), MAXIMUM_ROWS - len(chosen))
+    return tuple(_row(known, victim) for victim in chosen)
+
+
+def worst(known: LedgerSnapshot, victim: str) -> tuple[str, JudgedTarget, Verdict] | None:
+    """The gravest verdict, its check and its target: the oldest of the sickest, None where no check covers the victim."""
+    choices = [(key, target, verdict) for key, pairs in known.say(victim).items() for target, verdict in pairs]
+    if not choices:
+        return None
+    return min(choices, key=lambda each: (SICKNESS[each[2].health], each[2].since or NEVER, each[0], each[1].key))
+
+
+def _sickness(known: LedgerSnapshot, victim: str) -> tuple[int, datetime, str]:
+    gravest = worst(known, victim)
+    if gravest is None:
+        return SICKNESS[Health.SKIPPED], NEVER, victim  # left out of every total
+    return SICKNESS[gravest[2].health], gravest[2].since or NEVER, victim
+
+
+def _row(known: LedgerSnapshot, victim: str) -> TargetRow:
+    gravest, node = worst(known, victim), known.nodes.get(victim)
+    key, target, verdict = gravest or ("", node, Verdict(health=Health.SKIPPED, standing=Standing.LEFT_OUT, reason=NOT_COVERED))
+    view = node.node if node is not None else None
+    machine = target.machine if target is not None else None
+    ready = view.condition(READY) if view is not None else None
+    return TargetRow(
+        node=target.victim_name if target is not None else victim,
+        zone=view.zone if view is not None else "",
+        ready=ready.status if ready else "",
+        health=verdict.health,
+        check=key,
+        reason=verdict.reason,
+        since=verdict.since,
+        due=verdict.due,
+        schedulable=not view.unschedulable if view is not None else True,
+        machine=f"{machine.namespace}/{machine.name}" if machine is not None else "",
+    )

@@ -1,0 +1,262 @@
+"""What a scan says: a *level*, never an edge, and never the fleet.
+
+Counts, brakes, the top candidates and the nodes that carry our mark. Its `digest` is over what decisions depend on, so
+that two scans of an unchanged world are equal whatever worker made them, and a lost result loses nothing. Bounded: no
+list here grows with the number of nodes (see the MAXIMUM_ constants), so a report stays far below Temporal's payload limit
+at 50,000 nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from policy.checks.circuit_breakers import StandingCounts
+from policy.checks.fence_policies import NO_POLICIES, FencePolicies
+from policy.checks.inventory import ControlPlane
+from policy.checks.verdicts import Health
+from policy.episode.messages import Observation
+from policy.episode.needs import NeedKind
+from policy.objects.scopes import GroupCount
+from policy.preservation.preservation_index import PreservationNeed
+from policy.remediation.ladder import EscalationStep
+from policy.values.object_refs import Dialect, ObjectRef
+
+MAXIMUM_CANDIDATES = 50
+MAXIMUM_ROWS = 30
+MAXIMUM_OBSERVATIONS = 200
+MAXIMUM_AT_RISK = 10
+MAXIMUM_GROUPS = 400
+MAXIMUM_LEFT_OVER = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewState:
+    """Whether our view of the cluster may be acted on (S18). `stale` says why not, "" when it may.
+
+    notice: what is missing from a view that may be acted on all the same, "" where it is whole.
+    """
+
+    synced: bool
+    stale: str = ""
+    notice: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterLease:
+    """The cluster Lease as this scan left it (S38). `needed` is False while nothing asks us to act: then it is not taken."""
+
+    held: bool
+    needed: bool = True
+    holder: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenVersion:
+    """How far the health checks of a dialect have been followed: the newest resourceVersion seen on one of them."""
+
+    dialect: Dialect
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport(StandingCounts):
+    """One health check: its counts and whether its brake lets us act. `error` is set for an object that cannot be used.
+
+    unhealthy: those that need remediation. What the dialects' own status calls unhealthy is everything that is not healthy: soon,
+    starting, deleting, excluded and recovering targets, too. left_out ones are not in the total at all.
+    remaining: how many targets that now count as healthy may be disrupted before the brake closes. Disrupting a target that is
+    unhealthy already takes none of it, so an open brake with 0 remaining still lets those be repaired.
+    """
+
+    ref: ObjectRef
+    uid: str = ""
+    generation: int = 0
+    total: int = 0
+    remaining: int = 0
+    allowed: bool = False
+    paused: str = ""
+    reason: str = ""
+    message: str = ""
+    error: str = ""
+    warnings: tuple[str, ...] = ()
+    dialect: Dialect = Dialect.MEDIK8S
+    storm_active: datetime | None = None
+    storm_cooling: datetime | None = None
+    overlaps: tuple[str, ...] = ()
+    mixed_control_plane: bool = False
+    no_targets: str = ""
+    """In words, that its selector finds none of what is there, which an empty pool may well mean; "" where it finds somebody."""
+    another_controller: str = ""
+    """Which other controller acts on the checks of this dialect, in words. Beside `reason`: a pause or a mistake in the object is
+    told first, and the status is the other controller's all the same."""
+    breached: bool = False
+    """The threshold alone would close the brake, whatever else does."""
+    at_once: int | None = None
+    """How many of its targets are remediated at once (`nodewarden.io/max-in-flight`); None where it sets no limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A node that a check found unhealthy and whose brake is open. `refused` says why it can't be acted on all the same.
+
+    ready: whether the node says Ready=True (assumed where unknown: that is the stricter reading for quorum, S15).
+    healthy_under: keys of checks that select the node and count it as healthy; disrupting it takes one of their `remaining`.
+    machine: namespace and name of its Machine, where a check covers that. A Machine that has never had a node stands under
+    `machine/<namespace>/<name>`.
+    groups: of the scopes that policies speak of, those that it belongs to (`policy/objects/scopes.py`).
+    need: who asks; where that is an object of another system, `check` is that object, `object_uid` its uid and `delegate` its
+    operator (see `policy.episode.messages.Need`).
+    ladder: the steps by which it is remediated; none where it is a plain fencing by `template`. retry: which one in a row this
+    would be. not_before: the moment until which its next remediation is put off, and `waits` why. exhausted: why nothing but a
+    person's word helps any more. failed: steps of the ladder that have failed already. machine_ref, machine_uid, owner: its
+    Machine, and what controls that. fresh: that Machine has never had a Node, and nothing is remembered of it; created: when it
+    was made. memory: what its Machine or Node remembers, as it stands there. checks: the keys of all checks that count it among
+    their targets. dated: whether somebody says since when it offends; else `since` is the last change of its Machine, good for an
+    order and nothing else.
+    """
+
+    node: str
+    uid: str
+    check: ObjectRef
+    since: datetime
+    reason: str
+    message: str
+    template: ObjectRef | None = None
+    provider_id: str = ""
+    zone: str = ""
+    control_plane: bool = False
+    refused: str = ""
+    ready: bool = True
+    healthy_under: tuple[str, ...] = ()
+    machine: str = ""
+    groups: tuple[str, ...] = ()
+    need: NeedKind = NeedKind.CHECK
+    object_uid: str = ""
+    delegate: str = ""
+    ladder: tuple[EscalationStep, ...] = ()
+    retry: int = 0
+    not_before: datetime | None = None
+    waits: str = ""
+    exhausted: str = ""
+    failed: tuple[str, ...] = ()
+    machine_ref: ObjectRef | None = None
+    machine_uid: str = ""
+    owner: str = ""
+    memory: str = ""
+    fresh: bool = False
+    created: datetime | None = None
+    checks: tuple[str, ...] = ()
+    dated: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOver:
+    """A remediation object that nobody needs any more, to be taken back. node: the victim's name; name: the object's. step: by
+    which it was made."""
+
+    node: str
+    check: ObjectRef
+    step: EscalationStep
+    name: str
+    reason: str
+    node_uid: str = ""
+    machine_ref: ObjectRef | None = None
+    machine_uid: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetRow:
+    """A line for people: the sickest nodes first, filled up with healthy ones to MAXIMUM_ROWS. As old as the report (`at`):
+    a change of a healthy node alone has no scan answered at once."""
+
+    node: str
+    zone: str
+    ready: str
+    health: Health
+    check: str = ""
+    reason: str = ""
+    since: datetime | None = None
+    due: datetime | None = None
+    schedulable: bool = True
+    machine: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAtRisk:
+    """A node that is not Ready, has volumes attached and is not proven off (S36).
+
+    due: from when on Kubernetes may detach the volumes by force; None while that is not known, or where its pods tolerate the
+    node's state for ever. People are told shortly before.
+    """
+
+    node: str
+    since: datetime
+    volumes: int
+    due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtRisk:
+    """All of those, as a number and by the first of them. unread: of how many the pods have yet to be read for the first time.
+
+    problem: why it is not known which volumes are attached, "" where it is.
+    """
+
+    nodes: int = 0
+    unread: int = 0
+    nearest: tuple[NodeAtRisk, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportParts:
+    """What `policy/scan/ledger.py` knows at one moment: a report without what only the scan itself can say."""
+
+    inventory: int
+    checks: tuple[CheckReport, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    candidates_left_out: int = 0
+    observations: tuple[Observation, ...] = ()
+    control_plane: ControlPlane = ControlPlane()
+    rows: tuple[TargetRow, ...] = ()
+    next_due: datetime | None = None
+    at_risk: AtRisk = AtRisk()
+    policies: FencePolicies = NO_POLICIES
+    groups: tuple[GroupCount, ...] = ()
+    preservations: tuple[PreservationNeed, ...] = ()
+    preservations_left_out: int = 0
+    left_over: tuple[LeftOver, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanReport(ReportParts):
+    """The whole of what the scanner learns from one scan.
+
+    groups: the counts of the cluster and of every group that a candidate or a watched node belongs to, then of others that a
+    brake has closed, as many as there is room for. A group that is not among them was not counted, and nothing is known of it.
+    """
+
+    digest: str
+    at: datetime
+    resource_version: str
+    view: ViewState
+    lease: ClusterLease
+    cluster_uid: str = ""
+    answered_at: datetime | None = None
+    """When it went out, by the worker's own clock, which is compared with Temporal's; None from one that does not say. `at` is
+    the earlier one of this and the API server's."""
+    seen_at: datetime | None = None
+    """Up to when all was followed and the API server was heard, by the same clock; None where it never was."""
+    check_versions: tuple[SeenVersion, ...] = ()
+    """As `resource_version` is of the nodes."""
+    run: str = ""
+    """Which run of the scanner's workflow has asked for it, "" from a worker that does not say. Another one in the same history
+    shows a reset."""
+
+    def members_without_node(self, node: str, uid: str) -> frozenset[str]:
+        """The members of the control plane that no Node stands for, `node` among them where its own is gone or has never come.
+        uid: of its Node, as last known by the caller, "" for none."""
+        there = next((seen.present for seen in self.observations if seen.node == node), bool(uid))
+        return frozenset((*self.control_plane.lost, *(() if there else (node,))))

@@ -1,0 +1,59 @@
+"""Text that others have written, made fit to be shown (S50): each way out that people look at cleans here, and nowhere else.
+
+A Node's annotation, a BMC's error or an API server's answer may hold what a terminal obeys (escapes), what reorders or hides the
+text around it, a line of its own that looks like ours, and what a chat takes for a link or a call. What is decided and compared
+is the text as it is; only what is shown goes through here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+LONGEST = 8000
+"""Characters of one sentence or log line; more is cut off."""
+STAND_IN = "\N{REPLACEMENT CHARACTER}"
+# C0 but for tab and line end, DEL, C1; soft hyphen; marks and overrides of direction; separators of lines; what has no width;
+# halves of a pair; tags. The joiners U+200C and U+200D stay: scripts need them.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e0fff]"
+)
+_SPACES = re.compile(r"\s+")
+_CALL = re.compile(r"(?<!\w)@(?=\w)")
+_BRACKETS = str.maketrans("<>", "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}")
+
+
+def visible(text: str) -> str:
+    """The same in the same lines, each character that is not seen replaced by one that is."""
+    return text if text.isascii() and text.isprintable() else _UNSEEN.sub(STAND_IN, text.replace("\r\n", "\n"))
+
+
+def in_a_line(text: str, longest: int = LONGEST) -> str:
+    """The same on one line, of at most so many characters."""
+    if len(text) > longest:
+        text = f"{text[: longest - 1]}…"
+    return visible(_SPACES.sub(" ", text).strip() if not text.isprintable() else text)
+
+
+def without_calls(text: str) -> str:
+    """The same on one line, in which a chat finds nobody to call (`@everyone`, `<!channel>`) and no link that hides where it
+    leads."""
+    return _CALL.sub("@ ", in_a_line(text)).replace("](", "] (").translate(_BRACKETS)
+
+
+def cleaned(found: Any) -> Any:
+    """What JSON holds, each text in it on one line."""
+    if isinstance(found, str):
+        return in_a_line(found)
+    if isinstance(found, list):
+        return [cleaned(each) for each in found]
+    return {in_a_line(name): cleaned(each) for name, each in found.items()} if isinstance(found, dict) else found
+
+
+# Numbers of things as people write them: `1 pod`, `2 pods`.
+
+
+def counted(number: int, noun: str) -> str:
+    """noun: in the singular, of those that take an s."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

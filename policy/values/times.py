@@ -1,0 +1,115 @@
+"""Durations as Kubernetes objects write them: Go's `time.Duration` text (`300s`, `1h5m30.5s`), or a whole number of seconds.
+
+Only the text; which durations a field accepts (a minimum, no negative ones) is said where the field is read.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+
+_UNITS = {
+    "ns": Fraction(1, 1000),
+    "us": Fraction(1),
+    "µs": Fraction(1),  # micro sign
+    "μs": Fraction(1),  # Greek mu; Go takes both
+    "ms": Fraction(1000),
+    "s": Fraction(1_000_000),
+    "m": Fraction(60_000_000),
+    "h": Fraction(3_600_000_000),
+}
+_PART = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h)"
+_DURATION = re.compile(rf"([-+]?)((?:{_PART})+)", re.ASCII)
+_PARTS = re.compile(r"([0-9.]+)([a-zµμ]+)", re.ASCII)
+_LONGEST = (2**63 - 1) // 1000
+"""Go counts nanoseconds in 64 bits: 292 years, here in microseconds."""
+
+EXPECTED = 'a duration with units, such as "300s", "5m" or "1h5m30.5s"'
+"""For messages: what every duration field expects."""
+
+
+def parse_duration(text: str) -> timedelta:
+    """The duration in Go's text form; `0` needs no unit. Raises ValueError saying what was expected.
+
+    What is finer than a microsecond is rounded away from zero, so that no wait becomes shorter than it was written.
+    """
+    if text in {"0", "+0", "-0"}:
+        return timedelta(0)
+    matched = _DURATION.fullmatch(text)
+    if matched is None:
+        raise ValueError(f"expected {EXPECTED}, got {text!r}")
+    exact = sum((Fraction(number.rstrip(".")) * _UNITS[unit] for number, unit in _PARTS.findall(matched[2])), Fraction(0))
+    microseconds = -(-exact.numerator // exact.denominator)
+    if microseconds > _LONGEST:
+        raise ValueError(f"expected {EXPECTED} of at most 292 years, got {text!r}")
+    return timedelta(microseconds=-microseconds if matched[1] == "-" else microseconds)
+
+
+def format_duration(duration: timedelta) -> str:
+    """The same form, for people: `5m`, `1h5m30.5s`, `0s`. Parses back to the same duration."""
+    microseconds = duration // timedelta(microseconds=1)
+    if microseconds == 0:
+        return "0s"
+    sign = "-" if microseconds < 0 else ""
+    minutes, rest = divmod(abs(microseconds), 60_000_000)
+    hours, minutes = divmod(minutes, 60)
+    seconds, fraction = divmod(rest, 1_000_000)
+    decimals = f".{fraction:06d}".rstrip("0") if fraction else ""
+    parts = (f"{hours}h" if hours else "", f"{minutes}m" if minutes else "", f"{seconds}{decimals}s" if rest else "")
+    return sign + "".join(parts)
+
+
+def go_duration(duration: timedelta) -> str:
+    """As Go prints it (`10m0s`, `1h0m0s`, `1.5s`): for words that have to be equal to those of a program written in Go."""
+    microseconds = duration // timedelta(microseconds=1)
+    if abs(microseconds) < 1_000_000:
+        return format_duration(duration) if microseconds == 0 else f"{microseconds / 1000:g}ms"
+    sign = "-" if microseconds < 0 else ""
+    minutes, rest = divmod(abs(microseconds), 60_000_000)
+    hours, minutes = divmod(minutes, 60)
+    seconds, fraction = divmod(rest, 1_000_000)
+    decimals = f".{fraction:06d}".rstrip("0") if fraction else ""
+    return f"{sign}{f'{hours}h' if hours else ''}{f'{minutes}m' if hours or minutes else ''}{seconds}{decimals}s"
+
+
+# Moments as the API writes them: reading them, saying them, and adding to them without falling off the calendar.
+#
+# Whoever may write a Node's status chooses its moments, up to the year 9999; none of them may stop the judgement of all others.
+
+RESOLUTION = timedelta(seconds=1)
+"""The API cuts moments off to whole seconds: only a second later a timeout has certainly been exceeded, and never early."""
+
+EARLIEST = datetime.min.replace(tzinfo=UTC)
+LATEST = datetime.max.replace(tzinfo=UTC)
+
+
+def later(moment: datetime, *waits: timedelta) -> datetime:
+    """The moment after all these waits; where the calendar ends, its end."""
+    try:
+        return moment + sum(waits, timedelta(0))
+    except OverflowError:
+        return LATEST
+
+
+def in_utc(moment: datetime) -> datetime:
+    """The same moment in UTC, which those without a zone are in already."""
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        return EARLIEST if moment.year == 1 else LATEST
+
+
+def moment_of(value: object) -> datetime | None:
+    """A moment as the API writes it (RFC 3339), None for anything else."""
+    try:
+        return in_utc(datetime.fromisoformat(value)) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def written(moment: datetime) -> str:
+    """In UTC and whole seconds, so that equal moments are equal words whoever writes them."""
+    return in_utc(moment).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,315 @@
+"""Prints the answer of `nodewarden explain`, as text or JSON: what every check thinks of one node, and what its episodes did.
+
+Three sources, each of which may be missing and then says so: the cluster's objects (live or from files), the scanner, and the
+episodes. Nothing is decided here: that is `policy/scan/explanation.py`. The command is `starter/commands/explain.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from activities.cluster.watch.offline import ManifestMistake
+from policy.checks.verdicts import Health
+from policy.episode.messages import EpisodeStatus, Kind, Phase
+from policy.episode.permits import PermitState
+from policy.remediation.strategies import Action
+from policy.scan.admission import AdmissionRefusal
+from policy.scan.evaluation import TargetEvaluation, opened
+from policy.scan.explanation import CheckOpinion, Explanation
+from policy.scan.outlook import Outlook
+from policy.values.times import written
+from starter import wording
+from starter.handles.status import NodeEpisodes
+from starter.output import outlooks
+from starter.output.evaluation import described, in_one_line, mistake_of, opinion_of, why
+from starter.output.models import EndedAnswer, ExplainAnswer, NotCovering, Silent
+from starter.output.permits import still_stopped_by
+from starter.output.sentences import Sentence
+from workflows.kit.messages import ScannerStatus
+
+JUDGED = {Health.HEALTHY: "healthy", Health.SOON: "unhealthy soon", Health.UNHEALTHY: "unhealthy", Health.SKIPPED: "skipped"}
+
+
+_PERMITS = {
+    PermitState.RESERVED: "a permit is reserved for incident {}",
+    PermitState.OPEN: "a permit is held by incident {}",
+    PermitState.PARKED: "incident {} holds no permit while it waits",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeExplanation:
+    """All that is known of one node. cluster, scanner, episodes: None where nobody was asked; `problems`: who did not answer."""
+
+    node: str
+    at: datetime
+    explanation: Explanation | None = None
+    scanner: ScannerStatus | None = None
+    episodes: NodeEpisodes | None = None
+    mistakes: Sequence[ManifestMistake] = ()
+    problems: Sequence[str] = ()
+    halted: str = ""
+    """What keeps everything from being begun, "" where nothing does: a pause, the off switch, no scanner."""
+    unread: bool = False
+    """Whether the cluster's objects could not be read, so that nobody can say that there is no such node."""
+
+    @property
+    def episode(self) -> EpisodeStatus | None:
+        """Its open episode, None where there is none, or it does not answer."""
+        return self.episodes.episode if self.episodes is not None else None
+
+    @property
+    def known(self) -> bool:
+        """Whether anybody has heard of such a node."""
+        found = self.explanation is not None and self.explanation.found
+        told = self.episodes is not None and (self.episodes.episode or self.episodes.silent or self.episodes.ended)
+        return found or bool(told)
+
+
+def scanner_says(answer: NodeExplanation, scanner: ScannerStatus) -> list[str]:
+    """What the scanner has to say of the node, in sentences; what stands in everybody's way goes first."""
+    node, now = answer.node, answer.at
+    episodes = [answer.episode] if answer.episode is not None else []
+    said = [each.text for each in wording.obstacles(scanner, now)]
+    report = scanner.report
+    if report is not None and report.view.notice:
+        said.append(f"the scanner does not see everything: {report.view.notice}")
+    if report is not None:
+        nearest = wording.still_at_risk(report.at_risk, episodes).nearest
+        said += [f"data at risk: {wording.at_risk(row, now)}" for row in nearest if row.node == node]
+    said += [
+        _PERMITS[permit.holding].format(permit.incident) + (f" (asked for: {permit.reason})" if permit.reason else "")
+        for permit in scanner.permits
+        if permit.node == node
+    ]
+    said += [f"a request of incident {each.incident} waits for a permit" for each in scanner.queue if each.node == node]
+    said += kept_from(answer)
+    holding = sum(permit.holding is not PermitState.PARKED for permit in scanner.permits)
+    said.append(f"{holding} of {scanner.concurrency} permits are in use")
+    return said
+
+
+def as_model(answer: NodeExplanation) -> ExplainAnswer:
+    """The whole answer; the checks and verdicts are spelled as in `nodewarden evaluate`."""
+    explanation, episodes, silent = answer.explanation, answer.episodes, None
+    if episodes is not None and episodes.silent is not None:
+        silent = Silent(workflow_id=episodes.silent.workflow_id, problem=episodes.silent.problem)
+    outlook = explanation.outlook if explanation is not None else None
+    return ExplainAnswer(
+        node=answer.node,
+        found=None if answer.unread and not answer.known else answer.known,
+        conclusion=conclusion(answer) if answer.known else "",
+        ready=(explanation.ready if explanation is not None else "") or None,
+        checks=tuple(opinion_of(each.check, each.target, each.unblock) for each in _opinions(answer)),
+        not_covering=tuple(
+            NotCovering(check=each.check, why=each.why) for each in (explanation.bystanders if explanation is not None else ())
+        ),
+        scanner=tuple(scanner_says(answer, answer.scanner)) if answer.scanner is not None else None,
+        episode=answer.episode,
+        silent=silent,
+        ended=tuple(
+            EndedAnswer(
+                incident=result.incident,
+                outcome=result.outcome.value,
+                message=result.message,
+                started=result.started,
+                ended=result.ended,
+            )
+            for result in (episodes.ended if episodes is not None else ())
+        ),
+        remediation=outlooks.as_model(outlook) if outlook is not None else None,
+        errors=tuple(mistake_of(mistake) for mistake in answer.mistakes),
+        problems=tuple(answer.problems),
+    )
+
+
+# For people -----------------------------------------------------------------------------------------------------------
+
+
+def as_text(answer: NodeExplanation) -> RenderableType:
+    """A page: the conclusion first, then check by check, then the scanner and the episodes."""
+    parts: list[RenderableType] = [_head(answer)]
+    explanation = answer.explanation
+    if explanation is not None:
+        parts += [_opinion(opinion, halted=bool(answer.halted)) for opinion in explanation.opinions]
+        if explanation.bystanders:
+            parts.append(Text("\nNot covered by", style="bold"))
+            parts += [Text(f"  {each.check}: {each.why}", style="dim") for each in explanation.bystanders]
+        if explanation.outlook is not None:
+            parts.append(_outlook(explanation.outlook, answer))
+    concluded = conclusion(answer) if answer.known else ""
+    if answer.scanner is not None:
+        parts.append(Text("\nThe scanner", style="bold"))
+        parts += [Padding(Sentence(line), (0, 0, 0, 2)) for line in scanner_says(answer, answer.scanner) if line not in concluded]
+    if answer.episodes is not None:
+        parts.append(Text("\nEpisodes", style="bold"))
+        parts += [Padding(Sentence(line), (0, 0, 0, 2)) for line in _told(answer, answer.episodes)]
+    parts += [Text(f"error: {described(mistake)}", style="red") for mistake in answer.mistakes]
+    parts += [Sentence(f"note: {problem}", style="yellow") for problem in answer.problems]
+    return Group(*parts)
+
+
+def _head(answer: NodeExplanation) -> Text:
+    head = Text.assemble((answer.node, "bold"))
+    explanation = answer.explanation
+    if explanation is not None and not explanation.found:
+        unreadable = any(mistake.ref is not None and mistake.ref.name == answer.node for mistake in answer.mistakes)
+        head.append("  can't be read" if unreadable else "  has neither a Node nor a Machine any more", style="red")
+    elif explanation is None and answer.episode is not None:
+        head.append(f"  {_of_episode(answer.episode, answer.at)}", style="bold")
+    elif explanation is None:
+        head.append("  it is not known whether there is such a node: the cluster can't be read", style="red")
+    elif explanation is not None:
+        head.append(f"  Ready is {explanation.ready}" if explanation.ready else "  does not say whether it is Ready")
+        head.append(f"; {conclusion(answer)}", style="bold")
+    return head
+
+
+def conclusion(answer: NodeExplanation) -> str:
+    """The one sentence that most people want."""
+    if answer.episode is not None:
+        return _of_episode(answer.episode, answer.at)
+    opinions = answer.explanation.opinions if answer.explanation is not None else ()
+    if not opinions:
+        unusable = answer.explanation is not None and any(each.unusable for each in answer.explanation.bystanders)
+        which = "no health check that can be used" if unusable else "no health check"
+        return f"{which} covers it: nothing is done to it"
+    if answer.halted and any(each.target.verdict.health in {Health.UNHEALTHY, Health.SOON} for each in opinions):
+        return f"nothing is begun for it: {answer.halted}"
+    acting = [each for each in opinions if each.target.action not in {Action.NONE, Action.SKIP_NO_OWNER}]
+    free = next((each for each in acting if not each.target.held_by), None)
+    if free is not None and (kept := kept_from(answer)):
+        return f"unhealthy, and {kept[0]}"
+    if free is not None:
+        return _due(free, answer.explanation.outlook if answer.explanation is not None else None)
+    held = next((each for each in opinions if each.target.held_by), None)
+    if held is not None:
+        under = f" under {held.check.check.ref.key}" if held.target.held_by == opened(held.check.brake) else ""
+        return f"unhealthy, and held back{under}: {held.target.held_by}"
+    for health in (Health.UNHEALTHY, Health.SOON, Health.SKIPPED):
+        found = next((each for each in opinions if each.target.verdict.health is health), None)
+        if found is not None:
+            return f"{JUDGED[health]}: {why(found.target)}"
+    return JUDGED[Health.HEALTHY]
+
+
+def _of_episode(episode: EpisodeStatus, now: datetime) -> str:
+    if episode.phase is Phase.NEEDS_HUMAN:
+        return f"its episode waits for a person: {episode.problem or episode.doing}"
+    if episode.kind is Kind.PRESERVATION and episode.preserved_until is not None:
+        return f"preserved until {written(episode.preserved_until)} {wording.kept_by(episode)}"
+    rung = f", step {episode.rung}" if episode.rung else ""
+    trouble = f"; {said}" if (said := wording.trouble(episode)) else ""
+    doing = wording.doing(episode, now) or episode.step or episode.reason
+    return f"an episode is {wording.phase(episode)}{rung}: {doing}{trouble}"
+
+
+def kept_from(answer: NodeExplanation) -> list[str]:
+    """Why the scanner begins nothing for the node by itself, though a check wants it to."""
+    scanner, node = answer.scanner, answer.node
+    if scanner is None:
+        return []
+    held = [wording.held_off(each, answer.at) for each in scanner.held_off if each.node == node]
+    refused = [each for each in scanner.refused if each.node == node and not (held and each.reason == AdmissionRefusal.HELD_OFF)]
+    return [*held, *(f"not begun ({each.reason}): {each.message}" for each in refused)]
+
+
+def _due(opinion: CheckOpinion, outlook: Outlook | None) -> str:
+    """The step whose turn it is, and what puts it off: what has failed before is not tried again."""
+    action, key = opinion.target.action.value, opinion.check.check.ref.key
+    if outlook is None or outlook.check != key or outlook.plain:
+        return f"{action} is due under {key}"
+    if outlook.turn.exhausted:
+        return f"a person is needed under {key}: {outlook.turn.exhausted}"
+    step = next((planned.step.name for planned in outlook.steps if planned.next), "")
+    if not step:
+        return f"a person is needed under {key}: every step has failed or is not possible"
+    if outlook.turn.not_before is not None:
+        return f"{step} is put off under {key}: {outlook.turn.why}"
+    return f"{action} is due under {key}" if outlook.turn.retry == 0 else f"{step} is due under {key}: {outlook.turn.why}"
+
+
+def _opinion(opinion: CheckOpinion, *, halted: bool) -> RenderableType:
+    check, target = opinion.check, opinion.target
+    verdict, brake = target.verdict, check.brake
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    judged = Text(verdict.health.value, style=wording.HEALTH_STYLE[verdict.health])
+    judged.append(_when(target), style="")
+    said = in_one_line(target.message) or verdict.reason
+    judged.append(f": {said}" if said else "", style="default")
+    table.add_row("  verdict", judged)
+    if brake.allowed and halted:
+        may = Text("no", style="red").append(": everything is halted", style="default")
+    else:
+        said = "yes" if brake.allowed else f"no, circuit breaker open ({brake.reason})"
+        may = Text(said, style="green" if brake.allowed else "red")
+        may.append(f": {brake.message}", style="default")
+    table.add_row("  may act", may)
+    table.add_row("  action", target.action.value)
+    if target.held_by and target.held_by != opened(brake):
+        table.add_row("  held by", Text(target.held_by, style="red"))
+    for line in opinion.unblock:
+        table.add_row("  unblock", Text(line, style="yellow"))
+    for warning in check.warnings:
+        table.add_row("  warning", Text(warning, style="yellow"))
+    head = Text.assemble("\n", (check.check.ref.key, "bold"), f"  {check.check.dialect.value}")
+    return Group(head, table)
+
+
+def _when(target: TargetEvaluation) -> str:
+    """When its verdict becomes another one by time alone, or somebody looks again; "" where neither is known."""
+    if target.due_in is None:
+        return ""
+    verdict, left = target.verdict, wording.time_left(target.due_in)
+    what = "becomes unhealthy" if verdict.health is Health.SOON else "changes" if verdict.due is not None else "is judged again"
+    return f", {what} {left if left == 'now' else f'in {left}'}"
+
+
+def _outlook(found: Outlook, answer: NodeExplanation) -> RenderableType:
+    head = (
+        "\nRemediation" if any(row.target.verdict.health is Health.UNHEALTHY for row in _opinions(answer)) else "\nIf it failed"
+    )
+    return Group(
+        Text(f"{head}, by {found.check}", style="bold"),
+        outlooks.as_table(found, answer.scanner.permits if answer.scanner is not None else ()),
+    )
+
+
+def _opinions(answer: NodeExplanation) -> tuple[CheckOpinion, ...]:
+    return answer.explanation.opinions if answer.explanation is not None else ()
+
+
+def _told(answer: NodeExplanation, episodes: NodeEpisodes) -> list[str]:
+    lines = _of_open(answer, episodes.episode) if episodes.episode is not None else []
+    if episodes.silent is not None:
+        lines.append(f"open, and silent: {episodes.silent.problem}")
+    lines += [f"{written(result.ended)}  {result.incident}: {wording.ending(result)}" for result in episodes.ended]
+    return lines or ["none, as far as Temporal remembers"]
+
+
+def _of_open(answer: NodeExplanation, episode: EpisodeStatus) -> list[str]:
+    standing = wording.kept(episode) if episode.kind is Kind.PRESERVATION else wording.standing(episode)
+    lines = [f"open: {episode.kind.value} {episode.incident}, {wording.phase(episode)}, {standing}"]
+    if episode.kind is Kind.PRESERVATION:
+        lines.append(wording.kept_by(episode))
+    elif episode.permit and standing != episode.doing:
+        lines.append(f"it does: {wording.doing(episode, answer.at)}")
+    lines += [said for said in (wording.trouble(episode), wording.rung(episode, answer.at)) if said]
+    if episode.held and episode.held not in episode.doing:
+        lines.append(episode.held)
+    if first := wording.first_step(episode):
+        lines.append(first)
+    if episode.advice:
+        lines.append(f"what to do: {episode.advice}")
+    if stopped := still_stopped_by(answer.scanner, episode, answer.at):
+        lines.append(wording.not_yet(stopped))
+    return lines

@@ -1,0 +1,197 @@
+"""Who asks, and whether they may: on the loopback the bearer of this process's token, elsewhere a person whom the cluster knows.
+
+Nothing is decided here. The cluster's own API says which person a token is of (TokenReview) and whether that person may look
+(SubjectAccessReview, the verb `get` on `nodes.nodewarden.io`); each word is a NodeAction that is made with the person's own
+token, so that Kubernetes' own rules and audit have it (S42). A name that a proxy puts into a header is not believed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from fastapi import Request
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.paths import ACCESS_REVIEWS, TOKEN_REVIEWS
+from starter.client import Nodewarden
+from starter.errors import RequestError, SilentError
+from starter.handles.node_actions import Opening, Speaker
+
+FRESH = timedelta(seconds=30)
+"""How long the cluster's word about a token is good for: whoever loses a right loses it here by then."""
+KNOWN = 1000
+"""The most tokens of which the cluster's word is remembered; the oldest goes first."""
+STRANGERS, STRANGERS_WITHIN = 30, timedelta(seconds=10)
+"""So many tokens that were not known before are shown to a cluster in so long."""
+
+
+class UnknownCallerError(RequestError):
+    """Nobody that the cluster knows."""
+
+
+class ForbiddenError(RequestError):
+    """Somebody who may not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks. warden: by which he speaks. opening: his own way to the cluster, None where he has none."""
+
+    name: str
+    warden: Nodewarden
+    opening: Opening
+
+
+class Doorkeeper(Protocol):
+    """Says who asks. login: whether the cluster knows them, else this process. way_in: the path at which people come in. shared:
+    whether a token may be shown to every cluster, and not to that alone which it is for."""
+
+    login: bool
+    shared: bool
+    way_in: str
+
+    async def caller(self, token: str, cluster: str) -> Caller:
+        """Raises UnknownCallerError, ForbiddenError, SilentError."""
+
+
+class OwnHouse:
+    """The person who runs us, on the loopback, where every other user and every web page can connect too: whoever bears the token
+    that is printed with our address (S51)."""
+
+    login = False
+    shared = True
+
+    def __init__(self, warden: Nodewarden, opening: Opening, *, name: str) -> None:
+        self.token = secrets.token_urlsafe(16)
+        self.way_in = f"login?token={self.token}"
+        self._caller = Caller(name=name, warden=warden, opening=opening)
+
+    async def caller(self, token: str, cluster: str) -> Caller:  # noqa: ARG002 - one for all of them
+        """Always the same."""
+        if not hmac.compare_digest(token.encode(), self.token.encode()):
+            raise UnknownCallerError("expected the token of the address that `nodewarden ui` or `nodewarden up` has printed")
+        return self._caller
+
+
+class Reviewed:
+    """Whoever shows a token that the cluster knows. opening: our own way to a cluster, by which we ask about it."""
+
+    login = True
+    way_in = ""
+
+    def __init__(
+        self,
+        warden: Nodewarden,
+        opening: Opening,
+        *,
+        shared: bool = False,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.shared = shared
+        self._warden = warden
+        self._opening = opening
+        self._clock = clock
+        self._known: dict[tuple[str, str], tuple[datetime, Caller | RequestError]] = {}
+        self._strangers = defaultdict[str, deque[datetime]](lambda: deque(maxlen=STRANGERS))
+
+    async def caller(self, token: str, cluster: str) -> Caller:
+        """What the cluster has said within the last half minute, or says now."""
+        if not token:
+            raise UnknownCallerError("expected a bearer token that the cluster knows, got none")
+        key, now = (hashlib.sha256(token.encode()).hexdigest(), cluster), self._clock()
+        at, found = self._known.get(key, (None, None))
+        if at is None or found is None or now - at >= FRESH:
+            if not isinstance(found, Caller):
+                asked = self._strangers[cluster]
+                if len(asked) == STRANGERS and now - asked[0] < STRANGERS_WITHIN:
+                    raise SilentError("too many unknown tokens are shown at this moment; try again in a few seconds")
+                asked.append(now)
+            try:
+                found = await self._ask(token, cluster)
+            except (UnknownCallerError, ForbiddenError) as error:
+                found = error
+            self._known.pop(key, None)
+            self._known[key] = (self._clock(), found)
+            while len(self._known) > KNOWN:
+                self._known.pop(next(iter(self._known)))
+        if isinstance(found, RequestError):
+            raise found
+        return found
+
+    async def _ask(self, token: str, cluster: str) -> Caller:
+        try:
+            async with self._opening(cluster) as ours:
+                if ours is None:
+                    raise SilentError(f"the cluster {cluster} is not reached from here, so your token can't be checked")
+                user = await self._user(ours, token)
+                spec = {
+                    "user": user["username"],
+                    "uid": user.get("uid", ""),
+                    "groups": user.get("groups", []),
+                    "extra": user.get("extra", {}),
+                    "resourceAttributes": {"group": "nodewarden.io", "resource": "nodes", "verb": "get"},
+                }
+                review = await ours.create(ACCESS_REVIEWS.path(), _asked(ACCESS_REVIEWS.api_version, ACCESS_REVIEWS.kind, spec))
+        except ApplicationError as error:
+            raise SilentError(f"the cluster {cluster} does not say who asks: {error.message}") from error
+        name = str(user["username"])
+        if review.get("status", {}).get("allowed") is not True:
+            raise ForbiddenError(f"{name} may not look: that is the verb get on nodes.nodewarden.io")
+        own = self._own(token)
+        speaker = Speaker(own, otherwise="", complain=lambda _: None, insists=True)
+        return Caller(name=name, warden=Nodewarden(self._warden.client, speaker=speaker, page=self._warden.page), opening=own)
+
+    @staticmethod
+    async def _user(ours: ClusterConnection, token: str) -> dict[str, Any]:
+        review = await ours.create(TOKEN_REVIEWS.path(), _asked(TOKEN_REVIEWS.api_version, TOKEN_REVIEWS.kind, {"token": token}))
+        status = review.get("status", {})
+        if status.get("authenticated") is not True or not status.get("user", {}).get("username"):
+            raise UnknownCallerError("the cluster does not know this token, or it has ended")
+        user: dict[str, Any] = status["user"]
+        return user
+
+    def _own(self, token: str) -> Opening:
+        @asynccontextmanager
+        async def opened(cluster: str) -> AsyncIterator[ClusterConnection | None]:
+            async with self._opening(cluster) as ours:
+                if ours is None:
+                    yield None
+                    return
+                async with ours.bearing(token) as theirs:
+                    yield theirs
+
+        return opened
+
+
+def _asked(api_version: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "spec": spec}
+
+
+def from_elsewhere(request: Request) -> str:
+    """Why a request that changes something is taken for another page's doing, "" where it is not."""
+    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+    if site is not None:
+        return "" if site == "same-origin" else f"expected a request of this page, got one of another ({site})"
+    if origin is not None and urlsplit(origin).netloc != request.headers.get("Host", ""):
+        return f"expected a request of this page, got one of {origin}"
+    return ""
+
+
+async def those_open_to(keeper: Doorkeeper, token_of: Callable[[str], str], clusters: tuple[str, ...]) -> tuple[str, ...]:
+    """The clusters that he may look at, each asked about its own token. Raises what the first one says where there is none."""
+    found = await asyncio.gather(*(keeper.caller(token_of(each), each) for each in clusters), return_exceptions=True)
+    admitted = tuple(name for name, each in zip(clusters, found, strict=True) if isinstance(each, Caller))
+    if not admitted and (refused := next((each for each in found if isinstance(each, BaseException)), None)) is not None:
+        raise refused
+    return admitted

@@ -1,0 +1,46 @@
+"""How a process that has used Temporal's SDK ends: at once.
+
+The SDK's core runs threads of its own. While the interpreter takes itself apart they may still come back with an answer that
+nobody waits for any more: the process then crashes, or waits for itself for ever. What matters has been done by then, so that
+this last part is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import os
+import resource
+import sys
+from typing import NoReturn
+
+
+def leave(code: int) -> NoReturn:
+    """End with this exit code, everything that was printed and logged being out."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+            stream.flush()
+    os._exit(code)
+
+
+# Keeps what a process knows in its memory: no core dump of it is written, and no other process of this user's looks into it.
+#
+# A worker holds passwords of devices and keys. A dump of it would lie on a disk, or go to whatever `core_pattern` names; and
+# fence agents are programs of others that run as the same user.
+
+PR_SET_DUMPABLE = 4
+LONGEST_DUMP = 1 if sys.platform == "linux" else 0
+"""Bytes. Linux pipes a dump to a program whatever the limit is, unless it is exactly 1; a file of 1 byte is never written."""
+
+
+def keep_memory_private() -> None:
+    """Of this process for its life; of what it starts no dump is written either.
+
+    Looking into it is left to root: `py-spy` needs sudo, `/proc/<pid>/environ` is closed.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0 if most == 0 else LONGEST_DUMP, most))
+    if sys.platform == "linux" and ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0:
+        raise OSError("prctl refused to make this process undumpable")

@@ -1,0 +1,94 @@
+"""How a person's word is heard: it needs a name and a reason, and where it names a NodeAction, Kubernetes says whose it is (S42).
+
+Nothing of how it was verified is believed of the caller. Whether a word without that is heard at all is the worker's to say,
+not the workflow's (`workers/interceptors/command_guard.py`, `activities/cluster/acts/attestation.py`). A word that names no
+object costs no activity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from activities.contracts.attestation import VerifyRequest, WordActivities
+from activities.errors import ErrorType, error_message
+from policy.episode.messages import EpisodeInput
+from policy.episode.operator_commands import Spoken, Verified, name_problem, one_line, reason_problem
+from workflows.kit import options
+from workflows.kit.messages import Word
+
+Heard = TypeVar("Heard", bound=Word)
+
+
+def half_said(who: str, reason: str) -> str:
+    """What a person's word lacks, "" for nothing: its name and its reason go into the decision record."""
+    if problem := name_problem(who):
+        return f"who: {problem}"
+    return f"reason: {problem}" if (problem := reason_problem(reason)) else ""
+
+
+def by_a_person(word: Word) -> None:
+    """Raises ValueError for a word that lacks them."""
+    if problem := half_said(word.who, word.reason):
+        raise ValueError(problem)
+
+
+def still_to_come(until: datetime | None) -> None:
+    """Raises ValueError for a moment that is over, or that could be another one elsewhere."""
+    if until is not None and (until.tzinfo is None or until <= workflow.now()):
+        expected = "expected a moment that is still to come, such as 2126-11-24T09:30:00Z"
+        raise ValueError(f"until: {expected}, got {until.isoformat()}")
+
+
+def said_of(request: EpisodeInput) -> Word:
+    """An episode's request as the word of whoever wants it. A name that says how it was verified says too much."""
+    return Word(
+        who=request.requester if not name_problem(request.requester) else "unknown",
+        reason=one_line(request.reason),
+        action=request.action,
+    )
+
+
+async def heard(
+    word: Heard, spoken: Spoken, *, cluster: str, incident: str = "", still: Callable[[Heard], None] | None = None
+) -> Heard:
+    """The word, with how it was verified. incident: of the episode that it is said to. still: raises ValueError where it can't be
+    said (any more); asked once that is known.
+
+    Raises ApplicationError, which refuses it to the person.
+    """
+    if word.action is None:
+        return replace(word, verified=Verified.NO, speaker="", sealed=None)
+    update = workflow.current_update_info()
+    request = VerifyRequest(
+        cluster=cluster,
+        spoken=spoken,
+        action=word.action,
+        incident=incident,
+        use=update.id if update is not None else "",
+    )
+    try:
+        verification = await workflow.execute_activity_method(
+            WordActivities.verify, request, **(options.word(cluster) | {"summary": f"verifies who says {spoken.action.value}"})
+        )
+    except ActivityError as error:
+        raise refused(f"it could not be verified who says {spoken.action.value}: {error_message(error)}") from error
+    try:
+        if still is not None:
+            still(word)
+    except ValueError as error:
+        raise refused(str(error)) from error
+    if not verification.speaker:
+        workflow.logger.warning("who says %s is not verified: %s", spoken.action.value, verification.problem)
+        return replace(word, verified=Verified.NO, speaker="", sealed=None)
+    return replace(word, verified=Verified.KUBERNETES, speaker=verification.speaker, sealed=verification.sealed)
+
+
+def refused(message: str) -> ApplicationError:
+    """How an update that was accepted is refused to the person after all."""
+    return ApplicationError(message, type=ErrorType.NOT_LICENSED.value, non_retryable=True)

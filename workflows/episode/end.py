@@ -1,0 +1,88 @@
+"""The end of an episode of any kind: people are told, the node's lease and the permit are given back.
+
+What is undone before is each kind's own; what came out is an `End`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+
+from temporalio import workflow
+
+from policy.episode.events import EventReason
+from policy.episode.messages import EpisodeResult, Kind, Outcome, Phase
+from policy.episode.permits import Release
+from workflows.episode.episode import Episode
+from workflows.episode.node_writes import Bookkeeping
+from workflows.episode.state import End
+from workflows.kit import metrics
+
+
+def not_begun(episode: Episode, why: str) -> End:
+    """The end of an episode that was let do nothing: refused, unless a person has aborted it by then."""
+    abort = episode.abort_asked
+    if abort is None:
+        return refusal(why)
+    return End(outcome=Outcome.ABORTED, message=f"aborted before anything was done by {abort.by}: {abort.reason}")
+
+
+def refusal(message: str, *, missing: bool = False) -> End:
+    """The end of an episode that has not begun. missing: see End."""
+    return End(outcome=Outcome.REFUSED, message=message, missing=missing)
+
+
+async def close(
+    episode: Episode,
+    end: End,
+    desk: Bookkeeping | None,
+    *,
+    about: EventReason | None = EventReason.EPISODE_ENDED,
+    leased: bool = True,
+    powered_on_at: datetime | None = None,
+    powered_off_at: datetime | None = None,
+    left_off: bool = False,
+    freed_pods: int = 0,
+) -> EpisodeResult:
+    """The episode is over. desk: None where it has touched nothing, so that nobody is told. about: the Event, None for none.
+    leased: whether the node's lease may be ours. powered_on_at, powered_off_at: see `Release`."""
+    if desk is not None and about is not None:
+        told = f"{end.outcome.value}: {end.message}"
+        worse = end.outcome not in {Outcome.RECOVERED, Outcome.REPLACED}  # than what it was there for
+        desk.tell(about, told, warning=worse and about is EventReason.EPISODE_ENDED, outcome=end.outcome.value)
+    episode.outcome = end.outcome
+    episode.enter(phase=Phase.FINAL, doing=f"{end.outcome.value}: {end.message}")
+    episode.note("end", end.outcome.value, end.message)
+    ended = workflow.now()  # before others may begin
+    gives_back = []
+    if desk is not None and leased:
+        gives_back.append(desk.release_node_lease())
+    if episode.kind is not Kind.PRESERVATION or episode.permit or episode.queued:  # most of these have never asked for one
+        release = Release(
+            node=episode.node,
+            incident=episode.incident,
+            outcome=end.outcome.value,
+            problem=end.message,
+            powered_on_at=powered_on_at,
+            powered_off_at=powered_off_at,
+            missing=end.missing,
+        )
+        gives_back.append(episode.give_back_permit(release))
+    await asyncio.gather(*reversed(gives_back))
+    metrics.ended(episode.cluster, episode.kind, end.outcome, ended - episode.started, episode.offends_since)
+    return EpisodeResult(
+        outcome=end.outcome,
+        incident=episode.incident,
+        cluster=episode.cluster,
+        node=episode.node,
+        message=end.message,
+        started=episode.started,
+        ended=ended,
+        off_proof=episode.off_proof,
+        restart_proof=episode.restart_proof,
+        left_off=left_off,
+        freed_pods=freed_pods,
+        record=tuple(episode.record),
+        kernel_dead=episode.kernel_dead,
+        missing=end.missing,
+    )

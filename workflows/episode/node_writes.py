@@ -1,0 +1,240 @@
+"""The small writes an episode makes on its node: marks and cordons, the maintenance lease, Events for people.
+
+Each is an idempotent look-and-write on the API's side (`activities/cluster/`); none of them is a consequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.contracts.episode_news import News, ToldEvent
+from activities.contracts.target import (
+    ActRequest,
+    ActResult,
+    FreeingActivities,
+    IsolationActivities,
+    LookRequest,
+    ReleaseRequest,
+    RestoreRequest,
+    TargetActivities,
+    UntaintRequest,
+)
+from activities.errors import error_message
+from policy.episode.events import WARNINGS, EventReason
+from policy.episode.messages import Phase
+from policy.episode.permits import Release
+from policy.fence.config import LONGEST_ACT, FenceStep
+from policy.values.object_refs import ObjectRef
+from workflows.episode.episode import Episode
+from workflows.episode.tries import Patience
+from workflows.kit import options
+from workflows.kit.interrupts import Interrupt, PassingRefusal, as_interrupt
+
+UNMARK_PAUSE = timedelta(seconds=10)
+LONGEST_PAUSE = timedelta(minutes=10)
+FAILURES_TOLD = 3
+"""So many failures in a row of what has to be done in the end, and a person is told."""
+Activities = TypeVar("Activities")
+
+
+class Bookkeeping:
+    """Writes in the name of one episode on its one node."""
+
+    def __init__(self, episode: Episode, *, machine: ObjectRef | None = None, machine_uid: str = "") -> None:
+        """machine: on which the story is told as well."""
+        self._episode = episode
+        self._machine = (machine, machine_uid) if machine is not None else (None, "")
+
+    async def write(self, act: Callable[[Activities, ActRequest], Awaitable[ActResult]], summary: str) -> ActResult:
+        """Carry out one write; a failed one is raised as the interrupt it means."""
+        not_after = workflow.now() + options.WRITE_WINDOW
+        request = ActRequest(target=self._episode.target, not_after=not_after, added=self._episode.added)
+
+        async def carry_out(news: News | None) -> ActResult:
+            return await workflow.execute_activity_method(act, replace(request, news=news), **self._writing(summary))
+
+        with as_interrupt(summary):
+            result = await self._episode.publisher.along(carry_out)
+        self._episode.learns_of(result.added)
+        return result
+
+    async def untaint(self, *, ours: bool = False, look: LookRequest | None = None) -> ActResult:
+        """Remove our out-of-service taint. ours, look: see UntaintRequest. Raises ActivityError."""
+        not_after = workflow.now() + options.WRITE_WINDOW
+        target, added = self._episode.target.without_devices, self._episode.added
+        request = UntaintRequest(target=target, ours=ours, added=added, look=look, not_after=not_after)
+        return await workflow.execute_activity_method(
+            FreeingActivities.untaint_out_of_service, request, **self._writing("power-management: removes our taint")
+        )
+
+    async def mark_again(self) -> bool:
+        """Whether our mark was gone and is written again. As long as this workflow is open the node is nobody else's; raises
+        Vetoed where another's mark says so. It says again what we have added, or that would stay for ever (S35)."""
+        result = await self.write(TargetActivities.mark, "writes our mark again, if it is gone")
+        if result.changed:
+            self._episode.note("mark", "again", result.detail)
+        return result.changed
+
+    async def release_node_lease(self) -> None:
+        """Give the node lease back; one that can't be given back lapses by itself."""
+
+        async def release(news: News | None) -> None:
+            target, adopted, holder = self._episode.target.without_devices, self._episode.adopted, self._episode.holder
+            await workflow.execute_activity_method(
+                TargetActivities.release_lease,
+                ReleaseRequest(target=target, adopted=adopted, holder=holder, news=news),
+                **self._writing("recovery: gives the node's maintenance lease back"),
+            )
+
+        try:
+            await self._episode.publisher.along(release)
+        except ActivityError as error:
+            self._episode.note("release-lease", "failed", f"{error_message(error)}; it lapses by itself")
+
+    async def remove_marks(self, pause: timedelta, *, keep_cordon: bool = False, tainted: bool = False) -> None:
+        """Recovery: undo what carries our mark, however long the API is away. tainted: see RestoreRequest."""
+
+        async def remove() -> None:
+            result = await self._mark_schedulable(keep_cordon=keep_cordon, tainted=tainted)
+            self._episode.note("mark-schedulable", "ok", result.detail)
+
+        self._episode.enter(step=FenceStep.RECOVERY, doing="removes our marks")
+        await self.insist("mark-schedulable", remove, failing="our marks can't be removed", pause=pause)
+
+    async def insist(
+        self, act: str, carry_out: Callable[[], Awaitable[None]], *, failing: str, pause: timedelta, abort_ends: bool = False
+    ) -> bool:
+        """Carry out what must be done in the end, however often it takes and at growing intervals; no brake holds this up (S17).
+
+        After some failures in a row a person is told, once, and nobody else waits for our permit meanwhile. What is refused for a
+        moment, by an API server that has just started or by a worker with a wrong clock, is no failure yet (S18). abort_ends: an
+        abort that comes after a failure ends it; False is answered then.
+        """
+        doing = self._episode.doing
+        with self._episode.undertaking(failing) as under, self._episode.insisting(failed=under.failures > 0):
+            if under.aborts is None:
+                under.aborts = self._episode.aborts
+            patience = Patience(self._episode, under)
+            while True:
+                try:
+                    await carry_out()
+                    break
+                except Interrupt as interrupt:
+                    passes = isinstance(interrupt, PassingRefusal) and not patience.is_over(interrupt)
+                    under.failures += not passes
+                    self._episode.insists = True
+                    self._episode.problem = interrupt.reason
+                    self._episode.note(act, "failed", interrupt.reason)
+                    if abort_ends and self._episode.aborts > under.aborts:
+                        return False
+                    self._episode.enter(doing=f"{failing} yet")
+                    if under.failures == FAILURES_TOLD and not passes:
+                        await self.ask_for_a_person(f"{failing}: {interrupt.reason}")
+                    await patience.rest(interrupt, under.next_pause(pause, LONGEST_PAUSE), f"until {act} is tried again")
+                self._episode.enter(doing=doing)
+        self._episode.problem = ""
+        return True
+
+    async def _mark_schedulable(self, *, keep_cordon: bool, tainted: bool) -> ActResult:
+        summary = "recovery: marks the node schedulable"
+        not_after = workflow.now() + options.WRITE_WINDOW
+        request = RestoreRequest(
+            target=self._episode.target.without_devices,
+            not_after=not_after,
+            keep_cordon=keep_cordon,
+            tainted=tainted,
+            added=self._episode.added,
+        )
+
+        async def restore(news: News | None) -> ActResult:
+            return await workflow.execute_activity_method(
+                IsolationActivities.mark_schedulable, replace(request, news=news), **self._writing(summary)
+            )
+
+        with as_interrupt(summary):
+            return await self._episode.publisher.along(restore)
+
+    def note_off(self, off_proven: datetime | None) -> None:
+        """Tell in our mark since when the node is proven off, so that nobody is warned of data at risk (S36)."""
+        self._episode.publisher.note_off(off_proven)
+
+    async def ask_for_a_person(self, problem: str, *, path: str = "") -> None:
+        """Give the permit back, so that nobody else waits for us, and say what is wrong. path: what may be given back at the word
+        of a person only, where that is asked."""
+        self._episode.ask(problem, path)
+        self._episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
+        self.tell(EventReason.NEEDS_HUMAN, "; ".join(filter(None, (problem, self._episode.advice))))
+        self._episode.publish()
+        await self._episode.give_back_permit(
+            Release(node=self._episode.node, incident=self._episode.incident, parked=True, problem=problem)
+        )
+
+    def tell(self, reason: EventReason, message: str, *, warning: bool = False, outcome: str = "") -> None:
+        """An Event on the Node, for people with kubectl; telling never blocks or fails an episode. warning: also where the reason
+        alone makes none. outcome: see `ToldEvent`."""
+        about, about_uid = self._machine
+        self._episode.publisher.tell(
+            ToldEvent(
+                reason=reason.value,
+                message=message,
+                warning=warning or reason in WARNINGS,
+                about=about,
+                about_uid=about_uid,
+                outcome=outcome,
+                words=self._episode.words,
+            )
+        )
+
+    def _writing(self, summary: str) -> workflow.ActivityConfig:
+        return options.cluster_write(self._episode.cluster) | {"summary": summary}
+
+
+# What a terminated predecessor has left on a node: adopted before anything else is done, by every kind of episode.
+#
+# Its workflow id is ours, so that it is not open any more. But its last command may still be on its way to a device (S34), its
+# out-of-service taint goes on freeing pods on a proof that nobody reads any more (S1, S32), and whether pods were freed behind
+# the paths it has cut is not known (S35). Only the mark that was read by the pin tells of all this: once the mark is in our own
+# name it tells of the cordon, the taints and the paths only, so that what else follows from it is kept here.
+
+
+def cut_unseen(episode: Episode, paths: tuple[str, ...]) -> None:
+    """The paths were cut in a history that is not known here: pods may have been freed behind them (S1, S35)."""
+    episode.freed = episode.freed or bool(paths)
+
+
+class Adoption:
+    """What one episode adopts of another, whose incident its pin has found in the mark."""
+
+    def __init__(self, episode: Episode, desk: Bookkeeping) -> None:
+        self._episode = episode
+        self._desk = desk
+
+    def begin(self, incident: str, paths: tuple[str, ...] = ()) -> None:
+        """Another one's mark was found, "" for none. paths: those that it says are cut."""
+        episode = self._episode
+        if not incident:
+            return
+        episode.adopted, episode.taken_over = incident, False
+        episode.settled_at = workflow.now() + LONGEST_ACT + options.ACT_WINDOW + options.IN_FLIGHT_MARGIN
+        cut_unseen(episode, paths)
+
+    async def take_over(self) -> None:
+        """The mark in our name, then the taint off: it restores, so that it waits for no permit (S17). The order matters: the
+        predecessor's own writes are refused from the mark on."""
+        if not self._episode.taken_over:
+            await self._desk.write(TargetActivities.mark, "isolation: marks the node")
+            with as_interrupt("the out-of-service taint can't be removed"):
+                await self._desk.untaint()
+            self._episode.taken_over = True
+            self._episode.note("adopt", "ok", f"the marks of incident {self._episode.adopted}, which is not open")
+
+    async def settle(self) -> None:
+        """Wait until nothing of the predecessor can be in flight: what is looked at from then on is what it has left."""
+        if (settled_at := self._episode.settled_at) is not None:
+            await self._episode.settle(settled_at - workflow.now())

@@ -1,0 +1,205 @@
+"""The step power-management, act by act: off and proven, workloads freed, given up or on again, seen to come back.
+
+In which order, and what follows, is the story's (`workflows/fencing/story.py`) and that of its ends
+(`workflows/fencing/endings.py`). How devices are spoken to is `workflows/fencing/off_proof.py`, what a consequence is
+`workflows/fencing/consequences.py`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import partial
+
+from temporalio import workflow
+
+from policy.episode.events import EventReason
+from policy.episode.fencing_requests import Stage
+from policy.episode.messages import OffProof, Phase
+from policy.fence.config import FenceStep
+from policy.fence.power import PowerAct
+from policy.values.times import format_duration
+from workflows.episode.preflight import Licence, SeenDown
+from workflows.fencing.case import Case
+from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, StepFailed, Vetoed
+
+LOOK_AGAIN = timedelta(seconds=20)
+"""While waiting for a node: a live look this often, in case no scanner tells us of the change."""
+SEEN_DOWN_AGAIN = timedelta(seconds=5)
+
+
+class PowerManagement:
+    """What is done about the power of one node. Each act is one try; how often it is tried is the plan's."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._episode = case.episode
+        self._plan = case.plan
+        self._power = case.power
+        self._freeing = case.freeing
+        self._preflight = case.preflight
+        self._desk = case.desk
+        self._pinned_node = case.pinned_node
+        self._progress = case.progress
+
+    async def try_off(self) -> None:
+        """Whatever an earlier try may have done is waited out and read before anything is sent."""
+        if not await self._power.already_off() and not self.take_word():
+            await self._power.switch_off(self._last_look_before_off)
+            self._desk.tell(EventReason.NODE_POWERED_OFF, "off is proven")
+        self._desk.note_off(workflow.now())
+        await self._case.answering.say(Stage.FENCED, "off is proven")
+
+    async def try_free(self) -> None:
+        """The consequences: none starts once the need is gone (S6), and none without the proof (S1)."""
+        if self._progress.freeing.done:
+            return
+        seen = await self._seen_down()
+        try:
+            await self._consequences(seen)
+        except Vetoed:
+            # Somebody has taken our mark away, or the API has lost it with a backup that was restored.
+            if not await self._desk.mark_again():
+                raise
+            await self._consequences(None)
+        if self._progress.freeing.left_over:
+            self._desk.tell(EventReason.WORKLOADS_LEFT, self._progress.freeing.left_over)
+
+    async def _consequences(self, seen: SeenDown | None) -> None:
+        try:
+            self._freeing.hear(seen)
+            await self._case.isolation.free_left_over(self._require_still_off)
+            await self._freeing.free()
+        except NeedGone as interrupt:
+            self._freeing.drop(interrupt.reason)
+
+    async def try_give_up(self) -> None:
+        """There is no way back from this one: a last look with all that a destructive act needs (S20), and no abort since. It is
+        done once it is read."""
+        if await self._power.is_given_up():  # an earlier try's answer was lost, or its cloud is slow
+            return
+        await self._freeing.pause()  # its licence may be waited for, and nobody reads the proof meanwhile (S1, S6)
+        await self._freeing.wait_while_held()
+        self._heed_an_abort()
+        await self._power.terminate(partial(self._preflight.before_destruction, PowerAct.TERMINATE))
+        if not await self._power.is_given_up():
+            raise StepFailed(f"whether the machine is given up is not known: {self._progress.power.given_up_said}")
+
+    async def try_on(self) -> None:
+        """Nothing of ours that frees pods may stand any more (S32), and the machine must still be the one that is off (S9)."""
+        await self._freeing.wait_while_held()
+        self._heed_an_abort()
+        self._desk.note_off(None)
+        await self._power.turn_on(self._last_look_before_on)
+
+    async def switch_on(self) -> None:
+        """On, as often as the plan tries. Where only some of its devices could be switched on, the node's return decides: a
+        person is asked where none could be, and told of the others."""
+        if self._progress.switched_on:
+            return  # in this round of the flow, before a new history
+        try:
+            await self._case.tries.carry_out(FenceStep.POWER_MANAGEMENT, self.try_on, restores=True)
+        except (StepFailed, Hopeless, AbortAsked) as interrupt:
+            if not self._progress.power.says_on:
+                raise
+            self._desk.tell(EventReason.PARTLY_SWITCHED_ON, f"the machine is on, but not all that feeds it: {interrupt.reason}")
+        self._progress.switched_on = True
+
+    async def say_finished(self, message: str) -> None:
+        """Whoever asked hears of it now, as he is used to: the node's return is for him to see."""
+        await self._case.answering.say(Stage.FINISHED, f"{message}{self._freeing.left}")
+
+    async def switch_on_again(self) -> str:
+        """Why a machine that we touched can't be switched on; "" where it is on again, or was never touched."""
+        if self._case.touched:
+            try:
+                await self.switch_on()
+            except Interrupt as interrupt:
+                return interrupt.reason
+        return ""
+
+    async def wait_for_return(self) -> None:
+        """Until the node is Ready with a new boot id. A machine that is merely slow is a person's case, not fenced again."""
+        with self._episode.undertaking("the node's return") as under:
+            began = [moment for moment in (self._progress.power.powered_on_at, self._progress.resumed_at) if moment is not None]
+            await self._until_it_is_back(max(began, default=under.began))
+
+    async def _until_it_is_back(self, began: datetime) -> None:
+        deadline = began + self._plan.boot_timeout
+        if self._preflight.deadline is not None:
+            deadline = min(deadline, self._preflight.deadline)
+        self._episode.enter(phase=Phase.DONE, doing="waits for the node to come back Ready", until=deadline)
+        on_since = self._progress.power.powered_on_at
+        just_on = on_since is not None and workflow.now() < on_since + LOOK_AGAIN  # whatever was seen is from before
+        while just_on or not (await self._preflight.refresh() and self._pinned_node.is_back()):
+            if not just_on and not self._plan.levels and await self._preflight.need_is_gone():
+                raise NeedGone("the node is well again without a restart")
+            remaining = deadline - workflow.now()
+            if remaining <= timedelta(0):
+                if deadline == self._preflight.deadline:
+                    raise Hopeless("its time is over, and the node is not back Ready with a new boot id")
+                since = "power-on" if self._plan.levels else "its paths were cut"
+                waited = format_duration(self._plan.boot_timeout)
+                raise Hopeless(f"the node is not back Ready with a new boot id {waited} after {since}")
+            await self._episode.rest(min(LOOK_AGAIN, remaining), "the node's return")
+            just_on = False
+
+    async def was_switched_off(self) -> bool:
+        """Whether an off of an earlier round of the flow turns out to be proven: then only the rest is to be done (S5)."""
+        return self._power.off_commanded_at is not None and await self._power.already_off()
+
+    async def is_off_after_all(self) -> bool:
+        """Whether the machine is proven off when an abort comes. Not being able to say is no proof."""
+        try:
+            return self._power.proof is not None or await self._power.already_off()
+        except Interrupt as interrupt:
+            self._episode.note("abort", "power state unknown", interrupt.reason)
+            return False
+
+    def take_word(self) -> bool:
+        """Let a person's word stand for the proof (S8), where it lacks one; once taken it is used up."""
+        word = self._episode.acknowledgement
+        if word is None or not self._case.lacks_proof:
+            return False
+        self._power.accept(OffProof(commanded_at=None, acknowledgement=word))
+        self._episode.acknowledgement = None
+        self._episode.note("off-proven", "acknowledged", f"by {word.by}: {word.why}")
+        return True
+
+    async def _last_look_before_off(self) -> Licence:
+        licence = await self._preflight.before_destruction(PowerAct.OFF, leased=True)
+        self._pinned_node.pin_boot()
+        return licence
+
+    async def _last_look_before_on(self) -> Licence:
+        licence = await self._preflight.before_power_on(self._freeing.untaint)
+        if self._progress.power.powered_on_at is None:
+            self._pinned_node.remember_boot()
+        self._heed_an_abort()
+        return licence
+
+    async def _seen_down(self) -> SeenDown:
+        """Wait until the API server has noticed the power-off too: a node that goes on saying Ready is another machine than
+        the one we switched off, and nothing of it is freed."""
+        with self._episode.undertaking("sees the node down") as under:
+            deadline = under.began + self._plan.free_timeout
+            while (seen := await self._preflight.before_freeing()) is None:
+                if workflow.now() >= deadline:
+                    if not self._pinned_node.says_ready():
+                        raise StepFailed("the node can't be looked at")
+                    raise Hopeless("the node still says Ready although its devices say off: is it the right machine?")
+                self._episode.enter(doing="waits until the API server sees the node down", until=deadline)
+                await self._episode.rest(SEEN_DOWN_AGAIN, "until the node is seen down")
+        return seen
+
+    async def _require_still_off(self) -> datetime:
+        """Answers until when what needs the proof may begin."""
+        await self._freeing.wait_while_held()
+        self._heed_an_abort()
+        _, until = await self._freeing.look_anew()
+        return until
+
+    def _heed_an_abort(self) -> None:
+        """An abort that came while we waited or tried: after off it means that the machine is left as it is (S35)."""
+        abort = self._episode.abort_asked
+        if abort is not None and self._case.leaves_off:
+            raise AbortAsked(f"aborted by {abort.by}: {abort.reason}")

@@ -1,0 +1,259 @@
+"""Isolation of a machine that has failed and is kept: cut off from its volumes and its network, powered, for analysis.
+
+What is cut is what the node's fence configuration names (`policy/preservation/isolation_plan.py`), by the sequence of a fencing
+and under its proofs: pods are freed only where every volume of theirs is proven cut (S1), and nothing touches power (S21). It
+needs a permit while it acts, and none while the machine stays cut. It is given back when a machine that is well again is
+released; where pods were freed, only after a restart or on a person's word.
+
+Nothing of it holds the preservation up: what fails is told and tried again later, and when the hold ends or something else is
+said, it stops before its next act.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+
+from activities.contracts.preservation import Hold
+from activities.contracts.target import Configured, PinRequest, PinResult, TargetActivities
+from policy.episode.events import EventReason
+from policy.episode.messages import FencingInput, Outcome, Phase
+from policy.episode.needs import Need, NeedKind
+from policy.episode.permits import Release
+from policy.preservation.isolation_plan import isolation_plan
+from policy.preservation.kept_machine import Isolation
+from workflows.episode.episode import Episode
+from workflows.episode.node_writes import Bookkeeping, cut_unseen
+from workflows.episode.preflight import Preflight
+from workflows.episode.state import CuttingOffProgress
+from workflows.episode.tries import Tries
+from workflows.fencing.isolation import IsolationSequence
+from workflows.kit import options
+from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, StepFailed, Vetoed, as_interrupt
+
+NEED = Need(kind=NeedKind.PRESERVATION, reason="a machine that failed is kept, and is to be cut off")
+
+PAUSE = timedelta(minutes=1)
+LONGEST_PAUSE = timedelta(hours=1)
+"""Between two tries of an isolation that can't be carried out: whatever is in the way is a person's to mend, who may say so."""
+
+LOOK_FOR_RESTART = timedelta(minutes=1)
+"""While a path may not be given back before the machine has booted anew, or a person has said so: at first, and ever more seldom,
+since that may take weeks. The scanner, which sees our mark, tells of a restart."""
+
+
+class KeepingApart:
+    """The isolation of one machine that is kept."""
+
+    def __init__(
+        self, episode: Episode, desk: Bookkeeping, progress: CuttingOffProgress, *, objection: Callable[[], str]
+    ) -> None:
+        """objection: why it is not to go on, "" while it is."""
+        self._episode = episode
+        self._desk = desk
+        self._objection = objection
+        self._known = progress
+        self._preflight: Preflight | None = None
+        self._sequence: IsolationSequence | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything may have been cut."""
+        return self._known.boot is not None
+
+    @property
+    def left(self) -> str:
+        """What is still cut, in words to end a sentence with."""
+        if self._known.pin is None:
+            return ""
+        return self._made(self._known.pin)[1].paths.left
+
+    def next_try(self, hold: Hold) -> datetime | None:
+        """When it is due again, None where nothing of it is left to be done."""
+        return self._known.due or workflow.now() if hold.isolate and self._known.progress is not Isolation.CUT else None
+
+    # Cutting off ----------------------------------------------------------------------------------------------------
+
+    async def carry_out(self, hold: Hold) -> bool:
+        """Once, and again after a while where something was in the way. Whether anything has come of it that is to be written."""
+        waits = self._known.due is not None and workflow.now() < self._known.due
+        if not hold.isolate or self._known.progress is Isolation.CUT or waits or self._objection():
+            if self._episode.permit:
+                await self._leave()  # granted when nobody waited for it any more: it would count for as long as the hold
+            return False
+        before, self._episode.not_beyond = self._known.progress, hold.expiry
+        try:
+            await self._cut_off()
+        except (AbortAsked, NeedGone) as interrupt:
+            self._episode.note("isolate", "stopped", interrupt.reason)
+            if not self._objection():  # else the next look comes at once, and says what holds instead
+                self._put_off()
+        except Interrupt as interrupt:
+            await self._say_incomplete(interrupt.reason)
+        finally:
+            self._episode.not_beyond = None
+        await self._leave()
+        return self._known.progress is not before
+
+    async def _cut_off(self) -> None:
+        sequence = await self._open()
+        await self._obtain_permit()
+        await self._pin_boot()
+        self._known.freed_before = self._freed or (not self.begun and self._episode.freed)
+        self._known.boot = self._episode.target.pinned.boot_id
+        self._episode.enter(doing="cuts the machine off")
+        sequence.begin_anew()
+        await sequence.carry_out()
+        if self._known.isolation.pods_left:
+            raise StepFailed(f"{self._known.isolation.pods_left} pods behind the cut are still there")
+        self._known.progress, self._known.problem = Isolation.CUT, ""
+        freed_pods = f"; {self._known.isolation.freed_pods} pods freed behind the cut" if self._known.isolation.freed else ""
+        self._episode.note("isolate", "ok", f"the machine is cut off{freed_pods}")
+        self._desk.tell(EventReason.PRESERVED_ISOLATED, f"the machine is kept, powered, and cut off{freed_pods}")
+
+    async def _open(self) -> IsolationSequence:
+        """Everything about the node and its devices. What a predecessor cut is adopted: what it freed is not known."""
+        pin = self._known.pin
+        if pin is None:
+            pin = await self._pin()
+            self._episode.pinned = pin.pinned
+            await self._desk.write(TargetActivities.mark, "isolation: marks the node")
+            self._known.marked, self._known.pin = True, pin
+            plan = isolation_plan(pin.plan)
+            self._episode.note("isolate", "begins", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {plan.source}")
+            if pin.adopted_paths:
+                self._made(pin)[1].paths.adopt(pin.adopted_paths)
+                cut_unseen(self._episode, pin.adopted_paths)
+        self._episode.pinned = pin.pinned
+        return self._made(pin)[1]
+
+    async def _pin(self) -> PinResult:
+        with as_interrupt("the node can't be pinned"):
+            pin: PinResult = await workflow.execute_activity_method(
+                TargetActivities.pin,
+                PinRequest(
+                    wanted=FencingInput(
+                        cluster=self._episode.cluster, node=self._episode.node, incident=self._episode.incident, need=NEED
+                    )
+                ),
+                **(options.cluster_read(self._episode.cluster) | {"summary": f"isolation: pins {self._episode.node}"}),
+            )
+        plan = isolation_plan(pin.plan)
+        if not plan.isolation and not pin.adopted_paths:
+            raise Hopeless(f"{plan.source} names no path to cut, no volumes to detach and no quarantine")
+        self._episode.control_plane = pin.control_plane
+        self._episode.see(pin.observation)
+        return pin
+
+    def _made(self, pin: PinResult) -> tuple[Preflight, IsolationSequence]:
+        """The parts over what is known of the pinned node."""
+        if self._preflight is None or self._sequence is None:
+            plan = isolation_plan(pin.plan)
+            self._preflight = Preflight(self._episode, NEED, gone=self._objection, configured=Configured(), plan=plan)
+            tries = Tries(self._episode, plan, before_next=self._preflight.may_go_on)
+            known = self._known.isolation
+            self._sequence = IsolationSequence(self._episode, plan, self._desk, self._preflight, tries, progress=known)
+        return self._preflight, self._sequence
+
+    async def _obtain_permit(self) -> None:
+        """To be cut off disrupts what still runs there: the scanner lets so many at once (S14)."""
+        request = self._episode.permit_request(NEED)
+        phase = self._episode.phase  # it is kept all the while, and is to be seen so
+        refused = await self._episode.obtain_permit(request, phase=phase, gone=self._objection)
+        if refused:
+            if reason := self._objection():
+                raise NeedGone(reason)
+            raise Vetoed(f"no permit: {refused}")
+
+    async def _pin_boot(self) -> None:
+        """The boot that is there now, whatever it was at an earlier try: nothing is freed of one that nobody has cut off."""
+        pin = self._known.pin
+        assert pin is not None
+        seen = self._episode.looked if await self._made(pin)[0].refresh() else None
+        if seen is not None and seen.present and seen.uid == pin.pinned.uid and seen.boot_id not in {"", pin.pinned.boot_id}:
+            self._episode.pinned = replace(pin.pinned, boot_id=seen.boot_id)
+            self._known.pin = replace(pin, pinned=self._episode.pinned)
+
+    @property
+    def _freed(self) -> bool:
+        return self._known.freed_before or self._known.isolation.freed
+
+    async def _say_incomplete(self, problem: str) -> None:
+        first, self._known.progress = self._known.progress is not Isolation.INCOMPLETE, Isolation.INCOMPLETE
+        self._known.problem = self._episode.problem = f"not isolated: {problem}"
+        self._episode.note("isolate", "incomplete", problem)
+        self._put_off()
+        if first:
+            self._desk.tell(EventReason.PRESERVED_NOT_ISOLATED, f"{problem}; it is tried again")
+
+    def try_now(self) -> None:
+        """Somebody asks for it (again)."""
+        self._known.due, self._known.pause = workflow.now(), PAUSE
+
+    def _put_off(self) -> None:
+        self._known.due = workflow.now() + self._known.pause
+        self._known.pause = min(self._known.pause * 2, LONGEST_PAUSE)
+
+    async def _leave(self) -> None:
+        """No permit, and no lease of the node, while nothing is done to it."""
+        if self._episode.permit or self._episode.queued:
+            release = Release(node=self._episode.node, incident=self._episode.incident, outcome=Outcome.RELEASED.value)
+            await self._episode.give_back_permit(release)
+        if self._known.marked:
+            await self._desk.release_node_lease()
+
+    # Giving back ----------------------------------------------------------------------------------------------------
+
+    async def give_back(self) -> str:
+        """Whatever was cut of a machine that is well again and released. Answers what is left cut, to end a sentence with: an
+        abort leaves it, and our mark goes on telling of it."""
+        if not self.begun:
+            return self.left  # of a predecessor, where it never came to an act of ours
+        with self._episode.undertaking("gives back what was cut off") as under:
+            if not under.asked:
+                self._episode.path_word, under.asked = None, True  # what was said earlier was about something else
+            return await self._until_it_is_given_back()
+
+    async def _until_it_is_given_back(self) -> str:
+        pause = LOOK_FOR_RESTART
+        while True:
+            try:
+                sequence = await self._open()
+            except Interrupt as interrupt:
+                problem, asked = f"what was cut off can't be given back: {interrupt.reason}", ""
+            else:
+                if self._preflight is not None:
+                    await self._preflight.refresh()
+                await sequence.let_go_of_open_paths()
+                # All of it or nothing: in quarantine, too, it has no peer that does not know of what was freed elsewhere.
+                if self._may_restore():
+                    await sequence.undo(may_restore=lambda _found_cut: self._may_restore(), patient=False)
+                if not (left := sequence.paths.left):
+                    self._episode.problem = self._episode.path_asked = ""
+                    await self._leave()
+                    return ""
+                freed = "a path may have been cut before this episode" if sequence.paths.found_cut else "pods were freed"
+                problem = f"{freed}, and no restart is proven; return-path gives it back{left}"
+                asked = ", ".join(sequence.paths.cut_now)
+            if self._episode.abort_asked is not None:
+                return self.left
+            if self._episode.phase is not Phase.NEEDS_HUMAN or self._episode.problem != problem:
+                await self._desk.ask_for_a_person(problem, path=asked)
+            await self._episode.rest(pause, "a restart, or a person's word")
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _may_restore(self) -> bool:
+        """Whether no pod was freed behind our own cut, or a person says so, or whoever wrote behind it went with its boot."""
+        boot, seen = self._known.boot, self._episode.looked
+        if self._episode.path_word is not None:
+            return True
+        if boot is None:
+            return False
+        if not (self._freed or self._episode.found_cut):
+            return True
+        if seen is None or not (seen.present and seen.ready):
+            return False
+        return bool(boot) and seen.boot_id not in {"", boot}

@@ -1,0 +1,211 @@
+"""Giving up: what becomes of a machine that was preserved, once its time has come: its Machine is deleted, and it is replaced.
+
+A preservation hands it over to `Remediation` (`workflows/remediation/story.py`), which awaits this story instead of a ladder. The
+look before the request is live and the last word: somebody who asks for the machine to be preserved gets it back into
+preservation (S27).
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import NoReturn
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.contracts.preservation import GiveUpRequest, GiveUpResult, PreservationActivities
+from activities.errors import ErrorType, error_message, error_type
+from policy.episode.messages import EpisodeResult, Kind, Outcome, Phase, Pinned, RemediationInput
+from policy.episode.permits import PermitRequest, Release
+from workflows.episode.end import close
+from workflows.episode.episode import Episode
+from workflows.episode.node_writes import UNMARK_PAUSE, Bookkeeping
+from workflows.episode.state import End, GivingUpProgress, PreservationHistory
+from workflows.kit import options
+from workflows.kit.continuation import NewHistory
+from workflows.kit.interrupts import interrupt_for, is_unclear
+from workflows.kit.messages import AbortRequest
+
+LOOK_AGAIN = timedelta(seconds=20)
+PAUSE = timedelta(seconds=10)
+LONGEST_PAUSE = timedelta(minutes=5)
+TRIES_BEFORE_A_PERSON = 10
+"""After so many requests in a row that came to nothing, half an hour about, a person is told, and the permit is another's."""
+
+HOPELESS = frozenset({ErrorType.NOT_SUPPORTED, ErrorType.INVALID_CONFIG, ErrorType.UNAUTHORIZED})
+
+
+class GivingUpStory:
+    """The deletion of one Machine."""
+
+    def __init__(self, request: RemediationInput, episode: Episode) -> None:
+        kept = episode.preservation
+        assert kept is not None, "a preservation hands over"
+        self._request = request
+        self.episode = episode
+        self._kept = kept
+        self._progress = kept.giving_up = kept.giving_up or GivingUpProgress()
+        self._desk = Bookkeeping(episode)
+        episode.control_plane = False  # a member's deletion only a ladder may ask for: here it is refused
+        episode.pinned = Pinned(node=request.node, uid=kept.node_uid)
+        if request.machine is not None:
+            episode.machine = f"{request.machine.namespace}/{request.machine.name}"
+
+    @property
+    def deletes(self) -> bool:
+        """Whether the deletion was asked for."""
+        return self._progress.asked
+
+    async def run(self) -> EpisodeResult:
+        """Ask for the deletion, and follow it until the Machine is gone, which a finalizer may hold up for days. Raises
+        NewHistory, also where the machine is kept after all."""
+        self.episode.introduce(zone="", reason=self._request.reason)
+        if self.episode.phase is not Phase.NEEDS_HUMAN:
+            self.episode.enter(phase=Phase.TERMINATING, doing="asks for the deletion of the machine")
+        pause, progress = PAUSE, self._progress
+        while True:
+            if (abort := self.episode.abort_asked) is not None and not progress.asked:
+                return await self._aborted(abort)
+            if not progress.asked and not self.episode.permit:
+                if refused := await self._permitted():
+                    return refused
+                continue  # what was said meanwhile is heard first (S20)
+            if self.episode.held is not None and not progress.asked:
+                await self.episode.wait_while_held()
+                continue
+            try:
+                found = await self._give_up()
+            except ActivityError as error:
+                await self._after_failure(error, pause)
+                if error_type(error) is ErrorType.TARGET_CHANGED:
+                    return await self._end(Outcome.REPLACED, self.episode.problem)
+                pause = min(pause * 2, LONGEST_PAUSE)
+                continue
+            pause, progress.failures, self.episode.problem, progress.unclear = PAUSE, 0, "", False
+            if found.gone:
+                return await self._end(Outcome.REPLACED, "the machine was given up; its owner makes another one")
+            if found.kept:
+                await self._go_back(found)
+            if not progress.asked:
+                progress.asked = True
+                self.episode.note("delete-machine", "asked", found.detail)
+            self.episode.enter(phase=Phase.TERMINATING, doing="waits until the machine is gone")
+            await self.episode.rest(LOOK_AGAIN, "until the machine is looked for again")
+
+    async def _after_failure(self, error: ActivityError, pause: timedelta) -> None:
+        """Nothing came of a request, for all that is known: what is to be waited for is waited for."""
+        episode, progress, kind = self.episode, self._progress, error_type(error)
+        episode.problem = error_message(error)
+        episode.note("delete-machine", "failed", episode.problem)
+        if kind is ErrorType.TARGET_CHANGED:
+            return
+        if kind is ErrorType.NOT_LICENSED:
+            progress.asked = episode.permit = False  # the scanner knows of no permit, or no Lease is held: ask anew
+        if is_unclear(error):
+            progress.unclear = True
+            await episode.settle(options.DELETION_DEADLINE)
+        if kind in HOPELESS:
+            await self._desk.ask_for_a_person(episode.problem)
+            await episode.rest(None, "a person's word")
+            return
+        progress.failures += not progress.asked
+        if not progress.asked and progress.failures % TRIES_BEFORE_A_PERSON == 0:
+            await self._desk.ask_for_a_person(f"the deletion came to nothing {progress.failures} times: {episode.problem}")
+        else:
+            episode.enter(doing=f"will ask again: {episode.problem}")
+        await episode.rest(pause, "before the deletion is asked for again")
+
+    async def _permitted(self) -> EpisodeResult | None:
+        """A deletion disrupts as a fencing does: the scanner lets so many at once (S14). Refused, it is asked again later."""
+        request = self._request
+        while not self.episode.permit:
+            refused = await self.episode.obtain_permit(
+                PermitRequest(
+                    node=request.node,
+                    workflow_id=workflow.info().workflow_id,
+                    incident=self.episode.incident,
+                    kind=Kind.REMEDIATION,
+                    reason=request.reason,
+                    node_uid=self._kept.node_uid,
+                    ready=False,
+                    by_person=self.episode.has_a_persons_word,
+                )
+            )
+            if not refused:
+                break
+            if (abort := self.episode.abort_asked) is not None:
+                return await self._aborted(abort)
+            self.episode.problem = f"no permit: {refused}"
+            self.episode.enter(doing="waits before it asks for a permit again")
+            await self.episode.rest(LONGEST_PAUSE, "before a permit is asked for again")
+        self.episode.problem = ""
+        self.episode.enter(phase=Phase.TERMINATING, doing="asks for the deletion of the machine")
+        return None
+
+    async def _aborted(self, abort: AbortRequest) -> EpisodeResult:
+        """Our claim on the Node goes, however often it takes; a further abort leaves it (S35). Whether an answer that was lost
+        has begun the deletion is looked up, as far as can be."""
+        found: list[GiveUpResult] = []
+        failing = "our claim on the Node can't be taken off"
+
+        async def withdraw() -> None:
+            try:
+                found[:] = [await self._give_up(withdraw=True)]
+            except ActivityError as error:
+                if error_type(error) is not ErrorType.TARGET_CHANGED:  # another Machine has its name: there is nothing to keep
+                    raise interrupt_for(error, failing) from error
+
+        gone = await self._desk.insist("withdraw", withdraw, failing=failing, pause=PAUSE, abort_ends=True)
+        going = not found[0].kept if found else self._progress.unclear
+        when = "its deletion may have been asked for" if going else "its deletion was not asked for"
+        left = "" if gone else f"; {failing}"
+        return await self._end(Outcome.ABORTED, f"aborted by {abort.by}: {abort.reason}; {when}{left}")
+
+    async def _give_up(self, *, withdraw: bool = False) -> GiveUpResult:
+        request = self._request
+        assert request.machine is not None, "checked when the workflow began"
+        return await workflow.execute_activity_method(
+            PreservationActivities.give_up,
+            GiveUpRequest(
+                cluster=request.cluster,
+                node=request.node if not request.node.startswith("machine/") else "",
+                machine=request.machine,
+                machine_uid=self._kept.machine_uid,
+                node_uid=self._kept.node_uid,
+                victim=request.node,
+                incident=self.episode.incident,
+                unhealthy=self._kept.unhealthy,
+                withdraw=withdraw,
+                holder=self.episode.holder,
+                not_after=workflow.now() + options.ACT_WINDOW,
+            ),
+            **(options.deletion(request.cluster) | {"summary": f"asks for the deletion of {request.machine.name}"}),
+        )
+
+    async def _go_back(self, found: GiveUpResult) -> NoReturn:
+        """Somebody keeps it after all: what was asked for before the deletion wins (S27). A preservation needs no permit. What a
+        health check has called failed is so until its Node is well: it would else be given back what it was cut off from."""
+        request, episode, kept, why = self._request, self.episode, self._kept, found.kept
+        await episode.give_back_permit(
+            Release(node=episode.node, incident=episode.incident, outcome=Outcome.RELEASED.value, problem=why)
+        )
+        episode.note("hand-over", "back", why)
+        kept.giving_up, kept.drained, kept.shown = None, None, None
+        kept.unhealthy = "" if found.well else kept.unhealthy
+        episode.kind, episode.reason, episode.control_plane = Kind.PRESERVATION, why, None
+        raise NewHistory(
+            PreservationHistory(
+                cluster=request.cluster,
+                node=request.node,
+                machine=request.machine,
+                reason=why,
+                requester=request.requester,
+                keep=False,
+                holder=episode.holder,
+            )
+        )
+
+    async def _end(self, outcome: Outcome, message: str) -> EpisodeResult:
+        if self._kept.marked or self._kept.cutting_off.marked:
+            await self._desk.remove_marks(UNMARK_PAUSE)
+        return await close(self.episode, End(outcome=outcome, message=message), self._desk, about=None, leased=False)
