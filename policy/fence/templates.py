@@ -44,7 +44,7 @@ from policy.values.selectors import parse_selector
 
 # The part that our own kinds have in common: steps, devices and settings of a `FenceConfig` and of a `FencingTemplate`.
 #
-# `own_objects.py` and `policy/fence/templates.py` say which object holds, and for which node; devices are
+# It says which object holds, and for which node; devices are
 # `policy/fence/power_devices.py`.
 
 GROUP = "nodewarden.io"
@@ -303,7 +303,7 @@ def read_fencing_template(obj: Mapping[str, object], node: NodeView) -> FenceCon
 # like the nodes it is about, so that nobody decides on machines by a right in some namespace.
 #
 # Of several that are about a node the most specific holds, as a whole (S11): that of its name, else one whose selector fits, else
-# one for all nodes; two of the same rank are refused. Steps, devices and settings are `specs.py`, the schema is `deploy/crds/`.
+# one for all nodes; two of the same rank are refused. The schema is `deploy/crds/`.
 
 FENCE_CONFIG_KIND = "FenceConfig"
 WHOM_FIELDS = ("nodeName", "nodeSelector")

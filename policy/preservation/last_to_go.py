@@ -25,7 +25,7 @@ PRIORITY_BEFORE = "nodewarden.io/machinepriority-before"
 
 KEPT_AUTOMATICALLY = "1000"
 KEPT_ON_REQUEST = "2000"
-"""Far above what people use; of two that are kept, the one that nobody asked for goes first, as in `ordering.py`."""
+"""Far above what people use; of two that are kept, the one that nobody asked for goes first, as in `survey.py`."""
 
 (CLUSTER_API_DELETE,) = CLUSTER_API.goes_first
 """Any value marks a Machine, also an empty one."""

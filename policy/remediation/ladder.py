@@ -24,9 +24,9 @@ from policy.values.times import format_duration, later, parse_duration
 # The ladder of a remediation: which step comes first, which one after it, and when a step has had its time.
 #
 # Only the order. Which steps a target has is `ladder.py`; what a step does is the workflow's story; what its object says
-# meanwhile is `following.py`. A step that failed is not tried again within a sequence of retries (`memory.py`), also not by the
-# machine that replaces the patient: the ladder goes on where its predecessor's ended. At its end there is a person, never
-# nothing.
+# meanwhile is `remediation_objects.py`. A step that failed is not tried again within a sequence of retries (`memory.py`), also
+# not by the machine that replaces the patient: the ladder goes on where its predecessor's ended. At its end there is a person,
+# never nothing.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

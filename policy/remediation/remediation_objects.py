@@ -281,7 +281,7 @@ def to_be_given_up(told: RemediationConditions) -> bool:
 # What the remediation objects of other controllers say of their work: one table by kind, which the settings can extend.
 #
 # The contract is medik8s', and a kind that is not in the table is read by it. Other words are turned into those of the contract,
-# so that what follows such an object (`following.py`) knows only these. The rights to the kinds follow the table
+# so that what follows such an object (`remediation_objects.py`) knows only these. The rights to the kinds follow the table
 # (`starter/deploy/rights.py`).
 
 

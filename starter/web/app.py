@@ -1,4 +1,4 @@
-"""The application: pages, what they are kept new by, and what every answer says about itself. Who may ask is `who.py`."""
+"""The application: pages, what they are kept new by, and what every answer says about itself. Who may ask is `auth.py`."""
 
 from __future__ import annotations
 

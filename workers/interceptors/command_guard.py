@@ -70,7 +70,7 @@ class _Listening(WorkflowInboundInterceptor):
 
 def _is_unsaid(request: EpisodeInput) -> bool:
     """Whether a person wants it, and nobody attests that. What goes on with a state was looked at when it began, and whether that
-    was here is for `succession.py` to ask."""
+    was here is for `continuation_guard.py` to ask."""
     return request.by_a_person and request.action is None and getattr(request, "state", None) is None
 
 

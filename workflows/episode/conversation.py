@@ -1,8 +1,8 @@
 """The shell round the story of an episode of any kind: its histories, and what can be said to it.
 
 It begins with a request, or with the state that an earlier history has left; a cancellation is an abort; where the story
-leaves its history the next one is given the whole state. Handlers only check, have verified who speaks (`hearing.py`), and store
-(`episode.py`); the story acts. An update that is refused at once leaves no trace in history.
+leaves its history the next one is given the whole state. Handlers only check, have verified who speaks (`attestation.py`), and
+store (`episode.py`); the story acts. An update that is refused at once leaves no trace in history.
 """
 
 from __future__ import annotations

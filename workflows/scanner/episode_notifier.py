@@ -1,7 +1,8 @@
 """What the scanner tells episodes of a report: what became of their nodes.
 
-A level, compared with what was told last. It does not hold up the scan: they are told beside it (`beside.py`), one call at a
-time, with what is known when it begins. People are told by the scan itself (`activities/cluster/report/status_writer.py`).
+A level, compared with what was told last. It does not hold up the scan: they are told beside it (`background_tasks.py`), one
+call at a time, with what is known when it begins. People are told by the scan itself
+(`activities/cluster/report/status_writer.py`).
 """
 
 from __future__ import annotations

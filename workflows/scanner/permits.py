@@ -1,8 +1,8 @@
 """Who may act: the scanner's permits, from reservation to release. One `Granting` per scanner, its state carried over by it.
 
 Each rule is a pure function of `policy/scan/admission.py`. Beside this stand the table's bookkeeping (`permit_table.py`), what a
-line and its episode begin with (`reserving.py`), what Temporal says of holders (`holders.py`) and whose node is left alone
-after an end (`holding_off.py`); when to ask is the loop in `workflows/definitions/scanner.py`.
+line and its episode begin with (`permit_lines.py`), what Temporal says of holders (`holders.py`) and whose node is left alone
+after an end (`backoff.py`); when to ask is the loop in `workflows/definitions/scanner.py`.
 """
 
 from __future__ import annotations

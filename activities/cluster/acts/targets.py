@@ -1,7 +1,7 @@
 """The node of an episode over the Kubernetes API: pin it, mark it, look at it, hold its lease, tell its story.
 
 Each activity is a few lines here and an idea of its own beside: the plan in `plans.py`, the mark in `marks.py`, the last look in
-`looks.py`, the lease in `nodelease.py`, Events in `events.py`. Cordon and consequences are `isolation.py` and `freeing.py`.
+`looks.py`, the lease in `leases.py`, Events in `events.py`. Cordon and consequences are `isolation.py` and `freeing.py`.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What an API server's refusal means to us: the one place where an answer becomes an error. Its silence is `silence.py`.
+"""What an API server's refusal means to us: the one place where an answer becomes an error. So is its silence.
 
 Every failure is an ApplicationError of `activities.errors`. What callers often handle has a subclass of its own here, and still
 crosses an activity's boundary under its stable type when nobody handles it. Requests are made in `connection.py`.
@@ -17,7 +17,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.errors import ErrorType, failure
 
-# The Status objects by which an API server refuses; what each means to us is `refusals.py`.
+# The Status objects by which an API server refuses.
 
 
 class _Cause(msgspec.Struct):
@@ -193,7 +193,7 @@ def _typed(subclass: type[Refused], kind: ErrorType, message: str) -> Refused:
     return subclass(message, type=plain.type, non_retryable=plain.non_retryable, category=plain.category)
 
 
-# What it means that an API server gave no answer, or no whole one. What its answers mean is `refusals.py`.
+# What it means that an API server gave no answer, or no whole one.
 
 LONGEST_REASON = 300
 

@@ -1,6 +1,6 @@
 """Whose mark stands on a node, and what it should say next: the rules by which an episode claims, adopts or respects one.
 
-The text of a mark is `policy/objects/marks.py`, writing it with preconditions is `livenode.py`. A mark of another incident under
+The text of a mark is `policy/objects/marks.py`, writing it with preconditions is `live_node.py`. A mark of another incident under
 our own workflow id is adopted: we hold that id, so that episode cannot be open any more. Under another workflow id it may well
 be, and is left alone.
 """

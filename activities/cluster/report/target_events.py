@@ -1,7 +1,7 @@
 """What is told of single targets: Events in the dialect's names, and Cluster API's condition HealthCheckSucceeded on its
 Machines.
 
-Beside the status of the checks (`publishing.py`), and bounded: Events of so many targets at a time, conditions only where what
+Beside the status of the checks (`status_writer.py`), and bounded: Events of so many targets at a time, conditions only where what
 stands there differs and for so long at a time. That condition is an opinion; what asks a Machine's owner to act is another one,
 OwnerRemediated, which only a remediation sets.
 """

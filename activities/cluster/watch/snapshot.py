@@ -1,6 +1,6 @@
 """One reading of a live cluster, for people who ask: the objects that health checks are about, listed once.
 
-A scanner never works from this; it follows (`following.py`). Kinds that the server does not know are passed over; what may not be
+A scanner never works from this; it follows (`watches.py`). Kinds that the server does not know are passed over; what may not be
 read is said.
 """
 

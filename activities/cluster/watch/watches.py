@@ -71,7 +71,7 @@ from policy.values.object_refs import Dialect, ObjectRef
 
 # What is followed for preservation alone: Machines of machine-controller-manager with their sets, and PreservationPolicies.
 #
-# Nodes, and the Machines of OpenShift and Cluster API, come from `following.py`: those where health checks or a pool have them
+# Nodes, and the Machines of OpenShift and Cluster API, come from `watches.py`: those where health checks or a pool have them
 # followed. Kinds that the server does not know cost a question now and then.
 
 

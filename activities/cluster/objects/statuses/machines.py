@@ -131,7 +131,7 @@ def _flips(situation: Situation, before: Mapping[str, Any]) -> tuple[Happening, 
         reason = "InvalidMachineHealthCheck" if why == INVALID else RESTRICTED
         return () if told else (happening(report, reason, report.error, warning=True),)
     if not report.allowed and (not was_closed or before.get("reason") != report.reason):
-        # Too many unhealthy is told by `telling.py`, once somebody is to be remediated.
+        # Too many unhealthy is told by `target_events.py`, once somebody is to be remediated.
         known = report.reason == OpenReason.TOO_MANY_UNHEALTHY
         return () if known else (happening(report, RESTRICTED, report.message, warning=True),)
     if report.allowed and was_closed:
