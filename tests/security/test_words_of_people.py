@@ -12,7 +12,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -32,6 +32,7 @@ from policy.episode.needs import Need, NeedKind
 from policy.episode.operator_commands import (
     ANSWERS,
     CIRCUIT_BREAKER,
+    DEVICE_READS_ON,
     NAMESPACE,
     SAID_LABEL,
     SETTLED,
@@ -45,6 +46,7 @@ from policy.episode.operator_commands import (
 from simulator.client import ApiAddress, ApiClient, ApiError
 from starter.client import Nodewarden
 from starter.errors import RefusedError
+from tests.cel import CelPython
 from tests.deploy.manifests import path_of
 from tests.licensing import LICENCES
 from tests.node_actions import ACTIONS, LONG_AGO, Object, api_with_actions, made, shipped
@@ -243,6 +245,44 @@ async def test_nor_does_another_object_of_its_name_nor_an_old_one_nor_none() -> 
         with pytest.raises(ApplicationError, match="there is none"):
             await stage.verify(ActionName(name="none", uid=action.uid))
         assert await stage.status(action) == {}
+
+
+@dataclass(frozen=True)
+class Rights:
+    """The `authorizer` of CEL for a person who has those verbs on that node, and no others."""
+
+    verbs: tuple[str, ...]
+    narrowed: tuple[tuple[str, str], ...] = ()
+
+    def asked(self, **said: str) -> Rights:
+        return replace(self, narrowed=(*self.narrowed, *said.items()))
+
+    def allowed(self) -> bool:
+        of = dict(self.narrowed)
+        verb = of.pop("verb")
+        return of == {"group": GROUP, "resource": "nodes", "name": NODE} and verb in self.verbs
+
+
+@pytest.mark.parametrize("override", [CIRCUIT_BREAKER, DEVICE_READS_ON, f"{CIRCUIT_BREAKER},{DEVICE_READS_ON}"])
+@pytest.mark.parametrize("action", Verb)
+def test_the_policy_wants_the_right_to_override_beside_that_of_each_action(action: Verb, override: str) -> None:
+    """S8, S17: for that very node, and the one right never stands for the other."""
+
+    def is_admitted(spec: Object, *verbs: str) -> bool:
+        names = {
+            "request": CelPython.value({"operation": "CREATE", "userInfo": {"username": "eve"}}),
+            "object": CelPython.value({"spec": spec}),
+            "oldObject": CelPython.value(None),
+            "authorizer": Rights(verbs),
+        }
+        return all(CelPython.evaluate(each["expression"], names) for each in VALIDATIONS)
+
+    plain = {"action": action.value, "node": NODE, "requestedBy": "eve", "reason": REASON}
+    spec = plain | {"override": override}
+    assert is_admitted(plain, action)
+    assert [is_admitted(spec, *verbs) for verbs in ((action,), ("override",), (action, "override"))] == [False, False, True]
+    assert not is_admitted(spec | {"node": "node-3"}, action, "override")
+    assert not is_admitted({**spec, "requestedBy": "admin"}, action, "override")
 
 
 async def test_without_the_policy_no_name_is_believed_and_where_it_is_needed_no_word_is_heard() -> None:
