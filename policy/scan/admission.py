@@ -417,7 +417,8 @@ class _Table:
         if any(_same_target(candidate, taken) for taken in self._taken):
             return AdmissionRefusal.NODE_HELD, f"another candidate of this scan is the same machine as {candidate.node}"
         if candidate.refused:
-            return AdmissionRefusal.NOT_CARRIED_OUT, candidate.refused
+            vetoed = bool(candidate.vetoed_by)
+            return AdmissionRefusal.HELD_OFF if vetoed else AdmissionRefusal.NOT_CARRIED_OUT, candidate.refused
         if (held := self._held_off.get(candidate.node)) is not None and not _began_after(candidate, held.looked_well):
             return AdmissionRefusal.HELD_OFF, f"held off: {held.reason}"
         if candidate.exhausted:

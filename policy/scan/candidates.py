@@ -35,7 +35,8 @@ MOST_UNCOUNTED = 5
 
 
 class _Choice(NamedTuple):
-    """Since when, under which check, by which of its targets, what can be done, and why not."""
+    """Since when, under which check, by which of its targets, what can be done, and why not. vetoed_by: the gate's row that says
+    so, "" where the check itself can have nothing done."""
 
     since: datetime
     key: str
@@ -43,6 +44,7 @@ class _Choice(NamedTuple):
     verdict: Verdict
     steps: tuple[EscalationStep, ...]
     refused: str
+    vetoed_by: str = ""
 
 
 _Ranked = tuple[int, datetime, str, str, str, _Choice | None]
@@ -90,7 +92,8 @@ def _rank(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[list[_Ranked
         choice = _under_which(known, said, offended)
         since, key, refused = choice.since, choice.key, choice.refused
         alone = left_alone(known, victim, exempt=known.exempt.kept.get(name, ""))
-        refused = alone.words if alone is not None else refused
+        if alone is not None:
+            refused, choice = alone.words, choice._replace(vetoed_by=alone.rule)
         for other in offended:
             if other != key:
                 waiting[other][key] += 1
@@ -316,7 +319,7 @@ def _candidate(known: LedgerSnapshot, victim: str, key: str, refused: str, choic
     if choice is None:
         return _asked_for(known, known.requests[key], refused)
     check, said = known.checks[key], known.say(victim)
-    since, _, target, verdict, steps, _ = choice
+    since, _, target, verdict, steps, _, vetoed_by = choice
     view, machine = target.node, target.machine
     ladder = () if refused or fences_only(check, steps) else steps
     offended = [known.checks[each] for each, pairs in said.items() if any(verdict.calls_for_action for _, verdict in pairs)]
@@ -336,6 +339,7 @@ def _candidate(known: LedgerSnapshot, victim: str, key: str, refused: str, choic
         # Before a control plane is initialized there is nothing of it yet that could be lost (S15).
         control_plane=any(each.control_plane for each in known.together(victim)) and not uninitialized,
         refused=refused,
+        vetoed_by=vetoed_by,
         ready=view.ready if view else False,
         healthy_under=_healthy_under(known, victim),
         machine=f"{machine.namespace}/{machine.name}" if machine else "",

@@ -99,7 +99,8 @@ class CheckReport(StandingCounts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A node that a check found unhealthy and whose brake is open. `refused` says why it can't be acted on all the same.
+    """A node that a check found unhealthy and whose brake is open. `refused` says why it can't be acted on all the same;
+    vetoed_by: the row of the gate that says so (S17), "" where no step of the check is possible.
 
     ready: whether the node says Ready=True (assumed where unknown: that is the stricter reading for quorum, S15).
     healthy_under: keys of checks that select the node and count it as healthy; disrupting it takes one of their `remaining`.
@@ -128,6 +129,7 @@ class Candidate:
     zone: str = ""
     control_plane: bool = False
     refused: str = ""
+    vetoed_by: str = ""
     ready: bool = True
     healthy_under: tuple[str, ...] = ()
     machine: str = ""

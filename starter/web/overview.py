@@ -8,6 +8,7 @@ from datetime import datetime
 
 from policy.checks.verdicts import Health
 from policy.episode.advice import MOST_NAMED, until_well_or_asked
+from policy.episode.gate import unblocks
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Phase
 from policy.episode.permits import PermitState
 from policy.scan.admission import AdmissionRefusal
@@ -196,10 +197,12 @@ def _waiting(scanner: ScannerStatus, status: ClusterStatus) -> Iterator[WaitingN
         moves = "" if held.until is not None else until_well_or_asked(held.node)
         yield WaitingNode(node=held.node, why=held.reason, until=held.until, guard=AdmissionRefusal.HELD_OFF, moves=moves)
     told = {held.node for held in scanner.held_off}
-    due = {each.node: each.not_before for each in scanner.report.candidates} if scanner.report is not None else {}
+    candidates = {each.node: each for each in scanner.report.candidates} if scanner.report is not None else {}
     for refused in scanner.refused:
         if refused.reason == AdmissionRefusal.HELD_OFF and refused.node in told:
             continue
-        later = due.get(refused.node) if refused.reason == AdmissionRefusal.RETRY_LATER else None
+        candidate = candidates.get(refused.node)
+        later = candidate.not_before if candidate is not None and refused.reason == AdmissionRefusal.RETRY_LATER else None
         moves = MOVES.get(AdmissionRefusal(refused.reason), "") if refused.reason in set(AdmissionRefusal) else ""
+        moves = moves or (unblocks(candidate.vetoed_by) if candidate is not None else "")
         yield WaitingNode(node=refused.node, why=refused.message, until=later, guard=refused.reason, moves=moves)

@@ -155,7 +155,7 @@ def test_a_node_that_has_lost_its_storage_is_left_alone_where_the_policy_says_so
     nodes = without_storage(sick(racks(1, 4), "r0-0", "r0-1"), "r0-0")
     assert answers(scan(nodes, FencePolicies())) == {"r0-0": "", "r0-1": ""}
     report = scan(nodes, FencePolicies(skip_lost_storage=True))
-    assert answers(report) == {"r0-0": AdmissionRefusal.NOT_CARRIED_OUT, "r0-1": ""}
+    assert answers(report) == {"r0-0": AdmissionRefusal.HELD_OFF, "r0-1": ""}
     assert "its condition StorageUnreachable is True" in admit(report, (), cap=5, now=NOW).refused[0].message
 
 

@@ -9,13 +9,15 @@ import pytest
 
 from policy.checks.health_check import HealthCheck
 from policy.checks.verdicts import Health
+from policy.episode.gate import unblocks
+from policy.episode.vetoes import HOLD_ANNOTATION
 from policy.objects.machines import PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, SKIP_ANNOTATION
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, ZONE_LABEL, Condition, NodeView
 from policy.objects.remediations import RemediationObject
 from policy.preservation.kept_machine import CONDITION
 from policy.remediation.remedies import RESTORING
 from policy.remediation.strategies import Action
-from policy.scan.admission import admit
+from policy.scan.admission import AdmissionRefusal, admit
 from policy.scan.evaluation import evaluate
 from policy.scan.ledger import Ledger
 from policy.scan.report_builder import NOT_COVERED
@@ -192,6 +194,19 @@ def test_one_closed_brake_holds_the_node_back_and_the_open_check_says_why() -> N
     workers = next(report for report in parts.checks if report.ref.name == "workers")
     assert workers.allowed
     assert "1 unhealthy node waits because NodeHealthCheck/zone-b selects them too" in workers.message
+
+
+def test_a_node_that_a_person_holds_is_held_off_and_one_without_a_step_is_not_carried_out() -> None:
+    """S17: and which row of the gate holds it says what would unblock it."""
+    held = a_node("held", "Unknown", 60, annotations={HOLD_ANNOTATION: "by ada: drill"})
+    parts = sick_ledger(held).report_parts(NOW)
+    (candidate,) = parts.candidates
+    (refused,) = admit(a_report(candidate), [], cap=1, now=NOW).refused
+    assert (refused.reason, candidate.vetoed_by) == (AdmissionRefusal.HELD_OFF, "hold")
+    assert "by ada: drill" in refused.message
+    assert HOLD_ANNOTATION in unblocks(candidate.vetoed_by)
+    (refused,) = admit(a_report(replace(candidate, vetoed_by="")), [], cap=1, now=NOW).refused
+    assert refused.reason is AdmissionRefusal.NOT_CARRIED_OUT
 
 
 def test_a_machine_of_the_control_plane_makes_its_node_a_member_whatever_the_node_says() -> None:
