@@ -40,7 +40,7 @@ async def test_without_a_worker_it_says_so(
     monkeypatch.setattr(device_checks, "ANSWER_WITHIN", timedelta(seconds=0.5))
     result = await nodewarden("fence", "check")
     assert result.exit_code == 5
-    assert "does a worker run?" in result.stderr
+    assert "no worker serves the cluster" in result.stderr
 
 
 async def test_a_cluster_that_does_not_answer_is_another_end_than_one_that_refuses(warden: Nodewarden, cluster: str) -> None:

@@ -220,7 +220,7 @@ def test_a_command_stays_on_one_line_to_be_copied(width: int) -> None:
         report(row("node-1")), pauses=(Pause(who="ann", owner="ann", reason="the switch of rack 2 is replaced", since=NOW),)
     )
     lines = drawn(status(episodes=(parked,), scanner=paused), width=width)
-    for command in (resume, ack, "`nodewarden unpause`"):
+    for command in (resume, ack, "`nodewarden unpause --of ann`"):
         assert any(command in line for line in lines), lines
     assert all(len(line) <= width for line in lines)
 

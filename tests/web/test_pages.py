@@ -111,7 +111,8 @@ async def test_a_keyboard_reaches_everything_and_sees_where_it_is(browser: Brows
                 break
             assert at["marked"], f"no mark of the focus: {at['what']}"
             assert at["seen"], f"the focus is where nobody sees it: {at['what']}"
-            stops.append(at["what"])
+            if at["what"] not in stops[-1:]:  # a browser stops at each part of a moment, and at its calendar
+                stops.append(at["what"])
         assert len(stops) == wanted
         assert "To the content" in stops[0]
 

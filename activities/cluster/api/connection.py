@@ -38,15 +38,8 @@ from activities.cluster.api.credentials import (
 )
 from activities.cluster.api.depth import readable
 from activities.cluster.api.paths import NAMESPACES
-from activities.cluster.api.refusals import (
-    UNCONNECTED,
-    PatchInapplicable,
-    broken,
-    patch_conflict,
-    reason_of,
-    refusal,
-    refusal_within,
-)
+from activities.cluster.api.refusals import PatchInapplicable, patch_conflict, refusal, refusal_within
+from activities.cluster.api.silence import UNCONNECTED, broken, reason_of
 from activities.errors import ErrorType, failure
 from policy.values.fields import mapping
 

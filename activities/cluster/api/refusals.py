@@ -6,45 +6,15 @@ crosses an activity's boundary under its stable type when nobody handles it. Req
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Mapping
 from datetime import timedelta
 from typing import TypeVar
 
-import aiohttp
 import msgspec
 from temporalio.exceptions import ApplicationError
 
+from activities.cluster.api.statuses import Status
 from activities.errors import ErrorType, failure
-
-# The Status objects by which an API server refuses.
-
-
-class _Cause(msgspec.Struct):
-    reason: str | None = None
-    message: str | None = None
-    field: str | None = None
-
-
-class _Details(msgspec.Struct, rename="camel"):
-    causes: list[_Cause] | None = None
-    retry_after_seconds: int | None = None
-
-
-class Status(msgspec.Struct):
-    """The body of a refusal, as far as we read it; also the object of a watch's ERROR event."""
-
-    kind: str | None = None
-    status: str | None = None
-    message: str | None = None
-    reason: str | None = None
-    code: int | None = None
-    details: _Details | None = None
-
-    @property
-    def causes(self) -> list[_Cause]:
-        return (self.details.causes if self.details else None) or []
-
 
 MAXIMUM_RETRY_AFTER = timedelta(minutes=1)
 """A server may ask for more; a fencing that waits looks again by itself."""
@@ -191,38 +161,3 @@ Refused = TypeVar("Refused", bound=ApplicationError)
 def _typed(subclass: type[Refused], kind: ErrorType, message: str) -> Refused:
     plain = failure(kind, message)
     return subclass(message, type=plain.type, non_retryable=plain.non_retryable, category=plain.category)
-
-
-# What it means that an API server gave no answer, or no whole one.
-
-LONGEST_REASON = 300
-
-UNCONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-"""What a client raises before anything was sent."""
-
-
-def broken(error: BaseException, request: str, *, writing: bool) -> ApplicationError:
-    """The error for a request that got no (whole) answer."""
-    what = f"{request}: {reason_of(error)}"
-    if isinstance(error, aiohttp.InvalidURL):
-        return failure(ErrorType.INVALID_CONFIG, f"{request}: not an address")
-    if isinstance(error, UNCONNECTED):
-        return unconnected(what)  # never sent
-    if isinstance(error, TimeoutError):
-        what = f"{request}: no answer in time"
-    if writing:
-        return failure(ErrorType.AMBIGUOUS, f"{what}; it may have been carried out")
-    return failure(ErrorType.UNREACHABLE, what)
-
-
-def reason_of(error: BaseException) -> str:
-    """Why there is no answer, in the words of the operating system. The client's own hold whole objects and their addresses."""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"the certificate of {error.host}:{error.port} is not trusted"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        number = error.os_error.errno or 0
-        why = os.strerror(number) if number > 0 else error.os_error.strerror or type(error.os_error).__name__
-        return f"no connection to {error.host}:{error.port} ({why})"
-    if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return "no connection in time"
-    return str(error)[:LONGEST_REASON] or type(error).__name__

@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from activities.cluster.api.depth import shallow
-from activities.cluster.api.refusals import Status
+from activities.cluster.api.statuses import Status
 from policy.objects.nodes import Condition, NodeView, Taint
 from policy.preservation.kept_machine import CONDITION
 from policy.remediation.remedies import OWNER_REMEDIATED

@@ -21,13 +21,13 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import Resource
 from activities.cluster.api.refusals import (
     ObjectNotFound,
-    Status,
     Unconnected,
     VersionExpired,
     VersionUnknown,
     refusal_of_status,
     version_unknown,
 )
+from activities.cluster.api.statuses import Status
 from activities.cluster.objects.decoding import Decoding, EventType, WatchLine
 
 log = logging.getLogger(__name__)
