@@ -72,7 +72,7 @@ REFUSED_WITHIN = 20.0
 OBEYED = (TimeoutError, EpisodeHeldError, WorkflowAlreadyStartedError)
 """A wish that is not refused at once, and what then stands in the next one's way: that is seen by what it does."""
 WORKERS = ObjectRef(api_version=CHECKS.api_version, kind=CHECKS.kind, name=CHECK)
-A_MOMENT = 10.0
+A_MOMENT = 15.0
 """Seconds within which a flooded scanner still does what it does in one."""
 
 ROLES: Mapping[Principal, tuple[str, dict[str, Any]]] = {
