@@ -43,8 +43,8 @@ OverrideOption = Annotated[
     list[Overridable] | None,
     typer.Option(
         "--override",
-        help="circuit-breaker: pass over the open circuit breaker, for this node only; you need the right `override`. "
-        "device-reads-on, of ack-off: a device says on, and is wrong or was read too early.",
+        help="circuit-breaker: pass over the open circuit breaker, for this node only. device-reads-on, of ack-off: a device "
+        "says on, and is wrong or was read too early. You need the right `override`.",
     ),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed where there is no terminal.")]
