@@ -1,1 +1,1 @@
-"""Health checks and fence policies: what they judge, what each thinks of it, and when a brake is closed."""
+"""Health checks and fence policies: what they judge, the verdict of each, and when a circuit breaker is open."""

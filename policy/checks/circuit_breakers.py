@@ -1,9 +1,11 @@
-"""The brake of one health check: whether so many targets are unwell that acting would make matters worse (S17).
+"""The circuit breaker of one health check: open while so many targets are unwell that acting would make matters worse (S17).
 
-Only the sum and the cluster are judged here; single targets are `policy/checks/rules/`, who may act now is
-`policy/scan/admission.py`. Whatever is not plainly healthy counts against the group: targets whose timeout runs, that start, are
-deleted, excluded, or still held by an episode. The three dialects compare and round as their systems do; a closed brake says why
-in their words.
+Only the counts and the cluster are judged here. Single targets are judged in `policy/checks/rules/`; `policy/scan/admission.py`
+decides which node is acted on. Every target that is not plainly healthy counts against the group: its timeout runs, it starts,
+is deleted or excluded, or an episode still holds it. Each dialect compares and rounds as its own system does, and an open circuit
+breaker says why in that system's terms.
+
+`CircuitBreaker` and `brake` come first; `Tally`, which keeps the counts while verdicts change, stands at the end.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from policy.values.times import written
 
 
 class OpenReason(StrEnum):
-    """Why a brake is closed; the machine's word beside the sentence."""
+    """Why a circuit breaker is open, for programs; the sentence for people is `CircuitBreaker.message`."""
 
     NO = ""
     PAUSED = "Paused"
@@ -56,7 +58,7 @@ class StandingCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts(StandingCounts):
-    """What brakes ask besides. updating: how many of the unhealthy ones are on their way to another machine config.
+    """What a circuit breaker judges. updating: how many of the unhealthy ones are on their way to another machine config.
     control_plane: how many of all are of the control plane.
     """
 
@@ -71,7 +73,7 @@ class Counts(StandingCounts):
 
     @property
     def unwell(self) -> int:
-        """Whatever counts against the group."""
+        """How many targets count against the group."""
         return self.total - self.healthy
 
 
@@ -87,9 +89,10 @@ class Circumstances:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CircuitBreaker:
-    """Whether the check lets us act, with the numbers in a sentence. `remaining` is explained at `report.CheckReport`.
+    """Closed where the check lets us act (`allowed`), else open; `message` is a sentence with the numbers. `remaining` is
+    explained at `scan_report.CheckReport`.
 
-    breached: whether the threshold alone is to blame; only that makes a storm.
+    breached: the threshold alone opens it; only that begins a storm.
     """
 
     allowed: bool
@@ -100,7 +103,8 @@ class CircuitBreaker:
 
 
 def brake(check: HealthCheck, counts: Counts, circumstances: Circumstances | None = None) -> CircuitBreaker:
-    """The brake as the check's dialect has it. People's word goes first, then what makes the numbers doubtful, then they."""
+    """The circuit breaker by the rules of the check's dialect. A pause by people comes first, then what makes the numbers
+    doubtful, then the numbers."""
     around = circumstances or Circumstances()
     limit = _limit(check, counts)
     held = _held(check, counts, around)
@@ -207,7 +211,7 @@ def _closed(reason: OpenReason, message: str, *, breached: bool = False) -> Circ
     return CircuitBreaker(allowed=False, remaining=0, reason=reason, message=message, breached=breached)
 
 
-# The counts of one health check while its verdicts change one by one; the sum that `policy/checks/circuit_breakers.py` judges.
+# The counts of one health check, kept up to date while its verdicts change one by one.
 
 
 class Tally:

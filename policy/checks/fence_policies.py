@@ -1,4 +1,4 @@
-"""The fence policies of a cluster: storm brakes and caps by scope, quiet times, failed attempts, and the off switch.
+"""The fence policies of a cluster: storm limits and caps by scope, quiet times, failed attempts, and the off switch.
 
 Typed, and merged from wherever they were written: `policy/dialects/node_fencing.py` reads the ConfigMaps of the node-fencing
 proposal, the worker's settings have a section of their own. What several of them say holds as the strictest says. Enforced in
@@ -185,7 +185,7 @@ DEFAULT_SOURCE = PolicySource()
 
 
 def stricter(one: FencePolicies, other: FencePolicies) -> FencePolicies:
-    """Both together: every brake of either holds, and of two numbers the stricter one."""
+    """Both together: every limit of either holds, and of two numbers the stricter one."""
     caps: dict[str, int] = {}
     for each in (*one.caps, *other.caps):
         caps[each.scope] = min(each.cap, caps.get(each.scope, each.cap))

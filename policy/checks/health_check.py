@@ -1,8 +1,9 @@
-"""A health check after its dialect has been read: the one typed object that everything downstream knows.
+"""A health check after its dialect has been read: the typed object that everything downstream uses (`HealthCheck`), the storm
+that it may be in (`Storm`), and what holds where several checks cover one node (`Overlap`).
 
 The spellings (`NodeHealthCheck` of medik8s, `MachineHealthCheck` of OpenShift and of Cluster API, `fence-cluster-config` of the
-node-fencing proposal) end in `policy/dialects/`; how a target is judged by it is `policy/checks/rules/`, whether we may act on
-the sum `policy/checks/circuit_breakers.py`.
+node-fencing proposal) are read in `policy/dialects/`. `policy/checks/rules/` judges one target by a check;
+`policy/checks/circuit_breakers.py` judges the sum.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from policy.values.selectors import Selector
 from policy.values.thresholds import Threshold
 from policy.values.times import RESOLUTION, later
 
-# The storm of a health check: after a breach of its threshold, how long everything must have been well before we act again.
+# The storm of a health check: after a breach of its threshold, how long all targets must have been well before we act again.
 #
-# medik8s' `stormCooldownDuration`. The state lives in two conditions of the object, `StormActive` and `StormCooldownActive`, so
-# that it survives every process. Unlike the shipped operator a storm also ends where everything heals at once: it is advanced by
-# every look at the sum, not only by those that find somebody to remediate.
+# This is medik8s' `stormCooldownDuration`. The state lives in two conditions of the object, `StormActive` and
+# `StormCooldownActive`, so that it survives every process. Unlike the shipped operator, we also end a storm where all targets
+# heal at once: every look at the sum advances it, not only a look that finds a target to remediate.
 
 ACTIVE = "StormActive"
 COOLING_DOWN = "StormCooldownActive"
@@ -56,7 +57,8 @@ def advance(storm: Storm, cooldown: timedelta | None, *, breached: bool, now: da
 
 
 def stricter(one: Storm, other: Storm) -> Storm:
-    """Of two accounts of one storm whatever holds back for longer: the one that has it, and the later cooldown, or none."""
+    """Of two accounts of one storm the one that holds back for longer: a storm before none, no cooldown before a cooldown, the
+    later cooldown before the earlier one."""
     if one.active is None or other.active is None:
         return other if one.active is None else one
     cooling = max(one.cooling, other.cooling) if one.cooling is not None and other.cooling is not None else None
@@ -181,7 +183,7 @@ class HealthCheck:
         return self.rungs[0].template if self.rungs else None
 
 
-# Several health checks cover one node: which of them holds is the user's choice.
+# Where several health checks cover one node, the user chooses which of them holds (the setting `scan.overlap`).
 
 
 class Overlap(StrEnum):

@@ -1,4 +1,4 @@
-"""What all dialects' objects begin with: kind, version, name; and the readings that several of them share."""
+"""What several dialects share: the head of an object (kind, version, name), thresholds, and the annotations of remediation."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def not_too_many(found: Collection[object], spec: Fields, name: str) -> None:
         raise spec.refuse(name, f"expected at most {MOST_CONDITIONS} entries, got {len(found)}")
 
 
-# What a health check of any dialect may say by annotation of how its targets are remediated: no shipped schema has room for it.
+# Annotations by which a health check of any dialect says how its targets are remediated: no shipped schema has fields for it.
 #
 # An API server prunes fields that its schema does not know, so that even the back-off of the node health check's own proposal is
 # lost on the way into a cluster; annotations are not. What they mean is `policy/remediation/`.

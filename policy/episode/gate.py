@@ -3,7 +3,7 @@
 A scan (`policy/scan/candidates.py`), `explain`, `evaluate`, the last look and every write ask `objection`. Who asks brings what
 was read (`Seen`); reading is `activities/cluster/live`. A new reason not to act is a row here, and a line of the table in
 docs/semantics.md with its case in `tests/policy/episode/test_gate.py`; what a label or annotation means is `vetoes.py` beside
-this. Brakes, which close the door to new episodes and to nothing else (thresholds, storms, caps), are
+this. Circuit breakers, which close the door to new episodes and to nothing else (thresholds, storms, caps), are
 `policy/checks/circuit_breakers.py` and `policy/scan/admission.py`.
 """
 
@@ -62,7 +62,7 @@ class Operation(StrEnum):
     FREE = "free"
     """Pods, attachments and the out-of-service taint of a machine that is proven off."""
     GIVE_BACK = "give-back"
-    """Power on, a path or a network given back (S17: no brake is asked)."""
+    """Power on, a path or a network given back (S17: no circuit breaker is asked)."""
     UNCORDON = "uncordon"
 
 

@@ -1,4 +1,4 @@
-"""Power states and what a device can do: the words that drivers and workflows share."""
+"""Power states, what a device can do, and which devices are insecure: the enums that drivers and workflows share."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ class Quarantine:
     seal: str = ""
 
 
-# Devices to which whoever stands in between may listen, or answer in their place, and what a worker does with one.
+# Insecure devices: anyone on the network path may listen to them or answer in their place. And what a worker does with one.
 #
-# IPMI is none of them: it proves the password on both sides and encrypts, as far as `drivers/ipmi.py` lets it. Clouds' APIs are
-# plain on the loopback only. How a driver is told to go without TLS, or to verify no certificate, is beside its parameters.
+# IPMI is not insecure in this sense: both sides prove the password, and it encrypts, as far as `drivers/ipmi.py` lets it. Clouds'
+# APIs are plain on the loopback only. The parameters of each driver say how it goes without TLS or verifies no certificate.
 
 
 class InsecureDevices(StrEnum):

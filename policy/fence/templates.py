@@ -1,9 +1,9 @@
-"""`FencingTemplate` (nodewarden.io/v1alpha1): how nodes are fenced, written once for many nodes, resolved here for one.
+"""Our own fence configuration: `FencingTemplate` and `FenceConfig` (nodewarden.io/v1alpha1), resolved here for one node.
 
-The result is a `FencingPlan` without secrets. Whatever is doubtful is refused: a template is read when a node is about to lose
-its power, which is no moment for guesses. Reading the object is `activities/cluster/live/plans.py`; the schema that an API server
-checks beforehand is `deploy/crds/fencingtemplates.nodewarden.io.yaml`; steps, devices and settings are
-`policy/fence/templates.py`.
+The result is a `FenceConfig` with a `FencingPlan` without secrets. Anything doubtful is refused: a template is read when a node
+is about to lose its power, and then a guess is dangerous. The first section reads the spec that both kinds share, the second
+`FencingTemplate`, the third `FenceConfig`. `activities/cluster/live/plans.py` reads the objects; the schemas that an API server
+checks beforehand are in `deploy/crds/`; devices are `policy/fence/power_devices.py`.
 """
 
 from __future__ import annotations
@@ -42,10 +42,7 @@ from policy.values.fields import Fields
 from policy.values.object_refs import ObjectRef
 from policy.values.selectors import parse_selector
 
-# The part that our own kinds have in common: steps, devices and settings of a `FenceConfig` and of a `FencingTemplate`.
-#
-# It says which object holds, and for which node; devices are
-# `policy/fence/power_devices.py`.
+# The spec that both kinds share: steps, devices and settings.
 
 GROUP = "nodewarden.io"
 VERSION = "v1alpha1"
@@ -299,11 +296,11 @@ def read_fencing_template(obj: Mapping[str, object], node: NodeView) -> FenceCon
     return read_spec(spec, node=node, name=name, kind=KIND, subject=subject, namespace=namespace, cordon=True)
 
 
-# `FenceConfig` (nodewarden.io/v1alpha1): how nodes are fenced, as one validated object instead of ConfigMaps. Cluster-scoped,
-# like the nodes it is about, so that nobody decides on machines by a right in some namespace.
+# `FenceConfig`: how nodes are fenced, as one validated object instead of ConfigMaps. It is cluster-scoped, like the nodes that it
+# is about, so that a right in one namespace decides on no machine.
 #
-# Of several that are about a node the most specific holds, as a whole (S11): that of its name, else one whose selector fits, else
-# one for all nodes; two of the same rank are refused. The schema is `deploy/crds/`.
+# Where several are about a node, the most specific holds, as a whole (S11): the one with its name, else one with a selector that
+# fits, else one for all nodes; two of the same rank are refused.
 
 FENCE_CONFIG_KIND = "FenceConfig"
 WHOM_FIELDS = ("nodeName", "nodeSelector")

@@ -1,7 +1,8 @@
-"""The rules that a configuration must hold as a whole, once each of its methods could be read.
+"""What is wrong with a fence configuration: `Findings` collects it while methods are read, `judge` checks the configuration as a
+whole afterwards.
 
-What would free something before its proof, switch the wrong way round, or do nothing and call it success is refused here, before
-anything is done: a node that is about to lose its power is no place to find out.
+A configuration that would free something before its proof, switch in the wrong order, or do nothing and report success is refused
+before anything is done: when a node is about to lose its power it is too late to find out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from policy.fence.drivers import same_device
 from policy.fence.plan import CutStorage
 from policy.values.errors import PolicyError
 
-# What a reader found wrong or doubtful: all of it, so that a person mends a configuration in one go.
+# All that a reader found wrong or doubtful, so that a person can correct a configuration in one go.
 
 
 class Findings:

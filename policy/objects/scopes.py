@@ -1,7 +1,7 @@
 """Scopes: parts of a cluster that fail together, and how many nodes of each are unresponsive.
 
 A scope is a way to divide a cluster (`cluster` is all of it, `zone`, `pool`, or the key of a node label such as `rack`), a group
-one part under it (`rack=r1`). Nodes without the label are a group of their own: a misspelt key then brakes too much, never too
+one part under it (`rack=r1`). Nodes without the label are a group of their own: a misspelt key holds back too much, never too
 little. What follows from the numbers is `policy/checks/fence_policies.py`.
 """
 

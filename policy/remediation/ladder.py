@@ -1,8 +1,10 @@
-"""Which steps, in which order, a target is remediated by: what its check says, cut to what is possible for this target.
+"""The ladder of a remediation: which steps a target gets, in which order, for how long, and how many targets at once.
 
 A NodeHealthCheck names templates (`remediationTemplate`, `escalatingRemediations`), a check of Machines at most one; any check
-may name strategies by annotation, which then hold instead. Without either the dialect's own way is the only step. Going from step
-to step is `policy/remediation/ladder.py`; that a single step of fencing stays a plain fencing is `fences_only`.
+may name strategies by annotation, which then hold instead. Without either, the dialect's own way is the only step. Steps that are
+impossible for the target are left out (`possible`). A ladder whose only step is fencing is a plain fencing (`fences_only`).
+
+In this order: going from step to step; which steps a target has (`ladder_of`); how long its node is leased; how many at once.
 """
 
 from __future__ import annotations
@@ -21,12 +23,11 @@ from policy.values.object_refs import Dialect, ObjectRef
 from policy.values.thresholds import Rounding, Threshold, parse_threshold, scaled
 from policy.values.times import format_duration, later, parse_duration
 
-# The ladder of a remediation: which step comes first, which one after it, and when a step has had its time.
+# From step to step: which comes first, which one after it, and when a step has had its time.
 #
-# Only the order. Which steps a target has is `ladder.py`; what a step does is the workflow's story; what its object says
-# meanwhile is `remediation_objects.py`. A step that failed is not tried again within a sequence of retries (`memory.py`), also
-# not by the machine that replaces the patient: the ladder goes on where its predecessor's ended. At its end there is a person,
-# never nothing.
+# The workflow carries a step out; `remediation_objects.py` reads what its object says meanwhile. A step that failed is not tried
+# again within a sequence of retries (`memory.py`), also not on the machine that replaces the failed one: the ladder goes on where
+# its predecessor's ended. After the last step a person is asked.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,10 +217,10 @@ def _with_timeout(step: EscalationStep) -> EscalationStep:
     return step if step.timeout is not None else replace(step, timeout=RULES[step.strategy].timeout)
 
 
-# How long a node is held while a step is at work on it, and when a remediation object of somebody else's controller is too old.
+# How long a step holds its node's lease, and when a remediation object of another controller is too old.
 #
-# Whoever remediates a node holds `node-<name>` in `medik8s-leases`, so that maintenance and other checks leave it alone. The
-# operator of medik8s looks for leases that are held for too long. There are none of ours: a lease ends with the time of its step.
+# A controller that remediates a node holds the lease `node-<name>` in `medik8s-leases`, so that maintenance and other checks
+# leave the node alone. The operator of medik8s looks for leases that are held for too long. Ours end with the time of their step.
 
 BUFFER = timedelta(minutes=1)
 DEFAULT_TIMEOUT = timedelta(minutes=10)
@@ -242,9 +243,9 @@ def to_be_flagged(created: datetime, now: datetime, *, flagged: bool) -> bool:
 
 # How many targets of a health check may be remediated at the same time.
 #
-# What a MachineSet has as `maxInFlight`. It is another thing than the brake of a health check
-# (`policy/checks/circuit_breakers.py`): that one asks how many are unwell, this one how many are under way. Those are never
-# stopped by it. `policy/scan/admission.py` says whose turn it is.
+# A MachineSet calls it `maxInFlight`. The circuit breaker of a health check (`policy/checks/circuit_breakers.py`) asks how many
+# targets are unwell; this limit asks how many remediations are under way, and stops none of those. `policy/scan/admission.py`
+# decides which target is next.
 
 MAX_IN_FLIGHT_ANNOTATION = "nodewarden.io/max-in-flight"
 """On a health check: a number or a percentage of its targets."""

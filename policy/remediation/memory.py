@@ -1,8 +1,9 @@
-"""What a machine inherits from those that it replaces: when each was remediated, by which try, and which steps failed.
+"""The last remediation of a target, kept on its Node or Machine and handed on to the machine that replaces it; and when the next
+one may begin.
 
-A replacement is a new Machine with a new Node, and knows of nothing: without a memory a MachineSet whose machines fail as soon as
-they are there would be remediated in a hot loop. So the last remediation is written on the Node or Machine, and handed on to its
-successor. What a health check says of retries and pauses is `policy/checks/retries.py`.
+A replacement is a new Machine with a new Node. Without this memory a MachineSet with machines that fail as soon as they start
+would be remediated in a hot loop. The memory holds when the target was remediated, by which try, and which steps failed. What a
+health check says of retries and pauses is `policy/checks/retries.py`.
 """
 
 from __future__ import annotations
@@ -161,11 +162,10 @@ def _name(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value) <= LONGEST_NAME
 
 
-# What the past of a target means for its next remediation: when that may begin, and whether it may at all.
+# The next remediation of one target: when it may begin, and whether it may at all.
 #
-# The memory is on the objects (`memory.py`), so that it outlives us and people can read it. A Machine that never came to be a
-# node is the case that loops: its set makes another one at once, which fails as well. It is left to the cluster autoscaler for
-# the time that this gives a machine, and backs off in any case.
+# A Machine that never became a node is the case that loops: its set makes another one at once, which fails as well. It is left to
+# the cluster autoscaler for as long as the autoscaler waits for a machine, and its remediation backs off in any case.
 
 DEFAULT_RETRIES = RetryRules()
 """Cluster API's: as often as it takes, and at once."""

@@ -1,9 +1,12 @@
-"""Remediation objects as we make them: what a health check's template becomes for one target, and whose an object is.
+"""Remediation objects: what a check's template becomes for one target, who made an object, and what its status says.
 
-Three spellings of one contract. An object of a NodeHealthCheck bears its Node's name and is owned by the check, the Node's
-Machine and the Node (medik8s); one of a MachineHealthCheck bears its Machine's name and is owned by that Machine alone
-(OpenShift, Cluster API). The controllers that act on them find their target by exactly these words. What is known of objects that
-others have made is `policy/objects/remediations.py`; writing them is `activities/cluster/acts/remediation_objects.py`.
+The contract has three spellings. An object of a NodeHealthCheck bears its Node's name, and its owners are the check, the Node's
+Machine and the Node (medik8s); an object of a MachineHealthCheck bears its Machine's name, and that Machine alone owns it
+(OpenShift, Cluster API). The controllers that act on them find their target by exactly these fields.
+
+In this order: the object as we make it (`made`); its progress (`follow`); the table of controllers whose statuses differ
+(`Remediator`). Objects that others made are `policy/objects/remediations.py`; `activities/cluster/acts/remediation_objects.py`
+writes ours.
 """
 
 from __future__ import annotations
@@ -214,11 +217,11 @@ def _is_check(owner: Mapping[str, Any], wanted: WantedObject) -> bool:
     return named and (not wanted.check_uid or owner.get("uid") in {None, "", wanted.check_uid})
 
 
-# What a remediation object says about its work, in the words of whichever controller does it.
+# Progress: what the status of a remediation object says about its work.
 #
-# The contract is medik8s': conditions Processing, Succeeded and PermanentNodeDeletionExpected. Metal3's has a phase instead and
-# never says that it succeeded: there the node's health tells. Success and failure end a step; silence does not, its time-out
-# does.
+# The contract is medik8s': conditions Processing, Succeeded and PermanentNodeDeletionExpected. Metal3's object has a phase
+# instead and never says that it succeeded: there the node's health decides. Success and failure end a step; without an answer its
+# time-out does.
 
 TIMED_OUT_ANNOTATION = GIVEN_UP_ANNOTATION
 """On a remediation object: since when it is given up for the next one. The same annotation by which we are given up by others."""
@@ -278,11 +281,10 @@ def to_be_given_up(told: RemediationConditions) -> bool:
     return told.succeeded != "True"
 
 
-# What the remediation objects of other controllers say of their work: one table by kind, which the settings can extend.
+# The controllers whose objects differ from medik8s' contract: one table by kind, which the settings can extend.
 #
-# The contract is medik8s', and a kind that is not in the table is read by it. Other words are turned into those of the contract,
-# so that what follows such an object (`remediation_objects.py`) knows only these. The rights to the kinds follow the table
-# (`starter/deploy/rights.py`).
+# A kind that is not in the table is read by the contract. The table maps other conditions to those of the contract, so that
+# `follow` knows only these. The rights to the kinds are made from the table (`starter/deploy/rights.py`).
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
-"""What a check would have done to one target now: the dialect's answer to a verdict, once its brake is open.
+"""What a check would have done to one target now: the dialect's answer to a verdict, once its circuit breaker is closed.
 
-Pure choice. Whether the brake is open is `policy/checks/circuit_breakers.py`; who goes first is `policy/scan/candidates.py` and
-`policy/scan/admission.py`, and what follows where this first step fails is the ladder of `policy/remediation/`. An object that
-exists already is never asked for twice.
+`policy/checks/circuit_breakers.py` says whether the circuit breaker is open, `policy/scan/candidates.py` and
+`policy/scan/admission.py` which target goes first, and the ladder of `policy/remediation/` what follows where this first step
+fails. An object that exists already is never asked for twice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OWNER_REMEDIATED = "OwnerRemediated"
 
 
 RESTORING = frozenset({Action.DELETE_REMEDIATION})
-"""Acts that no brake may hold back (S17)."""
+"""Acts that no circuit breaker may hold back (S17)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ NOTHING = Remedy(action=Action.NONE)
 
 
 def remedy(check: HealthCheck, target: JudgedTarget, verdict: Verdict) -> Remedy:
-    """What the dialect does about the verdict. An open brake is assumed."""
+    """What the dialect does about the verdict. The circuit breaker is taken to be closed."""
     present = [each for each in target.remediations if check.makes(each)]
     if verdict.health is Health.HEALTHY:
         return _give_back(check, verdict, present)

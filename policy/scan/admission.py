@@ -1,8 +1,11 @@
-"""Who may be disrupted now: the scanner's decision over one report and its permit table, with the reason for every "no".
+"""Which nodes may be disrupted now: the scanner's decision over one report and its permit table, with the reason for every "no".
 
-Pure: the same report, table and moment give the same answer, so a scanner may decide again at any time. What counts as
-unhealthy, and under which brakes, has been judged before (`policy/scan/ledger.py`); the live look before an act comes after
-(`activities/cluster/`). Restoring acts never pass through here (S17).
+The same report, table and moment give the same answer, so a scanner may decide again at any time. The ledger has judged before
+which targets are unhealthy and which circuit breakers are open (`policy/scan/ledger.py`); a live look follows before each act
+(`activities/cluster/`). Acts that restore a node never pass through here (S17).
+
+The first section counts the room that is left; the second decides: `admit` for what a report shows, `answer_request` for an
+episode that asks.
 """
 
 from __future__ import annotations
@@ -27,11 +30,8 @@ from policy.scan.scan_report import Candidate, CheckReport, ScanReport
 from policy.values.object_refs import ObjectRef
 from policy.values.times import format_duration, written
 
-# Whether there is room for one more: the caps of groups, a check's own limit, a control plane's quorum, and how many of a group
-# are left Ready (S14, S15, S17).
-#
-# Numbers only, each with the sentence that says what is full. What else stands against a node, and in which order that is
-# asked, is `policy/scan/admission.py`.
+# Room for one more: the caps of groups, a check's own limit, a control plane's quorum, and how many of a group are left Ready
+# (S14, S15, S17). Numbers only, each with the sentence that says what is full.
 
 
 def control_plane_guard(

@@ -74,9 +74,9 @@ def choose(known: LedgerSnapshot, watching: frozenset[str]) -> CandidateChoice:
 def _rank(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[list[_Ranked], defaultdict[str, Counter[str]]]:
     """The candidates in brief, and for each check by which others its targets are held back.
 
-    Unless checks are independent, every check that covers a victim has a say: one closed brake is enough. Those that can be acted
-    on go first, then those whose episode is open already, those that a brake of their scope, their own past or a check that can
-    spare no more holds back, and those that can't be acted on, so that none of the latter crowds out the first.
+    Unless checks are independent, every check that covers a victim has a say: one open circuit breaker is enough. Those that
+    can be acted on go first, then those whose episode is open already, those that a limit of their scope, their own past or a
+    check that can spare no more holds back, and those that can't be acted on, so that none of the latter crowds out the first.
     """
     ranked: list[_Ranked] = []
     waiting: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -133,7 +133,7 @@ def _offending(
 def failing(known: LedgerSnapshot, watching: frozenset[str]) -> dict[str, datetime | None]:
     """Whom a check calls unhealthy and nothing but a pool would keep from being acted on, by name, and since when it does.
 
-    Under a closed brake nobody is acted on, so that nobody has to be kept from it: no preservation begins in a storm (S17). Where
+    Under an open circuit breaker no node is acted on, so that none has to be kept: no preservation begins in a storm (S17). Where
     another controller acts on the check, whom that would act on is meant. watching: nodes that an episode holds, or that are held
     off after one: what was decided of their failure stands.
     """
@@ -197,8 +197,8 @@ def braked(known: LedgerSnapshot, victim: str) -> str:
 
 
 def _rank_requests(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[list[_Ranked], int]:
-    """What other systems ask for, and how many refused requests are left out. Their own brakes have let them ask; ours are
-    admission's."""
+    """What other systems ask for, and how many refused requests are left out. Their own circuit breakers have let them ask; ours
+    are admission's."""
     ranked, strangers = list[_Ranked](), defaultdict[str, list[_Ranked]](list)
     for key, request in known.requests.items():
         if request.asks:

@@ -169,8 +169,8 @@ class _Held(NamedTuple):
 
 
 def _held_by(known: LedgerSnapshot, check: HealthCheck, brake: CircuitBreaker, target: JudgedTarget) -> _Held:
-    """Why the check may not have its remedy carried out now: its own brake, another check's, what is said of the target itself,
-    or another check's remedy."""
+    """Why the check's remedy may not be carried out now: its own circuit breaker, another check's, what is said of the target
+    itself, or another check's remedy."""
     if not brake.allowed:
         return _Held(opened(brake), check.ref.key)
     victim, key = target.victim, check.ref.key

@@ -217,7 +217,7 @@ def _unblock_under(known: LedgerSnapshot, key: str, *, spare: bool) -> str:
 
 
 def unblocks(check: HealthCheck, counts: Counts, brake: CircuitBreaker) -> str:
-    """What would open a closed brake."""
+    """What would close an open circuit breaker."""
     match brake.reason:
         case OpenReason.TOO_MANY_UNHEALTHY:
             return _more_healthy(check, counts)

@@ -5,7 +5,7 @@ expired, so a fleet of 50,000 nodes is never walked on a tick. It has no clock: 
 it says depends only on the objects and the moment, never on the way there, so any worker says the same.
 
 Which objects there are and which belong together is `policy/checks/inventory.py`. Judging one target is `policy/checks/rules/`,
-the brakes are `policy/checks/circuit_breakers.py`; what a report shows of all this is drawn up in
+the circuit breakers are `policy/checks/circuit_breakers.py`; what a report shows of all this is drawn up in
 `policy/scan/report_builder.py`, what one check thinks of everybody in `policy/scan/evaluation.py`, and keeping the cache that
 feeds it is `activities/cluster/`.
 """
@@ -375,7 +375,7 @@ class Ledger:
                 found[each.target].append(each)
         return {node: sorted(objects, key=lambda each: each.ref.key) for node, objects in found.items()}
 
-    # Inside: brakes ---------------------------------------------------------------------------------------------------
+    # Inside: circuit breakers -----------------------------------------------------------------------------------------
 
     def _brakes(self) -> dict[str, CircuitBreaker]:
         return {

@@ -1,6 +1,7 @@
-"""What keeps a cluster's scanner from acting on anything now: one answer, which command line, page and JSON print (S44).
+"""Whether a cluster's scanner may act at all, and what people should be told when it does not (S44).
 
-What a circuit breaker of one check keeps waiting is `alarms.py`.
+`obstacles` is the one answer to "what keeps everything from being acted on", which command line, page and JSON print. `alarms`,
+below, finds unhealthy nodes for which nothing is begun.
 """
 
 from __future__ import annotations
@@ -86,9 +87,9 @@ def _age(report: ScanReport, wait: timedelta, now: datetime) -> str:
     return f"the last report is {format_duration(timedelta(seconds=int(age.total_seconds())))} old" if age > wait + OLD else ""
 
 
-# What people should hear of a cluster although no episode tells them: that nodes are unhealthy and nothing is begun for them.
+# Alarms: nodes are unhealthy and no episode is begun for them, so that no episode would notify people.
 #
-# A level of one report. How long each has to last before people are told is `activities/cluster/report/alarms.py`.
+# They are read from one report. `activities/cluster/report/alarms.py` decides how long each has to last before people are told.
 
 BREAKERS = frozenset({OpenReason.TOO_MANY_UNHEALTHY, OpenReason.STORM, OpenReason.INVALID_THRESHOLD, OpenReason.NO_CLUSTER})
 """What no person has said and no other controller does. A pause and an upgrade are told by those who began them."""

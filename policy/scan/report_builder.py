@@ -1,7 +1,9 @@
-"""What a report shows of a ledger: which checks may act, what episodes see of their nodes, and what people see.
+"""Builds the report of a scan from a ledger: which checks may act, what episodes see of their nodes, and what people see.
 
-Drawn up from the targets that something ails, never from all of them, and cut to the sizes of `policy/scan/scan_report.py`.
-PreservedMachineReader the verdicts is `policy/scan/ledger.py`; who is to be acted on first is `policy/scan/candidates.py`.
+It is built from the targets that are not well, never from all of them, and cut to the sizes of `policy/scan/scan_report.py`.
+`policy/scan/ledger.py` keeps the verdicts; `policy/scan/candidates.py` says which target is acted on first.
+
+The first section finds remediation objects that are left over; `draw_up` builds the report.
 """
 
 from __future__ import annotations
@@ -50,12 +52,12 @@ from policy.scan.urgency import stamp_of
 from policy.values.errors import PolicyError
 from policy.values.object_refs import Dialect, dialect_of
 
-# Remediation objects, and wishes to owners, that nobody needs any more and no open episode will take back: their node is well,
-# or gone for good.
+# Left over: remediation objects, and requests to owners, that no episode needs and no open episode will take back, because their
+# node is well or gone for good.
 #
-# An episode takes its own back when it ends. One that was terminated, or the operator whose place we have taken, leaves them
-# behind, and a node that has one is not counted as well for as long as it stands. What is found here gets an episode that only
-# follows the object as it would have been followed, `healthyDelay` included, and deletes it. No brake holds that up (S17, S35).
+# An episode takes its own back when it ends. A terminated episode leaves them behind, as does an operator that nodewarden has
+# replaced, and a node with such an object is not counted as well. Each gets an episode that only follows the object as before,
+# `healthyDelay` included, and deletes it. No circuit breaker holds that up (S17, S35).
 
 SICK_AGAIN = timedelta(minutes=1)
 """So long at most a Machine that has fallen sick meanwhile is left to an owner that nobody has licensed."""
@@ -85,8 +87,8 @@ def _objects(known: LedgerSnapshot, key: str, check: HealthCheck) -> Iterator[Le
 
 
 def _wishes(known: LedgerSnapshot, key: str, check: HealthCheck) -> Iterator[LeftOver]:
-    """Machines that are well, and that their owner is still asked to remediate. It would do so the moment that a check calls one
-    of them unhealthy again: without a permit, whatever brake is closed, and though somebody preserves it (S14, S15, S17, S27)."""
+    """Machines that are well, and that their owner is still asked to remediate. It would do so as soon as a check calls one of
+    them unhealthy again: without a permit, under an open circuit breaker, and although it is preserved (S14, S15, S17, S27)."""
     if check.dialect is not Dialect.CLUSTER_API:
         return
     for target in known.machines.values():

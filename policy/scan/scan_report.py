@@ -1,6 +1,6 @@
 """What a scan says: a *level*, never an edge, and never the fleet.
 
-Counts, brakes, the top candidates and the nodes that carry our mark. Its `digest` is over what decisions depend on, so
+Counts, circuit breakers, the top candidates and the nodes that carry our mark. Its `digest` is over what decisions depend on, so
 that two scans of an unchanged world are equal whatever worker made them, and a lost result loses nothing. Bounded: no
 list here grows with the number of nodes (see the MAXIMUM_ constants), so a report stays far below Temporal's payload limit
 at 50,000 nodes.
@@ -62,12 +62,12 @@ class SeenVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport(StandingCounts):
-    """One health check: its counts and whether its brake lets us act. `error` is set for an object that cannot be used.
+    """One health check: its counts and whether its circuit breaker lets us act. `error` is set for an object that cannot be used.
 
     unhealthy: those that need remediation. What the dialects' own status calls unhealthy is everything that is not healthy: soon,
     starting, deleting, excluded and recovering targets, too. left_out ones are not in the total at all.
-    remaining: how many targets that now count as healthy may be disrupted before the brake closes. Disrupting a target that is
-    unhealthy already takes none of it, so an open brake with 0 remaining still lets those be repaired.
+    remaining: how many targets that now count as healthy may be disrupted before the circuit breaker opens. To disrupt a target
+    that is unhealthy already uses none of it, so a closed circuit breaker with 0 remaining still lets those be repaired.
     """
 
     ref: ObjectRef
@@ -92,14 +92,14 @@ class CheckReport(StandingCounts):
     """Which other controller acts on the checks of this dialect, in words. Beside `reason`: a pause or a mistake in the object is
     told first, and the status is the other controller's all the same."""
     breached: bool = False
-    """The threshold alone would close the brake, whatever else does."""
+    """The threshold alone would open the circuit breaker."""
     at_once: int | None = None
     """How many of its targets are remediated at once (`nodewarden.io/max-in-flight`); None where it sets no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A node that a check found unhealthy and whose brake is open. `refused` says why it can't be acted on all the same;
+    """A node that a check with a closed circuit breaker calls unhealthy. `refused` says why it can't be acted on all the same;
     vetoed_by: the row of the gate that says so (S17), "" where no step of the check is possible.
 
     ready: whether the node says Ready=True (assumed where unknown: that is the stricter reading for quorum, S15).
@@ -237,7 +237,7 @@ class ScanReport(ReportParts):
     """The whole of what the scanner learns from one scan.
 
     groups: the counts of the cluster and of every group that a candidate or a watched node belongs to, then of others that a
-    brake has closed, as many as there is room for. A group that is not among them was not counted, and nothing is known of it.
+    limit is reached, as many as there is room for. A group that is not among them was not counted, and nothing is known of it.
     """
 
     digest: str

@@ -1,7 +1,7 @@
 """Whether our view of a cluster may be acted on (S18), and when two views are the same.
 
 A watch can break without a word, and an API server that lost its store answers with an empty list: both look like a healthy or
-a vanished fleet. PreservedMachineReader the cache is `activities/cluster/`; what is in it is `policy/scan/ledger.py`.
+a vanished fleet. The cache is kept in `activities/cluster/`; what is in it is `policy/scan/ledger.py`.
 """
 
 from __future__ import annotations

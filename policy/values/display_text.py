@@ -1,8 +1,8 @@
-"""Text that others have written, made fit to be shown (S50): each way out that people look at cleans here, and nowhere else.
+"""Text made safe to show to people (S50): every output for people cleans texts of other authors here, and nowhere else.
 
-A Node's annotation, a BMC's error or an API server's answer may hold what a terminal obeys (escapes), what reorders or hides the
-text around it, a line of its own that looks like ours, and what a chat takes for a link or a call. What is decided and compared
-is the text as it is; only what is shown goes through here.
+A Node's annotation, a BMC's error or an API server's answer may hold escapes that a terminal obeys, characters that reorder or
+hide the text around them, a line that looks like ours, or what a chat takes for a link or a mention. Decisions and comparisons
+use the text as it is; only output goes through here.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ def in_a_line(text: str, longest: int = LONGEST) -> str:
 
 
 def without_calls(text: str) -> str:
-    """The same on one line, in which a chat finds nobody to call (`@everyone`, `<!channel>`) and no link that hides where it
-    leads."""
+    """The same on one line, in which a chat finds no mention (`@everyone`, `<!channel>`) and no link that hides its address."""
     return _CALL.sub("@ ", in_a_line(text)).replace("](", "] (").translate(_BRACKETS)
 
 
@@ -51,7 +50,7 @@ def cleaned(found: Any) -> Any:
     return {in_a_line(name): cleaned(each) for name, each in found.items()} if isinstance(found, dict) else found
 
 
-# Numbers of things as people write them: `1 pod`, `2 pods`.
+# Counted things as people write them: `1 pod`, `2 pods`.
 
 
 def counted(number: int, noun: str) -> str:

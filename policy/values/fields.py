@@ -1,7 +1,8 @@
-"""Reading decoded JSON field by field, so that every refusal names the object, the field and what was expected.
+"""Reads decoded JSON field by field (`Fields`), so that every refusal names the object, the field and what was expected; and the
+`key=value` lines of the node-fencing proposal.
 
-Shared by the dialects and the templates. It knows no object: which fields exist and what they mean is said by the readers.
-A field that is `null` counts as absent, as for an API server.
+The dialects and the templates share it. It knows no object: the readers say which fields exist and what they mean. A field that
+is `null` counts as absent, as for an API server.
 """
 
 from __future__ import annotations
@@ -171,9 +172,8 @@ class Fields:
         return value
 
 
-# What should be an object, or a list of objects, where nobody vouches for it: what is something else tells nothing.
-#
-# For what is read in passing, such as another controller's status. What people configure is read by `fields.py`, which refuses.
+# Lenient reading, for example of another controller's status: a value that is no object, or no list of objects, counts as an
+# empty one. What people configure is read by `Fields`, which refuses.
 
 
 def mapping(value: object) -> Mapping[str, Any]:

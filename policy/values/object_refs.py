@@ -1,4 +1,4 @@
-"""References to objects of the API, and whose rules hold for a health check, which its group says."""
+"""References to objects of the API, the dialect of a health check (its API group decides), and what a valid name looks like."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def dialect_of(ref: ObjectRef) -> Dialect:
     return _GROUPS.get(ref.api_version.partition("/")[0], Dialect.MEDIK8S)
 
 
-# What the names of objects, and of places in a worker's mount and environment, look like.
+# Valid names of objects, of files in a worker's mount and of variables in its environment.
 #
-# People write them, and variables of a node are filled into them. They become paths of the API and of files, so that nothing
-# may be more than a name (S41).
+# People write them, and variables of a node are filled into them. They become paths of the API and of files, so a text that is
+# more than a name is refused (S41).
 
 FENCE_NAMESPACE = "nodewarden"
 """Where ConfigMaps with fence configuration are read unless the settings say otherwise: not in `default`, where many people may

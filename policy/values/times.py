@@ -1,6 +1,7 @@
-"""Durations as Kubernetes objects write them: Go's `time.Duration` text (`300s`, `1h5m30.5s`), or a whole number of seconds.
+"""Durations and moments as Kubernetes objects write them: Go's `time.Duration` text (`300s`, `1h5m30.5s`) or a whole number of
+seconds, and RFC 3339.
 
-Only the text; which durations a field accepts (a minimum, no negative ones) is said where the field is read.
+Only the text is read here; the reader of a field says which durations it accepts (a minimum, no negative ones).
 """
 
 from __future__ import annotations
@@ -73,9 +74,10 @@ def go_duration(duration: timedelta) -> str:
     return f"{sign}{f'{hours}h' if hours else ''}{f'{minutes}m' if hours or minutes else ''}{seconds}{decimals}s"
 
 
-# Moments as the API writes them: reading them, saying them, and adding to them without falling off the calendar.
+# Moments as the API writes them: parsed, written, and added to without an overflow of the calendar.
 #
-# Whoever may write a Node's status chooses its moments, up to the year 9999; none of them may stop the judgement of all others.
+# A client that may write a Node's status chooses its moments, up to the year 9999; none of them may stop the judgement of the
+# other nodes.
 
 RESOLUTION = timedelta(seconds=1)
 """The API cuts moments off to whole seconds: only a second later a timeout has certainly been exceeded, and never early."""

@@ -1,4 +1,4 @@
-"""PreservedMachineReader a machine and giving one up, over a simulated API server: what is written, in which order, and what is
+"""Keeping a machine and giving one up, over a simulated API server: what is written, in which order, and what is
 left alone."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The small writes an episode makes on its node: marks and cordons, the maintenance lease, Events for people.
+"""The small writes that an episode makes on its node: marks and cordons, the maintenance lease, Events for people
+(`Bookkeeping`); and what it adopts of a terminated predecessor (`Adoption`).
 
 Each is an idempotent look-and-write on the API's side (`activities/cluster/`); none of them is a consequence.
 """
@@ -110,7 +111,8 @@ class Bookkeeping:
     async def insist(
         self, act: str, carry_out: Callable[[], Awaitable[None]], *, failing: str, pause: timedelta, abort_ends: bool = False
     ) -> bool:
-        """Carry out what must be done in the end, however often it takes and at growing intervals; no brake holds this up (S17).
+        """Carry out what must be done in the end, however often it takes and at growing intervals; no circuit breaker holds it up
+        (S17).
 
         After some failures in a row a person is told, once, and nobody else waits for our permit meanwhile. What is refused for a
         moment, by an API server that has just started or by a worker with a wrong clock, is no failure yet (S18). abort_ends: an
@@ -195,12 +197,12 @@ class Bookkeeping:
         return options.cluster_write(self._episode.cluster) | {"summary": summary}
 
 
-# What a terminated predecessor has left on a node: adopted before anything else is done, by every kind of episode.
+# What a terminated predecessor has left on a node: every kind of episode adopts it before it does anything else.
 #
-# Its workflow id is ours, so that it is not open any more. But its last command may still be on its way to a device (S34), its
-# out-of-service taint goes on freeing pods on a proof that nobody reads any more (S1, S32), and whether pods were freed behind
-# the paths it has cut is not known (S35). Only the mark that was read by the pin tells of all this: once the mark is in our own
-# name it tells of the cordon, the taints and the paths only, so that what else follows from it is kept here.
+# It had our workflow id, so it is not open any more. But its last command may still be on its way to a device (S34), its
+# out-of-service taint goes on freeing pods on a proof that no episode repeats (S1, S32), and it is not known whether pods were
+# freed behind the paths that it cut (S35). Only the mark that the pin read says all this: a mark in our own name holds the
+# cordon, the taints and the paths only, so the rest is kept here.
 
 
 def cut_unseen(episode: Episode, paths: tuple[str, ...]) -> None:

@@ -1,6 +1,7 @@
-"""How often a step is tried, and what does not count as a try.
+"""How often a step is tried and what does not count as a try (`Tries`), and how long an episode waits for what passes by itself
+(`Patience`).
 
-The story says what a step does; the plan says how often. What happens once the tries are used up is the story's decision.
+The plan says how often; the story decides what happens once the tries are used up.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from workflows.episode.episode import Episode
 from workflows.episode.state import Undertaking
 from workflows.kit.interrupts import Hopeless, Interrupt, ProofLost, StepFailed, Unlicensed
 
-# How long an episode waits for what passes by itself, before a person is asked.
+# How long an episode waits for what passes by itself before it asks a person.
 
 
 class Patience:

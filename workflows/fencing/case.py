@@ -1,8 +1,9 @@
-"""The case of one node: whatever an episode has at hand once its target is pinned, and what is known of it at any moment.
+"""The case of one node: all that a fencing has at hand once its target is pinned (`Case`), and what the latest look says of the
+machine (`PinnedNode`).
 
-Put together after the pin, and again in each new history, over what the state tells. Shared by the parts of the story: the
-steps (`workflows/fencing/isolation.py`, `workflows/fencing/power_steps.py`), the ends (`workflows/fencing/endings.py`) and
-the wait for a person (`workflows/fencing/endings.py`).
+`open_case` builds it after the pin, and again in each new history from the episode's state. The parts of the story share it: the
+steps (`workflows/fencing/isolation.py`, `workflows/fencing/power_steps.py`), the ends and the wait for a person
+(`workflows/fencing/endings.py`).
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from workflows.fencing.consequences import FreeingSequence
 from workflows.fencing.isolation import IsolationSequence
 from workflows.fencing.off_proof import PowerSequence
 
-# What the latest look says about the machine that was pinned: is it back, is it another one, which boot is it?
+# What the latest look says about the pinned machine: is it back, is it another one, which boot is it?
 #
-# All that proves anything is concluded from `Episode.looked`, which live looks keep (`workflows/episode/preflight.py`). What
-# signals say besides (`Episode.observation`) is a reason to look, or to refrain (S42). The rules are `policy/episode/fencing.py`
-# and `policy/episode/identity.py`.
+# Proofs use only `Episode.looked`, which live looks keep (`workflows/episode/preflight.py`). What signals say
+# (`Episode.observation`) is a reason to look, or to refrain (S42). The rules are `policy/episode/fencing.py` and
+# `policy/episode/identity.py`.
 
 
 class PinnedNode:

@@ -1,8 +1,8 @@
-"""How an episode ends: what is undone on the way out, what is left as it is, and who is told.
+"""How a fencing stops: it ends (`Endings`: what is undone, what is left as it is, who is notified), or it waits for a person
+(`Parking`).
 
-Every end gives back what carries our mark (S35). Deciding that it is the end is the story's (`workflows/fencing/story.py`),
-waiting for a person instead `workflows/fencing/endings.py`. An `End` is only what came out: `workflows/episode/end.py` makes
-it the end of the episode.
+Every end gives back what carries our mark (S35). The story decides which of the two (`workflows/fencing/story.py`). An `End` is
+only the outcome: `workflows/episode/end.py` makes it the end of the episode.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Endings:
         return End(outcome=Outcome.REPLACED, message=message)
 
     async def restored(self, outcome: Outcome, message: str) -> End:
-        """Recovery: give the paths back and undo what carries our mark, however long the API is away; no brake holds this up
-        (S17).
+        """Recovery: give the paths back and undo what carries our mark, however long the API is away; no circuit breaker holds it
+        up (S17).
 
         After an abort, and where the machine is left off, a path whose pods were freed stays cut: that is a decision of its own
         (S35).
@@ -129,10 +129,10 @@ def after_off(request: AbortRequest, node: str) -> str:
     return f"it ends once the power state is read; a machine that is off stays off, {how}"
 
 
-# Parked: an open episode that can do nothing more until a person says so (needs-human), or until nobody is needed any more.
+# Parked: an open episode that does nothing more until a person decides (needs-human), or until no person is needed any more.
 #
-# Nothing is in flight, the permit is given back, id and marks are kept. What a person may say is
-# `workflows/episode/conversation.py`; what becomes of an episode that ends while it is parked is `workflows/fencing/endings.py`.
+# Nothing is in flight, the permit is given back, id and marks are kept. What a person may send is
+# `workflows/episode/conversation.py`.
 
 Ending = Callable[[], Awaitable[End]]
 
@@ -184,7 +184,7 @@ class Parking:
             word = episode.resumed or (episode.acknowledgement if case.lacks_proof else None)
             if word is not None and not episode.is_held:
                 if case.only_restoring_is_left:
-                    break  # a brake holds up nothing that restores (S17)
+                    break  # a circuit breaker holds up nothing that restores (S17)
                 refused = await episode.obtain_permit(case.permit_request())
                 if not refused and await self._stands(word.by, problem):
                     break

@@ -1,9 +1,11 @@
-"""The paths of one node to storage and network: cut at a device, read as cut, and given back when that is safe.
+"""The paths of one node to storage and network (`Paths`): cut at a device, read as cut, and given back when that is safe; and the
+quarantine of a cloud machine (`Quarantines`).
 
-A path is noted in our mark *before* it is cut, so that whoever takes the node over knows of it. Where a consequence was carried
-out it is given back only after `restart proven` or a person's word: what was freed may be written by somebody else by now. So is
-one that nobody has seen open before our first cut: an episode whose mark is gone may have freed what lies behind it, or somebody
-keeps it cut on purpose (S35). What its device said comes along with the answer of the command that cuts it.
+A path is noted in our mark *before* it is cut, so that the next episode of the node knows of it. Where a consequence was carried
+out, the path is given back only after `restart proven` or a person's confirmation: another machine may write by now to what was
+freed. The same holds for a path that was not read as open before our first cut: an earlier episode, its mark gone, may have freed
+what lies behind it, or a person keeps it cut on purpose (S35). The answer of the cutting command brings what the device said
+before.
 """
 
 from __future__ import annotations
@@ -36,8 +38,7 @@ from workflows.kit.interrupts import Interrupt, StepFailed, as_interrupt, interr
 
 # Quarantine of a cloud machine: one security group instead of its own, and back. It proves nothing and licenses nothing.
 #
-# Both acts may be repeated: the cloud itself remembers what there was before (`activities/power/`), so that an answer that is
-# lost loses nothing.
+# Both acts may be repeated: the cloud itself keeps the groups from before (`activities/power/`), so a lost answer loses nothing.
 
 Request = TypeVar("Request", PowerRequest, LiftRequest)
 Result = TypeVar("Result")

@@ -133,7 +133,7 @@ class HoldingOff:
     def forget(self, report: ScanReport) -> None:
         """A held-off node is free again when its time is over, or once a live view sees it well, or gone.
 
-        That it is no candidate says nothing: under a closed brake, or without its check, the sickest node is none.
+        That it is no candidate says nothing: under an open circuit breaker, or without its check, the sickest node is none.
         """
         self._policies, self._versions, self._counted_by = report.policies, _versions_of(report), _counted_by(report)
         self._unreadable = any(each.error for each in report.checks)

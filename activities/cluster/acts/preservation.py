@@ -137,8 +137,7 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
         called = await called_unhealthy(self._connections, held, view, self._served.judged_at())
         return sight.called(called) if called else sight
 
-    # PreservedMachineReader
-    # --------------------------------------------------------------------------------------------------------
+    # Keeping ----------------------------------------------------------------------------------------------------------
 
     async def _bring_about(self, sight: Sight, request: HoldRequest, now: datetime) -> Hold:
         found_held = sight.held

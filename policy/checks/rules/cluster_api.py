@@ -44,7 +44,7 @@ NOT_PROVISIONED = "InfrastructureNotReady"
 INFRASTRUCTURE_READY = "InfrastructureReady"
 
 _ASSUMED = WorkloadCluster(namespace="", name="", control_plane_initialized=True, infrastructure_ready=True)
-"""Where the Cluster object is not known the check's brake is closed; its Machines are judged as those of a running cluster."""
+"""Where the Cluster object is not known the circuit breaker is open; the Machines are judged as those of a running cluster."""
 
 
 class ClusterApiRules:

@@ -1,7 +1,7 @@
 """The objects a reader may look at, by name: those that were fetched, and a note of those that it would like to see.
 
 Readers are pure and objects are fetched by name, never listed (whoever may list Secrets reads all of them). So a reader runs on
-what is there, the shelf notes the names it did not know of, the caller fetches those and runs it again, until nothing is missing.
+what is there, the lookup notes the names it did not know of, the caller fetches those and repeats it, until nothing is missing.
 Of a Secret only the names of its keys get here (S12).
 """
 
@@ -74,7 +74,7 @@ class ObjectLookup:
 
     @property
     def wanted(self) -> tuple[ObjectName, ...]:
-        """What was asked for and is not known. Empty: the answer that was given with this shelf stands."""
+        """What was asked for and is not known. Empty: the answer that was given with this lookup stands."""
         return tuple(self._wanted)
 
     def config_map(self, name: str) -> ConfigMap | None:

@@ -129,7 +129,7 @@ def winner_for(node: NodeView, shelf: ObjectLookup, findings: Findings) -> Effec
 
 
 def read_config_maps(node: NodeView, shelf: ObjectLookup) -> FenceConfig:
-    """What holds for the node, with all that is wrong with it. Of worth only when the shelf wants nothing more."""
+    """What holds for the node, with all that is wrong with it. Of worth only when the lookup wants nothing more."""
     findings = Findings()
     cluster = read_cluster_config(_looked_up(shelf, NAME, findings), findings)
     winner = EffectiveObject(source=Source.DEFAULT)
