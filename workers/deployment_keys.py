@@ -1,7 +1,8 @@
-"""The keys with which a deployment encrypts what it tells Temporal: none unless the settings name a file or a Secret.
+"""The keys of a deployment: those that encrypt what it writes to Temporal, and those with which its workers sign.
 
-Every process needs them that talks to Temporal: workers, and whoever types a command. They are changed as signing keys are
-(`docs/security.md`), but that an old one is needed for as long as its histories are to be read.
+Encryption is off unless the settings name a file or a Secret. Every process that talks to Temporal needs those keys: workers and
+commands. They are changed as signing keys are (`docs/security.md`), but an old one is needed for as long as its histories are to
+be read.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How a process that has used Temporal's SDK ends: at once.
+"""The operating system's side of a process: how it ends, and that no dump of its memory is written.
 
-The SDK's core runs threads of its own. While the interpreter takes itself apart they may still come back with an answer that
-nobody waits for any more: the process then crashes, or waits for itself for ever. What matters has been done by then, so that
-this last part is left out.
+A process that has used Temporal's SDK ends at once. The SDK's core runs threads of its own. While the interpreter takes itself
+apart they may still come back with an answer that nobody waits for any more: the process then crashes, or waits for itself for
+ever. What matters has been done by then, so that this last part is left out.
 """
 
 from __future__ import annotations

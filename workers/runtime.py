@@ -1,6 +1,6 @@
 """The process's one runtime of Temporal's SDK: it holds the threads that talk to the service, and serves the metrics.
 
-What is measured is `activities/contracts/metrics.py`.
+What is measured is `activities/contracts/metrics.py`. The second section runs several things of which any failure ends all.
 """
 
 from __future__ import annotations

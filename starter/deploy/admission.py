@@ -1,4 +1,5 @@
-"""What `nodewarden deploy admission` prints, and deploy/admission.yaml holds: our admission policies, each a module.
+"""What `nodewarden deploy admission` prints, and deploy/admission.yaml holds: our admission policies; today there
+is one, for patches of Nodes.
 
 Without them everything works, and a worker that was taken over can do more. They need Kubernetes 1.30.
 """

@@ -1,4 +1,4 @@
-"""What of ours is left in a cluster. What people have written themselves, such as a hold or a preservation, is theirs."""
+"""What of ours is left in a cluster (`Leftover`). What people have written, such as a hold or a preservation, is theirs."""
 
 from __future__ import annotations
 

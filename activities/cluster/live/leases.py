@@ -1,8 +1,9 @@
-"""The lease of a node by which medik8s operators, node maintenance and we keep out of each other's way.
+"""Leases: that of a node, by which medik8s operators, node maintenance and we keep out of each other's way, and the cluster's.
 
 `medik8s-leases/node-<name>`, one holder at a time, taken by create or by an update on the resourceVersion that was read, so
 that of two takers one loses. Ours is ownerless on purpose: a lease owned by its Node would vanish with a Node that is deleted in
-mid-episode. The lease that keeps other scanners out is another one (`leases.py`).
+mid-episode. The second section asks whether the cluster Lease, which keeps other scanners
+out, is ours now.
 """
 
 from __future__ import annotations

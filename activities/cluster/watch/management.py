@@ -1,4 +1,4 @@
-"""How fresh our picture of a management cluster is, where Cluster API's objects live in one (S18).
+"""How fresh our picture of a management cluster is, where Cluster API's objects live in one, and the limits of every view (S18).
 
 It can be lost from sight while the cluster itself is seen well: then only the checks that live there wait. Until it has been
 heard once nobody knows which of its checks cover our nodes too. What follows from all this for a report is `view.py`.

@@ -1,4 +1,5 @@
-"""Which collections of a cluster are followed, and what each change of them tells the ledger.
+"""Which collections of a cluster are followed, and what each change of them tells the ledger: first all that health checks need,
+then what preservation needs, then templates.
 
 Nodes, health checks and the ConfigMaps of fence policies always; Machines and what tells of upgrades from the first health
 check or pool of preservations on, or the first last look, as FencingTemplates and FenceConfigs; Clusters from the first check
@@ -71,7 +72,7 @@ from policy.values.object_refs import Dialect, ObjectRef
 
 # What is followed for preservation alone: Machines of machine-controller-manager with their sets, and PreservationPolicies.
 #
-# Nodes, and the Machines of OpenShift and Cluster API, come from `watches.py`: those where health checks or a pool have them
+# Nodes, and the Machines of OpenShift and Cluster API, come from the section above: those where health checks or a pool have them
 # followed. Kinds that the server does not know cost a question now and then.
 
 

@@ -1,6 +1,6 @@
 """One request to EC2: boto3 builds, signs and reads it, a `CloudCall` sends it: botocore's event `before-send` allows for that.
 
-What EC2's own words of refusal mean is in `refusals.py`; what is asked and commanded is in `driver.py`.
+The first section says what EC2's error codes mean; what is asked and commanded is in `driver.py`.
 """
 
 from __future__ import annotations

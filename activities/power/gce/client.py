@@ -1,4 +1,5 @@
-"""What runs in the thread of a `CloudCall`: Google's client on our session, with a token before anything is sent.
+"""What runs in the thread of a `CloudCall`: Google's client on our session, with a token before anything is sent; our identity
+there; and that session.
 
 Imported where it is needed only: the client library takes more than a second of a core and 110 MB. It is used for its requests,
 paths and types; what it does around them is not ours to have:
