@@ -12,7 +12,7 @@ from tests.docs.reading import DOCS
 from tests.web.looking import DESK
 from tests.web.pictures import PICTURES, TALLEST, file_of, taken
 
-MOST_BYTES = 120 * 1024
+MOST_BYTES = 130_000
 
 
 def size_of(png: bytes) -> tuple[int, int]:

@@ -125,8 +125,8 @@ async def test_a_child_that_stands_still_is_killed_at_its_deadline_while_others_
     assert (ended.stdout, ended.timed_out, ended.returncode) == (b"sent\n", True, -signal.SIGKILL)
     assert 3.0 <= time.monotonic() - began < 9.0
     assert others > 1
-    assert not alive(child)
     await nobody_is_left(server)
+    assert not alive(child)
 
 
 async def test_a_child_that_ends_in_the_moment_in_which_it_is_let_go_costs_no_other_operation(start: Start) -> None:
