@@ -18,6 +18,9 @@ from simulator.client import ApiAddress, ApiClient
 from starter.client import Nodewarden
 from starter.errors import MissingError
 from starter.handles.node_actions import Speaker
+from starter.output.models import Told
+from starter.web import act_routes
+from starter.web.acts import WordToSay
 from starter.web.app import serving
 from starter.web.views import Views
 from tests.starter.test_web_api import conforms
@@ -164,6 +167,24 @@ async def test_a_program_pauses_for_a_while_and_begins_an_episode(
     refused = await act(page, cluster, word="fence", node="refused-1", reason="drill", expected=409)
     assert refused["error"] == "no permit was to be had"
     await mine.stop_scanner(cluster, who="ann", reason="done")
+
+
+async def test_whose_hold_ends_is_what_the_form_says(
+    page: aiohttp.ClientSession, mine: Nodewarden, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S44: another person's, by name, and not one's own in its place."""
+    asked = list[WordToSay]()
+
+    async def noted(_caller: object, known: str, act: WordToSay) -> Told:
+        asked.append(act.checked())
+        return Told(cluster=known, answer="ended")
+
+    monkeypatch.setattr(act_routes, "said", noted)
+    await mine.fence(cluster, "sick-1", reason="drill")
+    token = await form_token(page, cluster, "resume", "sick-1")
+    form = {"word": "resume", "node": "sick-1", "reason": "done", "question": "7", "of": "ann", "form_token": token}
+    await sent(page, cluster, form, expected=200)
+    assert [each.of for each in asked] == ["ann"]
 
 
 @pytest.mark.parametrize("word", ["fence", "remediate", "ack-off"])
