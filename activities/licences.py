@@ -27,7 +27,7 @@ from activities.contracts.target import ActResult, LicenceWanted, Target
 from activities.errors import ErrorType, failure
 from activities.keyring import Keyring
 from policy.episode.messages import Reading, VolumeReading
-from policy.episode.operator_commands import CIRCUIT_BREAKER, SealedWord, Verb
+from policy.episode.operator_commands import CIRCUIT_BREAKER, OVERRIDES, SealedWord, Verb
 from policy.fence.config import LONGEST_ACT
 from policy.fence.credential_hosts import compared
 from policy.fence.kdump import KdumpReading, KernelDead
@@ -163,7 +163,7 @@ class Licences:
 
     def overridden(self, target: Target) -> str:
         """`CIRCUIT_BREAKER` where a person overrides it for that episode, as a worker of ours has verified; else "" (S17)."""
-        doubt = self.doubt_of_word(target, target.override, Verb.FENCE, Verb.REMEDIATE, Verb.ACK_OFF)
+        doubt = self.doubt_of_word(target, target.override, *OVERRIDES[CIRCUIT_BREAKER])
         said = target.override.spoken.override if target.override is not None and not doubt else ""
         return CIRCUIT_BREAKER if CIRCUIT_BREAKER in said else ""
 

@@ -87,7 +87,7 @@ def override_problem(override: str, verb: Verb) -> str:
     known = [each for each, verbs in OVERRIDES.items() if verb in verbs]
     if all(each in known for each in override.split(",") if override):
         return ""
-    return f"expected {' or '.join(known) or 'nothing'} with {verb.value}, got {override!r}"
+    return f"expected {' or '.join(known) or 'nothing'} with {verb.value}, got {override[:80]!r}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

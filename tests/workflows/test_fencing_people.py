@@ -783,6 +783,20 @@ async def test_a_word_for_off_may_override_the_breaker_that_keeps_it_waiting(kin
     assert result.off_proof.acknowledgement.sealed.spoken.override == BOTH
 
 
+async def test_a_word_for_off_overrides_nothing_but_what_it_may(env: WorkflowEnvironment) -> None:
+    """S8: what a person says is obeyed or refused to that person."""
+    world = World(ignores_off=True)
+    async with fencing(env, world, parks=True) as run:
+        for odd in ("quorum", f"{DEVICE_READS_ON},quorum", "x" * 3000):
+            with pytest.raises(WorkflowUpdateFailedError) as refused:
+                await run.acknowledge("pulled the plug", override=odd)
+            assert "override: expected circuit-breaker or device-reads-on" in str(refused.value.cause)
+            assert len(str(refused.value.cause)) < 300
+        world.power = dict.fromkeys(world.power, PowerState.OFF)
+        await run.acknowledge("pulled the plug", override=DEVICE_READS_ON)
+        await run.result(Outcome.RECOVERED)
+
+
 VOUCHED: dict[str, object] = {**WISH, "seen_off": True}
 BEFORE_IT = datetime(2026, 1, 1, tzinfo=UTC)
 """Since when the node is not Ready that a person has seen off."""

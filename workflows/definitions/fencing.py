@@ -8,7 +8,7 @@ from datetime import timedelta
 from temporalio import workflow
 
 from policy.episode.messages import EpisodeResult, Kind
-from policy.episode.operator_commands import CIRCUIT_BREAKER, DEVICE_READS_ON, Verb
+from policy.episode.operator_commands import CIRCUIT_BREAKER, DEVICE_READS_ON, Verb, override_problem
 from policy.values.times import format_duration
 from workflows.episode.attestation import by_a_person, refused
 from workflows.episode.conversation import NOT_ATTESTED, EpisodeConversation, opened
@@ -68,6 +68,8 @@ class Fencing(EpisodeConversation):
     @acknowledge_off.validator
     def _check_acknowledge_off(self, request: AcknowledgeRequest) -> None:
         by_a_person(request)
+        if problem := override_problem(request.override, Verb.ACK_OFF):
+            raise ValueError(f"override: {problem}")
         self.check(Verb.ACK_OFF, request.question)
         episode = self.episode
         if DEVICE_READS_ON not in request.override and episode.says_on:
