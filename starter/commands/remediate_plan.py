@@ -68,7 +68,7 @@ async def plan(
 
 async def read_plan(session: Session, node: str, named: tuple[EscalationStep, ...] | None) -> RemediationPlan:
     """Of the cluster as it is now, with the caller's own rights."""
-    from activities.cluster.api.machine_paths import Connections
+    from activities.cluster.api.served_cluster import Connections
     from activities.cluster.objects.live_machines import find_target
     from policy.remediation.ladder import body_of
     from starter.plans.live import read_live

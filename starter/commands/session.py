@@ -209,7 +209,7 @@ class Session:
         """Raises NoSuchNodeError where the caller sees for himself that there is none. Where he can't see, nothing is said."""
         from temporalio.exceptions import ApplicationError
 
-        from activities.cluster.api.machine_paths import Connections
+        from activities.cluster.api.served_cluster import Connections
         from activities.cluster.objects.live_machines import find_target
         from activities.cluster.objects.live_node import all_names
         from starter.errors import NoSuchNodeError

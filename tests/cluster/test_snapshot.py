@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.machine_paths import Connections
+from activities.cluster.api.served_cluster import Connections
 from activities.cluster.objects.live_machines import find_target
 from activities.cluster.watch.offline import ClusterSnapshot
 from activities.cluster.watch.snapshot import take_snapshot

@@ -11,8 +11,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import JsonObject
-from activities.cluster.api.edits import edit
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound, edit
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
 from activities.cluster.report.node_actions import HEARD, doubt_of, node_action_path
 from activities.contracts.attestation import AttestationActivities, Verification, VerifyRequest

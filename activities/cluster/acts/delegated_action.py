@@ -15,12 +15,10 @@ from typing import TypeVar
 from temporalio import activity
 
 from activities.clocks import in_time
-from activities.cluster.api.edits import edit
-from activities.cluster.api.machine_paths import resource_of
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound, edit
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster
 from activities.cluster.live.gate import require_last_look
-from activities.cluster.objects.live_machines import find_machine
+from activities.cluster.objects.live_machines import find_machine, resource_of
 from activities.cluster.objects.live_node import Edit, LiveNode, edit_node, put_annotation, remove_annotation
 from activities.contracts.preservation import GiveUpResult
 from activities.contracts.remediation import BeforeActing, External, RememberRequest

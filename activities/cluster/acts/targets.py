@@ -13,8 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.acts.freeing import standing_workload
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
-from activities.cluster.live.device_claims import CheckedDevices
-from activities.cluster.live.identities import Identities
+from activities.cluster.live.claims import CheckedDevices, Identities
 from activities.cluster.live.leases import release_node_lease
 from activities.cluster.live.looks import LastLook, PermitBook
 from activities.cluster.live.needs import kinds_for, require_kind, with_live_delegate

@@ -18,9 +18,8 @@ from typing import Any
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.edits import edit
 from activities.cluster.api.paths import ADMISSION_BINDINGS, ADMISSION_POLICIES, NODE_ACTIONS
-from activities.cluster.api.refusals import ObjectNotFound, unless_gone
+from activities.cluster.api.refusals import ObjectNotFound, edit, unless_gone
 from activities.cluster.report.background_writer import BackgroundWriter
 from activities.errors import ErrorType, error_type
 from policy.episode.attestation import POLICY, doubt

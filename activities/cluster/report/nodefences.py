@@ -22,10 +22,9 @@ from temporalio.exceptions import ApplicationError
 
 from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.edits import edit
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import NODE_FENCES, NODES, Resource
-from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound, unless_gone
+from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound, edit, unless_gone
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.objects.live_node import Edit, LiveNode, edit_node, readable_mark
 from activities.cluster.objects.marks import is_ours, owner, write_mark
