@@ -27,9 +27,9 @@ from activities.contracts.target import Target
 from activities.errors import ErrorType, error_type, failure
 from policy.checks.fence_policies import PolicySource
 from policy.episode.needs import Need
-from policy.fence.compiling import compile_config
 from policy.fence.device_check import DeviceEventReason, named_beside
 from policy.fence.drivers import same_device
+from policy.fence.plan_compiler import compile_config
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
 from policy.values.object_refs import ObjectRef
