@@ -142,10 +142,10 @@ async def _cluster_serving(
     from activities.cluster.acts.targets import ClusterTarget
     from activities.cluster.api.paths import NODE_FENCES, PROPOSED_NODE_FENCES
     from activities.cluster.api.served_cluster import ServedCluster
-    from activities.cluster.live.identities import Identities
+    from activities.cluster.live.claims import Identities
     from activities.cluster.report.nodefences import NodeFences
     from activities.cluster.report.noticing import knowing
-    from activities.cluster.watch.management import ViewLimits
+    from activities.cluster.watch.freshness import ViewLimits
     from activities.cluster.watch.view import ClusterView
     from activities.node_action_dispatcher import NodeActionDispatcher
     from activities.scanner_permits import ScannerPermits

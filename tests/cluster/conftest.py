@@ -14,7 +14,7 @@ from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection, Timeouts
 from activities.cluster.report.node_actions import Speaks
-from activities.cluster.watch.management import ViewLimits
+from activities.cluster.watch.freshness import ViewLimits
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view import ClusterView
 from activities.notification_sender import Notify, nobody

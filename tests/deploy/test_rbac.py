@@ -30,7 +30,7 @@ from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.looks import LastLook
 from activities.cluster.report.node_actions import ActionKeeping
 from activities.cluster.report.nodefences import NodeFences
-from activities.cluster.watch.management import ViewLimits
+from activities.cluster.watch.freshness import ViewLimits
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.attestation import VerifyRequest
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest

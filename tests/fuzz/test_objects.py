@@ -14,7 +14,8 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api import paths
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.machine_paths import MACHINE_DEPLOYMENTS, MACHINES, Connections
+from activities.cluster.api.paths import MACHINE_DEPLOYMENTS, MACHINES
+from activities.cluster.api.served_cluster import Connections
 from activities.cluster.live.plans import plan_for
 from activities.cluster.objects.object_reader import FileObjects
 from activities.cluster.report.status_writer import Publishing

@@ -11,9 +11,8 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import JsonObject
-from activities.cluster.api.edits import edit
 from activities.cluster.api.paths import NODE_ACTIONS
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound, edit
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.attestation import doubt_of
 from activities.contracts.attestation import Verification, VerifyRequest, WordActivities

@@ -16,12 +16,10 @@ from temporalio import activity
 from activities.clocks import Clock, in_time
 from activities.cluster.acts.one_cluster import OfOneCluster
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.edits import edit
-from activities.cluster.api.machine_paths import Connections, resource_of
-from activities.cluster.api.refusals import ObjectNotFound
-from activities.cluster.api.served_cluster import ServedCluster
+from activities.cluster.api.refusals import ObjectNotFound, edit
+from activities.cluster.api.served_cluster import Connections, ServedCluster
 from activities.cluster.live.gate import require_last_look
-from activities.cluster.objects.live_machines import find_machine
+from activities.cluster.objects.live_machines import find_machine, resource_of
 from activities.cluster.objects.live_node import Edit, LiveNode, edit_node, put_annotation, remove_annotation
 from activities.contracts.preservation import GiveUpResult
 from activities.contracts.remediation import BeforeActing, External, RememberRequest

@@ -6,7 +6,7 @@ A remediation finds the same when it begins (`remediating.py`); here nothing of 
 from __future__ import annotations
 
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.machine_paths import Connections
+from activities.cluster.api.served_cluster import Connections
 from activities.cluster.objects.live_machines import machine_named, machine_of
 from activities.cluster.objects.live_node import find_node
 from policy.checks.targets import MACHINE

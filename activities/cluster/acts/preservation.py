@@ -20,15 +20,13 @@ from activities.clocks import in_time
 from activities.cluster.acts.delegated_action import BeginningActs, Look
 from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.api.connection import JsonObject
-from activities.cluster.api.edits import edit
-from activities.cluster.api.machine_paths import api_of
 from activities.cluster.api.paths import NODES, ref_of
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound, edit
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.gate import require_go, require_leave, require_machine_of
 from activities.cluster.live.plans import live_policies
 from activities.cluster.live.preserved_machine import PreservedMachineReader, Sight, called_unhealthy
-from activities.cluster.objects.live_machines import pause_of
+from activities.cluster.objects.live_machines import api_of, pause_of
 from activities.cluster.objects.live_node import (
     LiveNode,
     Operations,

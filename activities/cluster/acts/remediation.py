@@ -17,20 +17,21 @@ from temporalio import activity
 from activities.cluster.acts.delegated_action import BeginningActs
 from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.edits import edit
-from activities.cluster.api.machine_paths import api_of, resource_of, set_of
-from activities.cluster.api.refusals import ObjectNotFound, unless_gone
+from activities.cluster.api.paths import set_of
+from activities.cluster.api.refusals import ObjectNotFound, edit, unless_gone
 from activities.cluster.live.gate import require_leave, require_machine_of
 from activities.cluster.live.needs import OF_A_REMEDIATION, require_kind
 from activities.cluster.live.plans import covers, readable_checks
 from activities.cluster.objects.live_machines import (
     LiveMachine,
+    api_of,
     cluster_of,
     find_check,
     find_machine,
     machine_named,
     machine_of,
     pause_of,
+    resource_of,
 )
 from activities.cluster.objects.live_node import LiveNode, all_names, find_node, observe, pinned_of, readable_mark
 from activities.cluster.objects.machines_decoding import machine_decoding

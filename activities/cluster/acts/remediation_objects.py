@@ -17,11 +17,9 @@ from temporalio import activity
 from activities.cluster.acts.delegated_action import BeginningActs
 from activities.cluster.acts.one_cluster import require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.edits import edit
-from activities.cluster.api.kinds import Kinds
-from activities.cluster.api.machine_paths import in_management_cluster
-from activities.cluster.api.paths import NODE_HEALTH_CHECKS, Resource, ref_of
-from activities.cluster.api.refusals import ObjectNotFound, unless_gone
+from activities.cluster.api.paths import NODE_HEALTH_CHECKS, Resource, in_management_cluster, ref_of
+from activities.cluster.api.refusals import ObjectNotFound, edit, unless_gone
+from activities.cluster.api.served_cluster import Discovery
 from activities.cluster.live.gate import require_leave, require_machine_of
 from activities.cluster.objects.live_machines import cluster_of, find_check, find_machine, pause_of
 from activities.cluster.objects.live_node import find_node
@@ -77,8 +75,8 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
     """Served by the workers of one cluster's queue."""
 
     @cached_property
-    def _kinds(self) -> dict[ClusterConnection, Kinds]:
-        return {each: Kinds(each) for each in (self._connections.nodes, self._connections.machines)}
+    def _kinds(self) -> dict[ClusterConnection, Discovery]:
+        return {each: Discovery(each) for each in (self._connections.nodes, self._connections.machines)}
 
     @activity.defn(name="remediation.create-object")
     async def create(self, request: ExternalRequest) -> External:

@@ -29,7 +29,7 @@ from activities.cluster.report.mistakes import MistakeKeeping
 from activities.cluster.report.node_actions import ActionKeeping, Speaks
 from activities.cluster.report.nodefences import NodeFences
 from activities.cluster.report.status_writer import Publishing
-from activities.cluster.watch.progress import marks_of
+from activities.cluster.watch.freshness import marks_of
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.scan import ScanActivities, ScanRequest
 from activities.notification_sender import Notify, nobody

@@ -15,8 +15,7 @@ from activities.cluster.acts.freeing import standing_workload
 from activities.cluster.acts.news import EpisodeTeller
 from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.live.device_claims import CheckedDevices
-from activities.cluster.live.identities import Identities
+from activities.cluster.live.claims import CheckedDevices, Identities
 from activities.cluster.live.leases import release_node_lease
 from activities.cluster.live.looks import LastLook, PermitBook
 from activities.cluster.live.needs import kinds_for, require_kind, with_live_delegate

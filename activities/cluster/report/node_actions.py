@@ -18,9 +18,8 @@ from typing import Any, Protocol
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.edits import edit
 from activities.cluster.api.paths import NODE_ACTIONS
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound, edit
 from activities.cluster.live.attestation import doubt_of
 from activities.cluster.report.background_writer import Attending
 from activities.errors import ErrorType, error_type

@@ -18,9 +18,8 @@ from temporalio.exceptions import ApplicationError
 
 from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.edits import edit
 from activities.cluster.api.paths import NODE_FENCES, Resource
-from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound, unless_gone
+from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound, edit, unless_gone
 from activities.contracts.episode_news import EpisodeSnapshot
 from activities.contracts.target import Target
 from activities.errors import ErrorType, error_type

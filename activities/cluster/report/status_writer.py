@@ -16,10 +16,9 @@ from datetime import datetime, timedelta
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import JsonObject
-from activities.cluster.api.edits import edit
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import NODES, Resource
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound, edit
 from activities.cluster.objects.fencing_requests import answer
 from activities.cluster.objects.statuses import status_change
 from activities.cluster.objects.statuses.common import HALTED, INVALID, Situation, StatusChange, another_controller, status_of
