@@ -10,12 +10,61 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import ClassVar
 
-from policy.episode.needs import Need, NeedKind
-from policy.episode.operator_commands import ActionName, Said, Spoken, Verb, Verified, Way
+from policy.checks.verdicts import Health, Verdict
+from policy.episode.operator_commands import ActionName, Said, SealedWord, Spoken, Verb, Verified, Way
 from policy.fence.kdump import KernelDead
 from policy.fence.power import PowerState, VolumeState
 from policy.remediation.ladder import EscalationStep as Rung
 from policy.values.object_refs import ObjectRef
+
+# Why an episode exists, and when that reason is gone.
+
+
+class NeedKind(StrEnum):
+    """What asks for the episode, and so when that ends. check: gone when the verdict is healthy. person: gone on abort. clean-up:
+    the node is healthy and only carries the marks of an episode that is no longer open. foreign-object: an object of another
+    system asks, as `policy/episode/fencing_requests.py` reads it; gone when that object is deleted or its operator has given it
+    up. preservation: a failed machine that is kept is to be cut off; gone when its Node no longer says that it is kept as
+    failed."""
+
+    CHECK = "check"
+    PERSON = "person"
+    CLEAN_UP = "clean-up"
+    FOREIGN_OBJECT = "foreign-object"
+    PRESERVATION = "preservation"
+
+    @property
+    def automatic(self) -> bool:
+        """Whether a program has decided, and no person: what keeps programs from a node keeps this need from it."""
+        return self in {NeedKind.CHECK, NeedKind.FOREIGN_OBJECT}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """Why an episode exists. `since`: when the node became unhealthy; None if not known. cause: what ails the node, in a word
+    that is the same each time (`ReadyUnknown`); "" if a person asks. check: the health check or object that asks; object_uid: its
+    uid, because another object of the same name is another need. delegate: the controller that asked us to act and may therefore
+    hold the node's lease. word: the person's, if Kubernetes attests it."""
+
+    kind: NeedKind = NeedKind.PERSON
+    reason: str = ""
+    check: ObjectRef | None = None
+    requester: str = ""
+    since: datetime | None = None
+    cause: str = ""
+    object_uid: str = ""
+    delegate: str = ""
+    word: SealedWord | None = None
+
+
+def need_gone(need: Need, verdict: Verdict | None) -> bool:
+    """Whether an episode's reason to exist has gone. `verdict`: of the need's check, None where it no longer covers the node.
+
+    A verdict of soon or skipped keeps the need: the conditions still offend, only their time starts anew or a person objects.
+    """
+    if need.kind is not NeedKind.CHECK:
+        return False
+    return verdict is None or verdict.health is Health.HEALTHY
 
 
 class Kind(StrEnum):
@@ -446,3 +495,23 @@ class Observation:
     confirmed_well: bool = False
     others: str = ""
     checks: tuple[str, ...] = ()
+
+
+# Workflow ids: the names by which the server keeps one episode per node and one scanner per cluster (S13, S38).
+#
+# The check of fence devices is one per cluster, too, since it remembers when each last answered.
+
+
+def episode_id(cluster: str, node: str) -> str:
+    """The one id under which any kind of episode of that node runs; being taken is what makes a second one impossible."""
+    return f"episode/{cluster}/{node}"
+
+
+def scanner_id(cluster: str) -> str:
+    """The one scanner of a cluster."""
+    return f"scanner/{cluster}"
+
+
+def device_check_id(cluster: str) -> str:
+    """The one check of a cluster's fence devices."""
+    return f"device-check/{cluster}"

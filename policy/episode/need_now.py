@@ -17,9 +17,8 @@ from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import Health
 from policy.dialects import parse
 from policy.episode.fencing_requests import is_another, is_taken_up, why_withdrawn
-from policy.episode.gate import Objection, Weight
-from policy.episode.needs import Need, NeedKind, need_gone
-from policy.episode.vetoes import preserved_as_failed
+from policy.episode.gate import Objection, Weight, preserved_as_failed
+from policy.episode.messages import Need, NeedKind, need_gone
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
 

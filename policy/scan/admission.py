@@ -19,11 +19,10 @@ from typing import Protocol
 
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.fence_policies import PowerMoment, quiet_left
-from policy.episode.messages import Kind, Observation
-from policy.episode.needs import NeedKind
+from policy.episode.messages import Kind, NeedKind, Observation
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitRequest, PermitState, Replacing
-from policy.objects.belonging import machine_behind
+from policy.objects.machines import machine_behind
 from policy.objects.scopes import CLUSTER, GroupCount, called, scope_of
 from policy.remediation.ladder import removes
 from policy.scan.scan_report import Candidate, CheckReport, ScanReport

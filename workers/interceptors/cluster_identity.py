@@ -23,7 +23,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from activities.clocks import left_to_others
 from activities.errors import ErrorType, failure
-from policy.episode.ids import scanner_id
+from policy.episode.messages import scanner_id
 from policy.scan.views import another_cluster
 from workers.interceptors.clock_guard import SCAN, SCANS_DECLINED
 

@@ -19,9 +19,16 @@ from activities.contracts import search
 from activities.contracts.episodes import EpisodeActivities, NameRequest
 from activities.contracts.scan import ScanActivities
 from activities.errors import ErrorType, error_message
-from policy.episode.freeing_pace import PortionAnswer, PortionRequest
 from policy.episode.operator_commands import CIRCUIT_BREAKER, Spoken, Verb
-from policy.episode.permits import PermitAnswer, PermitDecision, PermitQuestions, PermitRequest, Release
+from policy.episode.permits import (
+    PermitAnswer,
+    PermitDecision,
+    PermitQuestions,
+    PermitRequest,
+    PortionAnswer,
+    PortionRequest,
+    Release,
+)
 from policy.scan import pauses
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses
 from policy.scan.scan_report import ScanReport

@@ -1,7 +1,7 @@
 """Not too many pods a minute: a portion is asked of the scanner right before pods are freed, and waited for where there is none.
 
 Only where the cluster has such a limit, which what is left of a workload tells (`Workload.per_minute`); the activity that frees
-looks at it live and frees none without a portion. The rule is `policy/episode/freeing_pace.py`, whoever keeps the portions
+looks at it live and frees none without a portion. The rule is `policy/episode/permits.py`, whoever keeps the portions
 `workflows/scanner/permits.py`.
 """
 
@@ -17,7 +17,7 @@ from temporalio.exceptions import ActivityError
 from activities.contracts.episodes import AskPortion, EpisodeActivities
 from activities.contracts.target import FreeCutRequest, FreeDumpingRequest, FreeRequest, Workload
 from activities.errors import error_message
-from policy.episode.freeing_pace import PortionAnswer, PortionRequest
+from policy.episode.permits import PortionAnswer, PortionRequest
 from workflows.episode.episode import Episode
 from workflows.episode.state import PacingProgress
 from workflows.kit import options

@@ -14,16 +14,17 @@ from typing import TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.episode_news import News, ToldEvent
 from activities.contracts.target import (
     ActRequest,
     ActResult,
     FreeingActivities,
     IsolationActivities,
     LookRequest,
+    News,
     ReleaseRequest,
     RestoreRequest,
     TargetActivities,
+    ToldEvent,
     UntaintRequest,
 )
 from activities.errors import error_message

@@ -15,8 +15,7 @@ from temporalio.exceptions import ActivityError
 from activities.contracts.target import AnswerRequest, AnswerResult, TargetActivities
 from activities.errors import error_message
 from policy.episode.fencing_requests import RequestAnswer, Stage, last_stage
-from policy.episode.messages import Outcome
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind, Outcome
 from workflows.episode.episode import Episode
 from workflows.episode.node_writes import Bookkeeping
 from workflows.episode.state import FencingProgress

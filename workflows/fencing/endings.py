@@ -15,8 +15,7 @@ from temporalio import workflow
 
 from policy.episode.fencing import may_restore_path
 from policy.episode.fencing_requests import Stage
-from policy.episode.messages import Outcome, Phase
-from policy.episode.needs import NeedKind
+from policy.episode.messages import NeedKind, Outcome, Phase
 from policy.fence.config import FenceStep
 from policy.fence.plan import UNCORDON
 from workflows.episode.preflight import FIRST_PAUSE, LONGEST_PAUSE

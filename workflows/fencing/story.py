@@ -25,8 +25,7 @@ from activities.errors import ErrorType, error_message, error_type
 from policy.episode.events import EventReason
 from policy.episode.fencing import power_due
 from policy.episode.identity import same_machine
-from policy.episode.messages import EpisodeResult, FencingInput, Outcome, Phase
-from policy.episode.needs import NeedKind
+from policy.episode.messages import EpisodeResult, FencingInput, NeedKind, Outcome, Phase
 from policy.fence.config import FenceStep
 from policy.fence.plan import FencingPlan
 from workflows.episode.end import close, not_begun, refusal

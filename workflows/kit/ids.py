@@ -1,8 +1,8 @@
-"""Where work runs: task queues by blast radius, and the workflow ids (which `policy.episode.ids` defines)."""
+"""Where work runs: task queues by blast radius, and the workflow ids (which `policy.episode.messages` defines)."""
 
 from __future__ import annotations
 
-from policy.episode.ids import device_check_id, episode_id, scanner_id
+from policy.episode.messages import device_check_id, episode_id, scanner_id
 
 __all__ = ["WORKFLOW_QUEUE", "cluster_queue", "device_check_id", "episode_id", "power_queue", "scanner_id"]
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from policy.checks.fence_policies import Attempts, PowerMoment
-from policy.episode.freeing_pace import Portion
 from policy.episode.operator_commands import ActionName, Said
-from policy.episode.permits import NeedsPerson, Permit, PermitRequest, Replacing
+from policy.episode.permits import NeedsPerson, Permit, PermitRequest, Portion, Replacing
 from policy.fence.device_check import DeviceMemory
 from policy.scan.pauses import Pause, Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, PastIncident, RepeatAlarm, Repetition

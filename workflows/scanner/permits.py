@@ -17,9 +17,21 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 from activities.contracts.episodes import EpisodeActivities, Opened, OpenOutcome, OpenRequest
 from activities.contracts.scan import OpenEpisode, Refusal
 from activities.errors import error_message
-from policy.episode.freeing_pace import Portion, PortionAnswer, PortionRequest, portion_of, standing
 from policy.episode.messages import FencingInput, RemediationInput
-from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitQuestion, PermitRequest, PermitState, Release
+from policy.episode.permits import (
+    Permit,
+    PermitAnswer,
+    PermitDecision,
+    PermitQuestion,
+    PermitRequest,
+    PermitState,
+    Portion,
+    PortionAnswer,
+    PortionRequest,
+    Release,
+    portion_of,
+    standing,
+)
 from policy.scan import pauses
 from policy.scan.admission import AdmissionRefusal, admit, answer_request, control_plane_guard, orphans
 from policy.scan.pauses import Pause

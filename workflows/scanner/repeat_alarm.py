@@ -10,7 +10,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts import metrics
-from activities.contracts.episode_news import RepetitionActivities, RepetitionRequest
+from activities.contracts.scan import RepetitionActivities, RepetitionRequest
 from activities.errors import error_message
 from policy.episode.permits import Release
 from policy.scan.repeat_alarm import PastIncident, RepeatAlarm, Repetition, hear

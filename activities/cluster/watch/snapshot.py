@@ -39,8 +39,7 @@ from policy.checks.health_check import Overlap
 from policy.checks.retries import RetryRules
 from policy.checks.rival_controllers import LEADER_LEASES
 from policy.dialects.node_fencing import is_cluster_config, is_fence_policy
-from policy.objects.belonging import cluster_named_by
-from policy.objects.machines import MachineView
+from policy.objects.machines import MachineView, cluster_named_by
 from policy.objects.nodes import NodeView
 from policy.remediation.memory import DEFAULT_RETRIES, OWNERS_OWN
 from policy.remediation.remediation_objects import REMEDIATORS, Remediator

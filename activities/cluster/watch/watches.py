@@ -60,8 +60,7 @@ from policy.checks.rival_controllers import FENCE_AGENTS_REMEDIATION_LEASE, LEAD
 from policy.dialects.node_fencing import CLUSTER_CONFIG
 from policy.episode.operator_commands import NAMESPACE
 from policy.fence.templates import is_fencing_template
-from policy.objects.belonging import cluster_named_by
-from policy.objects.machines import MachineView, WorkloadCluster, machine_key
+from policy.objects.machines import MachineView, WorkloadCluster, cluster_named_by, machine_key
 from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject, plurals_of
 from policy.preservation.pools import read_policy

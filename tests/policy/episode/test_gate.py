@@ -282,7 +282,7 @@ ELSEWHERE = {
 
 
 MEANINGS = {"kept_by_word", "kept_by_condition", "held", "excluded", "switched_off_node", "kept_out", "deleted", "taken_away"}
-"""What `policy/episode/vetoes.py` makes of them."""
+"""What `policy/episode/gate.py` makes of them."""
 
 
 def test_vetoes_are_read_in_one_module_and_only_the_gate_asks_what_they_mean() -> None:
@@ -292,14 +292,14 @@ def test_vetoes_are_read_in_one_module_and_only_the_gate_asks_what_they_mean() -
     for room in ("policy", "activities", "workflows", "workers", "starter"):
         for file in sorted((ROOT / room).rglob("*.py")):
             name, text = file.relative_to(ROOT).as_posix(), file.read_text()
-            if "policy.episode.vetoes" not in text and not any(veto in text for veto in VETOES):
+            if "policy.episode.gate" not in text and not any(veto in text for veto in VETOES):
                 continue
             for each in ast.walk(ast.parse(text)):
                 if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load) and each.id in VETOES:
                     found.setdefault(name, set()).add(each.id)
-                elif isinstance(each, ast.ImportFrom) and each.module == "policy.episode.vetoes":
+                elif isinstance(each, ast.ImportFrom) and each.module == "policy.episode.gate":
                     asking |= {name for imported in each.names if imported.name in MEANINGS}
-    found.pop("policy/episode/vetoes.py")
+    found.pop("policy/episode/gate.py")
     assert found.keys() == ELSEWHERE.keys(), found
     assert asking == {"policy/episode/gate.py"}
 

@@ -1,7 +1,4 @@
-"""Where people look: addresses of our own page and of Temporal's, and what Temporal's shows of an episode from its first moment.
-
-An address is "" where the settings name none (`page_url`, `temporal.ui_url`); then there is no link, and nothing else is missing.
-"""
+"""With what an episode is started, whoever starts it: its one id (S13), how it is found, and what Temporal's UI shows of it."""
 
 from __future__ import annotations
 
@@ -10,8 +7,16 @@ from dataclasses import dataclass
 from typing import TypedDict
 from urllib.parse import quote
 
-from policy.episode.messages import Kind
+from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
+
+from activities.contracts import search
+from policy.episode.messages import EpisodeInput, Kind, episode_id
 from policy.values.display_text import without_calls
+
+# Where people look: addresses of our own page and of Temporal's, and what Temporal's shows of an episode from its first moment.
+#
+# An address is "" where the settings name none (`page_url`, `temporal.ui_url`); then there is no link, and nothing else is
+# missing.
 
 SUMMARY_LENGTH = 200
 """Temporal's UI shows a line of it; 400 bytes are the least that servers take (limit.userMetadataSummaryBytes)."""
@@ -80,3 +85,24 @@ _BROKEN = "('Failed', 'Terminated', 'Canceled', 'TimedOut')"
 
 def _part(text: str) -> str:
     return quote(text, safe="")
+
+
+class StartOptions(TypedDict):
+    """Words of `Client.start_workflow`."""
+
+    id: str
+    id_conflict_policy: WorkflowIDConflictPolicy
+    static_summary: str
+    static_details: str
+    search_attributes: TypedSearchAttributes
+
+
+def start_options(kind: Kind, request: EpisodeInput, *, page: str) -> StartOptions:
+    """Of the episode that is asked for. page: the address of ours."""
+    cluster, node, reason = request.cluster, request.node, request.reason
+    return StartOptions(
+        id=episode_id(cluster, node),
+        id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+        **introduced(kind, cluster=cluster, node=node, reason=reason, requester=request.requester, page=page),
+        search_attributes=search.of_episode(kind, cluster=cluster, node=node, reason=reason),
+    )
