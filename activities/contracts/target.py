@@ -24,10 +24,9 @@ from policy.objects.marks import Added
 from policy.objects.nodes import Taint
 from policy.values.object_refs import ObjectRef
 
-# What people with kubectl are told: an episode's NodeFence, Events, whether a node is proven off; nodes fenced again and again.
-#
-# Telling, never acting: every bit of it may fail without anything following from it. News travel with the act that they come
-# before or after (`target.py`), or by themselves where an episode waits.
+# What people with kubectl see of an episode: its NodeFence, Events, and whether the node is proven off. Nothing follows from any
+# of it, and each of these writes may fail. It travels with the act before or after which it is due, or by itself while an episode
+# waits.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """Whether the reason for an episode still stands, as a last look has read it all anew (S20).
 
 Each kind of need has its own answer. What else stands in the way is `gate.py`, which is told this one; the reading is
-`activities/cluster/live/looks.py`. When a scan's own verdict ends a need is `needs.py`.
+`activities/cluster/live/looks.py`. When a scan's own verdict ends a need is `need_gone`
+(`messages.py`).
 """
 
 from __future__ import annotations
