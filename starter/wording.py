@@ -68,7 +68,7 @@ def verdict(row: TargetRow, now: datetime) -> str:
     return f"{row.health.value}{reason}"
 
 
-def brake(check: CheckReport) -> str:
+def circuit_breaker(check: CheckReport) -> str:
     """Whether the check may act now, else why not."""
     if check.error:
         return f"not usable: {check.error.removeprefix(f'{check.ref.key}: ')}"  # whoever shows it has named the check

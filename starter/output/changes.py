@@ -1,6 +1,6 @@
 """What changed between two looks, one line each: for logs, pipes and terminals that cannot redraw.
 
-Countdowns are no changes; a verdict, a brake, a phase, a step, a problem and an end are.
+Countdowns are no changes; a verdict, a breaker, a phase, a step, a problem and an end are.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def _rows(status: ClusterStatus | None) -> dict[str, TargetRow]:
 def _checks(before: ClusterStatus | None, after: ClusterStatus) -> Iterator[str]:
     known = _brakes(before)
     current = _brakes(after)
-    for key, (brake, line) in current.items():
-        if known.get(key, ("", ""))[0] != brake:
+    for key, (breaker, line) in current.items():
+        if known.get(key, ("", ""))[0] != breaker:
             yield line
     for key in known:
         if key not in current and _rows(after):
@@ -85,7 +85,7 @@ def _brakes(status: ClusterStatus | None) -> dict[str, tuple[str, str]]:
     return {
         check.ref.key: (
             f"{check.allowed} {check.paused} {check.error} {check.reason}",
-            f"check {check.ref.key}: {check.healthy}/{check.total} healthy, {wording.brake(check)}",
+            f"check {check.ref.key}: {check.healthy}/{check.total} healthy, {wording.circuit_breaker(check)}",
         )
         for check in report.checks
     }

@@ -20,10 +20,10 @@ from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.episode.permits import PermitState
 from policy.remediation.strategies import Action
-from policy.scan.admission import AdmissionRefusal
 from policy.scan.evaluation import TargetEvaluation, opened
 from policy.scan.explanation import CheckOpinion, Explanation
 from policy.scan.outlook import Outlook
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.values.times import written
 from starter import wording
 from starter.handles.status import NodeEpisodes
@@ -191,7 +191,7 @@ def conclusion(answer: NodeExplanation) -> str:
         return _due(free, answer.explanation.outlook if answer.explanation is not None else None)
     held = next((each for each in opinions if each.target.held_by), None)
     if held is not None:
-        under = f" under {held.check.check.ref.key}" if held.target.held_by == opened(held.check.brake) else ""
+        under = f" under {held.check.check.ref.key}" if held.target.held_by == opened(held.check.breaker) else ""
         return f"unhealthy, and held back{under}: {held.target.held_by}"
     for health in (Health.UNHEALTHY, Health.SOON, Health.SKIPPED):
         found = next((each for each in opinions if each.target.verdict.health is health), None)
@@ -238,7 +238,7 @@ def _due(opinion: CheckOpinion, outlook: Outlook | None) -> str:
 
 def _opinion(opinion: CheckOpinion, *, halted: bool) -> RenderableType:
     check, target = opinion.check, opinion.target
-    verdict, brake = target.verdict, check.brake
+    verdict, breaker = target.verdict, check.breaker
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -247,15 +247,15 @@ def _opinion(opinion: CheckOpinion, *, halted: bool) -> RenderableType:
     said = in_one_line(target.message) or verdict.reason
     judged.append(f": {said}" if said else "", style="default")
     table.add_row("  verdict", judged)
-    if brake.allowed and halted:
+    if breaker.allowed and halted:
         may = Text("no", style="red").append(": everything is halted", style="default")
     else:
-        said = "yes" if brake.allowed else f"no, circuit breaker open ({brake.reason})"
-        may = Text(said, style="green" if brake.allowed else "red")
-        may.append(f": {brake.message}", style="default")
+        said = "yes" if breaker.allowed else f"no, circuit breaker open ({breaker.reason})"
+        may = Text(said, style="green" if breaker.allowed else "red")
+        may.append(f": {breaker.message}", style="default")
     table.add_row("  may act", may)
     table.add_row("  action", target.action.value)
-    if target.held_by and target.held_by != opened(brake):
+    if target.held_by and target.held_by != opened(breaker):
         table.add_row("  held by", Text(target.held_by, style="red"))
     for line in opinion.unblock:
         table.add_row("  unblock", Text(line, style="yellow"))

@@ -19,7 +19,7 @@ from policy.checks.targets import SICKNESS
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeStatus, Phase
 from policy.fence.device_check import DeviceRow
-from policy.scan.admission import AdmissionRefusal
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import opened_breakers, seen_at
 from policy.scan.scan_report import AtRisk, CheckReport, ScanReport, TargetRow
 from policy.values.display_text import counted
@@ -160,7 +160,7 @@ def _checks(checks: Collection[CheckReport], *, blocked: str) -> RenderableType:
     table = columns("CHECK", "HEALTHY", "MAY IT ACT", flexible="MAY IT ACT")
     for check in checks:
         free = check.allowed and not check.error
-        said = blocked if free and blocked else wording.brake(check)
+        said = blocked if free and blocked else wording.circuit_breaker(check)
         table.add_row(
             check.ref.key, f"{check.healthy}/{check.total}", Sentence(said, style="default" if free and not blocked else "red")
         )

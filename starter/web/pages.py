@@ -71,7 +71,7 @@ _FILTERS: dict[str, Any] = {
     "span": wording.span,
     "seconds": lambda seconds: wording.span(timedelta(seconds=seconds)),
     "left": lambda left: wording.span(timedelta(seconds=math.ceil(left.total_seconds()))),
-    "brake": wording.brake,
+    "circuit_breaker": wording.circuit_breaker,
     "colour": _colour,
     "health": lambda health: COLOUR[wording.HEALTH_STYLE[health]],
     "kept_by": wording.kept_by,

@@ -38,13 +38,15 @@ def test_verdicts_say_when_and_why() -> None:
 
 def test_a_brake_says_why_it_is_closed() -> None:
     """S17: the reason is in `status`."""
-    assert wording.brake(check()) == "may act on 4 more"
-    assert wording.brake(check(allowed=False, message="3 of 12 healthy")) == "circuit breaker open: 3 of 12 healthy"
-    assert wording.brake(check(allowed=False, reason="Storm")) == "circuit breaker open: Storm"
-    assert wording.brake(check(paused="maintenance")) == "paused: maintenance"
-    assert wording.brake(check(allowed=True, error="spec.minHealthy: expected")) == "not usable: spec.minHealthy: expected"
+    assert wording.circuit_breaker(check()) == "may act on 4 more"
+    assert wording.circuit_breaker(check(allowed=False, message="3 of 12 healthy")) == "circuit breaker open: 3 of 12 healthy"
+    assert wording.circuit_breaker(check(allowed=False, reason="Storm")) == "circuit breaker open: Storm"
+    assert wording.circuit_breaker(check(paused="maintenance")) == "paused: maintenance"
+    assert (
+        wording.circuit_breaker(check(allowed=True, error="spec.minHealthy: expected")) == "not usable: spec.minHealthy: expected"
+    )
     named = check(allowed=True, error="NodeHealthCheck/workers: it names a template that is not there")
-    assert wording.brake(named) == "not usable: it names a template that is not there", "its row has its name"
+    assert wording.circuit_breaker(named) == "not usable: it names a template that is not there", "its row has its name"
 
 
 def test_the_scanners_own_condition_comes_before_everything_else() -> None:

@@ -11,7 +11,7 @@ from policy.episode.messages import FencingInput, Kind, Observation, Remediation
 from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.remediation.ladder import removes
-from policy.scan.admission import checks_of, groups_of
+from policy.scan.permit_rules import checks_of, groups_of
 from policy.scan.scan_report import Candidate, LeftOver, ScanReport
 from workflows.scanner.permit_table import PermitTable
 

@@ -1,6 +1,6 @@
 """Who may act: the scanner's permits, from reservation to release. One `Granting` per scanner, its state carried over by it.
 
-Each rule is a pure function of `policy/scan/admission.py`. Beside this stand the table's bookkeeping (`permit_table.py`), what a
+Each rule is a row of `policy/scan/permit_rules.py`. Beside this stand the table's bookkeeping (`permit_table.py`), what a
 line and its episode begin with (`permit_lines.py`), what Temporal says of holders (`holders.py`) and whose node is left alone
 after an end (`backoff.py`); when to ask is the loop in `workflows/definitions/scanner.py`.
 """
@@ -21,8 +21,9 @@ from policy.episode.freeing_pace import Portion, PortionAnswer, PortionRequest, 
 from policy.episode.messages import FencingInput, RemediationInput
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitQuestion, PermitRequest, PermitState, Release
 from policy.scan import pauses
-from policy.scan.admission import AdmissionRefusal, admit, answer_request, control_plane_guard, orphans
+from policy.scan.admission import admit, answer_request, orphans, quorum_objection
 from policy.scan.pauses import Pause
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import MAXIMUM_OBSERVATIONS, ScanReport
 from workflows.kit import options
 from workflows.kit.messages import ScannerState
@@ -254,28 +255,9 @@ class Granting:
         elif permit.override and asked.override != permit.override:
             reason = f"the permit of {asked.node} overrides a {permit.override}, and no NodeAction attests that a person does"
         else:
-            reason = halted or self._guard(permit, report)
+            # Whatever was true when its permit was granted.
+            reason = halted or (quorum_objection(report, self._counted(report), permit) if report is not None else "")
         return replace(asked, held=not reason, reason=reason, paused=halted)
-
-    def _guard(self, permit: Permit, report: ScanReport | None) -> str:
-        """Why this control-plane member may not be taken *now*, whatever was true when its permit was granted (S15); "" else. Of
-        whom it is not known yet may be one."""
-        if permit.control_plane is False or report is None:
-            return ""
-        seen = next((each for each in report.observations if each.node == permit.node), None)
-        lines = self._counted(report)
-        others = {each.node for each in lines if each.control_plane is not False and each.node != permit.node}
-        lost = report.members_without_node(permit.node, permit.node_uid)
-        guard = control_plane_guard(
-            report.control_plane.members,
-            report.control_plane.ready,
-            target_ready=permit.node not in lost and (seen is None or seen.ready),
-            open_member_episodes=others,
-            removes=permit.removes,
-            lost=lost,
-        )
-        unknown = f"it is not known yet whether {permit.node} is of the control plane: "
-        return f"{unknown if permit.control_plane is None else ''}{guard}" if guard else ""
 
     # Opening and describing -------------------------------------------------------------------------------------------
 

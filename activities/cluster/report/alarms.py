@@ -12,7 +12,7 @@ from activities.contracts.scan import ScanRequest
 from activities.notification_sender import Notify, nobody
 from policy.episode.events import When
 from policy.episode.notices import Notice
-from policy.scan.admission import WAIT_FOR_A_PERMIT
+from policy.scan.permit_rules import WAIT_FOR_A_PERMIT
 from policy.scan.readiness import Alarm, alarms
 from policy.scan.scan_report import ScanReport
 

@@ -12,7 +12,7 @@ from temporalio.common import MetricMeter
 
 from activities.contracts import metrics
 from activities.contracts.scan import ScanRequest
-from policy.scan.admission import WAIT_FOR_A_PERMIT
+from policy.scan.permit_rules import WAIT_FOR_A_PERMIT
 from policy.scan.readiness import opened_breakers
 from policy.scan.scan_report import ScanReport
 

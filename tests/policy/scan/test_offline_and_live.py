@@ -23,11 +23,12 @@ from policy.objects.nodes import CONTROL_PLANE_LABELS, EXCLUDE_LABEL, ZONE_LABEL
 from policy.objects.surroundings import Surroundings
 from policy.remediation.remedies import RESTORING
 from policy.remediation.strategies import RULES, Action
-from policy.scan.admission import AdmissionRefusal, admit
+from policy.scan.admission import admit
 from policy.scan.evaluation import TargetEvaluation, evaluate
 from policy.scan.explanation import explain
 from policy.scan.ledger import Ledger
 from policy.scan.ledger_snapshot import LedgerSnapshot
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import Candidate, ClusterLease, ScanReport, ViewState
 from policy.values.object_refs import Dialect
 from tests.policy.builders import NOW, TEMPLATE, WORKER, a_check, a_node, a_permit, a_report, ago, put
