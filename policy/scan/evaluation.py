@@ -155,11 +155,6 @@ def _judge(
     )
 
 
-def opened(breaker: CircuitBreaker) -> str:
-    """What holds back each target that the check alone would act on."""
-    return f"its open circuit breaker ({breaker.reason}): {breaker.message}"
-
-
 class _Held(NamedTuple):
     """Why, under which check, by which rule of a permit, and by which row of the gate; "" for none."""
 
@@ -177,7 +172,8 @@ def _held_by(known: LedgerSnapshot, check: HealthCheck, breaker: CircuitBreaker,
     if (found := next(objections(applicant, ObjectLimits.of(known)), None)) is not None:
         own = found.code is AdmissionRefusal.CIRCUIT_BREAKER and found.check == key
         vetoed_by = applicant.vetoed_by if found.code is AdmissionRefusal.HELD_OFF else ""
-        return _Held(opened(breaker) if own else found.message, found.check, found.code, vetoed_by)
+        words = f"its open circuit breaker ({breaker.reason}): {breaker.message}" if own else found.message
+        return _Held(words, found.check, found.code, vetoed_by)
     first = gives_the_remedy(known, victim)
     if first and first != key:
         said = known.say(victim)

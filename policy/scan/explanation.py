@@ -1,4 +1,4 @@
-"""Decides what `nodewarden explain` answers: each check's opinion of a node, what holds the check back, what would unblock it.
+"""Decides what `nodewarden explain` answers: each check's opinion of a node, what would unblock it, and the conclusion.
 
 It asks the same evaluation as `nodewarden evaluate` (`policy/scan/evaluation.py`). `starter/output/explanation.py` adds
 what the scanner and the episodes say of the node, and prints it all. The command is `starter/commands/explain.py`.
@@ -6,7 +6,7 @@ what the scanner and the episodes say of the node, and prints it all. The comman
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -40,6 +40,12 @@ class CheckOpinion:
     check: CheckEvaluation
     target: TargetEvaluation
     unblock: tuple[str, ...] = ()
+
+    @property
+    def is_held_by_own_breaker(self) -> bool:
+        """Whether the check's own open circuit breaker is what holds its target back."""
+        under = self.target.held_under == self.check.check.ref.key
+        return under and self.target.held_by_rule == AdmissionRefusal.CIRCUIT_BREAKER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,3 +249,46 @@ def _more_healthy(check: HealthCheck, counts: Counts, *, beyond: int = 0) -> str
         if better.healthy >= beyond and not threshold_breached(check, spare):
             return f"{more} more of its {counts.total} {noun} must become healthy"
     return f"its threshold lets none of {counts.total} {noun} be remediated"
+
+
+# The conclusion --------------------------------------------------------------------------------------------------------
+
+JUDGED = {Health.HEALTHY: "healthy", Health.SOON: "unhealthy soon", Health.UNHEALTHY: "unhealthy", Health.SKIPPED: "skipped"}
+
+
+def conclude(explanation: Explanation | None, *, halted: str, kept_from: Sequence[str]) -> str:
+    """The one sentence of a node without an open episode: the fact that decides, in the order in which they do. explanation: None
+    where the cluster can't be read. halted: what keeps everything from being begun, "" for nothing. kept_from: why the scanner
+    begins nothing for this node though a check wants it to, the first one decides."""
+    opinions = explanation.opinions if explanation is not None else ()
+    if explanation is None or not opinions:
+        unusable = explanation is not None and any(each.unusable for each in explanation.bystanders)
+        which = "no health check that can be used" if unusable else "no health check"
+        return f"{which} covers it: nothing is done to it"
+    if halted and any(each.target.verdict.health in {Health.UNHEALTHY, Health.SOON} for each in opinions):
+        return f"nothing is begun for it: {halted}"
+    acting = (each for each in opinions if each.target.action not in {Action.NONE, Action.SKIP_NO_OWNER})
+    if (free := next((each for each in acting if not each.target.held_by), None)) is not None:
+        return f"unhealthy, and {kept_from[0]}" if kept_from else _due(free, explanation.outlook)
+    if (held := next((each for each in opinions if each.target.held_by), None)) is not None:
+        under = f" under {held.check.check.ref.key}" if held.is_held_by_own_breaker else ""
+        return f"unhealthy, and held back{under}: {held.target.held_by}"
+    for health in (Health.UNHEALTHY, Health.SOON, Health.SKIPPED):
+        if (found := next((each.target for each in opinions if each.target.verdict.health is health), None)) is not None:
+            return f"{JUDGED[health]}: {found.message or found.verdict.reason}"
+    return JUDGED[Health.HEALTHY]
+
+
+def _due(opinion: CheckOpinion, outlook: Outlook | None) -> str:
+    """The step whose turn it is, and what puts it off: what has failed before is not tried again."""
+    action, key = opinion.target.action.value, opinion.check.check.ref.key
+    if outlook is None or outlook.check != key or outlook.plain:
+        return f"{action} is due under {key}"
+    if outlook.turn.exhausted:
+        return f"a person is needed under {key}: {outlook.turn.exhausted}"
+    step = next((planned.step.name for planned in outlook.steps if planned.next), "")
+    if not step:
+        return f"a person is needed under {key}: every step has failed or is not possible"
+    if outlook.turn.not_before is not None:
+        return f"{step} is put off under {key}: {outlook.turn.why}"
+    return f"{action} is due under {key}" if outlook.turn.retry == 0 else f"{step} is due under {key}: {outlook.turn.why}"
