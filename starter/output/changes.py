@@ -67,8 +67,8 @@ def _rows(status: ClusterStatus | None) -> dict[str, TargetRow]:
 
 
 def _checks(before: ClusterStatus | None, after: ClusterStatus) -> Iterator[str]:
-    known = _brakes(before)
-    current = _brakes(after)
+    known = _breakers(before)
+    current = _breakers(after)
     for key, (breaker, line) in current.items():
         if known.get(key, ("", ""))[0] != breaker:
             yield line
@@ -77,7 +77,7 @@ def _checks(before: ClusterStatus | None, after: ClusterStatus) -> Iterator[str]
             yield f"check {key}: gone"
 
 
-def _brakes(status: ClusterStatus | None) -> dict[str, tuple[str, str]]:
+def _breakers(status: ClusterStatus | None) -> dict[str, tuple[str, str]]:
     """By check: what must change to be news, and the line."""
     report = status.scanner.report if status is not None and status.scanner is not None else None
     if report is None:
@@ -85,7 +85,7 @@ def _brakes(status: ClusterStatus | None) -> dict[str, tuple[str, str]]:
     return {
         check.ref.key: (
             f"{check.allowed} {check.paused} {check.error} {check.reason}",
-            f"check {check.ref.key}: {check.healthy}/{check.total} healthy, {wording.circuit_breaker(check)}",
+            f"check {check.ref.key}: {check.healthy}/{check.total} healthy, {wording.may_act(check)}",
         )
         for check in report.checks
     }
@@ -118,7 +118,7 @@ def episode_changes(former: EpisodeStatus | None, episode: EpisodeStatus) -> Ite
         yield f"{name}: restart proven, boot id {episode.restart_proof.boot_id}"
     doing = (episode.phase, episode.step, episode.doing)
     if former is None or (former.phase, former.step, former.doing) != doing:
-        where = ", ".join(filter(None, (wording.phase(episode), episode.step, wording.repeated(episode))))
+        where = ", ".join(filter(None, (wording.phase(episode.phase), episode.step, wording.repeated(episode))))
         yield f"{name}: {where}: {episode.doing}"
     if episode.rung and (former is None or former.rung != episode.rung):
         yield f"{name}: step {episode.rung}{f', machine {episode.machine}' if episode.machine else ''}"
