@@ -23,7 +23,8 @@ from starter.handles.node_actions import Speaker, attested
 from workers.identity import holder
 from workflows.kit import options
 from workflows.kit.ids import WORKFLOW_QUEUE, scanner_id
-from workflows.kit.messages import PauseRequest, ScannerInput, ScannerResult, ScannerStatus, StopRequest, UnpauseRequest, Word
+from workflows.kit.messages import PauseRequest, ScannerResult, ScannerStatus, StopRequest, UnpauseRequest, Word
+from workflows.scanner.state import ScannerInput
 
 SCANNER = "HealthScanner"
 STOPS_WITHIN = timedelta(seconds=20)

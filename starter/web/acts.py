@@ -22,7 +22,7 @@ from policy.episode.operator_commands import (
     override_problem,
     reason_problem,
 )
-from policy.fence.plan_view import ShownConfig, shown_config
+from policy.fence.config import ShownConfig, shown_config
 from policy.preservation.requests import LONGEST_PRESERVATION
 from policy.scan.admission import OVERRIDABLE, against_requests
 from policy.values.times import parse_duration

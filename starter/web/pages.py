@@ -18,7 +18,7 @@ from activities.contracts.pages import queries
 from policy.episode.advice import ONLY_IF, advice
 from policy.episode.ids import episode_id, scanner_id
 from policy.episode.runbook import section_of
-from policy.fence.plan_view import does
+from policy.fence.config import method_summary
 from policy.scan.scan_report import TargetRow
 from policy.values import display_text
 from policy.values.times import written
@@ -79,7 +79,7 @@ _FILTERS: dict[str, Any] = {
     "repeated": wording.repeated,
     "more_advice": lambda episode: episode.advice if episode.advice != advice(episode.ways) else "",
     "commands": _with_commands,
-    "does": does,
+    "does": method_summary,
 }
 _GLOBALS: dict[str, Any] = {"only_if": ONLY_IF, "progress": progress, "episode_id": episode_id, "scanner_id": scanner_id}
 _GLOBALS["section_of"] = section_of

@@ -26,7 +26,7 @@ from workers.configuration.settings import load
 from workers.identity import holder
 from workflows.kit import options
 from workflows.kit.ids import scanner_id
-from workflows.kit.messages import ScannerInput
+from workflows.scanner.state import ScannerInput
 
 TEMPLATE = ObjectRef(api_version="nodewarden.io/v1alpha1", kind="FencingTemplate", name="ipmi", namespace="nodewarden")
 

@@ -164,7 +164,7 @@ class ScannerLease:
             self._said = said
 
 
-class LeaseKeeping:
+class LeaseRenewal:
     """Renews beside the scans that need it, so that none waits for a renewal unless it has to."""
 
     def __init__(self, lease: ScannerLease, *, on_change: Callable[[], None]) -> None:

@@ -22,11 +22,10 @@ from temporalio.exceptions import ApplicationError
 
 from activities.clocks import begin_by, in_time
 from activities.cluster.acts.isolation import another_machine, may_untaint, taint_beside_mark
-from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import NODES, PODS, VOLUME_ATTACHMENTS, VOLUMES
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound, edit, unless_gone
-from activities.cluster.api.served_cluster import ServedCluster
+from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
 from activities.cluster.live.claims import CheckedDevices, Identities, claimed_by
 from activities.cluster.live.gate import require_go, require_leave
 from activities.cluster.live.leases import cluster_lease_problem
@@ -135,7 +134,7 @@ T = TypeVar("T")
 Consequence = FreeRequest | FreeCutRequest | FreeDumpingRequest
 
 
-class ClusterFreeing(OfOneCluster, FreeingActivities):
+class ClusterFreeing(ClusterActivities, FreeingActivities):
     """Served by the workers of one cluster's queue."""
 
     def __init__(

@@ -1,4 +1,5 @@
-"""One cluster as the workers of its queue serve it: its name, its connections, the node they run on and the time.
+"""One cluster as the workers of its queue serve it: its name, its connections, the node they run on and the time; and what all
+activities of such a cluster have in common: they know this, and refuse what is for another cluster.
 
 Cluster API's objects may live behind another connection than the nodes (a management cluster). Which versions and kinds a server
 has is asked of it here; where the kinds that we know live is `paths.py`.
@@ -16,6 +17,7 @@ from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import Resource, in_management_cluster, versions_of
 from activities.cluster.api.refusals import unless_gone
+from activities.errors import ErrorType, failure
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.fence.credential_hosts import CredentialHosts
 from policy.remediation.remediation_objects import REMEDIATORS, Remediator
@@ -95,5 +97,31 @@ class ServedCluster:
         return Connections(nodes=self.connection, machines=self.machines or self.connection)
 
     def judged_at(self) -> datetime:
-        """Never later than either clock: a wrong one makes us wait, and never calls anybody failed early."""
+        """Never later than either clock: a wrong one makes us wait, and never calls a node failed early."""
         return self.connection.now() if self.clock is utc_now else self.clock()
+
+
+class ClusterActivities:
+    """Activities that the workers of one cluster's queue serve."""
+
+    def __init__(self, served: ServedCluster) -> None:
+        self._served = served
+        self._cluster = served.name
+        self._connection = served.connection
+        self._connections = served.connections
+        self._clock = served.clock
+        self._source = served.source
+
+    def _require_other_node(self, node: str, why: str) -> None:
+        """Refuse the node this worker runs on, for another worker to take over (S16). why: ends the sentence."""
+        if self._served.own_node and node == self._served.own_node:
+            raise failure(ErrorType.OWN_NODE, f"this worker runs on Node/{node}{why}")
+
+
+def require_cluster(asked: str, served: str) -> None:
+    """Refuse what was routed to the workers of another cluster: node names repeat from cluster to cluster."""
+    if asked != served:
+        raise failure(
+            ErrorType.INVALID_CONFIG,
+            f"a request for cluster {asked!r} reached the worker of cluster {served!r}: check the task queues",
+        )

@@ -222,6 +222,16 @@ async def machine_named(connections: Readers, name: str) -> LiveMachine | None:
     return None
 
 
+async def find_target(connections: Readers, name: str) -> JudgedTarget | None:
+    """A Node with its Machine, or a Machine named `machine/<namespace>/<name>`, as it is now; None where there is neither.
+    Errors: InvalidConfig where several Machines claim the Node."""
+    node = None if name.startswith(MACHINE) else await _node(connections, name)
+    machine = await (machine_of(connections, node) if node is not None else machine_named(connections, name))
+    if node is None and machine is None:
+        return None
+    return JudgedTarget(name, node=node, machine=machine.view if machine is not None else None)
+
+
 async def _named(connections: Readers, node: NodeView) -> list[LiveMachine]:
     """Those that the Node says are its own, whatever they say themselves."""
     found = []

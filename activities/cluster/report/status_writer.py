@@ -23,7 +23,7 @@ from activities.cluster.objects.fencing_requests import answer
 from activities.cluster.objects.statuses import status_change
 from activities.cluster.objects.statuses.common import HALTED, INVALID, Situation, StatusChange, another_controller, status_of
 from activities.cluster.objects.statuses.medik8s import UPDATED
-from activities.cluster.report.background_writer import Attending
+from activities.cluster.report.background_writer import BackgroundWriter
 from activities.cluster.report.target_events import SILENT, MachineConditions, target_happenings
 from activities.cluster.watch.kinds import Destination, Reader, read_by
 from activities.cluster.watch.view import ClusterView
@@ -72,7 +72,7 @@ class Published:
     unseen: str = ""
 
 
-class Publishing(Attending):
+class StatusWriter(BackgroundWriter):
     """The status of one cluster's health checks."""
 
     def __init__(self, view: ClusterView, *, clock: Callable[[], datetime]) -> None:
