@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from policy.episode.ids import episode_id
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitRequest, PermitState
@@ -18,7 +19,6 @@ from policy.scan import pauses
 from policy.scan.admission import answer_request
 from starter import wording
 from starter.errors import MissingError, RequestError
-from workflows.kit.ids import episode_id
 from workflows.kit.messages import ScannerStatus
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from tests.workflows.contract import served_by
 from tests.workflows.surroundings import asked_until, eventually, worker
 from workers.payloads.converter import DATA_CONVERTER
 from workflows.definitions.scanner import HealthScanner
-from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue
 from workflows.kit.messages import ScannerResult, ScannerStatus
+from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue
 from workflows.scanner.state import ScannerInput, ScannerState
 
 CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
