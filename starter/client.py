@@ -34,6 +34,7 @@ from policy.episode.messages import (
     Outcome,
     PreservationInput,
     RemediationInput,
+    episode_id,
 )
 from policy.fence.device_check import DeviceReport, acted_on
 from policy.remediation.ladder import read_strategies
@@ -55,8 +56,8 @@ from workers.embedded.server import running_endpoint
 from workers.errors import TemporalUnreachableError
 from workers.identity import holder
 from workers.payloads.converter import for_people
-from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, episode_id
 from workflows.kit.messages import ScannerStatus, Word
+from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue
 
 _log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """The typed search attributes must exist before the first workflow starts: where we may, create them; else say how.
 
-Which ones there are and what they mean: `activities/contracts/search.py`. The embedded server is started with them
+Which ones there are and what they mean: `activities/contracts/episode_start.py`. The embedded server is started with them
 (`workers/embedded/server.py`); this is for every other Temporal.
 """
 

@@ -3,8 +3,8 @@
 A scan (`policy/scan/candidates.py`), `explain`, `evaluate`, the last look and every write ask `objection`. The caller brings what
 was read (`Seen`); reading is `activities/cluster/live`. A new reason not to act is a row of `RULES`, and a line of the table in
 docs/semantics.md with its case in `tests/policy/episode/test_gate.py`. The first section is the one place that reads labels,
-annotations and taints of people and other systems as reasons not to act. Circuit breakers, which stop new episodes and nothing
-else (thresholds, storms, caps), are `policy/checks/circuit_breakers.py` and `policy/scan/admission.py`.
+annotations and taints of people and other systems as reasons not to act. What stops new episodes and nothing else (circuit
+breakers, limits of fence policies, permits) is `policy/scan/permit_rules.py`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from policy.preservation.last_to_go import CLUSTER_API_DELETE, OPENSHIFT_DELETE,
 from policy.preservation.requests import KEEPING, Annotated, Intent, requested
 from policy.remediation.control_plane import BlockingRule, ControlPlaneObjection
 from policy.values.times import format_duration
+from policy.values.unread import Unread, unread_in_words
 
 # What labels, annotations and taints of people and other systems mean. Functions that return a text return the reason, "" for
 # none.
@@ -170,6 +171,10 @@ class By(StrEnum):
     PERSON = "person"
 
 
+MAY_NOT_ACT = "may not act yet"
+"""How what an episode does begins in words while the last look does not let it act."""
+
+
 class Weight(StrEnum):
     """What an objection means for the caller."""
 
@@ -208,7 +213,7 @@ class Seen:
     node: NodeView | None = None
     machines: tuple[MachineView, ...] | None = None
     pause: str | None = None
-    doubts: tuple[str, ...] = ()
+    doubts: tuple[Unread, ...] = ()
     identity: str = ""
     devices: str = ""
     devices_unread: str = ""
@@ -292,7 +297,7 @@ def _rows(operation: Operation, by: By) -> tuple[Rule, ...]:
 
 
 def _doubts(seen: Seen, _now: datetime) -> Answer:
-    return "; ".join(seen.doubts)
+    return unread_in_words(seen.doubts)
 
 
 def _need_gone(seen: Seen, _now: datetime) -> Answer:
@@ -511,8 +516,8 @@ RULES: tuple[Rule, ...] = (
         name="switched off",
         source="S20, node-fencing",
         says=_switched_off,
-        stops=_OFFERS | DESTRUCTIVE | _EVICTS | _FREES | _KEEPS,
-        passes=_OFFERS | _FREES | _KEEPS,
+        stops=DESTRUCTIVE | _EVICTS | _FREES | _KEEPS,
+        passes=_FREES | _KEEPS,
     ),
     # What is taking it away at this moment. A person may know that it got stuck.
     Rule(name="being deleted", source="S20", says=_of_machines(_being_deleted), stops=_OFFERS | DESTRUCTIVE, programs_only=True),
@@ -530,7 +535,14 @@ RULES: tuple[Rule, ...] = (
         programs_only=True,
     ),
     # What keeps a host for its own sake.
-    Rule(name="storage lost", source="oVirt", says=_storage_condition, stops=_OFFERS | DESTRUCTIVE, programs_only=True),
+    Rule(
+        name="storage lost",
+        source="oVirt",
+        says=_storage_condition,
+        stops=_OFFERS | DESTRUCTIVE,
+        programs_only=True,
+        unblocks="its storage must be reachable again, as its conditions say",
+    ),
     Rule(name="storage lost lately", source="oVirt", says=_storage_event, stops=DESTRUCTIVE, programs_only=True),
     Rule(name="Lease renewed", source="oVirt", says=_renewed, stops=DESTRUCTIVE, programs_only=True),
     Rule(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from temporalio.service import RPCError
 
-from policy.episode.messages import Kind
+from policy.episode.messages import Kind, device_check_id, episode_id, scanner_id
 from starter.client import Nodewarden
 from starter.handles.calls import ANSWER_WITHIN, unanswered
 from starter.uninstall.kubernetes import Leftover
 from workers.search_attributes import existing, required
-from workflows.kit.ids import device_check_id, episode_id, scanner_id
 
 MOST = 1000
 

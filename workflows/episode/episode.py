@@ -30,6 +30,7 @@ from policy.episode.messages import (
     Phase,
     Reading,
     RecordEntry,
+    scanner_id,
 )
 from policy.episode.operator_commands import CIRCUIT_BREAKER, VERIFIED, SealedWord, one_line
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, Release
@@ -44,7 +45,6 @@ from workflows.episode.publisher import Publisher
 from workflows.episode.state import EpisodeState, Rest, Undertaking
 from workflows.kit import continuation, metrics, options
 from workflows.kit.continuation import NewHistory
-from workflows.kit.ids import scanner_id
 from workflows.kit.interrupts import is_unclear, told_of
 from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, PersonRequest, ResumeRequest, Word
 
