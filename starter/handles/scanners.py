@@ -82,7 +82,7 @@ class ScannerHandle:
         await self._handle.cancel(rpc_timeout=ANSWER_WITHIN)
         await self.ended()
 
-    async def _told(self, update: str, verb: Verb, word: Word, **said: Any) -> str:
+    async def _request(self, update: str, verb: Verb, word: Word, **said: Any) -> str:
         """said: what the request says besides."""
         spoken = Spoken(action=verb, node="", reason=word.reason, **said)
         word = await attested(self._speaker, self.cluster, word, spoken)
