@@ -20,6 +20,7 @@ from activities.contracts.episode_news import ToldEvent
 from activities.contracts.episodes import AskPermit, EpisodeActivities
 from activities.contracts.target import LookResult, Target
 from activities.errors import ErrorType, error_message, error_type
+from policy.episode import phases
 from policy.episode.events import EventReason
 from policy.episode.messages import Acknowledgement, EpisodeStatus, Observation, Outcome, Phase, Reading, RecordEntry
 from policy.episode.needs import Need, NeedKind
@@ -132,6 +133,12 @@ class Episode:
     ) -> None:
         """Say what the episode does now; kept true in the search attributes and on the workflow's page."""
         if phase is not None and phase is not self.state.phase:
+            try:
+                phases.reason_for(self.state.kind, self.state.phase, phase)
+            except phases.UnexpectedPhaseError as error:  # an exception would have this task tried again for ever, also after off
+                workflow.logger.error("%s", error)
+                self.note("phase", "unexpected", str(error))
+                metrics.unexpected_phase(self.state.cluster, self.state.kind, self.state.phase, phase)
             self.state.phase = phase
             self.note("phase", phase.value)
             metrics.entered(self.state.cluster, self.state.kind, phase)

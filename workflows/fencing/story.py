@@ -1,10 +1,7 @@
 """Fencing: isolate a node, switch it off, prove that it is off, free what ran there, switch it on, see it come back, restore.
 
-The story is `FencingStory`, from top to bottom; `Fencing` at the end is the thin workflow round it (Remediation awaits the
-same story). It is the automaton of the node-fencing proposal, made safe:
-
-    new --isolation--> running --power-management--> done --Ready and restart proven--> recovery --> final
-    a step fails beyond its tries --> error --> the flow again while restarts are left, keeping what is proven, else needs-human
+The story is `FencingStory`, from top to bottom; `workflows/definitions/fencing.py` is the thin workflow round it (Remediation
+awaits the same story). It is the automaton of the node-fencing proposal, made safe; its phases are `policy/episode/phases.py`.
 
 The steps are `workflows/fencing/isolation.py` and `workflows/fencing/power_steps.py`, the ends
 `workflows/fencing/endings.py`, the wait for a person `workflows/fencing/endings.py`; all of them share a

@@ -1,10 +1,9 @@
 """Preservation: keep a machine as it is, for analysis, until its time is over, somebody releases it, or it is well again.
 
 The story is `PreservationStory.run`. What holds is on the objects (annotations, expiry, condition) and is asked anew at every
-turn by one activity that looks live and writes the difference; the workflow waits in between, with one timer and no watch:
-
-    look --not failed--> Running:Preserved --fails--> drained --> Failed:Preserved, and cut off where that is asked for
-    either --expiry, release, removal--> Running: released        Failed: handed over to Remediation under the same workflow id
+turn by one activity that looks live and writes the difference; the workflow waits in between, with one timer and no watch;
+its phases are `policy/episode/phases.py`. A machine that has failed and is kept no longer is handed over to Remediation under the
+same workflow id.
 
 People change the objects with kubectl, too; the scanner tells us when something is not as we left it.
 """
