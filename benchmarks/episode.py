@@ -33,13 +33,13 @@ from benchmarks.stage.histories import HistoryCost, history_cost
 from benchmarks.stage.processes import cpu_time
 from benchmarks.stage.running import DATABASE, Spent, Stage, stage
 from benchmarks.stage.sightings import Sighting
+from policy.episode.ids import scanner_id
 from policy.episode.messages import EpisodeResult, Outcome
 from simulator.workloads import NAMESPACE
 from tests.system.harness import Pace
 from tests.system.questions import episode
 from tests.system.witness import judge as judged
 from tests.system.witness import left_over
-from workflows.kit.ids import scanner_id
 
 DURATION = timedelta(seconds=1)
 NODES, ZONES = 4, 2
@@ -187,7 +187,7 @@ async def _fence(running: Stage) -> Fencing:
     spent, requests, began = running.spent(), running.requests(), loop.time()
     before = system.break_node(node)
     seen = running.sightings.expect(before)
-    # Nobody is asked how it goes: that would be paid for by whoever answers.
+    # No status is asked for: the answering process would pay for it.
     await system.until(lambda: seen.cordoned is not None, f"{node} is cordoned", seconds=PATIENCE)
     result: EpisodeResult = await asyncio.wait_for(episode(system, node).result(), PATIENCE)
     await asyncio.sleep(AFTERWARDS)

@@ -13,18 +13,18 @@ from dataclasses import dataclass, field
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.paths import CONFIG_MAPS, NODES, SECRETS
 from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.served_cluster import Connections
 from activities.cluster.live.plans import configuration_for
 from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.object_reader import read_views, reading_once
 from activities.errors import ErrorType, error_type
 from policy.checks.fence_policies import PolicySource
 from policy.episode.needs import Need
-from policy.fence.compiling import compile_config
 from policy.fence.device_check import devices_of
 from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice
+from policy.fence.plan_compiler import compile_config
 from policy.objects.nodes import NodeView
 from policy.remediation.templates import TemplateSight, Unusable
 from policy.scan.evaluation import evaluate

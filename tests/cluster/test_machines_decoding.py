@@ -13,9 +13,9 @@ from typing import Any
 import orjson
 import pytest
 
-from activities.cluster.api.machine_paths import as_served
 from activities.cluster.api.paths import CAPI_CLUSTERS, Resource
 from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.served_cluster import as_served
 from activities.cluster.objects.machines_decoding import decode_machine, machine_decoding, read_machine
 from policy.objects.machines import MachineView
 from policy.values.machine_apis import CLUSTER_API, MACHINE_APIS, MCM, OPENSHIFT, MachineApi
@@ -152,7 +152,7 @@ DECODER = "activities/cluster/objects/machines_decoding.py"
 
 ELSEWHERE = {
     "providerID": {"activities/cluster/objects/decoding.py", "policy: identity.py"},  # of Nodes
-    "machinePreserveTimeout": {"activities/cluster/objects/machine_sets.py", "policy: pools.py"},  # of templates, and of Shoots
+    "machinePreserveTimeout": {"policy: pools.py"},  # of templates, and of Shoots
     "preserveExpiryTime": {"activities/cluster/acts/preservation.py"},  # is written there
     "failureMessage": {"policy: remediation_objects.py"},  # of remediation objects
     "currentStatus": {

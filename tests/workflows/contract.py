@@ -23,7 +23,7 @@ from activities.contracts.preservation import *
 from activities.contracts.remediation import *
 from activities.contracts.scan import *
 from activities.contracts.target import *
-from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
+from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 CONTRACTS = (
     TargetActivities,
@@ -41,7 +41,7 @@ CONTRACTS = (
     PreservationStarts,
     EvidenceCollection,
     DeviceEvidenceActivities,
-    WordActivities,
+    AttestationActivities,
 )
 
 
@@ -84,7 +84,7 @@ def queues_of(cluster: str) -> tuple[tuple[str, tuple[type, ...]], ...]:
         (power_queue("default"), (PowerActivities, EvidenceActivities)),
         (
             cluster_queue(cluster),
-            (TargetActivities, IsolationActivities, FreeingActivities, RepetitionActivities, WordActivities),
+            (TargetActivities, IsolationActivities, FreeingActivities, RepetitionActivities, AttestationActivities),
         ),
     )
 

@@ -11,11 +11,10 @@ from datetime import timedelta
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import NODES
 from activities.cluster.api.refusals import unless_gone
-from activities.cluster.api.served_cluster import ServedCluster
+from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
 from activities.cluster.live.plans import configuration_for
 from activities.cluster.objects.decoding import NODE_DECODING, decode_node
 from activities.cluster.objects.live_node import GKE_INSTANCE_ANNOTATION
@@ -31,10 +30,10 @@ from activities.contracts.device_check import (
 from activities.errors import ErrorType, error_type
 from activities.licences import Licences
 from policy.episode.needs import Need
-from policy.fence.compiling import compile_config
 from policy.fence.config import FenceConfig, Source
 from policy.fence.credential_hosts import CredentialHosts
 from policy.fence.device_check import DeviceEventReason, DeviceNotice, NodeToCheck, devices_of
+from policy.fence.plan_compiler import compile_config
 from policy.objects.marks import mark_of
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError, no_such_target
@@ -50,7 +49,7 @@ NOBODYS = "default"
 """How the configuration is called that holds where nobody has written any."""
 
 
-class ClusterFenceDevices(OfOneCluster, FenceDeviceActivities):
+class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
     """Served by the workers of one cluster's queue. looked_after: whether any health check asks us to act in this cluster."""
 
     def __init__(self, served: ServedCluster, licences: Licences, *, looked_after: Callable[[], bool] = lambda: True) -> None:

@@ -3,7 +3,7 @@
 What is read here is judged in `policy/episode`: the need by `need_now.py`, all that stands in the way by `gate.py`.
 
 Never with a guess: what cannot be read is no leave to act. Never from the watch cache either, but for who else has the node's
-identity or is named beside its devices, which needs all objects and can only say no (`identities.py`). Restoring acts (power
+identity or is named beside its devices, which needs all objects and can only say no (`claims.py`). Restoring acts (power
 on) look too, but only at the machine's identity, at who says "hands off", and at who else has the node by now; they need no
 licence, since no brake may keep a node down. A look does not act: consequences look again themselves, in the activity that
 writes (`freeing.py`). Where all says go, the rest of a control plane is looked at as well before a member of it is taken
@@ -22,9 +22,8 @@ from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import events_on_node
 from activities.cluster.api.leases import LeaseView
 from activities.cluster.api.served_cluster import ServedCluster
+from activities.cluster.live.claims import CheckedDevices, Identities, claimed_by, tell_both
 from activities.cluster.live.control_planes import TakenMember, objection_now
-from activities.cluster.live.device_claims import CheckedDevices, claimed_by, tell_both
-from activities.cluster.live.identities import Identities
 from activities.cluster.live.leases import cluster_lease_problem, foreign_lease, take_node_lease
 from activities.cluster.live.plans import lease_renewed, live_policies, plan_for
 from activities.cluster.objects.fencing_requests import find_request
@@ -33,7 +32,7 @@ from activities.cluster.objects.live_node import LiveNode, find_node, observe
 from activities.cluster.objects.marks import is_ours, owner
 from activities.cluster.objects.object_reader import Readers, reading_once
 from activities.contracts.target import LookRequest, LookResult, LookVerdict
-from activities.errors import ErrorType, error_type, failure
+from activities.errors import ErrorType, error_message, error_type, failure
 from activities.licences import Licences
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.targets import MACHINE
@@ -48,6 +47,7 @@ from policy.objects.marks import Mark, is_deleted_by, mark_of
 from policy.objects.nodes import NodeEvent
 from policy.remediation.control_plane import ControlPlaneObjection, taking_of
 from policy.values.errors import PolicyError
+from policy.values.unread import Unread, unread_in_words
 
 READ_SECONDS = 8.0
 """All reads run side by side, so this also bounds the look, well inside an activity's time. A control plane is read after them,
@@ -78,8 +78,12 @@ class _Doubt:
     what: str
     error: Exception
 
+    @property
+    def unread(self) -> Unread:
+        return Unread(what=self.what, why=error_message(self.error) or type(self.error).__name__)
+
     def __str__(self) -> str:
-        return f"{self.what} could not be read: {str(self.error) or type(self.error).__name__}"
+        return unread_in_words([self.unread])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -407,7 +411,7 @@ def _seen(request: LookRequest, sight: _Sight) -> Seen:
         node=node,
         machines=tuple(sight.subject.machines_of(node)),
         pause=sight.subject.pause,
-        doubts=tuple(map(str, sight.doubts)),
+        doubts=tuple(each.unread for each in sight.doubts),
         identity=compare_identity(pinned, observation, destructive=destructive, **early),
         devices=compare_identity(pinned, observation, destructive=True, **late) if late else "",
         devices_unread=str(sight.unplanned or ""),

@@ -1,0 +1,207 @@
+"""Who else says that he is the machine of a Node: asked before a machine is destroyed, or anything is freed of it (S39).
+
+A kubelet writes its providerID and its system UUID itself when it registers. Whoever copies another's would have us switch that
+one off; and a Machine that has the providerID and another Node claims the machine as well. All that can claim it is watched from
+the first question on; until the watch has seen it, all Nodes and Machines are listed. It can only say no.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from temporalio.exceptions import ApplicationError
+
+from activities.cluster.api.connection import ClusterConnection, JsonObject
+from activities.cluster.api.events import EventRecorder, Happening
+from activities.cluster.api.paths import FENCE_CONFIGS, FENCING_TEMPLATES, MACHINES, NODES
+from activities.cluster.api.served_cluster import Connections, ServedCluster, as_served
+from activities.cluster.live.plans import all_of, configuration_for
+from activities.cluster.objects.decoding import NODE_DECODING
+from activities.cluster.objects.live_node import find_node
+from activities.cluster.objects.machines_decoding import machine_decoding
+from activities.cluster.objects.object_reader import Readers, read_views, reading_once
+from activities.contracts.target import Target
+from activities.errors import ErrorType, error_type, failure
+from policy.checks.fence_policies import PolicySource
+from policy.episode.needs import Need
+from policy.fence.device_check import DeviceEventReason, named_beside
+from policy.fence.drivers import same_device
+from policy.fence.kdump import normal_address
+from policy.fence.plan_compiler import compile_config
+from policy.objects.belonging import claimed_otherwise, contested, identities_of
+from policy.objects.machines import MachineView
+from policy.objects.nodes import NodeView
+from policy.values.errors import PolicyError
+from policy.values.machine_apis import CLUSTER_API, OPENSHIFT, MachineApi
+from policy.values.object_refs import ObjectRef
+
+
+class WatchedNodes(Protocol):
+    """Watches all that can claim a machine of the cluster."""
+
+    def follow_claims(self) -> bool:
+        """Follow from now on what can claim a machine. Whether all Nodes and Machines are known, and nothing is in doubt."""
+
+    def contested(self, node: NodeView) -> str:
+        """Who else says that he is that Node's machine, in words; "" for nobody."""
+
+    def nodes(self) -> Iterable[NodeView]:
+        """All Nodes."""
+
+    def fence_objects(self) -> list[JsonObject] | None:
+        """All FencingTemplates and FenceConfigs, None where not all are known."""
+
+
+class Identities:
+    """Of one cluster. watched: None where nobody watches."""
+
+    def __init__(self, connections: Connections[ClusterConnection], watched: WatchedNodes | None = None) -> None:
+        self._connections = connections
+        self._watched = watched
+
+    async def contested(self, node: NodeView) -> str:
+        """The same, as far as anybody can know. Raises what the API refuses."""
+        if not identities_of(node):
+            return ""
+        if self._watched is not None and self._watched.follow_claims():
+            return self._watched.contested(node)
+        known = await self._listed()
+        machines = [each for api in (OPENSHIFT, CLUSTER_API) for each in await self._machines(api)]
+        return contested(node, lambda key: known.get(key, ())) or claimed_otherwise(node, machines)
+
+    async def at_address(self, node: str, address: str) -> str:
+        """Which other Node shows that address, "" for none."""
+        watched = self._watched
+        others = watched.nodes() if watched is not None and watched.follow_claims() else await self._nodes()
+        return next((each.name for each in others if each.name != node and address in map(normal_address, each.addresses)), "")
+
+    async def fence_objects(self, once: Readers | None = None) -> list[JsonObject]:
+        """All objects that name nodes beside devices."""
+        if self._watched is not None and self._watched.follow_claims() and (seen := self._watched.fence_objects()) is not None:
+            return seen
+        reader = (once or self._connections).nodes
+        return [each for resource in (FENCING_TEMPLATES, FENCE_CONFIGS) for each in await all_of(reader, resource.path())]
+
+    async def _nodes(self) -> list[NodeView]:
+        return await read_views(self._connections.nodes, NODES, NODE_DECODING)
+
+    async def _machines(self, api: MachineApi) -> list[MachineView]:
+        connection = self._connections.of(api.api_version)
+        return await as_served(MACHINES[api], lambda version: read_views(connection, version, machine_decoding(api))) or []
+
+    async def _listed(self) -> dict[str, list[str]]:
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for view in await self._nodes():
+            for key in identities_of(view):
+                found[key].append(view.name)
+        return found
+
+
+# Who else is configured to be fenced by a node's devices: asked before they are used for anything that destroys (S39).
+#
+# A device that is written beside two nodes switches off the wrong one of them. The objects that name nodes are watched from the
+# first question on, and the nodes that they name beside the same device are resolved, live. Objects that name no node
+# (ConfigMaps, which are read by name; selectors; a node's name within a value) are found by the hourly check of fence devices,
+# which resolves all nodes: those that it has found are resolved here, too.
+
+log = logging.getLogger(__name__)
+
+MOST_ASKED = 5
+"""Nodes that are resolved in one look. A device that is named beside more of them is not believed to be one node's alone."""
+MOST_READ = 50
+"""Names that are looked for in one look: Nodes may be gone for long that objects still name."""
+
+
+class CheckedDevices(Protocol):
+    """The last check of all nodes' devices."""
+
+    async def shared(self, cluster: str) -> Mapping[str, Collection[str]]:
+        """Which nodes have one together, by the device. Raises nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Who else is to be fenced by a device, and how that is said."""
+
+    other: NodeView
+    words: str
+
+
+async def claimed_by(
+    served: ServedCluster,
+    target: Target,
+    identities: Identities,
+    checked: CheckedDevices | None,
+    *,
+    once: Readers | None = None,
+) -> Claim | None:
+    """Who else is to be fenced by the pinned devices."""
+    pinned = target.pinned
+    if not pinned.endpoints:
+        return None
+    shared = await checked.shared(target.cluster) if checked is not None else {}
+    once = once or reading_once(served.connections)
+    objects = await identities.fence_objects(once)
+    return await device_claims(once, pinned.node, pinned.endpoints, served.source, objects=objects, checked=shared)
+
+
+async def device_claims(
+    connections: Readers,
+    node: str,
+    endpoints: Collection[str],
+    source: PolicySource,
+    *,
+    objects: Collection[JsonObject],
+    checked: Mapping[str, Collection[str]],
+) -> Claim | None:
+    """None: no other node is fenced by one of these devices. objects: all that name nodes beside devices. checked: which nodes
+    the last check of all devices has found to have one together."""
+    # A FenceConfig is in no namespace, a template in one that counts (S40).
+    counting = [each for each in objects if each["metadata"].get("namespace", "") in {"", *source.templates}]
+    named = named_beside(counting, endpoints, node)
+    shared = [(endpoint, others) for endpoint in endpoints for each, others in checked.items() if same_device(each, endpoint)]
+    named |= {other: endpoint for endpoint, others in shared for other in others if other != node}
+    if len(named) > MOST_READ:
+        expected = f"at most {MOST_READ} other nodes to be named beside the devices of Node/{node}"
+        raise failure(ErrorType.INVALID_CONFIG, f"expected {expected}, got {len(named)}: which node they belong to is not known")
+    found = await asyncio.gather(*(find_node(connections.nodes, other) for other in sorted(named)))
+    others = [each.view for each in found if each is not None]
+    for asked, other in enumerate(others):
+        device = named[other.name]
+        if asked == MOST_ASKED:
+            told = f"{device} is named beside Node/{node}, Node/{other.name} and {len(others) - 1} more"
+            return Claim(other=other, words=f"{told}: find out which node it belongs to; that many are not looked into")
+        if await _claims(connections, other, device, source):
+            told = f"{device} is configured as the device of Node/{node} and of Node/{other.name}"
+            return Claim(other=other, words=f"{told}: find out which node it belongs to, or the wrong machine is switched off")
+    return None
+
+
+async def tell_both(connection: ClusterConnection, node: ObjectRef, uid: str, claim: Claim) -> None:
+    """An Event on either Node, as the hourly check writes it: whoever looks at the other one hears of it, too. What can't be
+    written changes nothing of the answer."""
+    for about, its_uid in ((node, uid), (claim.other.ref, claim.other.uid)):
+        reason = DeviceEventReason.FENCE_DEVICE_SHARED
+        happening = Happening(about=about, uid=its_uid, reason=reason, message=claim.words, warning=True)
+        try:
+            await EventRecorder(connection).tell_unless_told(happening)
+        except ApplicationError as error:
+            log.warning("the Event %s on %s was not written: %s", reason, about.key, error.message)
+
+
+async def _claims(connections: Readers, node: NodeView, endpoint: str, source: PolicySource) -> bool:
+    """Whether it has the device. One whose configuration can't be used may be meant to have it."""
+    try:
+        config = await configuration_for(connections, node, None, Need(), source=source)
+        return bool(config.errors) or any(same_device(each, endpoint) for each in compile_config(config).endpoints)
+    except PolicyError:
+        return True
+    except ApplicationError as error:
+        if error_type(error) is not ErrorType.INVALID_CONFIG:
+            raise
+        return True
