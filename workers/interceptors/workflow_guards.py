@@ -50,14 +50,14 @@ class CommandGuard(Interceptor):
         """One for each workflow."""
         required = self._required
 
-        class Guarded(_Commanded):
+        class CommandedWorkflow(_Commanded):
             """Knows the setting."""
 
             def __init__(self, inner: WorkflowInboundInterceptor) -> None:
                 super().__init__(inner)
                 self.required = required
 
-        return Guarded
+        return CommandedWorkflow
 
 
 class _Commanded(WorkflowInboundInterceptor):
@@ -107,14 +107,14 @@ class ContinuationGuard(Interceptor):
         """One for each workflow."""
         types = self._types
 
-        class Guarded(_Continued):
+        class ContinuedWorkflow(_Continued):
             """Knows our types."""
 
             def __init__(self, inner: WorkflowInboundInterceptor) -> None:
                 super().__init__(inner)
                 self.types = types
 
-        return Guarded
+        return ContinuedWorkflow
 
 
 class _Continued(WorkflowInboundInterceptor):
