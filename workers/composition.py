@@ -24,7 +24,7 @@ from workers.deployment_keys import keyring_of
 from workers.interceptors.activity_guards import ClusterGuard, seen_by_scanner
 from workers.runtime import runtime
 from workers.worker import Role, Serving, activities_of
-from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
+from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import ClusterConnection

@@ -35,8 +35,7 @@ from activities.power.errors import PowerError
 from activities.power.registry import driver_for
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.plan import PowerDevice
-from policy.fence.power import RESTORING, PowerAct, PowerCapability, PowerState, Quarantine
-from policy.fence.served_system import another_machine
+from policy.fence.power import RESTORING, PowerAct, PowerCapability, PowerState, Quarantine, another_machine
 
 log = logging.getLogger(__name__)
 

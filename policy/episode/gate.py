@@ -35,6 +35,7 @@ from policy.objects.nodes import NodeEvent, NodeView
 from policy.objects.scopes import CLUSTER, group_of
 from policy.remediation.control_plane import BlockingRule, ControlPlaneObjection
 from policy.values.times import format_duration
+from policy.values.unread import Unread, unread_in_words
 
 
 class Operation(StrEnum):
@@ -71,6 +72,10 @@ class By(StrEnum):
 
     PROGRAM = "program"
     PERSON = "person"
+
+
+MAY_NOT_ACT = "may not act yet"
+"""How what an episode does begins in words while the last look does not let it act."""
 
 
 class Weight(StrEnum):
@@ -111,7 +116,7 @@ class Seen:
     node: NodeView | None = None
     machines: tuple[MachineView, ...] | None = None
     pause: str | None = None
-    doubts: tuple[str, ...] = ()
+    doubts: tuple[Unread, ...] = ()
     identity: str = ""
     devices: str = ""
     devices_unread: str = ""
@@ -195,7 +200,7 @@ def _rows(operation: Operation, by: By) -> tuple[Rule, ...]:
 
 
 def _doubts(seen: Seen, _now: datetime) -> Said:
-    return "; ".join(seen.doubts)
+    return unread_in_words(seen.doubts)
 
 
 def _need_gone(seen: Seen, _now: datetime) -> Said:

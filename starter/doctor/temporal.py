@@ -15,7 +15,7 @@ from starter.doctor.findings import Finding, ok, problem, warning
 from starter.errors import MissingError, RequestError
 from workers.errors import SearchAttributesError
 from workers.temporal_namespace import ensure_search_attributes
-from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
+from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 MOST_SHOWN = 5
 """Devices with a problem; `nodewarden fence check` shows the others."""

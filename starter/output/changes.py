@@ -85,7 +85,7 @@ def _brakes(status: ClusterStatus | None) -> dict[str, tuple[str, str]]:
     return {
         check.ref.key: (
             f"{check.allowed} {check.paused} {check.error} {check.reason}",
-            f"check {check.ref.key}: {check.healthy}/{check.total} healthy, {wording.brake(check)}",
+            f"check {check.ref.key}: {check.healthy}/{check.total} healthy, {wording.may_act(check)}",
         )
         for check in report.checks
     }
@@ -118,7 +118,7 @@ def episode_changes(former: EpisodeStatus | None, episode: EpisodeStatus) -> Ite
         yield f"{name}: restart proven, boot id {episode.restart_proof.boot_id}"
     doing = (episode.phase, episode.step, episode.doing)
     if former is None or (former.phase, former.step, former.doing) != doing:
-        where = ", ".join(filter(None, (wording.phase(episode), episode.step, wording.repeated(episode))))
+        where = ", ".join(filter(None, (wording.phase(episode.phase), episode.step, wording.repeated(episode))))
         yield f"{name}: {where}: {episode.doing}"
     if episode.rung and (former is None or former.rung != episode.rung):
         yield f"{name}: step {episode.rung}{f', machine {episode.machine}' if episode.machine else ''}"

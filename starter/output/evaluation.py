@@ -23,8 +23,8 @@ from policy.remediation.strategies import Action
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation
 from policy.values.display_text import in_a_line
 from policy.values.object_refs import ObjectRef, in_natural_order
+from starter.output.console import Sentences
 from starter.output.models import CheckAnswer, EvaluateAnswer, Opinion, UnusableObject, VerdictAnswer
-from starter.output.sentences import Sentences
 from starter.wording import HEALTH_STYLE, span
 
 INVALID = "InvalidObject"

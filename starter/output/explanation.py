@@ -31,7 +31,6 @@ from starter.output import outlooks
 from starter.output.evaluation import described, in_one_line, mistake_of, opinion_of, why
 from starter.output.models import EndedAnswer, ExplainAnswer, NotCovering, Silent
 from starter.output.permits import still_stopped_by
-from starter.output.sentences import Sentence
 from workflows.kit.messages import ScannerStatus
 
 JUDGED = {Health.HEALTHY: "healthy", Health.SOON: "unhealthy soon", Health.UNHEALTHY: "unhealthy", Health.SKIPPED: "skipped"}
@@ -138,7 +137,7 @@ def as_text(answer: NodeExplanation) -> RenderableType:
     parts: list[RenderableType] = [_head(answer)]
     explanation = answer.explanation
     if explanation is not None:
-        parts += [_opinion(opinion, halted=bool(answer.halted)) for opinion in explanation.opinions]
+        parts += [_opinion(opinion, blocked=_blocked(answer)) for opinion in explanation.opinions]
         if explanation.bystanders:
             parts.append(Text("\nNot covered by", style="bold"))
             parts += [Text(f"  {each.check}: {each.why}", style="dim") for each in explanation.bystanders]
@@ -147,12 +146,12 @@ def as_text(answer: NodeExplanation) -> RenderableType:
     concluded = conclusion(answer) if answer.known else ""
     if answer.scanner is not None:
         parts.append(Text("\nThe scanner", style="bold"))
-        parts += [Padding(Sentence(line), (0, 0, 0, 2)) for line in scanner_says(answer, answer.scanner) if line not in concluded]
+        parts += [Padding(Text(line), (0, 0, 0, 2)) for line in scanner_says(answer, answer.scanner) if line not in concluded]
     if answer.episodes is not None:
         parts.append(Text("\nEpisodes", style="bold"))
-        parts += [Padding(Sentence(line), (0, 0, 0, 2)) for line in _told(answer, answer.episodes)]
+        parts += [Padding(Text(line), (0, 0, 0, 2)) for line in _told(answer, answer.episodes)]
     parts += [Text(f"error: {described(mistake)}", style="red") for mistake in answer.mistakes]
-    parts += [Sentence(f"note: {problem}", style="yellow") for problem in answer.problems]
+    parts += [Text(f"note: {problem}", style="yellow") for problem in answer.problems]
     return Group(*parts)
 
 
@@ -208,7 +207,7 @@ def _of_episode(episode: EpisodeStatus, now: datetime) -> str:
     rung = f", step {episode.rung}" if episode.rung else ""
     trouble = f"; {said}" if (said := wording.trouble(episode)) else ""
     doing = wording.doing(episode, now) or episode.step or episode.reason
-    return f"an episode is {wording.phase(episode)}{rung}: {doing}{trouble}"
+    return f"an episode is {wording.phase(episode.phase)}{rung}: {doing}{trouble}"
 
 
 def kept_from(answer: NodeExplanation) -> list[str]:
@@ -236,7 +235,13 @@ def _due(opinion: CheckOpinion, outlook: Outlook | None) -> str:
     return f"{action} is due under {key}" if outlook.turn.retry == 0 else f"{step} is due under {key}: {outlook.turn.why}"
 
 
-def _opinion(opinion: CheckOpinion, *, halted: bool) -> RenderableType:
+def _blocked(answer: NodeExplanation) -> str:
+    if answer.scanner is None:
+        return wording.blocked(None, answer.at) if answer.halted else ""
+    return wording.blocked(answer.scanner, answer.at)
+
+
+def _opinion(opinion: CheckOpinion, *, blocked: str) -> RenderableType:
     check, target = opinion.check, opinion.target
     verdict, brake = target.verdict, check.brake
     table = Table.grid(padding=(0, 1))
@@ -247,8 +252,8 @@ def _opinion(opinion: CheckOpinion, *, halted: bool) -> RenderableType:
     said = in_one_line(target.message) or verdict.reason
     judged.append(f": {said}" if said else "", style="default")
     table.add_row("  verdict", judged)
-    if brake.allowed and halted:
-        may = Text("no", style="red").append(": everything is halted", style="default")
+    if brake.allowed and blocked:
+        may = Text("not now", style="red").append(f": {blocked}", style="default")
     else:
         said = "yes" if brake.allowed else f"no, circuit breaker open ({brake.reason})"
         may = Text(said, style="green" if brake.allowed else "red")
@@ -298,7 +303,7 @@ def _told(answer: NodeExplanation, episodes: NodeEpisodes) -> list[str]:
 
 def _of_open(answer: NodeExplanation, episode: EpisodeStatus) -> list[str]:
     standing = wording.kept(episode) if episode.kind is Kind.PRESERVATION else wording.standing(episode)
-    lines = [f"open: {episode.kind.value} {episode.incident}, {wording.phase(episode)}, {standing}"]
+    lines = [f"open: {episode.kind.value} {episode.incident}, {wording.phase(episode.phase)}, {standing}"]
     if episode.kind is Kind.PRESERVATION:
         lines.append(wording.kept_by(episode))
     elif episode.permit and standing != episode.doing:

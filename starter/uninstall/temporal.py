@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from temporalio.service import RPCError
 
+from policy.episode.ids import device_check_id, episode_id, scanner_id
 from policy.episode.messages import Kind
 from starter.client import Nodewarden
 from starter.handles.calls import ANSWER_WITHIN, unanswered
 from starter.uninstall.kubernetes import Leftover
 from workers.temporal_namespace import existing_search_attributes, required_search_attributes
-from workflows.kit.ids import device_check_id, episode_id, scanner_id
 
 MOST = 1000
 

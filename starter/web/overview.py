@@ -76,8 +76,9 @@ class OpenBreaker:
 class Overview:
     """One cluster at a moment. headline: the one sentence; also: what else is not as it should be. safe: whether nothing keeps us
     from acting and no data is at risk. stops: what keeps us from acting, each with its way out. pauses: those in force.
-    blocked: of the stops those that hold under every check. seen: when the cluster was as it is shown; blind: why it may be
-    otherwise now, "" where it is seen."""
+    blocked: of the stops those that hold under every check; obstacle: the first of them in a few words. seen: when the cluster
+    was as it is shown; blind: why it may be otherwise now, "" where it is seen. at_risk: the nearest of
+    at_risk_nodes; at_risk_problem: why what is attached can't be followed, so that there may be more."""
 
     cluster: str
     at: datetime
@@ -86,6 +87,7 @@ class Overview:
     safe: bool = True
     stops: tuple[str, ...] = ()
     blocked: tuple[str, ...] = ()
+    obstacle: str = ""
     seen: datetime | None = None
     blind: str = ""
     pauses: tuple[Pause, ...] = ()
@@ -100,6 +102,8 @@ class Overview:
     left_out: int = 0
     waiting: tuple[WaitingNode, ...] = ()
     at_risk: tuple[NodeAtRisk, ...] = ()
+    at_risk_nodes: int = 0
+    at_risk_problem: str = ""
     checks: tuple[CheckReport, ...] = ()
     rows: tuple[TargetRow, ...] = ()
 
@@ -128,6 +132,7 @@ def overview_of(status: ClusterStatus) -> Overview:
         safe=not alarms,
         stops=(*halts, *stops),
         blocked=(*halts, *others),
+        obstacle=wording.blocked(scanner, status.at),
         seen=seen_at(report) if report is not None else None,
         blind=next((each.text for each in found if each.code in BLIND), status.problem),
         pauses=scanner.pauses if scanner is not None else (),
@@ -146,6 +151,8 @@ def overview_of(status: ClusterStatus) -> Overview:
         left_out=status.left_out,
         waiting=tuple(_waiting(scanner, status)) if scanner is not None else (),
         at_risk=at_risk.nearest,
+        at_risk_nodes=at_risk.nodes,
+        at_risk_problem=at_risk.problem,
         checks=report.checks if report is not None else (),
         rows=tuple(sorted(report.rows, key=sickest_first)) if report is not None else (),
     )
@@ -185,7 +192,7 @@ def _risks(found: AtRisk) -> Iterator[str]:
 
 def stop_of(check: CheckReport) -> str:
     """What keeps the scanner from acting under that check, "" where nothing does."""
-    return f"{check.ref.key}: {wording.brake(check)}" if check.error or check.paused or not check.allowed else ""
+    return f"{check.ref.key}: {wording.may_act(check)}" if check.error or check.paused or not check.allowed else ""
 
 
 def _waiting(scanner: ScannerStatus, status: ClusterStatus) -> Iterator[WaitingNode]:

@@ -35,7 +35,8 @@ from workflows.definitions.fencing import Fencing
 from workflows.definitions.preservation import Preservation
 from workflows.definitions.remediation import Remediation
 from workflows.definitions.scanner import HealthScanner
-from workflows.kit.messages import DeviceCheckInput, ScannerInput
+from workflows.kit.messages import DeviceCheckInput
+from workflows.scanner.state import ScannerInput
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -17,6 +17,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.errors import ErrorType
 from policy.episode.advice import advice, ways
+from policy.episode.ids import episode_id
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Observation, Outcome, Phase, RecordEntry
 from policy.episode.operator_commands import CIRCUIT_BREAKER, Spoken, Verb, Way, one_line, override_problem
 from workflows.episode.attestation import Heard, by_a_person, half_said, heard, refused, said_of, still_to_come
@@ -25,7 +26,6 @@ from workflows.episode.episode import Episode
 from workflows.episode.state import End, EpisodeState, History
 from workflows.kit import continuation
 from workflows.kit.continuation import NewHistory
-from workflows.kit.ids import episode_id
 from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, PersonRequest, ResumeRequest
 
 

@@ -21,6 +21,7 @@ from activities.contracts.episodes import AskPermit, EpisodeActivities
 from activities.contracts.target import LookResult, Target
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode.events import EventReason
+from policy.episode.ids import scanner_id
 from policy.episode.messages import Acknowledgement, EpisodeStatus, Observation, Outcome, Phase, Reading, RecordEntry
 from policy.episode.needs import Need, NeedKind
 from policy.episode.operator_commands import CIRCUIT_BREAKER, VERIFIED, SealedWord, one_line
@@ -36,7 +37,6 @@ from workflows.episode.publisher import Publisher
 from workflows.episode.state import EpisodeState, Rest, Undertaking
 from workflows.kit import continuation, metrics, options
 from workflows.kit.continuation import NewHistory
-from workflows.kit.ids import scanner_id
 from workflows.kit.interrupts import is_unclear, told_of
 from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, PersonRequest, ResumeRequest, Word
 

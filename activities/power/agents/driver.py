@@ -24,12 +24,9 @@ from activities.power.errors import PowerError, invalid, parameters_of
 from activities.power.processes import child_process
 from activities.power.processes.child_process import Ended
 from policy.episode.messages import Reading
-from policy.fence.drivers import fence_agents
-from policy.fence.drivers.agent_metadata import AcceptedParameters, AgentMetadata, fitted
-from policy.fence.drivers.agent_parameters import canonical_name, refusal
-from policy.fence.drivers.agent_values import FILES
+from policy.fence.drivers import fence_agents, problem_of_credential
+from policy.fence.drivers.agent_parameters import FILES, AcceptedParameters, AgentMetadata, canonical_name, fitted, refusal
 from policy.fence.drivers.contract import names_a_credential
-from policy.fence.drivers.credentials import problem_of_credential
 from policy.fence.power import PowerCapability, PowerState
 
 SIGHTING_LASTS = 600.0

@@ -20,8 +20,7 @@ from pathlib import Path
 from activities.power.agents.metadata import ENVIRONMENT
 from activities.power.errors import invalid
 from activities.power.processes.child_process import not_started
-from policy.fence.drivers.agent_metadata import AgentMetadata
-from policy.fence.drivers.agent_values import FILES
+from policy.fence.drivers.agent_parameters import FILES, AgentMetadata
 
 # What the SNMP tools call what agents would write into their arguments.
 _SNMP_WORDS = {

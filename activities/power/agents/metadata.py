@@ -1,4 +1,5 @@
-"""Finds an installed fence agent and has it describe itself; what fits it is judged in `policy/fence/drivers/agent_metadata.py`.
+"""Finds an installed fence agent and has it describe itself; what fits it is judged in
+`policy/fence/drivers/agent_parameters.py`.
 
 Asked once per program and version of it, because an agent takes 0.1 to 0.7 s to start.
 """
@@ -14,8 +15,7 @@ from activities.errors import ErrorType
 from activities.power.driver import Deadline
 from activities.power.errors import PowerError, invalid
 from activities.power.processes import child_process
-from policy.fence.drivers.agent_metadata import AgentMetadata, AgentParameter
-from policy.fence.drivers.agent_parameters import canonical_name
+from policy.fence.drivers.agent_parameters import AgentMetadata, AgentParameter, canonical_name
 
 SEARCH_PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
 """Where agents and the tools that they start are found, whatever the worker's own PATH is."""

@@ -21,8 +21,7 @@ from activities.power.driver import Deadline, DeviceCredentials, DeviceIdentity
 from activities.power.errors import PowerError
 from activities.power.processes.fork_server import ForkServer
 from policy.episode.messages import Reading
-from policy.fence.power import PowerCapability, PowerState
-from policy.fence.served_system import system_of
+from policy.fence.power import PowerCapability, PowerState, system_of
 
 SENT = "sent"
 """The stage after which a command may have been carried out, whatever the child says or does not say."""

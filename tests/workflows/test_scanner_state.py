@@ -1,4 +1,4 @@
-"""The permit table against what the server says of its holders (S14)."""
+"""The permit state against what the server says of its holders (S14)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from activities.contracts.episodes import EpisodeDescription
 from policy.episode.messages import Kind
 from policy.episode.permits import Permit, PermitState
-from workflows.scanner.permit_table import PermitTable
+from workflows.scanner.state import ScannerState
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -35,9 +35,13 @@ def described(node: str, incident: str = "mine", **changes: object) -> EpisodeDe
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 
-def holdings(table: PermitTable) -> dict[str, PermitState]:
+def state_with(*lines: Permit) -> ScannerState:
+    return ScannerState(started=NOW, permits={each.node: each for each in lines})
+
+
+def holdings(state: ScannerState) -> dict[str, PermitState]:
     """Line by line."""
-    return {permit.node: permit.holding for permit in table.permits()}
+    return {permit.node: permit.holding for permit in state.permits.values()}
 
 
 OPEN, PARKED, KEPT = PermitState.OPEN, PermitState.PARKED, {"kind": Kind.PRESERVATION}
@@ -86,53 +90,50 @@ SAID: dict[str, tuple[tuple[Permit, ...], EpisodeDescription, dict[str, PermitSt
 
 
 @pytest.mark.parametrize("said", SAID)
-def test_a_table_follows_what_is_said_of_its_holders(said: str) -> None:
+def test_a_state_follows_what_is_said_of_its_holders(said: str) -> None:
     lines, description, after = SAID[said]
-    table = PermitTable(lines)
-    table.reconcile(description, NOW, room=not lines)
-    assert holdings(table) == after
-    assert all(permit.incident == "mine" for permit in table.permits() if permit.node == "node-1")
-    assert [(asked.incident, asked.control_plane) for asked in table.queue()] == [("stranger", True)] * ("node-2" in after)
+    state = state_with(*lines)
+    state.reconcile(description, NOW, room=not lines)
+    assert holdings(state) == after
+    assert all(permit.incident == "mine" for permit in state.permits.values() if permit.node == "node-1")
+    assert [(asked.incident, asked.control_plane) for asked in state.queue] == [("stranger", True)] * ("node-2" in after)
 
 
-def test_a_rebuilt_table_takes_holders_in_while_there_is_room() -> None:
+def test_a_rebuilt_state_takes_holders_in_while_there_is_room() -> None:
     """S14: who was granted by a predecessor keeps it, with all that the guards need to know of it (S15)."""
-    table = PermitTable()
-    table.reconcile(described("cp-1", control_plane=True, node_uid="u", provider_id="p"), NOW, room=True)
-    permit = table.of("cp-1")
-    assert permit is not None
+    state = state_with()
+    state.reconcile(described("cp-1", control_plane=True, node_uid="u", provider_id="p"), NOW, room=True)
+    permit = state.permits["cp-1"]
     assert (permit.holding, permit.control_plane, permit.node_uid, permit.provider_id) == (PermitState.OPEN, True, "u", "p")
 
 
-def test_a_table_built_anew_gives_no_permit_to_an_episode_that_says_it_has_none() -> None:
+def test_a_state_built_anew_gives_no_permit_to_an_episode_that_says_it_has_none() -> None:
     """S14: it parked, and asked again, after the moment that a reset has gone back to; others may have its place by now. Asked as
     one that holds its permit already it would be let in beside them."""
-    table = PermitTable((MINE,))
-    table.reconcile(described("node-1", permit=False), NOW, room=False, anew=True)
-    assert holdings(table) == {"node-1": PARKED}
+    state = state_with(MINE)
+    state.reconcile(described("node-1", permit=False), NOW, room=False, anew=True)
+    assert holdings(state) == {"node-1": PARKED}
 
 
 def test_a_closed_holder_goes_with_its_place_in_the_queue() -> None:
     """S14: proven gone."""
-    table = PermitTable((line("node-1"),))
-    table.reconcile(described("node-2", "stranger"), NOW, room=False)
-    table.reconcile(described("node-2", "stranger", open=False), NOW + timedelta(minutes=1), room=False)
-    table.reconcile(described("node-1", open=False), NOW, room=False)
-    assert holdings(table) == {}
-    assert table.queue() == ()
+    state = state_with(line("node-1"))
+    state.reconcile(described("node-2", "stranger"), NOW, room=False)
+    state.reconcile(described("node-2", "stranger", open=False), NOW + timedelta(minutes=1), room=False)
+    state.reconcile(described("node-1", open=False), NOW, room=False)
+    assert holdings(state) == {}
+    assert state.queue == []
 
 
 def test_what_a_silent_holder_could_not_say_is_learnt_once_it_answers() -> None:
     """S15: until its episode says what its node is, it may be a member of the control plane."""
-    table = PermitTable()
-    table.reconcile(described("cp-1"), NOW, room=True)
-    permit = table.of("cp-1")
-    assert permit is not None
+    state = state_with()
+    state.reconcile(described("cp-1"), NOW, room=True)
+    permit = state.permits["cp-1"]
     assert (permit.holding, permit.control_plane, permit.node_uid) == (PermitState.OPEN, None, "")
     later = NOW + timedelta(minutes=1)
-    table.reconcile(described("cp-1", control_plane=False, node_uid="u", provider_id="p"), later, room=True)
-    permit = table.of("cp-1")
-    assert permit is not None
+    state.reconcile(described("cp-1", control_plane=False, node_uid="u", provider_id="p"), later, room=True)
+    permit = state.permits["cp-1"]
     assert (permit.holding, permit.control_plane, permit.node_uid, permit.provider_id) == (PermitState.OPEN, False, "u", "p")
 
 
@@ -141,16 +142,16 @@ def test_whoever_once_said_that_a_node_is_of_the_control_plane_is_believed(
     line_says: bool, episode_says: bool | None, after: bool
 ) -> None:
     """S15: who asked before the node was pinned took it for a worker; a silent episode takes nothing back."""
-    table = PermitTable((replace(line("cp-1"), control_plane=line_says),))
-    table.reconcile(described("cp-1", control_plane=episode_says), NOW, room=False)
-    assert [permit.control_plane for permit in table.permits()] == [after]
+    state = state_with(replace(line("cp-1"), control_plane=line_says))
+    state.reconcile(described("cp-1", control_plane=episode_says), NOW, room=False)
+    assert [permit.control_plane for permit in state.permits.values()] == [after]
 
 
 def test_who_has_asked_for_a_person_since_the_server_was_asked_is_not_forgotten() -> None:
     """S44: the answer is older than the question to the person; another time it would be told as a new one."""
-    table = PermitTable((MINE,))
-    table.park("node-1", "mine", asks=NOW)
-    table.reconcile(described("node-1"), NOW - timedelta(seconds=1), room=False)
-    assert [(each.node, each.since) for each in table.need_person] == [("node-1", NOW)]
-    table.reconcile(described("node-1"), NOW + timedelta(seconds=1), room=False)
-    assert table.need_person == ()
+    state = state_with(MINE)
+    state.park("node-1", "mine", asks=NOW)
+    state.reconcile(described("node-1"), NOW - timedelta(seconds=1), room=False)
+    assert [(each.node, each.since) for each in state.need_person.values()] == [("node-1", NOW)]
+    state.reconcile(described("node-1"), NOW + timedelta(seconds=1), room=False)
+    assert state.need_person == {}

@@ -13,11 +13,9 @@ from activities.contracts.episodes import DescribeResult, EpisodeActivities, Epi
 from policy.episode.permits import PermitState, Release
 from tests.policy.builders import a_permit
 from tests.workflows.scanned import NOW, report
-from workflows.kit.messages import ScannerState
-from workflows.scanner.backoff import CLOSING, HoldingOff
+from workflows.scanner.backoff import CLOSING, note_release
 from workflows.scanner.holders import Holders
-from workflows.scanner.permit_lines import Grantor
-from workflows.scanner.permit_table import PermitTable
+from workflows.scanner.state import ScannerInput, ScannerState
 
 SAYS_OPEN = EpisodeDescription(node="n", known=True, open=True, workflow_id="episode/c/n", incident="i", permit=True)
 
@@ -34,12 +32,11 @@ async def test_an_episode_that_closes_is_not_taken_in_again_but_one_that_goes_on
     state = ScannerState(started=NOW, known=True)
     monkeypatch.setattr(workflow, "now", lambda: NOW)
     monkeypatch.setattr(workflow, "execute_activity_method", described)
-    table, holding = PermitTable(), HoldingOff(state)
-    holders = Holders(Grantor(cluster="c", holder="us", concurrency=1), state, table, holding)
-    holding.hear_release(Release(node="n", incident="i", outcome="recovered"), None)
+    holders = Holders(ScannerInput(cluster="c"), state)
+    note_release(state, Release(node="n", incident="i", outcome="recovered"))
     monkeypatch.setattr(workflow, "now", lambda: NOW + later)
-    assert await holders.describe(("n",)) is believed
-    assert [line.incident for line in table.permits()] == (["i"] if believed else [])
+    assert await holders.describe(("n",), report()) is believed
+    assert [line.incident for line in state.permits.values()] == (["i"] if believed else [])
 
 
 @pytest.mark.parametrize("parked", [False, True])
@@ -57,14 +54,13 @@ async def test_after_a_reset_a_line_that_was_parked_is_what_its_episode_says(
 
     monkeypatch.setattr(workflow, "now", lambda: NOW)
     monkeypatch.setattr(workflow, "execute_activity_method", answered)
-    state = ScannerState(started=NOW, known=True)
     lines = (a_permit("n", PermitState.PARKED, incident="i"), a_permit("opening", PermitState.RESERVED))
-    table = PermitTable(lines)
-    holders = Holders(Grantor(cluster="c", holder="us", concurrency=2), state, table, HoldingOff(state))
+    state = ScannerState(started=NOW, known=True, permits={each.node: each for each in lines})
+    holders = Holders(ScannerInput(cluster="c", concurrency=2), state)
     expected = {"n": PermitState.PARKED, "opening": PermitState.RESERVED}
     await holders.rebuild(report(run="first"))
-    assert {line.node: line.holding for line in table.permits()} == expected
+    assert {line.node: line.holding for line in state.permits.values()} == expected
     await holders.rebuild(report(run="after the reset"))
-    assert holders.known
+    assert state.known
     counts = PermitState.PARKED if parked else PermitState.OPEN
-    assert {line.node: line.holding for line in table.permits()} == expected | {"n": counts}
+    assert {line.node: line.holding for line in state.permits.values()} == expected | {"n": counts}

@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from policy.fence.compiling import compile_config
 from policy.fence.kdump import KdumpRule
 from policy.fence.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, Freeing
+from policy.fence.plan_compiler import compile_config
 from policy.values.errors import PolicyError
 from tests.policy.fence.builders import NODE, PDU, SWITCH, config, ipmi, lines, node, of_node, read
 

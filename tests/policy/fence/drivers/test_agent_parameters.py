@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.fence.drivers.agent_parameters import canonical_parameters
-from policy.fence.drivers.agent_values import problem_of
+from policy.fence.drivers import problem_of_credential
+from policy.fence.drivers.agent_parameters import canonical_parameters, problem_of
 from policy.fence.drivers.contract import ParameterError, host_of
-from policy.fence.drivers.credentials import problem_of_credential
 from policy.fence.drivers.fence_agents import PUBLISHED
 
 AGENTS = ("fence_virsh", "fence_vmware_soap", "fence_rhevm", "fence_ipmilan", "fence_ours")

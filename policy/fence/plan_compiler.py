@@ -1,5 +1,5 @@
-"""What is wrong with a fence configuration: `Findings` collects it while methods are read, `judge` checks the configuration as a
-whole afterwards.
+"""From a `FenceConfig` to the `FencingPlan` that an episode keeps: `Findings` collects what is wrong while methods are read,
+`judge` checks the configuration as a whole, `compile_config` makes the plan.
 
 A configuration that would free something before its proof, switch in the wrong order, or do nothing and report success is refused
 before anything is done: when a node is about to lose its power it is too late to find out.
@@ -10,18 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
-from policy.fence.builtin_methods import YES
-from policy.fence.config import FenceConfig, FenceStep, Method, MethodAction
+from policy.fence.config import INSTANCE, YES, FenceConfig, FenceStep, Method, MethodAction
 from policy.fence.drivers import same_device
-from policy.fence.plan import CutStorage
+from policy.fence.kdump import KdumpRule
+from policy.fence.plan import Act, CutStorage, FencingPlan, Freeing, PlannedMethod, PowerDevice
 from policy.values.errors import PolicyError
 
-# All that a reader found wrong or doubtful, so that a person can correct a configuration in one go.
+KDUMP_TIMES = ("window", "silence", "longest")
 
 
 class Findings:
-    """Errors and warnings in the order in which they were found, each once."""
+    """All that a reader found wrong or doubtful, so that a person can correct a configuration in one go: each error and warning
+    once, in the order in which they were found."""
 
     __slots__ = ("_errors", "_warnings")
 
@@ -31,25 +34,25 @@ class Findings:
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """With one of them there is no plan."""
+        """If there is one, there is no plan."""
         return tuple(self._errors)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What holds all the same."""
+        """What does not keep the configuration from holding."""
         return tuple(self._warnings)
 
     def refuse(self, subject: str, field: str, problem: str) -> None:
-        """An error, without leaving the reader."""
+        """Add an error; the reader goes on."""
         self._errors[str(PolicyError(subject, field, problem))] = None
 
     def warn(self, subject: str, field: str, problem: str) -> None:
-        """A warning, worded like an error."""
+        """Add a warning, worded like an error."""
         self._warnings[str(PolicyError(subject, field, problem))] = None
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
-        """Keep a PolicyError as one more error and go on behind the block."""
+        """Turn a PolicyError of the block into one more error, and go on behind the block."""
         try:
             yield
         except PolicyError as error:
@@ -65,11 +68,11 @@ CONSEQUENCES = frozenset(
         MethodAction.TERMINATE,
     }
 )
-"""What may only follow an off that is proven (S1)."""
+"""What may only follow a proven off (S1)."""
 
 
 def judge(config: FenceConfig) -> FenceConfig:
-    """The configuration with what is wrong with it as a whole. One that could not be read wholly is not judged further."""
+    """The configuration with what is wrong with it as a whole. One that could not be read as a whole is not judged further."""
     if config.errors:
         return config
     findings = Findings()
@@ -77,13 +80,9 @@ def judge(config: FenceConfig) -> FenceConfig:
     return replace(config, warnings=(*config.warnings, *findings.warnings), errors=(*config.errors, *findings.errors))
 
 
-def proving_paths(config: FenceConfig) -> tuple[Method, ...]:
-    """Methods of isolation that cut paths and read it back: they prove enough for the pods that used exactly those (S1)."""
-    return tuple(method for method in config.isolation if cuts_path(method))
-
-
-def cuts_path(method: Method) -> bool:
-    """Whether the method cuts a path of the node, and that can be read back."""
+def _cuts_path(method: Method) -> bool:
+    """Whether the method cuts a path of the node, and that can be read back: proof enough for the pods that used exactly that
+    path (S1)."""
     return method.action is MethodAction.DETACH_VOLUMES or (method.fabric and method.action is MethodAction.OFF)
 
 
@@ -118,16 +117,21 @@ class _Judge:
                     FenceStep.ISOLATION, f"{method.name} frees pods before anything is proven: expected a path cut before it"
                 )
             if method.device is not None and method.action.has_on:
-                self._refuse(FenceStep.ISOLATION, f"{method.name} switches on: expected that in {_place_of_on(method)}")
+                step = FenceStep.RECOVERY if method.fabric else FenceStep.POWER_MANAGEMENT
+                self._refuse(FenceStep.ISOLATION, f"{method.name} switches on: expected that in {step.value}")
             elif method.device is not None and method.action.has_off and not method.fabric:
                 self._refuse(
                     FenceStep.ISOLATION, f"{method.name} takes the power: expected that in {FenceStep.POWER_MANAGEMENT.value}"
                 )
             if method.action is MethodAction.DETACH_VOLUMES:
                 self._warn(FenceStep.ISOLATION, f"{method.name} is forced on a running machine: what it has not written is lost")
-            cut = cut or cuts_path(method)
+            cut = cut or _cuts_path(method)
         freed = next((method for method in self._config.isolation if method.action is MethodAction.FREE_PODS), None)
-        if freed is not None and cut and not any(map(_gives_up_volumes, self._config.isolation)):
+        names_volumes = any(
+            each.action is MethodAction.DETACH_VOLUMES or (_cuts_path(each) and each.storage != CutStorage())
+            for each in self._config.isolation
+        )
+        if freed is not None and cut and not names_volumes:
             self._warn(FenceStep.ISOLATION, f"{freed.name} frees nothing: no method says which volumes lie behind its path")
 
     def _power(self) -> None:
@@ -138,18 +142,14 @@ class _Judge:
                     f"{method.name} switches a path, which proves nothing about power: expected it in isolation and recovery"
                 )
         methods = tuple(method for method in methods if not method.fabric)
-        if not any(method.device is not None and method.action.has_off for method in methods):
-            self._without_off(methods)
-            return
-        for level in levels_of(methods):
-            self._level([method for method in methods if method.level == level and method.device is not None])
-        self._consequences(methods)
-
-    def _without_off(self, methods: tuple[Method, ...]) -> None:
-        if methods:
+        if any(method.device is not None and method.action.has_off for method in methods):
+            for level in _levels_of(methods):
+                self._level([method for method in methods if method.level == level and method.device is not None])
+            self._consequences(methods)
+        elif methods:
             names = ", ".join(method.name for method in methods)
             self._refuse_power(f"{names}: nothing is switched off before, so nothing is proven; expected an off first")
-        elif not proving_paths(self._config):
+        elif not any(map(_cuts_path, self._config.isolation)):
             self._refuse_power("is empty, and isolation cuts no path that can be read back: nothing executed is never success")
 
     def _level(self, methods: list[Method]) -> None:
@@ -183,12 +183,11 @@ class _Judge:
             self._warn(FenceStep.POWER_MANAGEMENT, f"{', '.join(left)}: there is no on, so the node is left off")
 
     def _deleted_node(self) -> None:
-        """The Node's mark is what tells of a path that is cut, so both together could never be carried out (S35)."""
-        noted = [each.name for each in self._config.isolation if cuts_path(each) and each.fabric]
+        """The record of a cut path is our mark on the Node, so a Node whose paths are cut can't be deleted (S35)."""
+        noted = [each.name for each in self._config.isolation if _cuts_path(each) and each.fabric]
         noted += [each.name for each in self._config.isolation if each.action is MethodAction.QUARANTINE]
         if noted and any(each.action is MethodAction.DELETE_NODE for each in self._config.power_management):
-            problem = f"delete-node would take the mark that tells of {', '.join(noted)}: expected one or the other"
-            self._refuse_power(problem)
+            self._refuse_power(f"delete-node would take the mark that tells of {', '.join(noted)}: expected one or the other")
 
     def _dump(self) -> None:
         for step, methods in (
@@ -269,14 +268,126 @@ class _Judge:
             seen.setdefault(what, method)
 
 
-def levels_of(methods: Iterable[Method]) -> list[int]:
+def _levels_of(methods: Iterable[Method]) -> list[int]:
     """The levels of power devices, in the order in which they are tried."""
     return sorted({method.level for method in methods if method.device is not None})
 
 
-def _gives_up_volumes(method: Method) -> bool:
-    return method.action is MethodAction.DETACH_VOLUMES or (cuts_path(method) and method.storage != CutStorage())
+# The plan. Nothing is decided here: the configuration says it all.
+
+_ACTS = {
+    MethodAction.CORDON: Act.CORDON,
+    MethodAction.UNCORDON: Act.UNCORDON,
+    MethodAction.TAINT: Act.TAINT,
+    MethodAction.DRAIN: Act.DRAIN,
+    MethodAction.OFF: Act.CUT_PATH,
+    MethodAction.ON: Act.RESTORE_PATH,
+    MethodAction.DETACH_VOLUMES: Act.DETACH_VOLUMES,
+    MethodAction.QUARANTINE: Act.QUARANTINE,
+    MethodAction.LIFT_QUARANTINE: Act.LIFT_QUARANTINE,
+    MethodAction.FREE_PODS: Act.FREE_CUT_PODS,
+}
+"""What methods of isolation and recovery become. Of devices, only those that carry paths can stand there."""
 
 
-def _place_of_on(method: Method) -> str:
-    return FenceStep.RECOVERY.value if method.fabric else FenceStep.POWER_MANAGEMENT.value
+def compile_config(config: FenceConfig, *, taint_honoured: bool = True, after_health_check: bool = True) -> FencingPlan:
+    """The plan. Raises PolicyError for a configuration with an error: it never holds in part.
+
+    taint_honoured: whether this cluster's controllers act on the out-of-service taint (Kubernetes 1.26 and newer).
+    after_health_check: a check has judged the node unhealthy for its own time, so the node need not stay `new` once more.
+    """
+    if config.errors:
+        raise PolicyError(config.subject, "fence configuration", f"{len(config.errors)} errors, the first: {config.errors[0]}")
+    for method in _all(config):
+        if method.driver == INSTANCE:
+            raise PolicyError(config.subject, method.name, f"nothing says which instance Node/{config.node} is")
+    settings = config.settings
+    freeing = _freeing(config)
+    if freeing is Freeing.OUT_OF_SERVICE_TAINT and not taint_honoured:
+        problem = "this cluster's controllers do not act on the out-of-service taint; expected free-pods"
+        raise PolicyError(config.subject, FenceStep.POWER_MANAGEMENT.value, problem)
+    levels = _levels(config.power_management)
+    frees = {MethodAction.FREE_PODS, MethodAction.OUT_OF_SERVICE_TAINT, MethodAction.RELEASE_VOLUMES}
+    timeouts = [each.timeout for each in config.power_management if each.action in frees and each.timeout is not None]
+    return replace(
+        settings,
+        source=config.subject,
+        levels=levels,
+        isolation=tuple(_planned(method) for method in config.isolation if method.action is not MethodAction.KDUMP),
+        recovery=_recovery(config),
+        wait_before_isolation=timedelta(0) if after_health_check else settings.wait_before_isolation,
+        free_timeout=max(timeouts, default=settings.free_timeout),
+        freeing=freeing,
+        taint_honoured=taint_honoured,
+        power_on=not levels or any(method.device is not None and method.action.has_on for method in config.power_management),
+        delete_node=_has(config, MethodAction.DELETE_NODE),
+        terminate_instance=_has(config, MethodAction.TERMINATE),
+        kdump=_kdump(config),
+        warnings=config.warnings,
+    )
+
+
+def _has(config: FenceConfig, action: MethodAction) -> bool:
+    return any(method.action is action for method in config.power_management)
+
+
+def _levels(methods: tuple[Method, ...]) -> tuple[tuple[PowerDevice, ...], ...]:
+    found = []
+    for level in _levels_of(methods):
+        devices: dict[str, PowerDevice] = {}
+        for method in methods:
+            if method.device is not None and method.level == level and method.action.has_off:
+                devices.setdefault(method.device.endpoint, method.device)
+        if devices:
+            found.append(tuple(devices.values()))
+    return tuple(found)
+
+
+def _planned(method: Method) -> PlannedMethod:
+    return PlannedMethod(
+        name=method.name,
+        act=_ACTS[method.action],
+        device=method.device,
+        parameters={} if method.device is not None else dict(method.parameters),
+        storage=method.storage,
+        delay=method.delay,
+        timeout=method.timeout,
+        tries=method.tries,
+    )
+
+
+def _recovery(config: FenceConfig) -> tuple[PlannedMethod, ...]:
+    """A quarantine is lifted by the device that imposed it."""
+    quarantine = next((method for method in config.isolation if method.action is MethodAction.QUARANTINE), None)
+    found = []
+    for method in config.recovery:
+        planned = _planned(method)
+        if planned.act is Act.LIFT_QUARANTINE and quarantine is not None:
+            planned = replace(planned, device=quarantine.device)
+        found.append(planned)
+    return tuple(found)
+
+
+def _freeing(config: FenceConfig) -> Freeing:
+    """The way that is listed; if none is, the cluster's best one (the proposal frees everything after power management)."""
+    if config.settings.freeing is not Freeing.AUTOMATIC:
+        return config.settings.freeing
+    taint = _has(config, MethodAction.OUT_OF_SERVICE_TAINT)
+    deletion = _has(config, MethodAction.FREE_PODS) or _has(config, MethodAction.RELEASE_VOLUMES)
+    if taint and not deletion:
+        return Freeing.OUT_OF_SERVICE_TAINT
+    return Freeing.DELETION if deletion and not taint else Freeing.AUTOMATIC
+
+
+def _kdump(config: FenceConfig) -> KdumpRule | None:
+    method = next((each for each in _all(config) if each.action is MethodAction.KDUMP), None)
+    if method is None:
+        return None
+    times: dict[str, Any] = {
+        name: timedelta(seconds=int(method.parameters[name])) for name in KDUMP_TIMES if name in method.parameters
+    }
+    return replace(KdumpRule(trusted=method.parameters.get("trusted", "no").lower() in YES), **times)
+
+
+def _all(config: FenceConfig) -> Iterable[Method]:
+    return (*config.isolation, *config.power_management, *config.recovery)

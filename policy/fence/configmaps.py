@@ -1,8 +1,8 @@
 """ConfigMaps in the spellings of the node-fencing proposal and of its published demo, read for one node.
 
 Which object holds: the node's own (`fence-config-node-<name>`, or the older `fence-config-<name>`), else that of its `type`
-label, else `fence-config-default`, else what is built in. It holds as a whole (S11): nothing of another one is mixed in. Methods
-and templates are `definitions.py`, devices `devices.py`, the rules for the whole `validation.py`.
+label, else `fence-config-default`, else the built-in default. It holds as a whole (S11): nothing of another one is mixed in.
+Methods with their templates and devices are `configmap_methods.py`; the whole is checked by `plan_compiler.py`.
 """
 
 from __future__ import annotations
@@ -12,72 +12,52 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from policy.fence.agents import ACTIONS, READING, UNREAD, driver_of, known_agent
-from policy.fence.builtin_methods import OWN_METHODS, SLIPS, OwnMethod
 from policy.fence.config import (
+    DEFAULTS,
     INSTANCE,
     LONGEST_DELAY,
     LONGEST_METHOD,
     LONGEST_OFF,
+    LONGEST_WAIT,
     MOST_LEVELS,
+    MOST_RESTARTS,
     MOST_TRIES,
+    OWN_METHODS,
+    SLIPS,
     FenceConfig,
     FenceStep,
     Method,
     MethodAction,
+    OwnMethod,
     Source,
 )
-from policy.fence.configmaps.cluster_config import CONFIG_KEY, NAME, read_cluster_config
-from policy.fence.configmaps.definitions import METHOD_PREFIX, Definition, Definitions, require_node
-from policy.fence.configmaps.devices import DeviceLines
-from policy.fence.configmaps.lines import Line, read_lines, seconds, whole_number
-from policy.fence.configmaps.object_lookup import ConfigMap, ObjectLookup
-from policy.fence.drivers import DRIVER_PARAMETERS
+from policy.fence.configmap_methods import (
+    ACTIONS,
+    AGENT_PREFIX,
+    METHOD_PREFIX,
+    NO_FENCE,
+    READING,
+    UNREAD,
+    Definition,
+    Definitions,
+    DeviceLines,
+    canonical_parameter,
+    driver_of,
+    require_node,
+)
+from policy.fence.configmap_objects import ConfigMap, Line, ObjectLookup, read_lines, seconds, whole_number
+from policy.fence.drivers import DRIVER_PARAMETERS, parameters_of, unknown_driver
 from policy.fence.drivers.contract import DriverParameters
-from policy.fence.plan import CutStorage, PowerDevice
-from policy.fence.validation import Findings, judge
+from policy.fence.plan import CutStorage, FencingPlan, PowerDevice
+from policy.fence.plan_compiler import Findings, judge
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError, shown
 
-# Which cloud a node's machine is in, for methods that act on the instance: by the providerID, else by what is configured.
-
-BY_NAME: Mapping[str, frozenset[str]] = {"gce": frozenset({"project", "zone"})}
-"""Clouds where the node's name is an instance's, once this much is known. EC2's names are tags that anybody may share."""
-
-
-class UnknownInstanceError(PolicyError):
-    """Nothing says which instance a node is."""
-
-
-def instance_driver(
-    node: NodeView, method: Definition, common: Mapping[str, Line]
-) -> tuple[str, DriverParameters, Mapping[str, str]]:
-    """The driver, what it takes, and what follows from the node's name. Raises UnknownInstanceError saying what to write."""
-    for name, takes in DRIVER_PARAMETERS.items():
-        if node.provider_id and takes.from_provider_id is not None and takes.from_provider_id(node.provider_id):
-            return name, takes, {}
-    if not node.provider_id:
-        written = {key for key, line in {**common, **method.parameters}.items() if line.value}
-        for name, needed in BY_NAME.items():
-            if name in DRIVER_PARAMETERS and needed <= written:
-                return name, DRIVER_PARAMETERS[name], {"instance": node.name}
-    raise UnknownInstanceError(
-        *method.place,
-        f"{method.name}: {_what(node)}; write a FencingTemplate, a FenceConfig or ConfigMap fence-config-node-{node.name}",
-    )
-
-
-def _what(node: NodeView) -> str:
-    if not node.provider_id:
-        return f"Node/{node.name} has no providerID, so nothing says which instance it is"
-    return f"no driver knows the platform of its providerID ({node.provider_id.partition(':')[0]})"
-
-
 PREFIX = "fence-config-"
 DEFAULT_NAME = "default"
-"""What the built-in configuration is called, and with the prefix the object that replaces it."""
-
+"""The name of the built-in configuration; with the prefix, of the object that replaces it."""
 TYPE_LABEL = "type"
+CONFIG_KEY = "config.properties"
 
 STEP_KEYS: Mapping[str, FenceStep] = {
     "isolation": FenceStep.ISOLATION,
@@ -92,6 +72,10 @@ BUILT_IN: Mapping[FenceStep, str] = {
 }
 MOST_METHODS = 32
 
+INSTANCE_NAMED_BY_NODE: Mapping[str, frozenset[str]] = {"gce": frozenset({"project", "zone"})}
+"""Clouds where the node's name is the instance's name, once these parameters are known. In EC2, names are tags that anyone may
+give to any instance."""
+
 _SITE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -104,18 +88,18 @@ class EffectiveObject:
 
     @property
     def name(self) -> str:
-        """Of the object."""
+        """The object's name."""
         return self.holder.name if self.holder is not None else DEFAULT_NAME
 
     @property
     def subject(self) -> str:
-        """For messages."""
+        """The object, for messages."""
         return self.holder.subject if self.holder is not None else "the default fence configuration"
 
 
-def winner_for(node: NodeView, shelf: ObjectLookup, findings: Findings) -> EffectiveObject:
+def winner_for(node: NodeView, lookup: ObjectLookup, findings: Findings) -> EffectiveObject:
     """The first of node, type and default that is there (S11)."""
-    newer, older = (shelf.config_map(name) for name in (f"{PREFIX}node-{node.name}", f"{PREFIX}{node.name}"))
+    newer, older = (lookup.config_map(name) for name in (f"{PREFIX}node-{node.name}", f"{PREFIX}{node.name}"))
     if older is not None and not _is_of_node(older, node):
         older = None
     if newer is not None and older is not None:
@@ -123,20 +107,20 @@ def winner_for(node: NodeView, shelf: ObjectLookup, findings: Findings) -> Effec
     if (own := newer or older) is not None:
         return EffectiveObject(source=Source.NODE, holder=own)
     kind = node.labels.get(TYPE_LABEL, "")
-    if kind and (of_type := shelf.config_map(f"{PREFIX}type-{kind.lower()}")) is not None:
+    if kind and (of_type := lookup.config_map(f"{PREFIX}type-{kind.lower()}")) is not None:
         return EffectiveObject(source=Source.TYPE, holder=of_type)
-    return EffectiveObject(source=Source.DEFAULT, holder=shelf.config_map(f"{PREFIX}{DEFAULT_NAME}"))
+    return EffectiveObject(source=Source.DEFAULT, holder=lookup.config_map(f"{PREFIX}{DEFAULT_NAME}"))
 
 
-def read_config_maps(node: NodeView, shelf: ObjectLookup) -> FenceConfig:
-    """What holds for the node, with all that is wrong with it. Of worth only when the lookup wants nothing more."""
+def read_config_maps(node: NodeView, lookup: ObjectLookup) -> FenceConfig:
+    """The configuration of the node, with all that is wrong with it. It stands once the lookup wants nothing more."""
     findings = Findings()
-    cluster = read_cluster_config(_looked_up(shelf, NAME, findings), findings)
+    settings, common = _read_cluster_config(lookup, findings)
     winner = EffectiveObject(source=Source.DEFAULT)
     steps: dict[FenceStep, tuple[Method, ...]] = {}
     with findings.collecting():
-        winner = winner_for(node, shelf, findings)
-        reader = _Methods(node, shelf, findings, winner=winner, common=cluster.common)
+        winner = winner_for(node, lookup, findings)
+        reader = _Methods(node, lookup, findings, winner=winner, common=common)
         for step, (names, place) in _steps(winner, node, findings).items():
             steps[step] = reader.read_all(step, names, place=place)
     config = FenceConfig(
@@ -147,21 +131,16 @@ def read_config_maps(node: NodeView, shelf: ObjectLookup) -> FenceConfig:
         isolation=steps.get(FenceStep.ISOLATION, ()),
         power_management=steps.get(FenceStep.POWER_MANAGEMENT, ()),
         recovery=steps.get(FenceStep.RECOVERY, ()),
-        settings=cluster.settings,
+        settings=settings,
         warnings=findings.warnings,
         errors=findings.errors,
     )
     return judge(config)
 
 
-def _looked_up(shelf: ObjectLookup, name: str, findings: Findings) -> ConfigMap | None:
-    with findings.collecting():
-        return shelf.config_map(name)
-    return None
-
-
 def _is_of_node(found: ConfigMap, node: NodeView) -> bool:
-    """`fence-config-type-x` is a type's object, whatever a node is called; only a node_name= makes it that node's."""
+    """`fence-config-type-x` is the object of a type, also if a node has the name `type-x`; only a node_name= makes it that
+    node's."""
     if node.name != DEFAULT_NAME and not node.name.startswith("type-"):
         return True
     lines = read_lines(found, CONFIG_KEY)
@@ -169,7 +148,7 @@ def _is_of_node(found: ConfigMap, node: NodeView) -> bool:
 
 
 def _steps(winner: EffectiveObject, node: NodeView, findings: Findings) -> dict[FenceStep, tuple[list[str], tuple[str, str]]]:
-    """The names in each step, and the place that they stand at. A step that is not written is empty."""
+    """The names of methods in each step, and the place at which they are listed. A step that is not written is empty."""
     if winner.holder is None:
         return {step: ([name], (winner.subject, step.value)) for step, name in BUILT_IN.items()}
     lines = read_lines(winner.holder, CONFIG_KEY)
@@ -204,23 +183,76 @@ def _names(line: Line, node: NodeView) -> list[str]:
     return names
 
 
+# `fence-cluster-config`: what holds for all nodes of a cluster: waits, tries, and common parameters. It is a health check, too,
+# and names policies: those parts of it are read by `policy/dialects/node_fencing.py`.
+
+NAME = "fence-cluster-config"
+SETTINGS = ("grace_timeout", "giveup_retries", "policies", "restarts", "power_management_wait")
+OF_POLICIES = ("fencing", "fencing_off")
+"""Read with the policies, not here."""
+
+
+def _read_cluster_config(lookup: ObjectLookup, findings: Findings) -> tuple[FencingPlan, Mapping[str, Line]]:
+    """The settings, and the parameters for every method whose driver has them. Each wrong line is an error of its own, and none
+    becomes a default."""
+    lines: dict[str, Line] = {}
+    with findings.collecting():
+        if (found := lookup.config_map(NAME)) is not None:
+            lines = read_lines(found, CONFIG_KEY)
+    common = {}
+    settings = DEFAULTS
+    for written, line in lines.items():
+        with findings.collecting():
+            if written in SETTINGS:
+                settings = _with(settings, line)
+            elif written in OF_POLICIES:
+                continue
+            elif is_common_parameter(written):
+                common[written] = line
+            else:
+                raise line.refuse(f"is neither a setting ({', '.join(SETTINGS)}) nor a parameter of any driver")
+    return settings, common
+
+
+def _with(settings: FencingPlan, line: Line) -> FencingPlan:
+    match line.written:
+        case "grace_timeout":
+            return replace(settings, wait_before_isolation=seconds(line, maximum=LONGEST_WAIT))
+        case "giveup_retries":
+            # N retries are N + 1 tries. None at all is refused as a count below 1 is everywhere (S7).
+            return replace(settings, tries=1 + whole_number(line, minimum=1, maximum=MOST_TRIES - 1))
+        case "restarts":
+            return replace(settings, restarts=whole_number(line, minimum=0, maximum=MOST_RESTARTS))
+        case "power_management_wait":
+            return replace(settings, wait_before_power=seconds(line, maximum=LONGEST_WAIT))
+        case _:
+            return settings  # the names of policies
+
+
+def is_common_parameter(written: str) -> bool:
+    """Whether the key is a parameter that some driver knows, so that it may stand here for all nodes."""
+    agents = parameters_of(f"{AGENT_PREFIX}any")
+    drivers = {**DRIVER_PARAMETERS, **({f"{AGENT_PREFIX}any": agents} if agents is not None else {})}
+    return any(canonical_parameter(name, written) in {*takes.names, *takes.secret} for name, takes in drivers.items())
+
+
 class _Methods:
     """Reads the methods of all steps for one node."""
 
     def __init__(
-        self, node: NodeView, shelf: ObjectLookup, findings: Findings, *, winner: EffectiveObject, common: Mapping[str, Line]
+        self, node: NodeView, lookup: ObjectLookup, findings: Findings, *, winner: EffectiveObject, common: Mapping[str, Line]
     ) -> None:
         self._node = node
-        self._shelf = shelf
+        self._lookup = lookup
         self._findings = findings
         self._winner = winner
         self._common = common
         specific = winner.source is Source.NODE
-        self._definitions = Definitions(node, shelf, findings, winner=winner.holder, specific=specific)
-        self._devices = DeviceLines(node, shelf, findings, common=common)
+        self._definitions = Definitions(node, lookup, findings, winner=winner.holder, specific=specific)
+        self._devices = DeviceLines(node, lookup, findings, common=common)
 
     def read_all(self, step: FenceStep, names: list[str], *, place: tuple[str, str]) -> tuple[Method, ...]:
-        """Those that can be read; what is wrong with the others is among the findings."""
+        """The methods that can be read; what is wrong with the others is among the findings."""
         found: list[Method] = []
         for name in names:
             with self._findings.collecting():
@@ -247,17 +279,17 @@ class _Methods:
             name=method.name,
             action=own.action,
             template=method.template,
-            parameters=self._told(method, own, method.parameters),
+            parameters=self._own_parameters(method, own),
             delay=self._delay(method),
             timeout=self._timeout(method, LONGEST_METHOD),
             tries=self._tries(step, method),
         )
 
     def _of_instance(self, step: FenceStep, method: Definition, own: OwnMethod) -> Method:
-        try:
-            driver, takes, implied = instance_driver(self._node, method, self._common)
-        except UnknownInstanceError as error:
-            return self._of_unknown_instance(method, own, error)
+        known = self._instance_driver(method)
+        if known is None:
+            return self._of_unknown_instance(method, own)
+        driver, takes, implied = known
         found = self._device(step, method, driver, takes, implied=implied)
         given = found.device.parameters if found.device is not None else {}
         if missing := [name for name in own.required if name not in given]:
@@ -265,19 +297,41 @@ class _Methods:
             raise method.refuse(f"{method.name} needs {', '.join(missing)}; expected {expected}")
         return replace(found, action=own.action, driver=driver)
 
-    def _of_unknown_instance(self, method: Definition, own: OwnMethod, error: UnknownInstanceError) -> Method:
-        """To be shown all the same. A Node that is there and says nothing is an error; one that is not there may yet say it."""
-        tell = self._findings.refuse if self._node.uid else self._findings.warn
-        tell(error.subject, error.field, error.problem)
+    def _instance_driver(self, method: Definition) -> tuple[str, DriverParameters, Mapping[str, str]] | None:
+        """The driver of the cloud that the node's machine is in, what it takes, and what follows from the node's name: by the
+        providerID, else by what is configured. None: nothing says which instance the node is."""
+        provider_id = self._node.provider_id
+        for name, takes in DRIVER_PARAMETERS.items():
+            if provider_id and takes.from_provider_id is not None and takes.from_provider_id(provider_id):
+                return name, takes, {}
+        if not provider_id:
+            written = {key for key, line in {**self._common, **method.parameters}.items() if line.value}
+            for name, needed in INSTANCE_NAMED_BY_NODE.items():
+                if name in DRIVER_PARAMETERS and needed <= written:
+                    return name, DRIVER_PARAMETERS[name], {"instance": self._node.name}
+        return None
+
+    def _of_unknown_instance(self, method: Definition, own: OwnMethod) -> Method:
+        """The method is shown all the same. A Node that exists and has no such providerID is an error; one that does not exist
+        yet may get it."""
+        node = self._node
+        why = f"Node/{node.name} has no providerID, so nothing says which instance it is"
+        if node.provider_id:
+            why = f"no driver knows the platform of its providerID ({node.provider_id.partition(':')[0]})"
+        report = self._findings.refuse if node.uid else self._findings.warn
+        report(
+            *method.place,
+            f"{method.name}: {why}; write a FencingTemplate, a FenceConfig or ConfigMap fence-config-node-{node.name}",
+        )
         nowhere = PowerDevice(driver=INSTANCE, endpoint=f"{INSTANCE} of Node/{self._node.name}")
         return Method(name=method.name, action=own.action, driver=INSTANCE, template=method.template, device=nowhere)
 
     def _of_device(self, step: FenceStep, method: Definition) -> Method:
-        takes = known_agent(method.agent)
-        if isinstance(takes, str):
-            line = method.control.get("agent_name")
-            raise line.refuse(takes) if line is not None else method.refuse(takes)
         driver = driver_of(method.agent)
+        takes = parameters_of(driver)
+        if takes is None:
+            problem, line = NO_FENCE.get(method.agent) or unknown_driver(driver), method.control.get("agent_name")
+            raise line.refuse(problem) if line is not None else method.refuse(problem)
         action = self._action(step, method, takes)
         found = self._device(step, method, driver, takes)
         storage = self._storage(step, method, takes)
@@ -292,16 +346,16 @@ class _Methods:
         *,
         implied: Mapping[str, str] | None = None,
     ) -> Method:
-        """The device of a method, as a method that has yet to get its action."""
+        """The method with its device; the caller sets its action."""
         delay, timeout = self._delay(method), self._timeout(method, LONGEST_OFF)
         site = self._site(method)
-        found = self._devices.read(method, driver, takes, implied=implied, site=site, delay=delay, timeout=timeout)
+        device, written = self._devices.read(method, driver, takes, implied=implied, site=site, delay=delay, timeout=timeout)
         return Method(
             name=method.name,
             action=MethodAction.OFF,
             template=method.template,
-            parameters=found.written,
-            device=found.device,
+            parameters=written,
+            device=device,
             level=self._level(step, method),
             delay=delay,
             timeout=timeout,
@@ -311,7 +365,7 @@ class _Methods:
     def _action(self, step: FenceStep, method: Definition, takes: DriverParameters) -> MethodAction:
         line = method.control.get("action")
         if line is None:
-            # What agents do by themselves where nothing is said: reboot, or off for a switch port.
+            # What agents do by default: reboot, or off for a switch port.
             off_or_on = MethodAction.ON if step is FenceStep.RECOVERY else MethodAction.OFF
             action = off_or_on if takes.fabric else MethodAction.REBOOT
             self._findings.warn(*method.place, f"{method.name} has no action=: taken as {action.value}")
@@ -325,7 +379,7 @@ class _Methods:
         return ACTIONS[line.value]
 
     def _storage(self, step: FenceStep, method: Definition, takes: DriverParameters) -> CutStorage:
-        """The volumes to which the path is the node's only way: their pods may be freed once it is cut."""
+        """The volumes that the node can reach by this path only: their pods may be freed once it is cut."""
         named: dict[str, tuple[str, ...]] = {}
         for key in ("storage_classes", "csi_drivers", "volume_handles"):
             line = method.control.get(key)
@@ -340,18 +394,18 @@ class _Methods:
             handles=named.get("volume_handles", ()),
         )
 
-    def _told(self, method: Definition, own: OwnMethod, lines: Mapping[str, Line]) -> dict[str, str]:
-        told = {}
-        for key, line in lines.items():
+    def _own_parameters(self, method: Definition, own: OwnMethod) -> dict[str, str]:
+        values = {}
+        for key, line in method.parameters.items():
             if key not in own.parameters:
                 expected = f"expected one of {', '.join(own.parameters)}" if own.parameters else "it takes none"
                 raise line.refuse(f"is not a parameter of {method.agent}; {expected}")
-            told[key] = line.filled_in(self._node)
-            if not own.parameters[key].takes(told[key]):
-                raise line.refuse(f"expected {own.parameters[key].value}, got {shown(told[key])}")
-        if missing := [key for key in own.required if key not in told]:
+            values[key] = line.filled_in(self._node)
+            if not own.parameters[key].takes(values[key]):
+                raise line.refuse(f"expected {own.parameters[key].value}, got {shown(values[key])}")
+        if missing := [key for key in own.required if key not in values]:
             raise method.refuse(f"{method.name} needs {', '.join(missing)}")
-        return told
+        return values
 
     def _delay(self, method: Definition) -> timedelta:
         line = method.control.get("delay")
