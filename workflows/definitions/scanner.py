@@ -32,8 +32,9 @@ from policy.episode.operator_commands import CIRCUIT_BREAKER, Spoken, Verb
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitQuestions, PermitRequest, PermitState, Release
 from policy.objects.scopes import CLUSTER
 from policy.scan import pauses, repeat_alarm
-from policy.scan.admission import AdmissionRefusal, admit, orphans
+from policy.scan.admission import admit, orphans
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import MAXIMUM_OBSERVATIONS, ScanReport
 from policy.scan.urgency import plainly_sick, stamp_of
 from policy.scan.views import another_cluster

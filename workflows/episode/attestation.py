@@ -1,7 +1,7 @@
 """How a person's word is heard: it needs a name and a reason, and where it names a NodeAction, Kubernetes says whose it is (S42).
 
 Nothing of how it was verified is believed of the caller. Whether a word without that is heard at all is the worker's to say,
-not the workflow's (`workers/interceptors/command_guard.py`, `activities/cluster/acts/attestation.py`). A word that names no
+not the workflow's (`workers/interceptors/workflow_guards.py`, `activities/cluster/acts/attestation.py`). A word that names no
 object costs no activity.
 """
 

@@ -94,7 +94,7 @@ class EpisodeConversation:
     def _check_identity(self, request: History) -> None:
         """Fail at once under any id but the node's own: the id is what keeps a node's episodes single (S13). A state comes from
         an earlier history, and each leaves one: what that history was is asked by the worker
-        (`workers/interceptors/continuation_guard.py`)."""
+        (`workers/interceptors/workflow_guards.py`)."""
         expected, info = episode_id(request.cluster, request.node), workflow.info()
         if not request.cluster or not request.node or info.workflow_id != expected:
             raise _refused(
