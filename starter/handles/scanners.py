@@ -21,7 +21,7 @@ from policy.values.times import written
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
 from starter.handles.calls import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, remembered, task_failure, tell, unanswered
 from starter.handles.node_actions import Speaker, attested
-from workers.identity import holder
+from workers.temporal_namespace import holder
 from workflows.kit import options
 from workflows.kit.messages import PauseRequest, ScannerResult, ScannerStatus, StopRequest, UnpauseRequest, Word
 from workflows.kit.options import WORKFLOW_QUEUE
