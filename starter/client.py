@@ -54,8 +54,8 @@ from workers.configuration.settings import Settings, load
 from workers.connect import connect
 from workers.embedded.server import running_endpoint
 from workers.errors import TemporalUnreachableError
-from workers.identity import holder
 from workers.payloads.converter import for_people
+from workers.temporal_namespace import holder
 from workflows.kit.messages import ScannerStatus, Word
 from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue
 

@@ -22,7 +22,7 @@ from starter.handles.calls import task_failure
 from tests.starter.standins import ScannerStandIn
 from tests.workers.server import SILENT
 from workers.configuration.settings import load
-from workers.identity import holder
+from workers.temporal_namespace import holder
 from workflows.kit import options
 from workflows.scanner.state import ScannerInput
 

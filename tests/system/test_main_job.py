@@ -23,7 +23,7 @@ from starter.errors import RequestError
 from tests.system.fixtures import MakeSystem
 from tests.system.harness import CHECK, CHECKS, Pace, System
 from tests.system.witness import Before
-from workers.identity import holder
+from workers.temporal_namespace import holder
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
 
