@@ -33,13 +33,12 @@ from benchmarks.stage.histories import HistoryCost, history_cost
 from benchmarks.stage.processes import cpu_time
 from benchmarks.stage.running import DATABASE, Spent, Stage, stage
 from benchmarks.stage.sightings import Sighting
-from policy.episode.messages import EpisodeResult, Outcome
+from policy.episode.messages import EpisodeResult, Outcome, scanner_id
 from simulator.workloads import NAMESPACE
 from tests.system.harness import Pace
 from tests.system.questions import episode
 from tests.system.witness import judge as judged
 from tests.system.witness import left_over
-from workflows.kit.ids import scanner_id
 
 DURATION = timedelta(seconds=1)
 NODES, ZONES = 4, 2

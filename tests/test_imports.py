@@ -24,8 +24,8 @@ PRODUCT = ("policy", "workflows", "activities", "workers", "starter")
 ROOMS = (*PRODUCT, "simulator", "demo")
 
 WRONG_ARROWS = {
-    "rooms": ("policy.values.planted_arrow", "workflows.kit.ids"),
-    "activities-know-no-order": ("activities.cluster.acts.planted", "workflows.kit.ids"),
+    "rooms": ("policy.values.planted_arrow", "workflows.kit.options"),
+    "activities-know-no-order": ("activities.cluster.acts.planted", "workflows.kit.options"),
     "workflows-see-contracts-only": ("workflows.kit.planted", "activities.cluster.api.connection"),
     "rooms-of-cluster": ("activities.cluster.live.planted", "activities.cluster.acts.isolation"),
     "rooms-of-power": ("activities.power.processes.planted", "activities.power.ipmi.driver"),
@@ -38,7 +38,7 @@ WRONG_ARROWS = {
     "rooms-of-workers": ("workers.configuration.planted", "workers.composition"),
     "policy-is-pure": ("policy.values.planted_dice", "random"),
     "workflows-hold-no-client": ("workflows.kit.planted_client", "kubernetes"),
-    "simulator-stands-alone": ("simulator.planted", "policy.episode.ids"),
+    "simulator-stands-alone": ("simulator.planted", "policy.episode.messages"),
     "nobody-needs-the-simulator": ("workers.planted", "simulator.client"),
     "deploy-is-a-table": ("starter.deploy.planted", "workers.configuration.settings"),
 }
@@ -47,7 +47,7 @@ WRONG_ARROWS = {
 CIRCLE = ".drivers -> .configmap_methods"
 """How the contract against circles names its wrong arrow: by the two that lie side by side."""
 
-OF_ROOM = {"policy": "policy/values/times.py", "workflows": "workflows/kit/ids.py"}
+OF_ROOM = {"policy": "policy/values/times.py", "workflows": "workflows/kit/options.py"}
 """A module of each room that has rules of its own."""
 
 PURE = (

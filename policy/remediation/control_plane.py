@@ -5,7 +5,7 @@ members are read off the Nodes and the pods of etcd (`members_from_nodes`). Befo
 protect it do not apply: there is nothing yet that could be lost.
 
 The numbers of etcd are `etcd.py`; OpenShift's own guard of it is `policy/objects/surroundings.py`; that the Nodes that are left
-are Ready is asked at admission (`policy.scan.admission.control_plane_guard`), all of this again right before the act
+are Ready is asked at admission (`policy.scan.permit_rules.control_plane_guard`), all of this again right before the act
 (`activities/cluster/live/control_planes.py`).
 """
 
@@ -17,8 +17,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from policy.checks.retries import DEFAULT_MIN_HEALTHY_PERIOD, MOST_RETRIES, RetryRules
-from policy.objects.belonging import OPENSHIFT_MACHINE_ANNOTATION
-from policy.objects.machines import MachineView
+from policy.objects.machines import OPENSHIFT_MACHINE_ANNOTATION, MachineView
 from policy.objects.nodes import ETCD_LABEL, SERVING_LABELS, NodeView
 from policy.objects.surroundings import CURRENT_CONFIG_ANNOTATION
 from policy.remediation import etcd

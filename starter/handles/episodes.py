@@ -15,14 +15,13 @@ from temporalio.client import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, RecordEntry
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, RecordEntry, episode_id
 from policy.episode.operator_commands import Spoken, Verb
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
 from starter.handles.calls import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, tell, unanswered
 from starter.handles.node_actions import Speaker, attested
 from starter.handles.node_holds import hold_node, resume_node
 from starter.handles.status import SilentEpisode
-from workflows.kit.ids import episode_id
 from workflows.kit.messages import (
     AbortRequest,
     AcknowledgeRequest,

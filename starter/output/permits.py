@@ -11,14 +11,13 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from policy.episode.messages import EpisodeStatus, Kind, Phase
+from policy.episode.messages import EpisodeStatus, Kind, Phase, episode_id
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitRequest, PermitState
 from policy.scan import pauses
 from policy.scan.admission import answer_request
 from starter import wording
 from starter.errors import MissingError, RequestError
-from workflows.kit.ids import episode_id
 from workflows.kit.messages import ScannerStatus
 
 if TYPE_CHECKING:

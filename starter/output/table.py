@@ -1,4 +1,4 @@
-"""The live table: nodes with verdicts and countdowns, checks with their brakes, episodes with their step.
+"""The live table: nodes with verdicts and countdowns, checks with their circuit breakers, episodes with their step.
 
 Pure rendering of a `ClusterStatus` at a moment, so that countdowns move without asking anybody. Where there is no terminal
 `starter/output/changes.py` says the same in lines. Words come from `starter/wording.py`.
@@ -19,7 +19,7 @@ from policy.checks.targets import SICKNESS
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeStatus, Phase
 from policy.fence.device_check import DeviceRow
-from policy.scan.admission import AdmissionRefusal
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import opened_breakers, seen_at
 from policy.scan.scan_report import AtRisk, CheckReport, ScanReport, TargetRow
 from policy.values.display_text import counted

@@ -24,7 +24,7 @@ from policy.episode.operator_commands import (
 )
 from policy.fence.config import ShownConfig, shown_config
 from policy.preservation.requests import LONGEST_PRESERVATION
-from policy.scan.admission import OVERRIDABLE, against_requests
+from policy.scan.permit_rules import OVERRIDABLE, against_requests
 from policy.values.times import parse_duration
 from starter import wording
 from starter.client import Nodewarden

@@ -152,7 +152,7 @@ DECODER = "activities/cluster/objects/machines_decoding.py"
 
 ELSEWHERE = {
     "providerID": {"activities/cluster/objects/decoding.py", "policy: identity.py"},  # of Nodes
-    "machinePreserveTimeout": {"activities/cluster/objects/machine_sets.py", "policy: pools.py"},  # of templates, and of Shoots
+    "machinePreserveTimeout": {"policy: pools.py"},  # of templates, and of Shoots
     "preserveExpiryTime": {"activities/cluster/acts/preservation.py"},  # is written there
     "failureMessage": {"policy: remediation_objects.py"},  # of remediation objects
     "currentStatus": {
@@ -221,7 +221,7 @@ NAMES_OF_A_NODE_S_MACHINE = ("machine.openshift.io/machine", "cluster.x-k8s.io/m
 
 @pytest.mark.parametrize(
     ("words", "module"),
-    [(GROUPS + VERSIONS, "policy/values/machine_apis.py"), (NAMES_OF_A_NODE_S_MACHINE, "policy/objects/belonging.py")],
+    [(GROUPS + VERSIONS, "policy/values/machine_apis.py"), (NAMES_OF_A_NODE_S_MACHINE, "policy/objects/machines.py")],
     ids=["the groups of the APIs", "how a Node names its Machine"],
 )
 def test_one_module_knows(words: tuple[str, ...], module: str) -> None:

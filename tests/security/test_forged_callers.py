@@ -15,11 +15,10 @@ from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
-from activities.contracts.episode_news import News, ToldEvent
 from activities.contracts.preservation import GiveUpRequest, HoldRequest
 from activities.contracts.remediation import BeforeActing
 from activities.contracts.scan import ScanRequest
-from activities.contracts.target import ActRequest, PinRequest, Target, TellRequest, UntaintRequest
+from activities.contracts.target import ActRequest, News, PinRequest, Target, TellRequest, ToldEvent, UntaintRequest
 from activities.errors import ErrorType
 from policy.episode.events import EventReason
 from policy.episode.messages import FencingInput
@@ -28,7 +27,7 @@ from policy.values.object_refs import ObjectRef
 from tests.cluster.acts.world import CLUSTER, INCIDENT, NODE, WORKFLOW, World, refused
 from workers import worker as workers
 from workers.configuration.process_settings import WorkerSettings
-from workers.interceptors.caller_guard import Callers
+from workers.interceptors.activity_guards import CallerGuard
 from workers.worker import Serving
 
 ASKED = News(events=(ToldEvent(reason=EventReason.NEEDS_HUMAN, message="call this number", warning=True),))
@@ -68,7 +67,7 @@ async def ask(act: Callable[[Any], Any], request: Any, **info: Any) -> Any:
 
     async def run() -> Any:
         given = ExecuteActivityInput(fn=run, args=[request], executor=None, headers={})
-        return await Callers().intercept_activity(Act(act)).execute_activity(given)
+        return await CallerGuard().intercept_activity(Act(act)).execute_activity(given)
 
     return await environment.run(run)
 
@@ -163,4 +162,4 @@ def test_every_worker_that_acts_asks_who_it_is(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(workers, "Worker", lambda _client, **options: built.append(options))
     client: Client = object()  # type: ignore[assignment]
     workers.build(client, Serving(queue="cluster.prod", activities=[]), WorkerSettings())
-    assert [each for each in built[0]["interceptors"] if isinstance(each, Callers)]
+    assert [each for each in built[0]["interceptors"] if isinstance(each, CallerGuard)]

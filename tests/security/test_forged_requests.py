@@ -22,13 +22,13 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from activities.contracts.power import PowerRequest
 from activities.errors import ErrorType
 from policy.episode.gate import LOOKED_AT, Operation
-from policy.episode.ids import episode_id
+from policy.episode.messages import episode_id
 from tests.security.listener import listening
 from tests.system.fixtures import Standing
 from tests.system.harness import System
 from tests.system.questions import commands, episode
 from tests.system.test_api_restarts import under_shipped_rights
-from workflows.kit.ids import WORKFLOW_QUEUE
+from workflows.kit.options import WORKFLOW_QUEUE
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 

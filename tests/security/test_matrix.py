@@ -25,11 +25,9 @@ from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.worker import Worker
 
 from activities.contracts.target import ActRequest, Added, RestoreRequest
-from policy.episode.ids import episode_id, scanner_id
-from policy.episode.messages import FencingInput, Outcome
-from policy.episode.needs import Need, NeedKind
+from policy.episode.gate import HOLD_ANNOTATION
+from policy.episode.messages import FencingInput, Need, NeedKind, Outcome, episode_id, scanner_id
 from policy.episode.operator_commands import DEVICE_READS_ON, ActionName
-from policy.episode.vetoes import HOLD_ANNOTATION
 from policy.fence.credential_hosts import HOSTS_ANNOTATION
 from policy.objects.nodes import MARK_ANNOTATION
 from policy.values.object_refs import ObjectRef
@@ -53,8 +51,8 @@ from tests.system.questions import commands, is_open, parked
 from tests.system.test_api_restarts import under_shipped_rights
 from workers.configuration.settings import Settings
 from workers.payloads.converter import DATA_CONVERTER
-from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue
 from workflows.kit.messages import AcknowledgeRequest
+from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 GROUP = "rbac.authorization.k8s.io"

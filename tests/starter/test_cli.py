@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from policy.episode.ids import episode_id
-from policy.episode.messages import FencingInput, RemediationInput
+from policy.episode.messages import FencingInput, RemediationInput, episode_id
 from starter.client import Nodewarden
 from starter.commands import beginning
 from starter.commands.session import complain
@@ -60,8 +59,9 @@ def test_help_loads_neither_temporal_nor_pydantic() -> None:
             ["temporalio", "aiohttp", "google"],
         ),
         ("starter.client, starter.output.display, workers.errors", ["temporalio.worker", "aiohttp", "kubernetes"]),
+        ("starter.deploy.rbac", ["temporalio", "aiohttp", "kubernetes", "pydantic"]),
     ],
-    ids=["judging files", "looking at Temporal"],
+    ids=["judging files", "looking at Temporal", "printing rights"],
 )
 def test_a_command_loads_no_client_that_it_does_not_need(needs: str, without: list[str]) -> None:
     """Each is a quarter of a second of a core, for each command that somebody or some script says."""

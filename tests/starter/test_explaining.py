@@ -21,9 +21,9 @@ from policy.episode.permits import Permit, PermitState
 from policy.fence.device_check import DeviceToCheck, NodeToCheck, held_rows, report_of
 from policy.fence.plan import PowerDevice
 from policy.remediation.strategies import Action
-from policy.scan.admission import AdmissionRefusal
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation
 from policy.scan.explanation import CheckOpinion, Explanation
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import ObstacleCode, alarms
 from policy.scan.scan_report import AtRisk, ClusterLease, NodeAtRisk, ViewState
 from simulator.api.server import ApiServer
@@ -68,7 +68,7 @@ def fence_is_due() -> Explanation:
     evaluated = CheckEvaluation(
         check=a_check(),
         counts=Counts(healthy=0, unhealthy=1),
-        brake=CircuitBreaker(allowed=True, remaining=1, reason=OpenReason.NO, message="1 of 1"),
+        breaker=CircuitBreaker(allowed=True, remaining=1, reason=OpenReason.NO, message="1 of 1"),
         storm=Storm(),
         verdicts=(target,),
         next_look=None,

@@ -15,8 +15,8 @@ from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Phase
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.fence.device_check import DeviceRow
-from policy.scan.admission import AdmissionRefusal
 from policy.scan.pauses import Pause
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import AtRisk, Candidate, NodeAtRisk
 from starter.handles.status import ClusterStatus, SilentEpisode
 from starter.output.table import render

@@ -18,7 +18,7 @@ import yaml
 
 from policy.episode.gate import MAY_NOT_ACT
 from policy.episode.messages import Outcome, Phase
-from policy.scan.admission import AdmissionRefusal
+from policy.scan.permit_rules import AdmissionRefusal
 from simulator.bmc.machine import Machine
 from simulator.resources import LEASES
 from starter.client import Nodewarden

@@ -11,14 +11,13 @@ from datetime import UTC, datetime, timedelta
 
 from policy.checks.verdicts import Health
 from policy.episode.advice import advice, ways
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeStatus, Kind, OffProof, Outcome, Phase, Reading, RecordEntry
+from policy.episode.messages import EpisodeStatus, Kind, OffProof, Outcome, Phase, Reading, RecordEntry, episode_id
 from policy.episode.operator_commands import Verb
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
 from policy.fence.power import PowerState
-from policy.scan.admission import AdmissionRefusal
 from policy.scan.pauses import PastPause, Pause, Pauses
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import AtRisk, NodeAtRisk, TargetRow
 from policy.values.object_refs import ObjectRef
 from starter.errors import MissingError

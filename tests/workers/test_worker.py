@@ -25,18 +25,16 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities import contracts, notification_sender
-from activities.contracts.episode_news import News, RepetitionRequest, ToldEvent
 from activities.contracts.evidence import BundleName, KdumpRequest, SealRequest
-from activities.contracts.scan import ScanRequest
-from activities.contracts.target import Target, TellRequest
+from activities.contracts.scan import RepetitionRequest, ScanRequest
+from activities.contracts.target import News, Target, TellRequest, ToldEvent
 from policy.episode.events import EventReason, When
 from policy.episode.messages import Pinned
 from policy.objects.nodes import NodeView
 from policy.scan.repeat_alarm import Repetition
 from workers.composition import compose, needs_clusters
 from workers.configuration.clusters import ClusterSettings
-from workers.configuration.notification_settings import NotificationSettings
-from workers.configuration.process_settings import TemporalSettings, WorkerSettings
+from workers.configuration.process_settings import NotificationSettings, TemporalSettings, WorkerSettings
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings, load
 from workers.connect import connect

@@ -17,10 +17,8 @@ from temporalio.exceptions import ApplicationError
 from activities.clocks import problem_of
 from activities.contracts.preservation import GiveUpResult
 from activities.errors import ErrorType, failure
-from policy.episode.freeing_pace import PortionAnswer
-from policy.episode.messages import Kind, Reading, VolumeReading
-from policy.episode.needs import NeedKind
-from policy.episode.permits import PermitAnswer, PermitDecision, Release
+from policy.episode.messages import Kind, NeedKind, Reading, VolumeReading
+from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer, Release
 from policy.fence.plan import FencingPlan
 from policy.fence.power import PowerState
 from tests.workflows import contract
@@ -31,7 +29,7 @@ from tests.workflows.machine import OURS
 from tests.workflows.mishaps import LASTING, SELF, SPOKEN, Mishap
 from tests.workflows.node_acts import NodeActs
 from tests.workflows.plans import ASKS
-from workflows.kit.ids import WORKFLOW_QUEUE
+from workflows.kit.options import WORKFLOW_QUEUE
 
 CAPPED = 700
 """So many attempts and the adversary has had its fun: from then on the world works."""

@@ -15,7 +15,6 @@ from typing import Any
 from temporalio import activity
 
 from activities.contracts.attestation import *
-from activities.contracts.episode_news import *
 from activities.contracts.episodes import *
 from activities.contracts.evidence import *
 from activities.contracts.power import *
@@ -23,7 +22,7 @@ from activities.contracts.preservation import *
 from activities.contracts.remediation import *
 from activities.contracts.scan import *
 from activities.contracts.target import *
-from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
+from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 CONTRACTS = (
     TargetActivities,

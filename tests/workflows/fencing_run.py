@@ -17,15 +17,23 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, EpisodeStatus, FencingInput, Observation, Outcome, Phase, RecordEntry
+from policy.episode.messages import (
+    EpisodeResult,
+    EpisodeStatus,
+    FencingInput,
+    Observation,
+    Outcome,
+    Phase,
+    RecordEntry,
+    episode_id,
+)
 from tests.replay.recording import keep_history
 from tests.workflows.contract import queues_of, served_by
 from tests.workflows.surroundings import asked_until, eventually, worker
 from tests.workflows.world import NODE, ScriptedTarget, World
 from workflows.definitions.fencing import Fencing
-from workflows.kit.ids import WORKFLOW_QUEUE
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest, HoldEpisodeRequest, ResumeRequest
+from workflows.kit.options import WORKFLOW_QUEUE
 
 
 @dataclass

@@ -21,11 +21,19 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase, PreservationInput, PreservationNews, RecordEntry
-from policy.episode.needs import NeedKind
+from policy.episode.gate import preserved_as_failed
+from policy.episode.messages import (
+    EpisodeResult,
+    EpisodeStatus,
+    NeedKind,
+    Outcome,
+    Phase,
+    PreservationInput,
+    PreservationNews,
+    RecordEntry,
+    episode_id,
+)
 from policy.episode.permits import PermitAnswer
-from policy.episode.vetoes import preserved_as_failed
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
 from policy.preservation.decision import Automatic, PreservationAction, decide, keeps
 from policy.preservation.effects import effects
@@ -42,8 +50,8 @@ from tests.workflows.world import NODE, ScriptedTarget, World, clock
 from workflows.definitions.preservation import Preservation
 from workflows.definitions.remediation import Remediation
 from workflows.episode.state import RemediationHistory
-from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
 from workflows.kit.messages import PersonRequest
+from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 MACHINE = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name="w-7", namespace="shoot")
 WORD = PersonRequest(who="ada", reason="its disks are looked at")

@@ -15,8 +15,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
-from policy.episode.ids import episode_id, scanner_id
-from policy.episode.messages import FencingInput, Observation
+from policy.episode.messages import FencingInput, Observation, episode_id, scanner_id
 from policy.episode.permits import PermitAnswer, PermitRequest, Release
 from policy.scan.ledger import Ledger
 from policy.scan.scan_report import Candidate, CheckReport, ClusterLease, ScanReport, ViewState
@@ -28,8 +27,8 @@ from tests.workflows.contract import served_by
 from tests.workflows.surroundings import asked_until, eventually, worker
 from workers.payloads.converter import DATA_CONVERTER
 from workflows.definitions.scanner import HealthScanner
-from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue
 from workflows.kit.messages import ScannerResult, ScannerStatus
+from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue
 from workflows.scanner.state import ScannerInput, ScannerState
 
 CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")

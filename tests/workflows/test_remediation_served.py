@@ -19,8 +19,7 @@ from temporalio.worker import Worker
 
 from activities.contracts.preservation import PreservationActivities
 from activities.contracts.remediation import ExternalActivities, RemediationActivities
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, Outcome, Phase, RemediationInput
+from policy.episode.messages import EpisodeResult, Outcome, Phase, RemediationInput, episode_id
 from policy.remediation.strategies import Strategy
 from tests.replay.recording import keep_history
 from tests.workflows.attempts import Attempt
@@ -29,8 +28,8 @@ from tests.workflows.remediated import Remediated, ScriptedRemediation, step
 from tests.workflows.world import NODE, World, plan
 from workflows.definitions.remediation import Remediation
 from workflows.kit import continuation
-from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue
 from workflows.kit.messages import PersonRequest
+from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue
 
 MINUTE = timedelta(minutes=1)
 DELETE = step(Strategy.DELETE_MACHINE, 30 * MINUTE)

@@ -20,26 +20,34 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
 
 from activities.contracts import metrics, search
-from activities.contracts.episode_news import RepetitionActivities, RepetitionRequest
 from activities.contracts.episodes import EpisodeActivities, NameRequest, NewsRequest, Opened, OpenOutcome, OpenRequest
 from activities.contracts.preservation import PreservationStarts, PreserveRequest
-from activities.contracts.scan import OpenEpisode, Refusal, ScanActivities, ScanRequest
+from activities.contracts.scan import OpenEpisode, Refusal, RepetitionActivities, RepetitionRequest, ScanActivities, ScanRequest
 from activities.errors import ErrorType, error_message
-from policy.episode.freeing_pace import PortionAnswer, PortionRequest, portion_of
-from policy.episode.ids import episode_id, scanner_id
-from policy.episode.messages import FencingInput, RemediationInput
+from policy.episode.messages import FencingInput, RemediationInput, episode_id, scanner_id
 from policy.episode.operator_commands import CIRCUIT_BREAKER, Spoken, Verb
-from policy.episode.permits import PermitAnswer, PermitDecision, PermitQuestions, PermitRequest, PermitState, Release
+from policy.episode.permits import (
+    PermitAnswer,
+    PermitDecision,
+    PermitQuestions,
+    PermitRequest,
+    PermitState,
+    PortionAnswer,
+    PortionRequest,
+    Release,
+    portion_of,
+)
 from policy.objects.scopes import CLUSTER
 from policy.scan import pauses, repeat_alarm
-from policy.scan.admission import AdmissionRefusal, admit, orphans
+from policy.scan.admission import admit, orphans
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import MAXIMUM_OBSERVATIONS, ScanReport
 from policy.scan.urgency import plainly_sick, stamp_of
 from policy.scan.views import another_cluster
 from policy.values.display_text import without_calls
 from policy.values.times import format_duration
-from workflows.episode.attestation import Heard, by_a_person, heard, refused, still_to_come
+from workflows.episode.attestation import Heard, heard, refused, require_future, require_name_and_reason
 from workflows.kit import continuation, options
 from workflows.kit.interrupts import never_began
 from workflows.kit.messages import PauseRequest, RefusedNode, ScannerResult, ScannerStatus, StopRequest, UnpauseRequest
@@ -670,7 +678,7 @@ class HealthScanner:
 
     @stop.validator
     def _check_stop(self, request: StopRequest) -> None:
-        by_a_person(request)
+        require_name_and_reason(request)
 
     @workflow.update(description="Begin nothing new and do nothing destructive until a moment, or until unpause.")
     async def pause(self, request: PauseRequest) -> str:
@@ -689,8 +697,8 @@ class HealthScanner:
 
     @pause.validator
     def _check_pause(self, request: PauseRequest) -> None:
-        by_a_person(request)
-        still_to_come(request.until)
+        require_name_and_reason(request)
+        require_future(request.until)
         if self._stop is not None:
             raise ValueError("pause: expected a scanner that goes on; this one is being stopped, and begins nothing")
 
@@ -716,7 +724,7 @@ class HealthScanner:
 
     @unpause.validator
     def _check_unpause(self, request: UnpauseRequest) -> None:
-        by_a_person(request)
+        require_name_and_reason(request)
 
     def _keep(self, pauses: Pauses) -> None:
         """In the memo as well, where people and the next scanner find them, however this one has ended."""

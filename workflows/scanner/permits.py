@@ -1,6 +1,6 @@
 """The scanner's permits: which requests and last looks they allow, the line that each begins with, and its episode's input.
 
-Each rule is a pure function of `policy/scan/admission.py`. When to ask is `workflows/definitions/scanner.py`.
+Each rule is a row of `policy/scan/permit_rules.py`. When to ask is `workflows/definitions/scanner.py`.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from dataclasses import replace
 
 from temporalio import workflow
 
-from policy.episode.ids import episode_id
-from policy.episode.messages import FencingInput, Kind, Observation, RemediationInput
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import FencingInput, Kind, Need, NeedKind, Observation, RemediationInput, episode_id
 from policy.episode.permits import Permit, PermitAnswer, PermitQuestion, PermitRequest, PermitState
 from policy.remediation.ladder import removes
 from policy.scan import pauses
-from policy.scan.admission import answer_request, checks_of, control_plane_guard, groups_of
+from policy.scan.admission import answer_request, quorum_objection
+from policy.scan.permit_rules import checks_of, groups_of
 from policy.scan.scan_report import Candidate, LeftOver, ScanReport
 from workflows.scanner import backoff
 from workflows.scanner.holders import strangers
@@ -71,34 +70,15 @@ class Permits:
     def look(self, asked: PermitQuestion, *, halted: str) -> PermitQuestion:
         """Whether that incident may disrupt that node now, and why not (S14, S20). halted: why no node may be disrupted, by a
         person's request; "": none has asked for that."""
-        permit = self._state.permits.get(asked.node)
+        permit, report = self._state.permits.get(asked.node), self._state.report
         if permit is None or permit.incident != asked.incident or permit.holding is PermitState.PARKED:
             reason = f"the permit of {asked.node} is held by {permit.incident if permit else 'no episode'}"
         elif permit.override and asked.override != permit.override:
             reason = f"the permit of {asked.node} overrides a {permit.override}, and no NodeAction attests that a person does"
         else:
-            reason = halted or self._control_plane_guard(permit)
+            # Whatever was true when its permit was granted.
+            reason = halted or (quorum_objection(report, self.counted(report), permit) if report is not None else "")
         return replace(asked, held=not reason, reason=reason, paused=halted)
-
-    def _control_plane_guard(self, permit: Permit) -> str:
-        """Why this control-plane member may not be taken *now*, whatever was true when its permit was granted (S15); "" else. A
-        node of which it is not known yet may be a member."""
-        report = self._state.report
-        if permit.control_plane is False or report is None:
-            return ""
-        seen = next((each for each in report.observations if each.node == permit.node), None)
-        others = {each.node for each in self.counted(report) if each.control_plane is not False and each.node != permit.node}
-        lost = report.members_without_node(permit.node, permit.node_uid)
-        guard = control_plane_guard(
-            report.control_plane.members,
-            report.control_plane.ready,
-            target_ready=permit.node not in lost and (seen is None or seen.ready),
-            open_member_episodes=others,
-            removes=permit.removes,
-            lost=lost,
-        )
-        unknown = f"it is not known yet whether {permit.node} is of the control plane: "
-        return f"{unknown if permit.control_plane is None else ''}{guard}" if guard else ""
 
     # Lines, and what their episodes begin with ----------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from activities.power.errors import invalid, parameters_of
 from activities.power.processes.fork_server import ForkServer
 from activities.power.processes.staged_child import StagedChild, StagedDriver
 from policy.fence.drivers.ipmi import IpmiAddress, ipmi_address
-from policy.values.system_uuids import same_system
+from policy.objects.machines import same_system
 
 SERVER = ForkServer("ipmi.child")
 

@@ -9,17 +9,17 @@ import pytest
 
 from policy.checks.health_check import HealthCheck
 from policy.checks.verdicts import Health
-from policy.episode.gate import unblocks
-from policy.episode.vetoes import HOLD_ANNOTATION
+from policy.episode.gate import HOLD_ANNOTATION, unblocks
 from policy.objects.machines import PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, SKIP_ANNOTATION
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, ZONE_LABEL, Condition, NodeView
 from policy.objects.remediations import RemediationObject
 from policy.preservation.kept_machine import CONDITION
 from policy.remediation.remedies import RESTORING
 from policy.remediation.strategies import Action
-from policy.scan.admission import AdmissionRefusal, admit
+from policy.scan.admission import admit
 from policy.scan.evaluation import evaluate
 from policy.scan.ledger import Ledger
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.report_builder import NOT_COVERED
 from policy.scan.scan_report import MAXIMUM_CANDIDATES, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS
 from policy.scan.urgency import stamp_of
