@@ -368,9 +368,9 @@ def say_begun(
 
 def say_answer(session: Session, answer: str, *, cluster: str, node: str = "", workflow_id: str = "") -> None:
     """What a workflow has answered to a person's word."""
-    from starter.output.models import Told
+    from starter.output.models import CommandAnswer
 
-    say(session, answer, lambda: Told(cluster=cluster, answer=answer, node=node, workflow_id=workflow_id))
+    say(session, answer, lambda: CommandAnswer(cluster=cluster, answer=answer, node=node, workflow_id=workflow_id))
 
 
 def duration_of(option: str, text: str) -> timedelta:

@@ -17,10 +17,9 @@ from policy.fence.power import InsecureDevices
 from starter.client import Nodewarden
 from starter.doctor import cluster as surroundings
 from starter.doctor import temporal
-from starter.doctor.definitions import definitions
+from starter.doctor.cluster import definitions, rights
 from starter.doctor.findings import Check, Checks, Finding, Level, ok, problem, warning
 from starter.doctor.health_checks import credentials, health_checks
-from starter.doctor.rights import rights
 from workers.configuration.clusters import open_cluster
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings

@@ -22,8 +22,8 @@ from starter import wording
 from starter.handles.history import OUTCOMES, EndedEpisode
 from starter.output.cluster_moment import cluster_moment, sections
 from starter.web.answers import UnreadableError
+from starter.web.overview import NAMES
 from starter.web.pages import render
-from starter.web.progress import NAMES
 from starter.web.timeline import asked_moment
 from starter.web.views import views_of
 
