@@ -122,7 +122,7 @@ async def see_through(session: Session, episode: EpisodeHandle, words: RequestWo
             try:
                 status = await episode.status()
             except (MissingError, SilentError):
-                status = former  # it has just ended, or nobody answers at this moment: the result will tell
+                status = former  # it has just ended, or does not answer at this moment: the result says which
             if status is not None:
                 for line in episode_changes(former, status):
                     typer.echo(folded(line, sys.stderr), err=True)

@@ -192,7 +192,7 @@ def _questions() -> Iterator[_Question]:
                             yield _Question(right=right, attributes=attributes)
 
 
-# Which kinds the API server has: ours, which have to be there, and those of others, whose version we must speak.
+# Which kinds the API server has: ours, which have to be there, and those of others, in a version that we speak.
 
 APPLY = "`nodewarden deploy crds | kubectl apply -f -`"
 

@@ -111,7 +111,7 @@ async def _one(name: str, check: Check) -> Examined:
         findings = [problem(f"no answer within {CHECK_WITHIN:.0f} s", "try again")]
     except ApplicationError as error:
         findings = [problem(error.message, "see what the API server says")]
-    except Exception as error:  # noqa: BLE001 - what nobody foresaw in one check hides nothing that others have found
+    except Exception as error:  # noqa: BLE001 - an unforeseen error in one check hides nothing that others have found
         findings = [problem(f"this check failed: {' '.join(str(error).split()) or type(error).__name__}", "report it")]
     return Examined(check=name, findings=tuple(findings))
 

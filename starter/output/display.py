@@ -160,7 +160,7 @@ SHORTEST = timedelta(milliseconds=300)
 
 
 async def look(warden: Nodewarden, cluster: str, last: ClusterStatus | None = None) -> ClusterStatus:
-    """A status now; where nobody answers, the last one with the problem named in it."""
+    """A status now; where there is no answer, the last one with the problem named in it."""
     try:
         return await warden.status(cluster)
     except RequestError as error:

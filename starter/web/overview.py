@@ -154,13 +154,13 @@ def _headline(alarms: tuple[str, ...], notices: tuple[str, ...]) -> str:
 
 
 def _notices(persons: int, unfenceable: list[str]) -> Iterator[str]:
-    """What does not keep us from acting, and wants somebody all the same."""
+    """What does not keep us from acting, and wants a person all the same."""
     if persons:
         yield f"{counted(persons, 'episode')} {'waits' if persons == 1 else 'wait'} for a person"
     if unfenceable:
         more = f" and {len(unfenceable) - MOST_NAMED} more" if len(unfenceable) > MOST_NAMED else ""
-        whose = f"{', '.join(unfenceable[:MOST_NAMED])}{more}"
-        said = f"a fence device of {whose} has a problem" if len(unfenceable) == 1 else f"fence devices of {whose} have problems"
+        named = f"{', '.join(unfenceable[:MOST_NAMED])}{more}"
+        said = f"a fence device of {named} has a problem" if len(unfenceable) == 1 else f"fence devices of {named} have problems"
         yield f"{said}: fencing might wait for a person"
 
 

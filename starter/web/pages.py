@@ -130,7 +130,7 @@ def problem(request: Request, title: str, said: str, *, status: int) -> Response
 
 
 def _reader(request: Request) -> str:
-    """Who has logged in, "" where nobody has to, or has."""
+    """Who has logged in, "" where none has to, or has."""
     caller: Caller | None = getattr(request.state, "caller", None)
     return caller.name if caller is not None and request.app.state.keeper.login else ""
 
