@@ -42,7 +42,6 @@ class PowerCapability(StrEnum):
     READ = "read"
     OFF = "off"
     ON = "on"
-    IDENTITY = "identity"
     CONSOLE = "console"
     EVENT_LOG = "event-log"
     VOLUMES = "volumes"

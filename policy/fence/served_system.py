@@ -43,6 +43,11 @@ def instance_of(number: str) -> str:
     return f"instance/{number}"
 
 
+def instance_in(serves: Collection[str]) -> str:
+    """Which instance is said to be served, "" where none is."""
+    return next((value for kind, _, value in (said.partition("/") for said in serves) if kind == "instance"), "")
+
+
 def host_of(name: str) -> str:
     """The same for the name that a cloud has given to a host."""
     return f"host/{name}"

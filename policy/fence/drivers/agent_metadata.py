@@ -2,7 +2,7 @@
 
 Agents ignore what they don't know and guess at what is missing; here it is refused before one is started. The rules are those
 of the first node-fencing controller: what is required and has no default must be given, a boolean must be one, unknown
-parameters are left out with a warning. Read on the worker by `activities/power/agents/metadata.py`.
+parameters are left out with a warning. Read on the worker by `activities/power/fence_agent.py`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from activities.power.agents.metadata import SEARCH_PATH, installed
+from activities.power.fence_agent import SEARCH_PATH, installed
 from policy.fence.drivers.agent_metadata import TRUE
 from policy.fence.drivers.agent_parameters import refusal
 from policy.fence.drivers.agent_values import FILES, ValueKind, kind_of, problem_of
