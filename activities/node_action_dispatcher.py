@@ -1,6 +1,6 @@
 """Passes the request of a NodeAction on to a workflow, or starts the episode that it asks for: for people who have only kubectl.
 
-The word names the object, as the command line's does, and the workflow has it verified
+The request names the object, as the command line's does, and the workflow has it verified
 (`activities/cluster/acts/attestation.py`). It counts once however often this is tried: an update bears the object's uid as its
 id, and only one use is made of an object.
 """
@@ -17,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.contracts.starting import start_options
 from activities.errors import ErrorType, failure
-from policy.episode.ids import device_check_id, episode_id, scanner_id
+from policy.episode.ids import episode_id, scanner_id
 from policy.episode.messages import EpisodeInput, FencingInput, Kind, PreservationInput, RemediationInput
 from policy.episode.needs import Need, NeedKind
 from policy.episode.operator_commands import ANSWERS, ActionName, Spoken, Verb
@@ -40,7 +40,7 @@ OF_THE_SCANNER = {Verb.STOP_SCAN: "stop", Verb.PAUSE: "pause", Verb.UNPAUSE: "un
 
 
 class NodeActionDispatcher:
-    """Speaks for the objects of the clusters that this process serves. task_queue: where episodes run."""
+    """Of the clusters that this process serves. task_queue: where episodes run."""
 
     def __init__(self, client: Client, *, task_queue: str, page: str = "") -> None:
         """page: the address of our page, to be linked to."""
@@ -48,13 +48,13 @@ class NodeActionDispatcher:
         self._task_queue = task_queue
         self._page = page
 
-    async def say(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
-        """What was answered. Raises NotLicensed with the reason where it is refused, Unreachable where nobody has answered."""
+    async def dispatch(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
+        """What was answered. Raises NotLicensed with the reason where it is refused, Unreachable where no answer came."""
         try:
-            answers = spoken.action is not Verb.ACK_OFF or spoken.question  # else it is the first word about that node
+            answers = spoken.action is not Verb.ACK_OFF or spoken.question  # else it is the first command about that node
             if (spoken.action in UPDATES and answers) or spoken.action in OF_THE_SCANNER:
-                return await self._tell(cluster, spoken, action, who)
-            return await self._begin(cluster, spoken, action, who)
+                return await self._update(cluster, spoken, action, who)
+            return await self._start(cluster, spoken, action, who)
         except WorkflowUpdateFailedError as error:
             raise _refused(str(getattr(error.cause, "message", "") or error.cause)) from error
         except (RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
@@ -63,36 +63,27 @@ class NodeActionDispatcher:
                 raise _refused(f"there is no {what}") from error
             raise failure(ErrorType.UNREACHABLE, f"Temporal or the workflow has not answered yet: {error}") from error
 
-    async def tell_policies(self, cluster: str, policies: str) -> None:
-        """Have the check of the cluster's fence devices hear which policies name devices, where one runs. policies: a digest."""
-        check = self._client.get_workflow_handle(device_check_id(cluster))
-        try:
-            await check.signal("hear_policies", policies, rpc_timeout=PATIENCE)
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise failure(ErrorType.UNREACHABLE, f"Temporal has not answered yet: {error}") from error
-
-    async def _tell(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
+    async def _update(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
         update = UPDATES.get(spoken.action) or OF_THE_SCANNER[spoken.action]
         workflow_id = episode_id(cluster, spoken.node) if spoken.action in UPDATES else scanner_id(cluster)
-        word: dict[str, Any] = {"who": who, "reason": spoken.reason, "action": action}
+        given: dict[str, Any] = {"who": who, "reason": spoken.reason, "action": action}
         if spoken.action is Verb.ABORT:
-            word["power_on"] = spoken.power_on
+            given["power_on"] = spoken.power_on
         if spoken.action in ANSWERS:
-            word["question"] = spoken.question
+            given["question"] = spoken.question
         if spoken.action is Verb.ACK_OFF:
-            word["override"] = spoken.override
+            given["override"] = spoken.override
         if spoken.action is Verb.EXTEND:
-            word |= {"until": spoken.until, "hold": spoken.hold, "shorten": spoken.shorten}
+            given |= {"until": spoken.until, "hold": spoken.hold, "shorten": spoken.shorten}
         if spoken.action in {Verb.RESUME, Verb.UNPAUSE}:
-            word["of"] = spoken.of
+            given["of"] = spoken.of
         if spoken.action in {Verb.PAUSE, Verb.HOLD}:
-            word["until"] = spoken.until
+            given["until"] = spoken.until
         workflow = self._client.get_workflow_handle(workflow_id)
-        answer: str = await workflow.execute_update(update, word, id=action.uid, result_type=str, rpc_timeout=PATIENCE)
+        answer: str = await workflow.execute_update(update, given, id=action.uid, result_type=str, rpc_timeout=PATIENCE)
         return answer
 
-    async def _begin(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
+    async def _start(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
         kind, made = EPISODES[spoken.action]
         incident = action.uid.replace("-", "")[:12]
         common = {"cluster": cluster, "node": spoken.node, "reason": spoken.reason, "requester": who, "incident": incident}

@@ -1,8 +1,8 @@
 """K of N nodes fail at once: how soon is each isolated, off, and back in service, and was anything done that must not be done?
 
 Everything is real but the cluster: a Temporal dev server and one worker with its settings as shipped, and the simulated cluster
-in this process, whose machines boot in 5 s. The cap on permits and the health check's brake are open, for it is the speed that
-is asked for. Half of the nodes hang in their kernels, on the others pods go on writing with nobody in control. Moments are the
+in this process; its machines boot in 5 s. The cap on permits and the health check's circuit breaker let all of them pass: speed
+is what is measured. Half of the nodes hang in their kernels, on the others pods go on writing without control. Moments are the
 API server's and the devices' own, each counted from the node's deadline: a second after its condition's time-out
 (`policy/values/times.py`).
 
@@ -57,7 +57,7 @@ WANTED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """`broken` of `nodes` fail. cap: permits; members: pods with single-writer volumes, whose nodes fail first; patience: seconds
+    """`broken` of `nodes` fail. cap: permits; members: pods with single-writer volumes; their nodes fail first; patience: seconds
     until all must be back."""
 
     broken: int
@@ -141,7 +141,7 @@ async def burst(shape: Shape) -> Outcome:
 
 
 def _victims(running: Stage, shape: Shape) -> list[str]:
-    """Those with a database first: a burst in which nothing can be written twice judges nobody."""
+    """Those with a database first: a burst in which nothing can be written twice proves nothing."""
     cluster = running.system.cluster
     members = [pod for pod in cluster.view.pods if namespace_of(pod) == NAMESPACE and name_of(pod).startswith(f"{DATABASE}-")]
     hosts = dict.fromkeys(node_of(pod) for pod in members)
@@ -218,7 +218,7 @@ def passed_over(waits: Sequence[tuple[datetime, datetime | None]]) -> float | No
     """Of pairs of deadline and cordon: the longest for which anybody waited after one with a later deadline was served."""
     acted = sorted((deadline, at) for deadline, at in waits if at is not None)
     longest: float | None = None
-    served: datetime | None = None  # the earliest cordon of all whose deadlines are later than the one looked at
+    served: datetime | None = None  # the earliest cordon of all nodes with a deadline later than this one
     for _, group in itertools.groupby(reversed(acted), key=lambda wait: wait[0]):
         cordons = [at for _, at in group]
         if served is not None:

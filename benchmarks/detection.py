@@ -325,7 +325,7 @@ class Bench:
         since = datetime.now(UTC)
         deadline, acted = await self._cluster.break_(names)
         try:
-            # `wait_for` of a gathering that is cancelled leaves an exception that nobody retrieves.
+            # `wait_for` of a gathering that is cancelled leaves an exception that is never retrieved.
             async with asyncio.timeout(PATIENCE):
                 moments = await asyncio.gather(*acted.values())
         except TimeoutError:

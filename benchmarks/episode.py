@@ -187,7 +187,7 @@ async def _fence(running: Stage) -> Fencing:
     spent, requests, began = running.spent(), running.requests(), loop.time()
     before = system.break_node(node)
     seen = running.sightings.expect(before)
-    # Nobody is asked how it goes: that would be paid for by whoever answers.
+    # No status is asked for: the answering process would pay for it.
     await system.until(lambda: seen.cordoned is not None, f"{node} is cordoned", seconds=PATIENCE)
     result: EpisodeResult = await asyncio.wait_for(episode(system, node).result(), PATIENCE)
     await asyncio.sleep(AFTERWARDS)

@@ -2,8 +2,8 @@
 
 The scanner's side is pure computation: a report with N machines on hold that are as they should be, and the change of one of
 them; a small and a large N in the same run show whether anything walks over them. The workers' side is a real Temporal server on
-the loopback, a worker whose activity answers that the machine is kept for 72 hours, and N open preservations: threads and tasks
-of the worker's process before and after, its memory, and its CPU while it idles.
+the loopback, a worker with an activity that answers that the machine is kept for 72 hours, and N open preservations: threads
+and tasks of the worker's process before and after, its memory, and its CPU while it idles.
 
     python -m benchmarks.holding [--held 10000] [--open 10000] [--seconds 20]
 """
@@ -166,7 +166,7 @@ def _process() -> tuple[int, int, float]:
 
 
 async def _idle(seconds: float) -> float:
-    """CPU milliseconds per second of this process while nobody asks for anything."""
+    """CPU milliseconds per second of this process while no request comes in."""
     start = time.process_time()
     await asyncio.sleep(seconds)
     return (time.process_time() - start) * 1000 / seconds

@@ -79,7 +79,7 @@ def node(number: int, *, ready: str = "True", age: float = 3600, version: int = 
 
 
 def fleet(size: int) -> list[NodeView]:
-    """All well but for one in two hundred, whose time has expired."""
+    """All well but for one in two hundred, where the time has expired."""
     return [node(number, ready="Unknown", age=900) if number % SICK_EVERY == 7 else node(number) for number in range(size)]
 
 

@@ -1,6 +1,6 @@
 """What the page costs: CPU of the process that serves it, by how many pages are open.
 
-The system of `detection.py`, and beside it `nodewarden ui` as a process of its own, which asks the API server whose a token is,
+The system of `detection.py`, and beside it `nodewarden ui` as a process of its own, which asks the API server about each token,
 as in a cluster. An open page is a client of this process that does what `starter/web/static/page.js` does: it listens to the
 server's events and fetches the page again when it has changed, at most once a second, and as often as the page itself says
 where no event tells of it. Quiet: nothing happens but reports of nodes. Busy: ten nodes are broken, acted upon and well again,

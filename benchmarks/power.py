@@ -89,7 +89,7 @@ class Measured:
 
 
 class Devices:
-    """Simulated devices on a thread of their own, whose CPU is not ours."""
+    """Simulated devices on a thread of their own; its CPU does not count as ours."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()

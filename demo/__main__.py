@@ -99,7 +99,7 @@ class Demo:
         return code
 
     def addresses(self, ui_url: str, kubeconfig: Path) -> list[str]:
-        """Where somebody can look; nowhere where all of it is gone before they have."""
+        """An address to look at; none where all of it is gone before a person can."""
         if not self._keep:
             return []
         self._where = f"Temporal UI {ui_url}" if ui_url else ""

@@ -18,7 +18,7 @@ class Room(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name for it
-        """Requests are nobody's concern here."""
+        """Requests are not logged here."""
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def power_device(facts: Mapping[str, Any]) -> dict[str, Any]:
 def _device(platform: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     match platform["name"]:
         case "redfish":
-            # One service for all machines, each under its node's name. Its certificate is signed by nobody else's authority.
+            # One service for all machines, each under its node's name. Its certificate is signed by an authority of its own.
             return {
                 "driver": "redfish",
                 "parameters": {
@@ -89,7 +89,7 @@ def _device(platform: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]])
 
 
 def health_check() -> dict[str, Any]:
-    """A NodeHealthCheck as the medik8s operator knows it, whose remediation is our fencing."""
+    """A NodeHealthCheck as the medik8s operator knows it; its remediation is our fencing."""
     return {
         "apiVersion": "remediation.medik8s.io/v1alpha1",
         "kind": "NodeHealthCheck",

@@ -1,4 +1,4 @@
-"""`make chart`: writes what of deploy/chart and docs/install.md is made from our own tables, so that nobody writes a right twice.
+"""`make chart`: writes what of deploy/chart and docs/install.md is made from our own tables, so that no right is written twice.
 
 Chart.yaml, values.yaml and the templates are written by hand.
 """
@@ -54,7 +54,7 @@ def _entry(right: Right) -> dict[str, Any]:
 
 
 class _Plain(GenerateJsonSchema):
-    """Without titles and defaults, which say nothing to whoever is refused; durations as our settings spell them."""
+    """Without titles and defaults, which say nothing to a refused user; durations as our settings spell them."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - the signature is theirs
         return False

@@ -127,7 +127,7 @@ SAFE = Row(
             title="Since the last scan began",
             line=Line(expr=f"time() - max by (cluster) ({metrics.SCAN_BEGAN.name}{{{OURS}}})"),
             worse=(180, 600),
-            meaning="Where it grows, nobody looks after the cluster.",
+            meaning="Where it grows, no scanner looks after the cluster.",
             unit="s",
         ),
         Number(
@@ -182,7 +182,7 @@ PEOPLE = Row(
             meaning=metrics.DATA_AT_RISK.meaning,
         ),
         Number(
-            title="Requests nobody has signed, last hour",
+            title="Requests without a signature, last hour",
             line=Line(expr=lately(metrics.REFUSED_POWER_REQUESTS, "reason"), called="{{reason}}"),
             worse=(0.5,),
             nothing="none",

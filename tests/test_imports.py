@@ -257,4 +257,4 @@ def test_conflicts_are_answered_in_one_loop() -> None:
                 caught = {ast.unparse(each.type) for each in ast.walk(loop) if isinstance(each, ast.ExceptHandler) and each.type}
                 if any(name in each for each in caught for name in ("ObjectConflict", "ObjectExists", "again")):
                     loops.add(str(file.relative_to(ROOT)))
-    assert loops == {"activities/cluster/api/edits.py"}
+    assert loops == {"activities/cluster/api/refusals.py"}

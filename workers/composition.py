@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from activities.evidence.kdump import KdumpListener
     from activities.evidence_directory import EvidenceDirectory
     from activities.notification_sender import Notify
+    from policy.episode.notices import Notice
     from workers.configuration.credentials import ObjectSource
 
 
@@ -128,13 +130,12 @@ async def _cluster_serving(
     has_power: bool,
 ) -> Serving:
     """has_power: this process serves the power devices as well."""
-    from activities.cluster.acts.attestation import ClusterWords
+    from activities.cluster.acts.attestation import ClusterAttestation
     from activities.cluster.acts.evidence import ClusterEvidence
     from activities.cluster.acts.failed_volumes import ClusterFailedVolumes
     from activities.cluster.acts.fence_devices import ClusterFenceDevices
     from activities.cluster.acts.freeing import ClusterFreeing
     from activities.cluster.acts.isolation import ClusterIsolation
-    from activities.cluster.acts.news import ClusterRepetitions
     from activities.cluster.acts.preservation import ClusterPreservation
     from activities.cluster.acts.remediation import ClusterRemediation
     from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
@@ -142,17 +143,17 @@ async def _cluster_serving(
     from activities.cluster.acts.targets import ClusterTarget
     from activities.cluster.api.paths import NODE_FENCES, PROPOSED_NODE_FENCES
     from activities.cluster.api.served_cluster import ServedCluster
-    from activities.cluster.live.identities import Identities
+    from activities.cluster.live.claims import Identities
     from activities.cluster.report.nodefences import NodeFences
-    from activities.cluster.report.noticing import knowing
-    from activities.cluster.watch.management import ViewLimits
+    from activities.cluster.watch.freshness import ViewLimits
     from activities.cluster.watch.view import ClusterView
+    from activities.device_check_client import DeviceCheckClient
     from activities.node_action_dispatcher import NodeActionDispatcher
     from activities.scanner_permits import ScannerPermits
-    from activities.shared_devices import CheckedClaims
     from workers.preload import Preparing
 
-    checked, verified = CheckedClaims(client), settings.worker.words == "verified"
+    device_check = DeviceCheckClient(client)
+    verified = settings.worker.words == "verified"
     source, remediators = settings.policy_source(), settings.remediation.known_remediators()
     served = ServedCluster(
         name,
@@ -161,7 +162,7 @@ async def _cluster_serving(
         own_node=settings.node_name,
         source=source,
         remediators=remediators,
-        credential_hosts=lambda: checked.hosts(name),
+        credential_hosts=lambda: device_check.hosts(name),
     )
     permits = ScannerPermits(client)
     kind = NODE_FENCES if settings.node_fence.group == "nodewarden.io" else PROPOSED_NODE_FENCES
@@ -178,7 +179,11 @@ async def _cluster_serving(
         retries=settings.remediation.retries(),
         remediators=remediators,
     )
-    notify = knowing(view.ledger, notify)
+
+    def notify_with_node(notice: Notice) -> None:
+        """With what the ledger knows of the node at that moment, for people who asked for some nodes only."""
+        notify(replace(notice, known=view.ledger.described(notice.node)))
+
     devices = ClusterFenceDevices(served, licences, looked_after=lambda: bool(view.check_objects))
     scan = await stack.enter_async_context(
         ClusterScan(
@@ -186,9 +191,10 @@ async def _cluster_serving(
             view,
             fences=fences,
             prepare=Preparing(name, devices).prepare if has_power else None,
-            herald=NodeActionDispatcher(client, task_queue=WORKFLOW_QUEUE, page=settings.page_url),
+            dispatch=NodeActionDispatcher(client, task_queue=WORKFLOW_QUEUE, page=settings.page_url).dispatch,
+            notify_device_check=partial(device_check.notify_of_policies, name),
             meter=runtime().metric_meter,
-            notify=notify,
+            notify=notify_with_node,
         )
     )
     identities = Identities(served.connections, scan.view)
@@ -199,8 +205,8 @@ async def _cluster_serving(
         fences=fences,
         takeover=settings.scan.takeover,
         identities=identities,
-        checked=checked,
-        notify=notify,
+        checked=device_check,
+        notify=notify_with_node,
         verified_words=verified,
     )
     return Serving(
@@ -208,11 +214,12 @@ async def _cluster_serving(
         activities=activities_of(
             scan,
             target,
-            ClusterRepetitions(served, fences=fences, notify=notify),
-            ClusterWords(served, licences, required=verified),
+            ClusterAttestation(served, licences, required=verified),
             devices,
-            ClusterIsolation(served, target.last_look, permits, licences, fences=fences, notify=notify),
-            ClusterFreeing(served, target.last_look, licences, identities=identities, checked=checked, verified_words=verified),
+            ClusterIsolation(served, target.last_look, permits, licences, fences=fences, notify=notify_with_node),
+            ClusterFreeing(
+                served, target.last_look, licences, identities=identities, checked=device_check, verified_words=verified
+            ),
             ClusterRemediation(served, target.last_look),
             ClusterPreservation(served, target.last_look, pools=settings.preservation.known_pools()),
             ClusterFailedVolumes(served),

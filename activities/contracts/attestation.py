@@ -33,7 +33,7 @@ class Verification:
     sealed: SealedWord | None = None
 
 
-class WordActivities(ABC):
+class AttestationActivities(ABC):
     """Served on `cluster.<name>`."""
 
     @activity.defn(name="words.verify")

@@ -5,7 +5,7 @@ it. Counters and histograms are added to wherever something happens, in workflow
 
 A gauge is a level, and a worker shows the last one that it was told for as long as it lives. A workflow moves between workers and
 would leave its old levels behind; so would an activity. Therefore the levels of a cluster are set by the one who always knows
-them, the scan's long poll (`activities/cluster/report/levels.py`), together with the moment at which that poll began, by
+them, the scan's long poll (`activities/cluster/report/alarms.py`), together with the moment at which that poll began, by
 Temporal's clock: of several workers the one with the latest moment is believed (`deploy/alerts.yaml`, `docs/metrics.md`). They
 are set on the process's own meter, not on the activity's, whose labels would make another series for each type of activity.
 """

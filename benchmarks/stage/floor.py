@@ -1,7 +1,7 @@
 """The bare floor: what Temporal alone needs from an event in a long poll, over a scanner, to the first activity of each episode.
 
 No cluster, no policy, no state: an activity that answers at a given moment, a workflow that starts one child per victim, and a
-child whose only activity says when it began. Whatever a real system is slower than this by is its own. Beside it a workflow of as
+child with one activity that says when it began. What a real system takes beyond this is its own. Beside it a workflow of as
 many activities as a fencing has, and whatever a real fencing costs more than this is its own.
 
     python -m benchmarks.stage.floor ADDRESS NAMESPACE      the worker, until it is ended

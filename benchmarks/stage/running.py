@@ -60,7 +60,7 @@ class Spent:
         return self.worker.total + self.temporal.total
 
     def as_json(self) -> dict[str, float]:
-        """Seconds by whose they are."""
+        """Seconds by process."""
         return {
             "worker": self.worker.itself,
             "workersChildren": self.worker.children,

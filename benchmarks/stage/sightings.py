@@ -64,7 +64,7 @@ class Sightings:
         assert cluster.api is not None, "a real API server has no clock that can be listened to"
         self.nodes: dict[str, Sighting] = {}
         self.strangers: list[str] = []
-        """What was done to nodes that nobody had broken, in sentences."""
+        """What was done to nodes that were not broken, in sentences."""
         self._cluster = cluster
         self._began = datetime.now(UTC)
         self._stood_on: dict[str, Sighting] = {}
@@ -126,7 +126,7 @@ class Sightings:
         cordoned, seen = bool((node.get("spec") or {}).get("unschedulable")), self.nodes.get(name)
         if seen is None:
             if cordoned:
-                self.strangers.append(f"{name} was cordoned, and nobody had broken it")
+                self.strangers.append(f"{name} was cordoned, and it was not broken")
             return
         ready = condition_of(node, "Ready") or {}
         if seen.sick_since is None and ready.get("status") in {"False", "Unknown"}:
@@ -145,7 +145,7 @@ class Sightings:
             return
         seen = self.nodes.get(name)
         if seen is None:
-            self.strangers.append(f"{name} was switched {command.command}, and nobody had broken it")
+            self.strangers.append(f"{name} was switched {command.command}, and it was not broken")
         elif command.command == "off" and seen.off is None:
             seen.off = datetime.now(UTC)
 

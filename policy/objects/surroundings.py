@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from policy.objects.nodes import NodeView
+from policy.values.fields import mapping
 
 CURRENT_CONFIG_ANNOTATION = "machineconfiguration.openshift.io/currentConfig"
 DESIRED_CONFIG_ANNOTATION = "machineconfiguration.openshift.io/desiredConfig"
 
 ETCD_NAMESPACE = "openshift-etcd"
+GUARD_LABEL = ("app", "guard")
+GUARD_PREFIXES = ("etcd-guard-", "etcd-quorum-guard-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,3 +59,11 @@ def being_updated(node: NodeView) -> bool:
     """Whether the node is on its way to another machine config: it is expected to go away and come back."""
     desired = node.annotations.get(DESIRED_CONFIG_ANNOTATION)
     return bool(desired) and desired != node.annotations.get(CURRENT_CONFIG_ANNOTATION)
+
+
+def is_guard(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod is one of OpenShift's guards of an etcd member."""
+    metadata = mapping(pod.get("metadata"))
+    label, value = GUARD_LABEL
+    named = str(metadata.get("name", "")).startswith(GUARD_PREFIXES)
+    return metadata.get("namespace") == ETCD_NAMESPACE and (named or mapping(metadata.get("labels")).get(label) == value)

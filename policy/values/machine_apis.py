@@ -1,7 +1,7 @@
 """The three APIs of Machines: one row each, with all that is spelled differently between them.
 
 Whoever asks "whose API is that?" or "where does it say that?" asks this table. How the fields of a Machine are read is
-`activities/cluster/objects/machines_decoding.py`; where its resources are, `activities/cluster/api/machine_paths.py`.
+`activities/cluster/objects/machines_decoding.py`; where its resources are, `activities/cluster/api/paths.py`.
 """
 
 from __future__ import annotations

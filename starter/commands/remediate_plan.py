@@ -68,14 +68,17 @@ async def plan(
 
 async def read_plan(session: Session, node: str, named: tuple[EscalationStep, ...] | None) -> RemediationPlan:
     """Of the cluster as it is now, with the caller's own rights."""
-    from activities.cluster.acts.node_and_machine import body_of
+    from activities.cluster.api.served_cluster import Connections
+    from activities.cluster.objects.live_machines import find_target
+    from policy.remediation.ladder import body_of
     from starter.plans.live import read_live
     from starter.plans.remediation_plans import planned
 
     settings = session.settings()
     async with session.reading(settings) as (_, connection, machines):
-        seen, body = await read_live(settings, connection, machines), await body_of(node, connection, machines or connection)
-    return planned(seen, node, named, body)
+        seen = await read_live(settings, connection, machines)
+        found = await find_target(Connections(nodes=connection, machines=machines or connection), node)
+    return planned(seen, node, named, body_of(found) if found is not None else None)
 
 
 def named_steps(steps: list[str] | None) -> tuple[EscalationStep, ...] | None:

@@ -209,7 +209,8 @@ class Session:
         """Raises NoSuchNodeError where the caller sees for himself that there is none. Where he can't see, nothing is said."""
         from temporalio.exceptions import ApplicationError
 
-        from activities.cluster.acts.node_and_machine import body_of
+        from activities.cluster.api.served_cluster import Connections
+        from activities.cluster.objects.live_machines import find_target
         from activities.cluster.objects.live_node import all_names
         from starter.errors import NoSuchNodeError
         from workers.configuration.setting_sources import SettingsError
@@ -217,7 +218,7 @@ class Session:
 
         try:
             async with open_cluster(name, settings.connections()[name]) as (connection, machines):
-                found = await body_of(node, connection, machines or connection)
+                found = await find_target(Connections(nodes=connection, machines=machines or connection), node)
                 known = await all_names(connection) if found is None else ()
         except (KeyError, SettingsError, ApplicationError):
             return

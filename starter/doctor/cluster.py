@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import LEASES, PODS
-from activities.cluster.live.attestation import doubt_of
 from activities.cluster.objects.conflicts import leader_lease
+from activities.cluster.report.node_actions import doubt_of
 from policy.checks.rival_controllers import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES, TAKEOVER, conflict
 from policy.episode.operator_commands import SETTLED
 from policy.values.times import written

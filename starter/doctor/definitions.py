@@ -7,7 +7,6 @@ from typing import Any
 import yaml
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.machine_paths import versions_of
 from activities.cluster.api.paths import (
     CAPI_MACHINE_HEALTH_CHECKS,
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -21,6 +20,7 @@ from activities.cluster.api.paths import (
     PRESERVATION_POLICIES,
     VOLUME_DETACHMENTS,
     Resource,
+    versions_of,
 )
 from policy.fence.templates import MACHINE_DELETION, REBOOT
 from starter.deploy.shipped import crds

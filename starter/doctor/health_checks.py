@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.paths import CONFIG_MAPS, NODES, SECRETS
 from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.served_cluster import Connections
 from activities.cluster.live.plans import configuration_for
 from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.object_reader import read_views, reading_once

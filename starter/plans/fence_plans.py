@@ -14,9 +14,9 @@ from rich.text import Text
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import JsonObject
-from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.paths import NODES
 from activities.cluster.api.refusals import unless_gone
+from activities.cluster.api.served_cluster import Connections
 from activities.cluster.live.plans import configuration_for
 from activities.cluster.objects.decoding import decode_node
 from activities.cluster.objects.object_reader import ApiReader, FileObjects

@@ -14,9 +14,9 @@ from activities.cluster.api.leases import (
     NODE_LEASE_NAMESPACE,
     is_nodewarden,
 )
-from activities.cluster.api.machine_paths import MACHINES, Connections, as_served
-from activities.cluster.api.paths import LEASES, NAMESPACES, NODE_FENCES, NODES, PROPOSED_NODE_FENCES, Resource
+from activities.cluster.api.paths import LEASES, MACHINES, NAMESPACES, NODE_FENCES, NODES, PROPOSED_NODE_FENCES, Resource
 from activities.cluster.api.refusals import unless_gone
+from activities.cluster.api.served_cluster import Connections, as_served
 from activities.cluster.report.nodefences import OURS as OUR_FENCES
 from policy.episode.attestation import POLICY
 from policy.objects.marks import digest_of, parse_mark

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any
@@ -13,8 +13,8 @@ from temporalio.common import MetricMeter
 from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection, Timeouts
-from activities.cluster.report.node_actions import Speaks
-from activities.cluster.watch.management import ViewLimits
+from activities.cluster.report.node_actions import Dispatch
+from activities.cluster.watch.freshness import ViewLimits
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view import ClusterView
 from activities.notification_sender import Notify, nobody
@@ -71,7 +71,8 @@ async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
             machines: ApiServer | None = None,
             meter: Any = MetricMeter.noop,
             notify: Notify = nobody,
-            herald: Speaks | None = None,
+            dispatch: Dispatch | None = None,
+            notify_device_check: Callable[[str], Awaitable[None]] | None = None,
             **options: Any,
         ) -> ClusterScan:
             connection = await stack.enter_async_context(ClusterConnection.to(api.url, token="abc"))
@@ -79,7 +80,15 @@ async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
             lease = ScannerLease(connection, duration=timedelta(seconds=3))
             options.setdefault("source", PolicySource(templates=("nodewarden", *(system.namespace for system in SYSTEMS))))
             view = ClusterView(connection, machines=others, limits=limits, watch_limits=watches, **options)
-            scan = ClusterScan("prod", view, lease=lease, meter=meter, notify=notify, herald=herald)
+            scan = ClusterScan(
+                "prod",
+                view,
+                lease=lease,
+                meter=meter,
+                notify=notify,
+                dispatch=dispatch,
+                notify_device_check=notify_device_check,
+            )
             return await stack.enter_async_context(scan)
 
         yield opened

@@ -10,7 +10,7 @@ from typing import Any
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.scan import ClusterScan
-from activities.cluster.watch.management import ViewLimits
+from activities.cluster.watch.freshness import ViewLimits
 from activities.cluster.watch.reflector import WatchLimits
 from activities.contracts.scan import ScanRequest
 from policy.scan.scan_report import ScanReport

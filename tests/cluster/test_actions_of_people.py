@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.report.node_actions import LOOK_AGAIN_SECONDS, ActionKeeping
+from activities.cluster.report.node_actions import LOOK_AGAIN_SECONDS, NodeActionHandler
 from activities.errors import ErrorType, failure
 from policy.episode.operator_commands import NAMESPACE, SAID_LABEL, ActionName, Spoken, Verb
 from simulator.client import ApiClient
@@ -25,7 +25,7 @@ class NodeActionDispatcher:
         self._answers = list(answers) or ["heard"]
         self.said: list[tuple[Spoken, str]] = []
 
-    async def say(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
+    async def dispatch(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
         assert (cluster, action.uid != "") == ("prod", True)
         self.said.append((spoken, who))
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
@@ -33,19 +33,16 @@ class NodeActionDispatcher:
             raise answer
         return answer
 
-    async def tell_policies(self, cluster: str, policies: str) -> None:
-        """Not here."""
-
 
 async def live(person: ApiClient) -> list[Object]:
     return list((await person.get(ACTIONS.path(namespace=NAMESPACE)))["items"])
 
 
-async def attended(person: ApiClient, connection: ClusterConnection, herald: NodeActionDispatcher, **given: Any) -> float:
+async def attended(person: ApiClient, connection: ClusterConnection, dispatcher: NodeActionDispatcher, **given: Any) -> float:
     """A keeper that is new, and done with what is there; in how many seconds it wants to be called again."""
     ended = asyncio.Event()
     found = {each["metadata"]["name"]: each for each in await live(person)}
-    keeping = ActionKeeping("prod", connection, found, herald, on_change=ended.set, **given)
+    keeping = NodeActionHandler("prod", connection, found, dispatcher.dispatch, on_change=ended.set, **given)
     wanted = keeping.attend()
     if keeping.busy:
         await ended.wait()
@@ -55,35 +52,37 @@ async def attended(person: ApiClient, connection: ClusterConnection, herald: Nod
 
 
 async def test_it_is_said_in_its_makers_name_and_answered_whoever_looks_later() -> None:
-    herald = NodeActionDispatcher()
+    dispatcher = NodeActionDispatcher()
     async with api_with_actions() as (person, connection):
         await made(person, SPOKEN.spec("ada"))
-        await attended(person, connection, herald)
-        assert await attended(person, connection, herald) == LOOK_AGAIN_SECONDS
+        await attended(person, connection, dispatcher)
+        assert await attended(person, connection, dispatcher) == LOOK_AGAIN_SECONDS
         (found,) = await live(person)
-    assert herald.said == [(SPOKEN, "ada")]
+    assert dispatcher.said == [(SPOKEN, "ada")]
     assert (found["status"]["phase"], found["status"]["message"]) == ("Done", "heard")
 
 
 async def test_a_refusal_is_told_and_silence_is_asked_again() -> None:
-    herald = NodeActionDispatcher(failure(ErrorType.UNREACHABLE, "silent"), failure(ErrorType.NOT_LICENSED, "no open episode"))
+    dispatcher = NodeActionDispatcher(
+        failure(ErrorType.UNREACHABLE, "silent"), failure(ErrorType.NOT_LICENSED, "no open episode")
+    )
     async with api_with_actions() as (person, connection):
         await made(person, SPOKEN.spec("ada"))
-        assert 0 < await attended(person, connection, herald) <= 5
+        assert 0 < await attended(person, connection, dispatcher) <= 5
         assert (await live(person))[0].get("status") is None
-        await attended(person, connection, herald)
+        await attended(person, connection, dispatcher)
         (found,) = await live(person)
     assert (found["status"]["phase"], found["status"]["message"]) == ("Refused", "no open episode")
 
 
 async def test_what_anybody_may_have_said_is_refused_unsaid() -> None:
     """S42: who may make objects could not speak at all without them, whatever words are heard else."""
-    herald = NodeActionDispatcher()
+    dispatcher = NodeActionDispatcher()
     async with api_with_actions(enforced=False) as (person, connection):
         await made(person, SPOKEN.spec("ada"))
-        await attended(person, connection, herald)
+        await attended(person, connection, dispatcher)
         (found,) = await live(person)
-    assert (herald.said, found["status"]["phase"]) == ([], "Refused")
+    assert (dispatcher.said, found["status"]["phase"]) == ([], "Refused")
     assert "does not check names" in found["status"]["message"]
 
 
@@ -116,20 +115,20 @@ async def test_what_was_heard_is_not_told_to_be_too_old(verb: Verb, answer: Exce
 @pytest.mark.parametrize(("age", "left", "phase"), [("6m", 1, "Refused"), ("25h", 0, "")])
 async def test_an_old_one_is_refused_unsaid_and_a_day_later_taken_away(age: str, left: int, phase: str) -> None:
     """S33: what nobody has carried out in time is carried out by nobody."""
-    herald = NodeActionDispatcher()
+    dispatcher = NodeActionDispatcher()
     async with api_with_actions() as (person, connection):
         await made(person, SPOKEN.spec("ada"))
         now, passed = connection.now, timedelta(minutes=6) if age == "6m" else timedelta(hours=25)
         connection.now = lambda: now() + passed  # type: ignore[method-assign]
-        await attended(person, connection, herald)
+        await attended(person, connection, dispatcher)
         found = await live(person)
-    assert (herald.said, len(found)) == ([], left)
+    assert (dispatcher.said, len(found)) == ([], left)
     assert not phase or (found[0]["status"]["phase"], "older" in found[0]["status"]["message"]) == (phase, True)
 
 
 async def test_what_a_command_line_has_made_it_says_itself() -> None:
-    herald = NodeActionDispatcher()
+    dispatcher = NodeActionDispatcher()
     async with api_with_actions() as (person, connection):
         await made(person, SPOKEN.spec("ada"), labels={SAID_LABEL: "true"})
-        assert await attended(person, connection, herald) == LOOK_AGAIN_SECONDS
-    assert herald.said == []
+        assert await attended(person, connection, dispatcher) == LOOK_AGAIN_SECONDS
+    assert dispatcher.said == []

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from activities.cluster.acts.cluster_lease import LeaseKeeping, ScannerLease
+from activities.cluster.acts.cluster_lease import LeaseRenewal, ScannerLease
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.leases import CLUSTER_LEASE
 from activities.cluster.live.leases import cluster_lease_problem
@@ -133,7 +133,7 @@ async def test_renewals_run_beside_the_scans(connection: ClusterConnection, api:
         nonlocal changes
         changes += 1
 
-    keeping = LeaseKeeping(ScannerLease(connection, duration=timedelta(milliseconds=600)), on_change=changed)
+    keeping = LeaseRenewal(ScannerLease(connection, duration=timedelta(milliseconds=600)), on_change=changed)
     assert not (await keeping.current("ours", needed=False)).needed
     assert sum(api.requests.writes.values()) == 0
     assert (await keeping.current("ours", needed=True)).held

@@ -13,9 +13,9 @@ from typing import Any
 import orjson
 import pytest
 
-from activities.cluster.api.machine_paths import as_served
 from activities.cluster.api.paths import CAPI_CLUSTERS, Resource
 from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.served_cluster import as_served
 from activities.cluster.objects.machines_decoding import decode_machine, machine_decoding, read_machine
 from policy.objects.machines import MachineView
 from policy.values.machine_apis import CLUSTER_API, MACHINE_APIS, MCM, OPENSHIFT, MachineApi

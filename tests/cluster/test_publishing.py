@@ -12,12 +12,12 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.edits import ATTEMPTS
 from activities.cluster.api.events import EventRecorder, Happening
+from activities.cluster.api.refusals import ATTEMPTS
 from activities.cluster.objects.statuses import status_change
 from activities.cluster.objects.statuses.common import Situation, condition_of
 from activities.cluster.report.status_writer import DROPPED_FOR, Published
-from activities.cluster.watch.management import ViewLimits
+from activities.cluster.watch.freshness import ViewLimits
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.scan import OpenEpisode, Refusal
 from policy.objects.remediations import RemediationObject

@@ -19,7 +19,7 @@ from activities.clocks import wrong_clock
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection, Timeouts
 from activities.cluster.api.leases import CLUSTER_LEASE
-from activities.cluster.watch.management import ViewLimits
+from activities.cluster.watch.freshness import ViewLimits
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.scan import OpenEpisode

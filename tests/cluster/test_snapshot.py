@@ -6,14 +6,15 @@ from datetime import timedelta
 
 import pytest
 
-from activities.cluster.acts.node_and_machine import body_of
 from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.served_cluster import Connections
+from activities.cluster.objects.live_machines import find_target
 from activities.cluster.watch.offline import ClusterSnapshot
 from activities.cluster.watch.snapshot import take_snapshot
 from policy.checks.fence_policies import PolicySource
 from policy.checks.health_check import Overlap
 from policy.checks.retries import RetryRules
-from policy.remediation.ladder import Body
+from policy.remediation.ladder import Body, body_of
 from policy.scan.explanation import explain
 from policy.scan.outlook import OwnersRules
 from simulator.client import ApiClient
@@ -135,15 +136,22 @@ async def test_a_node_is_read_with_its_machine_and_whoever_owns_that(
     await system.add_machine(person, "never-came")
     for machine in (machine_of("node-0"), "never-came"):
         await person.patch(system.path("machines", machine), {"metadata": {"ownerReferences": [owner("MachineSet")]}})
-    assert await body_of("node-0", connection, connection) == Body(has_node=True, phase="Running", owner="MachineSet/set")
-    alone = await body_of(f"machine/{system.namespace}/never-came", connection, connection)
-    assert alone == Body(has_node=False, phase="Provisioned", owner="MachineSet/set")
+    connections = Connections(nodes=connection, machines=connection)
+    both = await find_target(connections, "node-0")
+    assert both is not None
+    assert body_of(both) == Body(has_node=True, phase="Running", owner="MachineSet/set")
+    alone = await find_target(connections, f"machine/{system.namespace}/never-came")
+    assert alone is not None
+    assert body_of(alone) == Body(has_node=False, phase="Provisioned", owner="MachineSet/set")
 
 
 async def test_a_node_of_no_machine_has_only_itself_and_what_is_not_there_nothing(
     person: ApiClient, connection: ClusterConnection
 ) -> None:
     await person.create(NODES, node("node-0"))
-    assert await body_of("node-0", connection, connection) == Body(has_node=True)
+    connections = Connections(nodes=connection, machines=connection)
+    alone = await find_target(connections, "node-0")
+    assert alone is not None
+    assert body_of(alone) == Body(has_node=True)
     for name in ("node-9", "machine/default/w-1", "machine/w-1"):
-        assert await body_of(name, connection, connection) is None
+        assert await find_target(connections, name) is None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.edits import ATTEMPTS
 from activities.cluster.api.events import Happening
+from activities.cluster.api.refusals import ATTEMPTS
 from activities.cluster.report.target_events import MOST_REFUSED, MachineConditions
 from policy.dialects import parse
 from policy.objects.machines import MachineView, WorkloadCluster

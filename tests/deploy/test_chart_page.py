@@ -17,9 +17,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from activities.cluster.api.intake import SURROUNDING_KINDS
-from activities.cluster.api.machine_paths import MACHINES
-from activities.cluster.api.paths import CAPI_CLUSTERS, KUBEADM_CONTROL_PLANES, LEASES, NODES, Resource
+from activities.cluster.api.paths import CAPI_CLUSTERS, KUBEADM_CONTROL_PLANES, LEASES, MACHINES, NODES, Resource
+from activities.cluster.watch.intake import SURROUNDING_KINDS
 from activities.cluster.watch.watches import POLICY_KINDS
 from policy.checks.rival_controllers import LEADER_LEASES
 from policy.values.machine_apis import CLUSTER_API, OPENSHIFT

@@ -14,13 +14,12 @@ import pytest
 import yaml
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.acts.attestation import ClusterWords
+from activities.cluster.acts.attestation import ClusterAttestation
 from activities.cluster.acts.cluster_lease import ScannerLease
 from activities.cluster.acts.failed_volumes import ClusterFailedVolumes
 from activities.cluster.acts.fence_devices import ClusterFenceDevices
 from activities.cluster.acts.freeing import ClusterFreeing
 from activities.cluster.acts.isolation import ClusterIsolation
-from activities.cluster.acts.news import EpisodeTeller
 from activities.cluster.acts.preservation import ClusterPreservation
 from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
 from activities.cluster.acts.scan import ClusterScan
@@ -28,9 +27,9 @@ from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.looks import LastLook
-from activities.cluster.report.node_actions import ActionKeeping
-from activities.cluster.report.nodefences import NodeFences
-from activities.cluster.watch.management import ViewLimits
+from activities.cluster.report.node_actions import NodeActionHandler
+from activities.cluster.report.nodefences import EpisodePublisher, NodeFences
+from activities.cluster.watch.freshness import ViewLimits
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.attestation import VerifyRequest
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
@@ -552,7 +551,7 @@ async def _answer(target: ClusterTarget) -> None:
 async def _mirror(worker: ClusterConnection, target: Target) -> None:
     """The episode as people see it: written, written again, told, and taken away."""
     fences = NodeFences(worker, kept_for=timedelta(0))
-    teller = EpisodeTeller(ServedCluster("prod", worker), fences)
+    publisher = EpisodePublisher(ServedCluster("prod", worker), fences)
     for sequence, phase in enumerate((Phase.RUNNING, Phase.FINAL), start=1):
         status = EpisodeStatus(
             incident=target.incident,
@@ -567,15 +566,12 @@ async def _mirror(worker: ClusterConnection, target: Target) -> None:
         )
         event = ToldEvent(reason="StepStarted", message=f"state {sequence}")
         shown = EpisodeSnapshot(status=status, sequence=sequence, at=datetime.now(UTC))
-        await teller.tell_all(target, News(shown=shown, events=(event,)), anyway=False)
+        await publisher.publish(target, News(shown=shown, events=(event,)), anyway=False)
     assert await fences.sweep(()) == 1
 
 
-class Silent:
-    """Passes no word on."""
-
-    async def say(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
-        raise AssertionError(f"{cluster}: {spoken} of {action.name} by {who} is attested by nobody")
+async def _refuse_to_dispatch(cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
+    raise AssertionError(f"{cluster}: {spoken} of {action.name} by {who} is attested by no policy")
 
 
 async def _hear(worker: ClusterConnection, api: ApiServer) -> None:
@@ -588,13 +584,13 @@ async def _hear(worker: ClusterConnection, api: ApiServer) -> None:
     asked = VerifyRequest(cluster=CLUSTER, spoken=spoken, action=action, use="one")
     found = {"hold": made}
     ended = asyncio.Event()
-    keeping = ActionKeeping(CLUSTER, worker, found, Silent(), on_change=ended.set)
+    keeping = NodeActionHandler(CLUSTER, worker, found, _refuse_to_dispatch, on_change=ended.set)
     keeping.attend()
     await ended.wait()
-    heard = await ActivityEnvironment().run(ClusterWords(ServedCluster(CLUSTER, worker), LICENCES).verify, asked)
+    heard = await ActivityEnvironment().run(ClusterAttestation(ServedCluster(CLUSTER, worker), LICENCES).verify, asked)
     assert not heard.problem or "in force" in heard.problem  # since a moment only, unless the machine is slow
     ended.clear()
-    keeping = ActionKeeping(CLUSTER, worker, found, Silent(), kept_for=timedelta(seconds=-60), on_change=ended.set)
+    keeping = NodeActionHandler(CLUSTER, worker, found, _refuse_to_dispatch, kept_for=timedelta(seconds=-60), on_change=ended.set)
     keeping.attend()
     await ended.wait()
 

@@ -32,11 +32,11 @@ from workers.configuration.settings import load
 README = pages()["README.md"]
 FORMER = {"activities/contracts.py"}
 """What the first design had."""
-_READ = "README|SECURITY|docs/(fencing|remediation|preservation|migrate|security|install|production|reference/workflows)"
-PLAIN = [page for page in pages() if re.fullmatch(rf"({_READ})\.md", page)]
+PLAIN = [page for page in pages() if page != "docs/adding-a-strategy.md"]
 """Every sentence of them was read for this."""
 RIDDLES = re.compile(r"\b(?:nobody|somebody|whoever|whose|whom|he|him|his|whatever)\b(?! else\b)", re.IGNORECASE)
 """Words that hide who acts."""
+_QUOTED = re.compile(r"`[^`]*`")
 PROVIDERS = {"ec2": "aws:///us-east-1a/i-0123456789abcdef0", "gce": "gce://a-project/us-central1-a/node-7"}
 
 
@@ -139,7 +139,7 @@ def test_the_python_shown_uses_what_there_is() -> None:
 def test_a_page_says_who_acts(page: str) -> None:
     """A machine is "it", and each sentence has a subject that a reader knows."""
     lines = pages()[page].splitlines()
-    assert [f"{page}:{number} {line}" for number, line in enumerate(lines, 1) if RIDDLES.search(line)] == []
+    assert [f"{page}:{number} {line}" for number, line in enumerate(lines, 1) if RIDDLES.search(_QUOTED.sub("", line))] == []
 
 
 def test_files_that_pages_name_exist() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 import yaml
 
 from activities.cluster.api import paths
-from activities.cluster.api.machine_paths import MACHINE_DEPLOYMENTS, MACHINES
-from activities.cluster.api.paths import Resource
+from activities.cluster.api.paths import MACHINE_DEPLOYMENTS, MACHINES, Resource
 from policy.objects.marks import MARK_ANNOTATION, MARK_LABEL, Mark, digest_of
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION

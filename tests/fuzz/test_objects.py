@@ -14,10 +14,11 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api import paths
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.machine_paths import MACHINE_DEPLOYMENTS, MACHINES, Connections
+from activities.cluster.api.paths import MACHINE_DEPLOYMENTS, MACHINES
+from activities.cluster.api.served_cluster import Connections
 from activities.cluster.live.plans import plan_for
 from activities.cluster.objects.object_reader import FileObjects
-from activities.cluster.report.status_writer import Publishing
+from activities.cluster.report.status_writer import StatusWriter
 from activities.cluster.watch.view import ClusterView
 from activities.cluster.watch.watches import Watches
 from activities.contracts.scan import OpenEpisode
@@ -75,7 +76,10 @@ class Followed:
         explain(known, NODE)
         report = report_of(self.ledger.report_parts(NOW, [NODE]))
         view = cast("ClusterView", SimpleNamespace(ledger=self.ledger, poke=None, watches=SimpleNamespace(machines=None)))
-        publishing, episode = Publishing(view, clock=lambda: NOW), OpenEpisode(node=NODE, incident="i", kind="Fencing", since="")
+        publishing, episode = (
+            StatusWriter(view, clock=lambda: NOW),
+            OpenEpisode(node=NODE, incident="i", kind="Fencing", since=""),
+        )
         for check in report.checks:
             publishing._change(check, self.watches.intake.objects.get(check.ref.key, {}), [episode], report)
 

@@ -77,7 +77,7 @@ async def ask(act: Callable[[Any], Any], request: Any, **info: Any) -> Any:
 async def test_s49_nothing_is_done_in_another_name(row: Row, world: World) -> None:
     """A mark with an invented id would keep the node from every later episode, and a pager rings in our name."""
     pages: list[Notice] = []
-    world.target._teller._notify = pages.append
+    world.target._publisher._notify = pages.append
     target = replace(await world.pinned(), **row.said)
     for act, request in (
         (world.target.mark, ActRequest(target=target)),
@@ -149,7 +149,7 @@ async def test_s38_the_cluster_lease_is_its_scanners_to_take_and_to_give_back(in
 async def test_the_episode_itself_is_heard(world: World) -> None:
     """Otherwise nothing above would say why it was refused."""
     pages: list[Notice] = []
-    world.target._teller._notify = pages.append
+    world.target._publisher._notify = pages.append
     target: Target = await world.pinned()
     await ask(world.target.mark, ActRequest(target=target))
     await ask(world.target.tell, TellRequest(target=target, news=ASKED))

@@ -21,7 +21,7 @@ import yaml
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.acts.attestation import ClusterWords
+from activities.cluster.acts.attestation import ClusterAttestation
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.attestation import Verification, VerifyRequest
@@ -126,7 +126,7 @@ class Stage:
         """asks: of the workflow that asks."""
         environment = ActivityEnvironment()
         environment.info = replace(environment.info, **asks)
-        words = ClusterWords(
+        words = ClusterAttestation(
             ServedCluster("prod", self._connection, clock=lambda: datetime.now(UTC) + later), LICENCES, required=required
         )
         request = VerifyRequest(cluster="prod", spoken=self.spoken, action=action, use=use, incident=incident)

@@ -122,8 +122,8 @@ async def test_who_is_to_be_notified_by_the_settings_is(
         ledger = getattr(served["scan.observe-cluster"], "__self__").view.ledger  # noqa: B009
         ledger.put_node(NodeView(name="node-8", uid="8", labels={"kind": "cpu"}), datetime.now(UTC))
         ledger.put_node(NodeView(name="node-9", uid="9", labels={"kind": "gpu"}), datetime.now(UTC))
-        tellers = [getattr(served[act], "__self__")._teller for act in ("target.tell", "recovery.mark-schedulable")]  # noqa: B009
-        assert tellers[0]._notify == tellers[1]._notify, "the latter needs an API before it tells"
+        publishers = [getattr(served[act], "__self__")._publisher for act in ("target.tell", "recovery.mark-schedulable")]  # noqa: B009
+        assert publishers[0]._notify == publishers[1]._notify, "the latter needs an API before it tells"
         for act, request in acts.items():
             with contextlib.suppress(ApplicationError):  # there is no API
                 await ActivityEnvironment().run(served[act], request)

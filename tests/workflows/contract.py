@@ -41,7 +41,7 @@ CONTRACTS = (
     PreservationStarts,
     EvidenceCollection,
     DeviceEvidenceActivities,
-    WordActivities,
+    AttestationActivities,
 )
 
 
@@ -84,7 +84,7 @@ def queues_of(cluster: str) -> tuple[tuple[str, tuple[type, ...]], ...]:
         (power_queue("default"), (PowerActivities, EvidenceActivities)),
         (
             cluster_queue(cluster),
-            (TargetActivities, IsolationActivities, FreeingActivities, RepetitionActivities, WordActivities),
+            (TargetActivities, IsolationActivities, FreeingActivities, RepetitionActivities, AttestationActivities),
         ),
     )
 

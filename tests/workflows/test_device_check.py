@@ -33,8 +33,8 @@ from activities.contracts.device_check import (
     ReadDevicesRequest,
     TellDevicesRequest,
 )
+from activities.device_check_client import DeviceCheckClient
 from activities.errors import ErrorType, error_type, failure
-from activities.shared_devices import CheckedClaims
 from policy.fence.device_check import (
     DeviceAnswer,
     DeviceMemory,
@@ -286,7 +286,7 @@ async def test_a_device_of_two_nodes_is_told_on_both_and_is_a_problem_of_both(en
     async with checking(env, devices) as check:
         await check.start()
         report = await check.rounds(3)
-        shared = await CheckedClaims(env.client).shared(check.cluster)
+        shared = await DeviceCheckClient(env.client).shared(check.cluster)
     (device,) = devices.nodes[last].devices
     assert shared == {device.device.endpoint: {"node-00", last}}  # which looks go by
     assert [(each.node, each.reason.value) for each in devices.told] == [
@@ -309,7 +309,7 @@ async def test_s40_where_a_credential_may_go_is_learnt_once_and_then_admitted_by
     move("10.0.0.7")
     async with checking(env, devices) as check:
         await check.start()
-        claims = CheckedClaims(env.client)
+        claims = DeviceCheckClient(env.client)
         await check.asked("node-1")
         assert await claims.hosts(check.cluster) == {}
         await check.rounds(1)
@@ -321,7 +321,7 @@ async def test_s40_where_a_credential_may_go_is_learnt_once_and_then_admitted_by
         await check.asked("node-1", admit=True)
         assert await claims.hosts(check.cluster) == {secret: ("10.0.0.7", "10.6.6.6")}
         assert (await check.stopped()).memory.hosts == {secret: ("10.0.0.7", "10.6.6.6")}
-        assert await CheckedClaims(env.client).hosts("a-cluster-without-one") == {}
+        assert await DeviceCheckClient(env.client).hosts("a-cluster-without-one") == {}
 
 
 async def test_many_devices_are_read_a_few_at_a_time_at_each_site(env: WorkflowEnvironment) -> None:

@@ -295,7 +295,7 @@ async def test_what_is_said_while_the_machine_is_handed_over_is_refused(
 ) -> None:
     """S27, S44: who speaks is being verified when its time is found to be over; the answer was "preserved until …", and then the
     machine was deleted."""
-    monkeypatch.setattr(kept_machine, "IN_THE_CLUSTER", (*kept_machine.IN_THE_CLUSTER, contract.WordActivities))
+    monkeypatch.setattr(kept_machine, "IN_THE_CLUSTER", (*kept_machine.IN_THE_CLUSTER, contract.AttestationActivities))
     world = machine(fails=True)
     world.devices.speaker, verified = "ada@example.com", asyncio.Event()
     world.devices.gates["verify"] = verified

@@ -24,7 +24,7 @@ IN_CLUSTER_NAME = "in-cluster"
 class ConnectionSettings(Section):
     """A way to an API server: a kubeconfig context (the default), the pod's own service account, or a URL with a token.
 
-    qps, burst and the like are absent on purpose: the watch cache makes a handful of requests, whatever the cluster's size.
+    qps, burst and the like are absent on purpose: the watch cache makes a handful of requests in a cluster of any size.
     """
 
     kubeconfig: UserPath | None = Field(default=None, description="a kubeconfig file; default: as kubectl finds it")

@@ -77,8 +77,8 @@ class KeySource:
 
         Raises SettingsError that names the setting for what can't be read, or holds no key.
         """
-        from activities.cluster.api.edits import edit
         from activities.cluster.api.paths import SECRETS
+        from activities.cluster.api.refusals import edit
 
         namespace, _, own_name = self.secret.partition("/")
         path, source = SECRETS.path(own_name, namespace=namespace), f"{self.setting}_secret: Secret/{self.secret}"

@@ -51,9 +51,9 @@ class Fencing(EpisodeConversation):
         """His word is of use while it waits for a person, and off has yet to be proven."""
         if word is not Verb.ACK_OFF or self.episode.is_held:
             return super().why_not(word)
-        if self._story.wants_acknowledgement() and self.episode.abort_asked is None:
+        if self._story.wants_acknowledgement() and self.episode.state.abort_asked is None:
             return ""
-        doing = f"{self.episode.phase.value}, {self.episode.doing}"
+        doing = f"{self.episode.state.phase.value}, {self.episode.state.doing}"
         return f"acknowledge_off: expected an episode that needs a person because off is not proven; this one: {doing}"
 
     @workflow.update(description="Say that you saw the machine off: it stands for the proof, so be sure that it is this one.")
@@ -77,6 +77,6 @@ class Fencing(EpisodeConversation):
             read = format_duration(timedelta(seconds=(workflow.now() - on.at) // timedelta(seconds=1)))
             raise ValueError(
                 f"ack-off: {on.endpoint} says on, read {read} ago: switch the machine off there or pull its plug, then "
-                f"`nodewarden resume {episode.node} --question {episode.question}` reads it again; if the device is wrong, or "
-                f"was read before you saw the machine off, add `--override {DEVICE_READS_ON}`"
+                f"`nodewarden resume {episode.state.node} --question {episode.state.question}` reads it again; if the device is "
+                f"wrong, or was read before you saw the machine off, add `--override {DEVICE_READS_ON}`"
             )

@@ -32,7 +32,7 @@ class Preservation(EpisodeConversation):
 
     def what_abort_means(self, request: AbortRequest) -> str:  # noqa: ARG002
         """It ends as any episode does, which may be another thing than was meant."""
-        return f"the preservation of {self.episode.node} ends, and nothing keeps its machine any longer"
+        return f"the preservation of {self.episode.state.node} ends, and nothing keeps its machine any longer"
 
     def consequences(self) -> dict[Verb, str]:
         """Nothing is kept for ever."""

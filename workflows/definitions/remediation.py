@@ -24,7 +24,7 @@ class Remediation(EpisodeConversation):
     def __init__(self, request: RemediationHistory) -> None:
         reason = request.need.reason if request.need is not None else request.reason
         super().__init__(opened(Kind.REMEDIATION, request, reason=reason, permit=request.permit_granted))
-        was_kept = self.episode.preservation is not None
+        was_kept = self.episode.state.preservation is not None
         self._story = (
             GivingUpStory(replace(request, state=None), self.episode)
             if was_kept
@@ -53,4 +53,4 @@ class Remediation(EpisodeConversation):
         at, off = (self._story.at, self._story.left_off) if isinstance(self._story, RemediationStory) else (None, None)
         if isinstance(at, FencingStep) and (at.story.touched or off is None):
             return at.story.what_abort_means(request)
-        return super().what_abort_means(request) if off is None else after_off(request, self.episode.node)
+        return super().what_abort_means(request) if off is None else after_off(request, self.episode.state.node)

@@ -15,7 +15,7 @@ from typing import TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from activities.contracts.attestation import VerifyRequest, WordActivities
+from activities.contracts.attestation import AttestationActivities, VerifyRequest
 from activities.errors import ErrorType, error_message
 from policy.episode.messages import EpisodeInput
 from policy.episode.operator_commands import Spoken, Verified, name_problem, one_line, reason_problem
@@ -74,7 +74,9 @@ async def heard(
     )
     try:
         verification = await workflow.execute_activity_method(
-            WordActivities.verify, request, **(options.word(cluster) | {"summary": f"verifies who says {spoken.action.value}"})
+            AttestationActivities.verify,
+            request,
+            **(options.word(cluster) | {"summary": f"verifies who says {spoken.action.value}"}),
         )
     except ActivityError as error:
         raise refused(f"it could not be verified who says {spoken.action.value}: {error_message(error)}") from error

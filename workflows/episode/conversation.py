@@ -80,8 +80,8 @@ class EpisodeConversation:
         if isinstance(result, EpisodeResult):
             return result
         episode = self.episode
-        goes_on = replace(result.request or request, incident=episode.incident, state=episode.state())
-        raise continuation.go_on(goes_on, kind=episode.kind, memo={**workflow.memo(), "incident": episode.incident})
+        goes_on = replace(result.request or request, incident=episode.state.incident, state=episode.state)
+        raise continuation.go_on(goes_on, kind=episode.state.kind, memo={**workflow.memo(), "incident": episode.state.incident})
 
     def _check_identity(self, request: History) -> None:
         """Fail at once under any id but the node's own: the id is what keeps a node's episodes single (S13). A state comes from
@@ -111,11 +111,11 @@ class EpisodeConversation:
             if beyond := request.beyond_its_word():
                 return f"{beyond}: expected nothing but what NodeAction/{request.action.name} says"
             try:
-                word = await heard(word, spoken, cluster=request.cluster, incident=self.episode.incident)
+                word = await heard(word, spoken, cluster=request.cluster, incident=self.episode.state.incident)
             except ApplicationError as error:
                 return error.message
-            self.episode.requester, self.episode.requester_verified = word.by, word.verified
-            self.episode.wish = word.sealed
+            self.episode.state.requester, self.episode.state.requester_verified = word.by, word.verified
+            self.episode.state.wish = word.sealed
             self.episode.note("request", "asked", f"by {word.by}: {word.reason}")
         if CIRCUIT_BREAKER in spoken.override and word.sealed is None:
             return NOT_ATTESTED
@@ -150,7 +150,7 @@ class EpisodeConversation:
     @workflow.query(description="The decision record so far.")
     def record(self) -> tuple[RecordEntry, ...]:
         """The decision record so far."""
-        return tuple(self.episode.record)
+        return tuple(self.episode.state.record)
 
     @workflow.signal(description="Look at the node now.")
     def observe(self, observation: Observation) -> None:
@@ -165,13 +165,13 @@ class EpisodeConversation:
     async def _heard(self, action: Verb, word: Heard, still: Callable[[Heard], None], **said: Any) -> Heard:
         """See `hearing.heard`. said: what the word says besides."""
         episode = self.episode
-        spoken = Spoken(action=action, node=episode.node, reason=word.reason, **said)
-        return await heard(word, spoken, cluster=episode.cluster, incident=episode.incident, still=still)
+        spoken = Spoken(action=action, node=episode.state.node, reason=word.reason, **said)
+        return await heard(word, spoken, cluster=episode.state.cluster, incident=episode.state.incident, still=still)
 
     def ways(self) -> tuple[Way, ...]:
         """The words that would be heard now, with what comes of each: what a validator refuses is not among them."""
         heard = {word: means for word, means in self.consequences().items() if not self.why_not(word)}
-        return ways(self.episode.node, heard, self.episode.question)
+        return ways(self.episode.state.node, heard, self.episode.state.question)
 
     def consequences(self) -> dict[Verb, str]:
         """Every word that this kind of episode has, and what comes of it."""
@@ -179,7 +179,7 @@ class EpisodeConversation:
         own_or_named = f"ends a hold, your own or by name that of another person ({holds}); the last one lets it go on"
         return {
             Verb.RESUME: own_or_named if holds else "tries again",
-            Verb.RETURN_PATH: f"gives {self.episode.path_asked} back (if anything still writes there, data is corrupted)",
+            Verb.RETURN_PATH: f"gives {self.episode.state.path_asked} back (if anything still writes there, data is corrupted)",
             Verb.HOLD: "keeps it from its next destructive act until `resume`, or for a while",
             Verb.ABORT: (f"ends every hold ({holds}); " if holds else "")
             + self.what_abort_means(AbortRequest(who="", reason="")),
@@ -188,24 +188,23 @@ class EpisodeConversation:
     def why_not(self, word: Verb) -> str:
         """Why this episode does not hear that word in its state, whatever it says besides; "" where it does."""
         episode = self.episode
-        if episode.phase is Phase.FINAL:
-            return f"{word.value}: this episode has ended: {episode.doing}"
-        abort = episode.abort_asked
+        if episode.state.phase is Phase.FINAL:
+            return f"{word.value}: this episode has ended: {episode.state.doing}"
+        abort = episode.state.abort_asked
         if word in {Verb.ACK_OFF, Verb.RETURN_PATH} and episode.is_held:
             expected = f"{word.value}: expected an episode that is not held; this one is {episode.held_by}"
-            return f"{expected}; `nodewarden resume {episode.node} --question {episode.question}` ends that"
+            return f"{expected}; `nodewarden resume {episode.state.node} --question {episode.state.question}` ends that"
         if word is Verb.RESUME and abort is not None and not episode.insists:
             return f"resume: expected an episode that goes on; this one was aborted by {abort.by}, and ends"
-        asks_of_path = episode.phase is Phase.NEEDS_HUMAN and bool(episode.path_asked)
+        asks_of_path = episode.state.phase is Phase.NEEDS_HUMAN and bool(episode.state.path_asked)
         if word is Verb.RETURN_PATH:
             expected = "return-path: expected an episode that asks whether a path is given back; this one does not"
             return "" if asks_of_path and abort is None else expected
         if word is Verb.RESUME and asks_of_path and not episode.is_held:
-            return (
-                f"resume: expected a question that it answers; asked is whether {episode.path_asked} is given back: return-path"
-            )
+            asked = f"asked is whether {episode.state.path_asked} is given back: return-path"
+            return f"resume: expected a question that it answers; {asked}"
         if word is Verb.RESUME:
-            waits = episode.phase is Phase.NEEDS_HUMAN or episode.acknowledgement is not None
+            waits = episode.state.phase is Phase.NEEDS_HUMAN or episode.state.acknowledgement is not None
             expected = "resume: expected an episode that is held or needs a person; this one goes on by itself"
             return "" if waits or episode.is_held else expected
         if word is Verb.HOLD and abort is not None:
@@ -216,8 +215,8 @@ class EpisodeConversation:
         """Raises ValueError where it is not heard, or answers another question than is asked (S48). question: of what answers."""
         if said := self.why_not(word):
             raise ValueError(said)
-        if question is not None and question != (now := self.episode.question):
-            asked = self.episode.held_by if self.episode.is_held else self.episode.problem
+        if question is not None and question != (now := self.episode.state.question):
+            asked = self.episode.held_by if self.episode.is_held else self.episode.state.problem
             got = f"an answer to question {question}" if question else "no number"
             raise ValueError(f"{word.value}: expected the --question that is asked, got {got}; now it is {now}: {asked}")
 
@@ -239,7 +238,7 @@ class EpisodeConversation:
     def _check_abort(self, request: AbortRequest) -> None:
         by_a_person(request)
         self.check(Verb.ABORT)
-        node, former = self.episode.node, self.episode.abort_asked
+        node, former = self.episode.state.node, self.episode.state.abort_asked
         if request.power_on and not (former is not None and former.power_on) and self.stays_off():
             raise ValueError(
                 f"abort --power-on: expected an episode that has not ended yet; this one ends, and leaves the machine off: "

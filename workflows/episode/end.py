@@ -21,7 +21,7 @@ from workflows.kit import metrics
 
 def not_begun(episode: Episode, why: str) -> End:
     """The end of an episode that was let do nothing: refused, unless a person has aborted it by then."""
-    abort = episode.abort_asked
+    abort = episode.state.abort_asked
     if abort is None:
         return refusal(why)
     return End(outcome=Outcome.ABORTED, message=f"aborted before anything was done by {abort.by}: {abort.reason}")
@@ -57,10 +57,12 @@ async def close(
     gives_back = []
     if desk is not None and leased:
         gives_back.append(desk.release_node_lease())
-    if episode.kind is not Kind.PRESERVATION or episode.permit or episode.queued:  # most of these have never asked for one
+    if (
+        episode.state.kind is not Kind.PRESERVATION or episode.state.permit or episode.state.queued
+    ):  # most of these have never asked for one
         release = Release(
-            node=episode.node,
-            incident=episode.incident,
+            node=episode.state.node,
+            incident=episode.state.incident,
             outcome=end.outcome.value,
             problem=end.message,
             powered_on_at=powered_on_at,
@@ -69,20 +71,22 @@ async def close(
         )
         gives_back.append(episode.give_back_permit(release))
     await asyncio.gather(*reversed(gives_back))
-    metrics.ended(episode.cluster, episode.kind, end.outcome, ended - episode.started, episode.offends_since)
+    metrics.ended(
+        episode.state.cluster, episode.state.kind, end.outcome, ended - episode.state.started, episode.state.offends_since
+    )
     return EpisodeResult(
         outcome=end.outcome,
-        incident=episode.incident,
-        cluster=episode.cluster,
-        node=episode.node,
+        incident=episode.state.incident,
+        cluster=episode.state.cluster,
+        node=episode.state.node,
         message=end.message,
-        started=episode.started,
+        started=episode.state.started,
         ended=ended,
-        off_proof=episode.off_proof,
-        restart_proof=episode.restart_proof,
+        off_proof=episode.state.off_proof,
+        restart_proof=episode.state.restart_proof,
         left_off=left_off,
         freed_pods=freed_pods,
-        record=tuple(episode.record),
-        kernel_dead=episode.kernel_dead,
+        record=tuple(episode.state.record),
+        kernel_dead=episode.state.kernel_dead,
         missing=end.missing,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from temporalio import workflow
@@ -44,12 +44,13 @@ MAXIMUM_RECORD = 500
 ASK_AGAIN_MAXIMUM = timedelta(minutes=10)
 
 
-class Episode(EpisodeState):
-    """An episode under way: its state, and what is done with it. Fields are read by the story, and change through methods."""
+class Episode:
+    """An episode under way: its state, which the parts of the story change in place, and what all of them do with it."""
 
     def __init__(self, state: EpisodeState) -> None:
-        super().__init__(**{each.name: getattr(state, each.name) for each in fields(EpisodeState)})
-        self.publisher = Publisher(self.incident, self.publisher_state)
+        self.state = state
+        """What a new history is given, whole. What is kept beside it here is of this history only."""
+        self.publisher = Publisher(self.state.incident, self.state.publisher_state)
         self.may_leave: Callable[[], bool] = lambda: True
         """Whether this history may be left: nothing is done beside the story whose answer would be lost."""
         self.advise: Callable[[], str] = str
@@ -58,10 +59,10 @@ class Episode(EpisodeState):
         """Once it has ended."""
         self.insists = False
         """Whether what must be done in the end has failed: it is tried again, also after an abort."""
-        self._around = self.undertakings
+        self._around = self.state.undertakings
         info = workflow.info()
-        if not self.run_id or info.run_id != info.original_execution_run_id:  # a run that was reset is another one
-            self.run_id = info.run_id
+        if not self.state.run_id or info.run_id != info.original_execution_run_id:  # a run that was reset is another one
+            self.state.run_id = info.run_id
 
     @property
     def goes_on(self) -> bool:
@@ -70,90 +71,86 @@ class Episode(EpisodeState):
         info = workflow.info()
         return info.continued_run_id is not None and info.run_id == info.original_execution_run_id
 
-    def state(self) -> EpisodeState:
-        """What a new history is given."""
-        return EpisodeState(**{each.name: getattr(self, each.name) for each in fields(EpisodeState)})
-
     @property
     def target(self) -> Target:
         """Whom every act is about; there is one once the target is pinned."""
-        if self.pinned is None:
+        if self.state.pinned is None:
             raise RuntimeError("the target has not been pinned yet")
         return Target(
-            cluster=self.cluster,
-            pinned=self.pinned,
-            incident=self.incident,
-            kind=self.kind.value,
+            cluster=self.state.cluster,
+            pinned=self.state.pinned,
+            incident=self.state.incident,
+            kind=self.state.kind.value,
             workflow_id=workflow.info().workflow_id,
-            run_id=self.run_id,
-            override=self.override,
+            run_id=self.state.run_id,
+            override=self.state.override,
         )
 
     def learns_of(self, added: Added | None) -> None:
         """What our mark tells of: it may be gone later, and what was added before us is ours to take away by now."""
-        self.added |= added or NOTHING_ADDED
+        self.state.added |= added or NOTHING_ADDED
 
     def moment(self) -> datetime:
         """Now, and later than every moment handed out before. What was asked and answered is ordered by these: the clocks of the
         workers that did it may differ by minutes."""
-        moment = max(workflow.now(), (self.latest_moment or self.started) + timedelta(microseconds=1))
-        self.latest_moment = moment
+        moment = max(workflow.now(), (self.state.latest_moment or self.state.started) + timedelta(microseconds=1))
+        self.state.latest_moment = moment
         return moment
 
     def sealed(self, device: PowerDevice) -> PowerDevice:
         """The device as a power worker is asked for it: under the newest seal that there is for it (S42)."""
-        return sealed_anew(device, self.sealed_devices)
+        return sealed_anew(device, self.state.sealed_devices)
 
     def seal_anew(self, plan: FencingPlan) -> None:
         """What has just been configured for the node, and sealed. A device that is pinned otherwise keeps its seal (S9)."""
         fresh = tuple(each.device for each in devices_of(plan))
-        self.sealed_devices = (*fresh, *(each for each in self.sealed_devices if each not in fresh))
+        self.state.sealed_devices = (*fresh, *(each for each in self.state.sealed_devices if each not in fresh))
 
     def begin_round(self) -> None:
         """Another boot, or another step of a ladder, is fenced from here on: what was proven of the one before proves nothing of
         it (S1, S2). Pods that were freed stay freed, unless a restart since is proven (S35)."""
-        self.freed = (self.freed or self.kernel_dead is not None) and self.restart_proof is None
-        self.off_proof = self.restart_proof = self.kernel_dead = None
-        self.readings.clear()
+        self.state.freed = (self.state.freed or self.state.kernel_dead is not None) and self.state.restart_proof is None
+        self.state.off_proof = self.state.restart_proof = self.state.kernel_dead = None
+        self.state.readings.clear()
 
     def frees(self) -> None:
         """Pods may run elsewhere from here on: a restart that was proven before says nothing of those (S35)."""
-        self.restart_proof = None
+        self.state.restart_proof = None
 
     # What people see ------------------------------------------------------------------------------------------------
 
     def note(self, act: str, outcome: str, detail: str = "") -> None:
         """Add a line to the decision record; the oldest go when it is full, and a line says so."""
-        if len(self.record) >= MAXIMUM_RECORD:
-            del self.record[1 : len(self.record) - MAXIMUM_RECORD + 2]
-        entry = RecordEntry(at=workflow.now(), step=self.step, act=act, outcome=outcome, detail=detail)
-        self.record.append(entry)
+        if len(self.state.record) >= MAXIMUM_RECORD:
+            del self.state.record[1 : len(self.state.record) - MAXIMUM_RECORD + 2]
+        entry = RecordEntry(at=workflow.now(), step=self.state.step, act=act, outcome=outcome, detail=detail)
+        self.state.record.append(entry)
         self.publisher.hear(entry)
 
     def enter(
         self, *, phase: Phase | None = None, step: FenceStep | None = None, doing: str, until: datetime | None = None
     ) -> None:
         """Say what the episode does now; kept true in the search attributes and on the workflow's page."""
-        if phase is not None and phase is not self.phase:
-            self.phase = phase
+        if phase is not None and phase is not self.state.phase:
+            self.state.phase = phase
             self.note("phase", phase.value)
-            metrics.entered(self.cluster, self.kind, phase)
+            metrics.entered(self.state.cluster, self.state.kind, phase)
             self._tag()
-        if step is not None and step.value != self.step:
-            self.step, self.try_number, self.tries = step.value, 1, 0
-        self.doing = doing
-        self.until = until
+        if step is not None and step.value != self.state.step:
+            self.state.step, self.state.try_number, self.state.tries = step.value, 1, 0
+        self.state.doing = doing
+        self.state.until = until
         self._show()
-        if self.pinned is not None:
+        if self.state.pinned is not None:
             self.publisher.show(self.status())
 
     def introduce(self, *, zone: str, reason: str, since: datetime | None = None) -> None:
         """Have this episode be found by its search attributes, however it was started. since: when its node began to offend, as
         far as that is known by now."""
-        self.zone, self.reason = zone, one_line(reason)
-        if self.offends_since is None and since is not None:
-            self.offends_since = since
-            metrics.detected(self.cluster, self.kind, since)
+        self.state.zone, self.state.reason = zone, one_line(reason)
+        if self.state.offends_since is None and since is not None:
+            self.state.offends_since = since
+            metrics.detected(self.state.cluster, self.state.kind, since)
         if workflow.info().typed_search_attributes.get(search.NODE) is None:
             self._tag()
         self._show()
@@ -161,12 +158,12 @@ class Episode(EpisodeState):
     def _tag(self) -> None:
         """Set those search attributes that are not as they should be."""
         wanted = search.of_episode(
-            self.kind,
-            cluster=self.cluster,
-            node=self.node,
-            reason=self.reason,
-            zone=self.zone,
-            phase=self.phase,
+            self.state.kind,
+            cluster=self.state.cluster,
+            node=self.state.node,
+            reason=self.state.reason,
+            zone=self.state.zone,
+            phase=self.state.phase,
             outcome=self.outcome,
         )
         found = workflow.info().typed_search_attributes  # as the last upsert has left them
@@ -176,74 +173,74 @@ class Episode(EpisodeState):
     @property
     def advice(self) -> str:
         """What a person can do now and what comes of it, "" while none is waited for (S44)."""
-        return self.advise() if self.phase is Phase.NEEDS_HUMAN else ""
+        return self.advise() if self.state.phase is Phase.NEEDS_HUMAN else ""
 
     def status(self) -> EpisodeStatus:
         """Answer of the `status` query."""
         return EpisodeStatus(
-            incident=self.incident,
-            cluster=self.cluster,
-            node=self.node,
-            kind=self.kind,
-            phase=self.phase,
-            step=self.step,
-            doing=self.doing,
-            reason=self.reason,
-            started=self.started,
-            zone=self.zone,
-            try_number=self.try_number,
-            tries=self.tries,
-            restarts=self.restarts,
-            most_restarts=self.most_restarts,
-            problem=self.problem,
-            off_proof=self.off_proof,
-            restart_proof=self.restart_proof,
-            path_proofs=tuple(self.path_proofs.values()),
-            permit=self.permit,
-            queued=self.queued,
-            waiting_until=self.until,
-            control_plane=self.control_plane,
-            node_uid=self.pinned.uid if self.pinned else "",
-            provider_id=self.pinned.provider_id if self.pinned else "",
-            kernel_dead=self.kernel_dead,
-            requester=self.requester,
-            requester_verified=self.requester_verified,
-            preserved_until=self.preserved_until,
-            rung=self.rung,
-            rung_until=self.rung_until,
-            machine=self.machine,
+            incident=self.state.incident,
+            cluster=self.state.cluster,
+            node=self.state.node,
+            kind=self.state.kind,
+            phase=self.state.phase,
+            step=self.state.step,
+            doing=self.state.doing,
+            reason=self.state.reason,
+            started=self.state.started,
+            zone=self.state.zone,
+            try_number=self.state.try_number,
+            tries=self.state.tries,
+            restarts=self.state.restarts,
+            most_restarts=self.state.most_restarts,
+            problem=self.state.problem,
+            off_proof=self.state.off_proof,
+            restart_proof=self.state.restart_proof,
+            path_proofs=tuple(self.state.path_proofs.values()),
+            permit=self.state.permit,
+            queued=self.state.queued,
+            waiting_until=self.state.until,
+            control_plane=self.state.control_plane,
+            node_uid=self.state.pinned.uid if self.state.pinned else "",
+            provider_id=self.state.pinned.provider_id if self.state.pinned else "",
+            kernel_dead=self.state.kernel_dead,
+            requester=self.state.requester,
+            requester_verified=self.state.requester_verified,
+            preserved_until=self.state.preserved_until,
+            rung=self.state.rung,
+            rung_until=self.state.rung_until,
+            machine=self.state.machine,
             advice=self.advice,
             held=self.held_by if self.is_held else "",
             held_by=self.owners,
-            question=self.question,
-            readings=tuple(self.readings.values()),
+            question=self.state.question,
+            readings=tuple(self.state.readings.values()),
             override=self.overridden_by,
         )
 
     @property
     def says_on(self) -> tuple[Reading, ...]:
         """What power devices have last said against a person's word for off (S8)."""
-        return tuple(each for each in self.readings.values() if each.state is PowerState.ON)
+        return tuple(each for each in self.state.readings.values() if each.state is PowerState.ON)
 
     def _show(self) -> None:
         """What matters first: whether somebody is waited for, and what they can do."""
-        lines = [f"**{self.doing}**"]
-        if self.phase is Phase.NEEDS_HUMAN:
-            lines = [f"**needs a person: {self.problem or self.doing}**", "", self.advice]
+        lines = [f"**{self.state.doing}**"]
+        if self.state.phase is Phase.NEEDS_HUMAN:
+            lines = [f"**needs a person: {self.state.problem or self.state.doing}**", "", self.advice]
         lines += [
             "",
-            f"* {self.kind.value} of `{self.node}` ({self.cluster}, incident `{self.incident}`)",
-            f"* phase {self.phase.value}, step {self.step or '-'}",
-            f"* reason: {self.reason or '-'}",
+            f"* {self.state.kind.value} of `{self.state.node}` ({self.state.cluster}, incident `{self.state.incident}`)",
+            f"* phase {self.state.phase.value}, step {self.state.step or '-'}",
+            f"* reason: {self.state.reason or '-'}",
         ]
-        if self.rung:
-            lines.append(f"* step {self.rung} of its ladder")
-        if self.until:
-            lines.append(f"* until {written(self.until)}")
-        if self.off_proof:
-            lines.append(f"* off {self.off_proof.basis}")
-        if self.problem and self.phase is not Phase.NEEDS_HUMAN:
-            lines.append(f"* **problem: {self.problem}**")
+        if self.state.rung:
+            lines.append(f"* step {self.state.rung} of its ladder")
+        if self.state.until:
+            lines.append(f"* until {written(self.state.until)}")
+        if self.state.off_proof:
+            lines.append(f"* off {self.state.off_proof.basis}")
+        if self.state.problem and self.state.phase is not Phase.NEEDS_HUMAN:
+            lines.append(f"* **problem: {self.state.problem}**")
         workflow.set_current_details("\n".join(map(without_calls, lines)))  # it is shown as Markdown (S50)
 
     # What people and the scanner say --------------------------------------------------------------------------------
@@ -251,35 +248,37 @@ class Episode(EpisodeState):
     def observe(self, observation: Observation) -> None:
         """The node changed (signal `observe` of the scanner). A level: the latest is all that counts. It is a hint, and proves
         nothing: anybody who can signal may have sent it (S42)."""
-        self.observation = observation
+        self.state.observation = observation
         self._drop_a_word_about_another_boot(observation)
-        self.unseen = True
+        self.state.unseen = True
 
     def _drop_a_word_about_another_boot(self, seen: Observation) -> None:
         """A person saw one boot of the machine off; of another one nobody has said anything (S6, S8)."""
-        word = self.acknowledgement
-        if word is None or self.pinned is None or not seen.present or seen.boot_id in {"", self.boot_of_word}:
+        word = self.state.acknowledgement
+        if word is None or self.state.pinned is None or not seen.present or seen.boot_id in {"", self.state.boot_of_word}:
             return
-        self.acknowledgement = None
-        self.note("acknowledge-off", "void", f"{word.by} saw boot {self.boot_of_word} off, and the node shows {seen.boot_id}")
+        self.state.acknowledgement = None
+        self.note(
+            "acknowledge-off", "void", f"{word.by} saw boot {self.state.boot_of_word} off, and the node shows {seen.boot_id}"
+        )
 
     def take_abort(self, request: AbortRequest) -> str:
         """A person stops the episode. Said again it may add `power_on`, and takes nothing back; nor does a cancellation."""
-        former = self.abort_asked
-        self.abort_asked = replace(former, power_on=former.power_on or request.power_on) if former is not None else request
-        self.aborts += 1
+        former = self.state.abort_asked
+        self.state.abort_asked = replace(former, power_on=former.power_on or request.power_on) if former is not None else request
+        self.state.aborts += 1
         self.note("abort", "asked", f"by {request.by}: {request.reason}" + (", power on" if request.power_on else ""))
-        ended = [each for each in self.holds if former is None and each.owner != request.owner]
-        for each in ended:
-            self.note("hold", "ended", f"{each}; by {request.by}")
+        answer = f"abort of incident {self.state.incident} noted"
+        for each in self.state.holds:
+            if former is None and each.owner != request.owner:
+                self.note("hold", "ended", f"{each}; by {request.by}")
+                answer += f"; it ends the hold of another person: {each}"
         self._hear_person()
-        return (
-            f"abort of incident {self.incident} noted{''.join(f'; it ends the hold of another person: {each}' for each in ended)}"
-        )
+        return answer
 
     def take_acknowledgement(self, request: Word) -> str:
         """A person vouches that the machine is off (S8)."""
-        self.acknowledgement = Acknowledgement(
+        self.state.acknowledgement = Acknowledgement(
             who=request.who,
             verified=request.verified,
             speaker=request.speaker,
@@ -288,96 +287,104 @@ class Episode(EpisodeState):
             at=workflow.now(),
             despite="".join(f", although {each.endpoint} says on" for each in self.says_on),
         )
-        seen = self.observation
-        self.boot_of_word = (seen.boot_id if seen is not None else "") or (self.pinned.boot_id if self.pinned else "")
+        seen = self.state.observation
+        self.state.boot_of_word = (seen.boot_id if seen is not None else "") or (
+            self.state.pinned.boot_id if self.state.pinned else ""
+        )
         self.take_override(request.sealed)
-        self.note("acknowledge-off", "given", f"by {request.by}: {request.reason}{self.acknowledgement.despite}")
+        self.note("acknowledge-off", "given", f"by {request.by}: {request.reason}{self.state.acknowledgement.despite}")
         self._hear_person()
-        return f"off of {self.node} acknowledged by {request.by}"
+        return f"off of {self.state.node} acknowledged by {request.by}"
 
     def take_override(self, sealed: SealedWord | None) -> None:
         """A person's word, which may override a circuit breaker for this episode."""
         if sealed is not None and CIRCUIT_BREAKER in sealed.spoken.override:
-            self.override = sealed
+            self.state.override = sealed
 
     @property
     def overridden_by(self) -> str:
         """Who overrides a circuit breaker for it, and why; "" where nobody does."""
-        return f"{self.override.speaker}{VERIFIED}: {one_line(self.override.spoken.reason)}" if self.override is not None else ""
+        return (
+            f"{self.state.override.speaker}{VERIFIED}: {one_line(self.state.override.spoken.reason)}"
+            if self.state.override is not None
+            else ""
+        )
 
     def take_hold(self, request: HoldEpisodeRequest) -> str:
         """Nothing destructive until `resume`. It replaces an earlier hold of the same person, and no other one."""
-        others = tuple(each for each in self.holds if each.owner != request.owner)
-        self.holds, self.question = (*others, request), self.question + 1
+        others = tuple(each for each in self.state.holds if each.owner != request.owner)
+        self.state.holds, self.state.question = (*others, request), self.state.question + 1
         self.note("hold", "asked", f"by {request.by}: {request.reason}")
         self._hear_person()
         beside = "".join(f"; it is also {each}" for each in others)
-        ends = f"`nodewarden resume {self.node} --question {self.question}` ends it"
-        return f"incident {self.incident} is held before its next destructive act: {ends}{beside}"
+        ends = f"`nodewarden resume {self.state.node} --question {self.state.question}` ends it"
+        return f"incident {self.state.incident} is held before its next destructive act: {ends}{beside}"
 
     def ended_by(self, request: ResumeRequest) -> tuple[HoldEpisodeRequest, ...]:
         """Which holds a person ends: their own, or by name that of another person. Raises ValueError where there is none."""
-        found = tuple(each for each in self.holds if (each.belongs_to(request.of) if request.of else each.owner == request.owner))
+        found = tuple(
+            each for each in self.state.holds if (each.belongs_to(request.of) if request.of else each.owner == request.owner)
+        )
         if not found and (self.is_held or request.of):
-            command = f"`nodewarden resume {self.node} --question {self.question} --of NAME` ends that of NAME"
-            stands = f"it is {self.held_by}; {command}" if self.holds else "it is not held"
+            command = f"`nodewarden resume {self.state.node} --question {self.state.question} --of NAME` ends that of NAME"
+            stands = f"it is {self.held_by}; {command}" if self.state.holds else "it is not held"
             raise ValueError(f"resume: expected a hold of {request.of or request.owner}, and there is none: {stands}")
         return found
 
     def take_resume(self, request: ResumeRequest) -> str:
         """End a hold, or let a parked episode try again; a word for off that has not been used yet is taken back."""
         ended = self.ended_by(request)
-        self.holds = tuple(each for each in self.holds if each not in ended)
+        self.state.holds = tuple(each for each in self.state.holds if each not in ended)
         self.note("resume", "asked", f"by {request.by}: {request.reason}")
         for each in ended:
             if each.owner != request.owner:
                 self.note("hold", "ended", f"{each}; by {request.by}")
         self._hear_person()
         if self.is_held:
-            return f"incident {self.incident} is still {self.held_by}; you have ended: {'; '.join(map(str, ended))}"
+            return f"incident {self.state.incident} is still {self.held_by}; you have ended: {'; '.join(map(str, ended))}"
         taken_back = ""
-        if (word := self.acknowledgement) is not None:
-            self.acknowledgement = None
+        if (word := self.state.acknowledgement) is not None:
+            self.state.acknowledgement = None
             self.note("acknowledge-off", "taken back", f"the acknowledgement by {word.by}; by {request.by}: {request.reason}")
             taken_back = f"; the acknowledgement by {word.by} that the machine is off is taken back"
-        self.resumed = request
-        asks = self.phase is Phase.NEEDS_HUMAN
+        self.state.resumed = request
+        asks = self.state.phase is Phase.NEEDS_HUMAN
         if asks and self.insists:
-            return f"incident {self.incident} tries again what has failed{taken_back}"
-        return f"incident {self.incident} goes on{' as soon as the scanner gives it a permit' if asks else ''}{taken_back}"
+            return f"incident {self.state.incident} tries again what has failed{taken_back}"
+        return f"incident {self.state.incident} goes on{' as soon as the scanner gives it a permit' if asks else ''}{taken_back}"
 
     def ask(self, problem: str, path: str) -> None:
         """A person is asked what nobody has answered yet. path: see `EpisodeState.path_asked`."""
-        self.problem, self.question, self.path_asked = problem, self.question + 1, path
-        self.resumed, self.path_word = None, None if path else self.path_word
+        self.state.problem, self.state.question, self.state.path_asked = problem, self.state.question + 1, path
+        self.state.resumed, self.state.path_word = None, None if path else self.state.path_word
 
     def take_return_path(self, request: PersonRequest) -> str:
         """A person has what is left cut given back."""
-        self.path_word = request
+        self.state.path_word = request
         self.note("return-path", "asked", f"by {request.by}: {request.reason}")
         self._hear_person()
-        return f"{self.path_asked} is given back"
+        return f"{self.state.path_asked} is given back"
 
     def _hear_person(self) -> None:
-        self.words += 1
+        self.state.words += 1
         self.hear()
 
     def hear(self) -> None:
         """Something was said to the story itself: whoever rests looks again."""
-        self.news += 1
+        self.state.news += 1
 
     def hear_grant(self) -> None:
         """The scanner grants the permit that was queued for."""
-        self.permit = True
-        self.news += 1
+        self.state.permit = True
+        self.state.news += 1
 
     async def look(self, look: Callable[[], Awaitable[LookResult]]) -> LookResult:
         """A live look at the node: what the scanner has told of it before is no news any more."""
-        self.unseen, unseen = False, self.unseen
+        self.state.unseen, unseen = False, self.state.unseen
         try:
             result = await look()
         except ActivityError:
-            self.unseen = self.unseen or unseen
+            self.state.unseen = self.state.unseen or unseen
             raise
         self.see(result.observation)
         self._drop_a_word_about_another_boot(result.observation)
@@ -385,7 +392,7 @@ class Episode(EpisodeState):
 
     def see(self, observation: Observation | None) -> None:
         """The node was read live."""
-        self.observation = self.looked = observation
+        self.state.observation = self.state.looked = observation
 
     # Waiting --------------------------------------------------------------------------------------------------------
 
@@ -398,33 +405,33 @@ class Episode(EpisodeState):
         """
         self._tag()
         self.publish()
-        for end in (self.not_beyond, *(each.until for each in self.holds)):
+        for end in (self.state.not_beyond, *(each.until for each in self.state.holds)):
             if end is not None:
                 left = max(end - workflow.now(), timedelta(0))
                 duration = left if duration is None else min(duration, left)
         if continuation.roll_is_due(may_move=continuation.is_long(duration)) and not self._has_news and self.may_leave():
             ends = workflow.now() + duration if duration is not None else None
-            self.left_in = Rest(ends=ends, why=why)
+            self.state.left_in = Rest(ends=ends, why=why)
             raise NewHistory
         await self._wait_for_news(duration, why)
-        self.heard, self.unseen = self.news, False
-        for over in [each for each in self.holds if each.until is not None and each.until <= workflow.now()]:
-            self.holds = tuple(each for each in self.holds if each is not over)
-            self.question += 1  # a `resume` of the hold answers nothing that is asked now (S48)
+        self.state.heard, self.state.unseen = self.state.news, False
+        for over in [each for each in self.state.holds if each.until is not None and each.until <= workflow.now()]:
+            self.state.holds = tuple(each for each in self.state.holds if each is not over)
+            self.state.question += 1  # a `resume` of the hold answers nothing that is asked now (S48)
             self.note("hold", "over", str(over))
 
     async def finish_rest(self) -> None:
         """The rest in which the last history was left, before the story goes on. News are left for whoever rests next, who knows
         what to do about them."""
         self._show()
-        rest, self.left_in = self.left_in, None
+        rest, self.state.left_in = self.state.left_in, None
         if rest is not None:
             left = max(rest.ends - workflow.now(), timedelta(0)) if rest.ends is not None else None
             await self._wait_for_news(left, rest.why)
 
     @property
     def _has_news(self) -> bool:
-        return self.unseen or self.news != self.heard
+        return self.state.unseen or self.state.news != self.state.heard
 
     async def _wait_for_news(self, duration: timedelta | None, why: str) -> None:
         with contextlib.suppress(asyncio.TimeoutError):
@@ -437,12 +444,12 @@ class Episode(EpisodeState):
 
     def publish(self) -> None:
         """Have people told what is new, beside the story, instead of with its next act on the cluster."""
-        if self.pinned is not None:
+        if self.state.pinned is not None:
             self.publisher.publish(self.target)
 
     async def tell_the_rest(self) -> None:
         """Return once people are told all that is new, or can't be."""
-        if self.pinned is not None:
+        if self.state.pinned is not None:
             await self.publisher.finish(self.target)
 
     async def delay(self, duration: timedelta, doing: str, look: Callable[[], Awaitable[object]]) -> None:
@@ -459,7 +466,7 @@ class Episode(EpisodeState):
         """What is done until it succeeds or has had its time. One that an earlier history has begun goes on with what is left,
         and so does whatever was undertaken within it. by_itself: not within what is under way, which the next one leaves out."""
         former = self._around
-        around = self.undertakings if by_itself else former
+        around = self.state.undertakings if by_itself else former
         under = around.setdefault(what, Undertaking(began=workflow.now()))
         self._around, leaves = under.within, False
         try:
@@ -484,22 +491,22 @@ class Episode(EpisodeState):
     @property
     def held(self) -> HoldEpisodeRequest | None:
         """The hold that lasts longest, None where there is none."""
-        return max(self.holds, key=lambda each: each.until or LATEST, default=None)
+        return max(self.state.holds, key=lambda each: each.until or LATEST, default=None)
 
     @property
     def held_by(self) -> str:
         """Who holds it, until when and why; "" where it is not held."""
-        return "; ".join(map(str, self.holds))
+        return "; ".join(map(str, self.state.holds))
 
     @property
     def owners(self) -> tuple[str, ...]:
         """To whom the holds belong that are to be obeyed."""
-        return tuple(each.owner for each in self.holds) if self.is_held else ()
+        return tuple(each.owner for each in self.state.holds) if self.is_held else ()
 
     @property
     def is_held(self) -> bool:
         """Whether a hold is to be obeyed; an abort ends it."""
-        return bool(self.holds) and self.abort_asked is None
+        return bool(self.state.holds) and self.state.abort_asked is None
 
     async def wait_while_held(self) -> None:
         """A hold is obeyed after off too, before the next act."""
@@ -526,29 +533,29 @@ class Episode(EpisodeState):
 
     def permit_request(self, need: Need) -> PermitRequest:
         """What the scanner is asked for, once the target is pinned. What is not known of it is what guards it best (S15)."""
-        pinned, seen = self.target.pinned, self.observation
+        pinned, seen = self.target.pinned, self.state.observation
         return PermitRequest(
-            node=self.node,
+            node=self.state.node,
             workflow_id=workflow.info().workflow_id,
-            incident=self.incident,
-            kind=self.kind,
+            incident=self.state.incident,
+            kind=self.state.kind,
             reason=need.reason,
             provider_id=pinned.provider_id,
             zone=pinned.zone,
-            control_plane=self.control_plane is not False,
+            control_plane=self.state.control_plane is not False,
             node_uid=pinned.uid,
-            owner=self.owner,
-            removes=self.removes,
+            owner=self.state.owner,
+            removes=self.state.removes,
             ready=seen is None or seen.ready,
             by_person=need.kind is NeedKind.PERSON or self.has_a_persons_word,
-            override=CIRCUIT_BREAKER if self.override is not None else "",
+            override=CIRCUIT_BREAKER if self.state.override is not None else "",
         )
 
     @property
     def has_a_persons_word(self) -> bool:
         """Whether it waits for a person, and one has it go on."""
-        asked = self.phase is Phase.NEEDS_HUMAN
-        return asked and (self.resumed is not None or self.acknowledgement is not None)
+        asked = self.state.phase is Phase.NEEDS_HUMAN
+        return asked and (self.state.resumed is not None or self.state.acknowledgement is not None)
 
     async def obtain_permit(self, request: PermitRequest, *, phase: Phase = Phase.QUEUED, gone: Callable[[], str] = str) -> str:
         """Ask the scanner for leave and wait in its queue. Returns "" once granted, else the refusal in a sentence.
@@ -559,20 +566,20 @@ class Episode(EpisodeState):
         pause = timedelta(minutes=1)
         while True:
             answer = await self._ask(request)
-            self.queued = answer.reason if answer.decision is PermitDecision.QUEUED else ""
+            self.state.queued = answer.reason if answer.decision is PermitDecision.QUEUED else ""
             if answer.decision is PermitDecision.REFUSED:
                 return answer.reason
             if answer.decision is PermitDecision.GRANTED:
-                self.permit = True
-            if not self.permit and self.abort_asked is None:
+                self.state.permit = True
+            if not self.state.permit and self.state.abort_asked is None:
                 self.enter(doing=f"waits for a permit: {answer.reason}")
                 await self.rest(pause, "waits for a permit")
                 pause = min(pause * 2, ASK_AGAIN_MAXIMUM)
-            if self.permit:
-                self.queued = ""
+            if self.state.permit:
+                self.state.queued = ""
                 self._tell_of_override(request)
                 return ""
-            if self.abort_asked is not None:
+            if self.state.abort_asked is not None:
                 return "aborted while it waited for a permit"
             if reason := gone():
                 return reason
@@ -588,22 +595,24 @@ class Episode(EpisodeState):
         try:
             answer: PermitAnswer = await workflow.execute_activity_method(
                 EpisodeActivities.request_permit,
-                AskPermit(cluster=self.cluster, permit=request),
-                **(options.temporal_call() | {"summary": f"asks for a permit to disrupt {self.node}"}),
+                AskPermit(cluster=self.state.cluster, permit=request),
+                **(options.temporal_call() | {"summary": f"asks for a permit to disrupt {self.state.node}"}),
             )
         except ActivityError as error:
             answer = PermitAnswer(decision=PermitDecision.REFUSED, reason=error_message(error))
         self.note("permit", answer.decision.value, answer.reason)
-        self.holder = answer.holder or self.holder
+        self.state.holder = answer.holder or self.state.holder
         return answer
 
     async def give_back_permit(self, release: Release) -> None:
         """Tell the scanner, also that nobody waits for one any more; a failed signal is swallowed because the scanner also
         describes its holders."""
-        self.permit, self.queued = False, ""
-        uid = self.pinned.uid if self.pinned else ""
-        release = replace(release, cause=self.cause, workloads=self.workloads, node_uid=uid, vetoed_until=self.vetoed_until)
-        scanner = workflow.get_external_workflow_handle(scanner_id(self.cluster))
+        self.state.permit, self.state.queued = False, ""
+        uid = self.state.pinned.uid if self.state.pinned else ""
+        release = replace(
+            release, cause=self.state.cause, workloads=self.state.workloads, node_uid=uid, vetoed_until=self.state.vetoed_until
+        )
+        scanner = workflow.get_external_workflow_handle(scanner_id(self.state.cluster))
         try:
             await scanner.signal("release", release)
         except (ApplicationError, FailureError) as error:

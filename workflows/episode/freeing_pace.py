@@ -66,8 +66,8 @@ class Pacing:
     async def _ask(self, pods: int, limit: int) -> PortionAnswer:
         self._progress.asked += 1
         request = PortionRequest(
-            node=self._episode.node,
-            incident=f"{self._episode.incident}/{self._part}",
+            node=self._episode.state.node,
+            incident=f"{self._episode.state.incident}/{self._part}",
             number=self._progress.asked,
             pods=pods,
             per_minute=limit,
@@ -75,7 +75,7 @@ class Pacing:
         try:
             answer: PortionAnswer = await workflow.execute_activity_method(
                 EpisodeActivities.ask_portion,
-                AskPortion(cluster=self._episode.cluster, portion=request),
+                AskPortion(cluster=self._episode.state.cluster, portion=request),
                 **(options.temporal_call() | {"summary": f"{self._part}: asks how many pods may be freed now"}),
             )
         except ActivityError as error:

@@ -55,7 +55,7 @@ class Bookkeeping:
     async def write(self, act: Callable[[Activities, ActRequest], Awaitable[ActResult]], summary: str) -> ActResult:
         """Carry out one write; a failed one is raised as the interrupt it means."""
         not_after = workflow.now() + options.WRITE_WINDOW
-        request = ActRequest(target=self._episode.target, not_after=not_after, added=self._episode.added)
+        request = ActRequest(target=self._episode.target, not_after=not_after, added=self._episode.state.added)
 
         async def carry_out(news: News | None) -> ActResult:
             return await workflow.execute_activity_method(act, replace(request, news=news), **self._writing(summary))
@@ -68,7 +68,7 @@ class Bookkeeping:
     async def untaint(self, *, ours: bool = False, look: LookRequest | None = None) -> ActResult:
         """Remove our out-of-service taint. ours, look: see UntaintRequest. Raises ActivityError."""
         not_after = workflow.now() + options.WRITE_WINDOW
-        target, added = self._episode.target.without_devices, self._episode.added
+        target, added = self._episode.target.without_devices, self._episode.state.added
         request = UntaintRequest(target=target, ours=ours, added=added, look=look, not_after=not_after)
         return await workflow.execute_activity_method(
             FreeingActivities.untaint_out_of_service, request, **self._writing("power-management: removes our taint")
@@ -86,7 +86,11 @@ class Bookkeeping:
         """Give the node lease back; one that can't be given back lapses by itself."""
 
         async def release(news: News | None) -> None:
-            target, adopted, holder = self._episode.target.without_devices, self._episode.adopted, self._episode.holder
+            target, adopted, holder = (
+                self._episode.target.without_devices,
+                self._episode.state.adopted,
+                self._episode.state.holder,
+            )
             await workflow.execute_activity_method(
                 TargetActivities.release_lease,
                 ReleaseRequest(target=target, adopted=adopted, holder=holder, news=news),
@@ -118,10 +122,10 @@ class Bookkeeping:
         moment, by an API server that has just started or by a worker with a wrong clock, is no failure yet (S18). abort_ends: an
         abort that comes after a failure ends it; False is answered then.
         """
-        doing = self._episode.doing
+        doing = self._episode.state.doing
         with self._episode.undertaking(failing) as under, self._episode.insisting(failed=under.failures > 0):
             if under.aborts is None:
-                under.aborts = self._episode.aborts
+                under.aborts = self._episode.state.aborts
             patience = Patience(self._episode, under)
             while True:
                 try:
@@ -131,16 +135,16 @@ class Bookkeeping:
                     passes = isinstance(interrupt, PassingRefusal) and not patience.is_over(interrupt)
                     under.failures += not passes
                     self._episode.insists = True
-                    self._episode.problem = interrupt.reason
+                    self._episode.state.problem = interrupt.reason
                     self._episode.note(act, "failed", interrupt.reason)
-                    if abort_ends and self._episode.aborts > under.aborts:
+                    if abort_ends and self._episode.state.aborts > under.aborts:
                         return False
                     self._episode.enter(doing=f"{failing} yet")
                     if under.failures == FAILURES_TOLD and not passes:
                         await self.ask_for_a_person(f"{failing}: {interrupt.reason}")
                     await patience.rest(interrupt, under.next_pause(pause, LONGEST_PAUSE), f"until {act} is tried again")
                 self._episode.enter(doing=doing)
-        self._episode.problem = ""
+        self._episode.state.problem = ""
         return True
 
     async def _mark_schedulable(self, *, keep_cordon: bool, tainted: bool) -> ActResult:
@@ -151,7 +155,7 @@ class Bookkeeping:
             not_after=not_after,
             keep_cordon=keep_cordon,
             tainted=tainted,
-            added=self._episode.added,
+            added=self._episode.state.added,
         )
 
         async def restore(news: News | None) -> ActResult:
@@ -174,7 +178,7 @@ class Bookkeeping:
         self.tell(EventReason.NEEDS_HUMAN, "; ".join(filter(None, (problem, self._episode.advice))))
         self._episode.publish()
         await self._episode.give_back_permit(
-            Release(node=self._episode.node, incident=self._episode.incident, parked=True, problem=problem)
+            Release(node=self._episode.state.node, incident=self._episode.state.incident, parked=True, problem=problem)
         )
 
     def tell(self, reason: EventReason, message: str, *, warning: bool = False, outcome: str = "") -> None:
@@ -189,12 +193,12 @@ class Bookkeeping:
                 about=about,
                 about_uid=about_uid,
                 outcome=outcome,
-                words=self._episode.words,
+                words=self._episode.state.words,
             )
         )
 
     def _writing(self, summary: str) -> workflow.ActivityConfig:
-        return options.cluster_write(self._episode.cluster) | {"summary": summary}
+        return options.cluster_write(self._episode.state.cluster) | {"summary": summary}
 
 
 # What a terminated predecessor has left on a node: every kind of episode adopts it before it does anything else.
@@ -207,7 +211,7 @@ class Bookkeeping:
 
 def cut_unseen(episode: Episode, paths: tuple[str, ...]) -> None:
     """The paths were cut in a history that is not known here: pods may have been freed behind them (S1, S35)."""
-    episode.freed = episode.freed or bool(paths)
+    episode.state.freed = episode.state.freed or bool(paths)
 
 
 class Adoption:
@@ -222,21 +226,21 @@ class Adoption:
         episode = self._episode
         if not incident:
             return
-        episode.adopted, episode.taken_over = incident, False
-        episode.settled_at = workflow.now() + LONGEST_ACT + options.ACT_WINDOW + options.IN_FLIGHT_MARGIN
+        episode.state.adopted, episode.state.taken_over = incident, False
+        episode.state.settled_at = workflow.now() + LONGEST_ACT + options.ACT_WINDOW + options.IN_FLIGHT_MARGIN
         cut_unseen(episode, paths)
 
     async def take_over(self) -> None:
         """The mark in our name, then the taint off: it restores, so that it waits for no permit (S17). The order matters: the
         predecessor's own writes are refused from the mark on."""
-        if not self._episode.taken_over:
+        if not self._episode.state.taken_over:
             await self._desk.write(TargetActivities.mark, "isolation: marks the node")
             with as_interrupt("the out-of-service taint can't be removed"):
                 await self._desk.untaint()
-            self._episode.taken_over = True
-            self._episode.note("adopt", "ok", f"the marks of incident {self._episode.adopted}, which is not open")
+            self._episode.state.taken_over = True
+            self._episode.note("adopt", "ok", f"the marks of incident {self._episode.state.adopted}, which is not open")
 
     async def settle(self) -> None:
         """Wait until nothing of the predecessor can be in flight: what is looked at from then on is what it has left."""
-        if (settled_at := self._episode.settled_at) is not None:
+        if (settled_at := self._episode.state.settled_at) is not None:
             await self._episode.settle(settled_at - workflow.now())

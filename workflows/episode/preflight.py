@@ -140,7 +140,7 @@ class Preflight:
         is asked for again; the next look asks where that was refused, or another history has given it back."""
         given_back = False
         while True:
-            if (abort := self._episode.abort_asked) is not None:
+            if (abort := self._episode.state.abort_asked) is not None:
                 raise AbortAsked(f"aborted by {abort.by}: {abort.reason}")
             if gone := self._gone():
                 raise NeedGone(gone)
@@ -156,9 +156,11 @@ class Preflight:
             self._episode.enter(doing=self._episode.held_by, until=held.until)
             if self._fencing is not None:
                 self._fencing.held_since = workflow.now()
-            if self._episode.permit and self._idle():
+            if self._episode.state.permit and self._idle():
                 given_back = True
-                await self._episode.give_back_permit(Release(node=self._episode.node, incident=self._episode.incident, held=True))
+                await self._episode.give_back_permit(
+                    Release(node=self._episode.state.node, incident=self._episode.state.incident, held=True)
+                )
             await self._episode.rest(None, "held by a person")
 
     def _give_time_back(self) -> None:
@@ -222,7 +224,7 @@ class Preflight:
                 case LookVerdict.GO if along is not None:
                     return licence  # and the act is done
                 case LookVerdict.GO:
-                    unheard = self._episode.abort_asked is not None or self._episode.held is not None
+                    unheard = self._episode.state.abort_asked is not None or self._episode.held is not None
                     if not unheard and workflow.now() < until:
                         return licence
                     # Else what was seen is old by now: somebody spoke while we looked, or the answer took long.
@@ -231,7 +233,7 @@ class Preflight:
                 case LookVerdict.NEED_GONE:
                     raise NeedGone(result.reason)
                 case LookVerdict.VETOED:
-                    self._episode.vetoed_until = result.until
+                    self._episode.state.vetoed_until = result.until
                     raise Vetoed(result.reason)
                 case LookVerdict.TARGET_CHANGED:
                     raise TargetChanged(result.reason)
@@ -246,19 +248,19 @@ class Preflight:
     async def _ask_for_permit(self, look: Undertaking) -> None:
         """The scanner knows of no permit of ours: what we were told of one does not count (S14, S20). The time that it takes,
         which may be long where it is queued for, is none of the look's."""
-        self._episode.permit = False
+        self._episode.state.permit = False
         with self._episode.undertaking(PERMIT) as asking:
             await self._obtain_permit()
             look.waited[PERMIT] = look.waited.get(PERMIT, timedelta(0)) + workflow.now() - asking.began
 
     async def _obtain_permit(self) -> None:
         """Wait for it where it is queued for; a refusal is the next look's to deal with."""
-        request, phase = self._episode.permit_request(self.need), self._episode.phase
+        request, phase = self._episode.permit_request(self.need), self._episode.state.phase
         await self._episode.obtain_permit(request, phase=phase, gone=self._why_not_wait)
 
     def _why_not_wait(self) -> str:
         late = self.deadline is not None and workflow.now() > self.deadline
-        seen = self._episode.observation
+        seen = self._episode.state.observation
         # The way back needs no permit; a person's need does not pass with the node's return.
         passed = seen is not None and (not seen.present or (seen.ready and not seen.unhealthy))
         passed = passed and self.need.kind is not NeedKind.PERSON
@@ -357,18 +359,18 @@ class Preflight:
         """A seal ends (S49): devices that are configured as they were pinned get another one, whatever was waited for. What could
         not be sealed is tried again after a while."""
         episode, now = self._episode, workflow.now()
-        waits = episode.seals_tried is not None and now < episode.seals_tried + SEALED_AGAIN_AFTER
-        if self._plan is None or waits or not self._plan.sealed_anew(episode.sealed_devices).is_to_be_sealed_anew(now):
+        waits = episode.state.seals_tried is not None and now < episode.state.seals_tried + SEALED_AGAIN_AFTER
+        if self._plan is None or waits or not self._plan.sealed_anew(episode.state.sealed_devices).is_to_be_sealed_anew(now):
             return
-        episode.seals_tried = now
+        episode.state.seals_tried = now
         wanted = FencingInput(
-            cluster=episode.cluster,
-            node=episode.node,
-            incident=episode.incident,
+            cluster=episode.state.cluster,
+            node=episode.state.node,
+            incident=episode.state.incident,
             need=self.need,
             template=self._configured.template if self._configured is not None else None,
         )
-        config = options.cluster_read(episode.cluster) | {"summary": f"{episode.step}: has the devices sealed anew"}
+        config = options.cluster_read(episode.state.cluster) | {"summary": f"{episode.state.step}: has the devices sealed anew"}
         try:
             pin = await workflow.execute_activity_method(TargetActivities.pin, PinRequest(wanted=wanted), **config)
         except ActivityError as error:
@@ -408,8 +410,8 @@ class Preflight:
         await self.keep_sealed()
         request = LookRequest(
             target=self._episode.target,
-            need=replace(self.need, word=self._episode.wish, reason="", requester=""),  # those are for people
-            holder=self._episode.holder,
+            need=replace(self.need, word=self._episode.state.wish, reason="", requester=""),  # those are for people
+            holder=self._episode.state.holder,
             operation=operation,
             configured=self._configured if operation in DESTRUCTIVE or counts or devices else None,
             lease=self._lease_duration() if leased else None,
@@ -421,7 +423,9 @@ class Preflight:
         async def look(news: News | None) -> LookResult:
             if along is not None:
                 return await along.carry_out(replace(request, news=news))
-            config = options.cluster_read(self._episode.cluster) | {"summary": f"{self._episode.step}: looks at the node"}
+            config = options.cluster_read(self._episode.state.cluster) | {
+                "summary": f"{self._episode.state.step}: looks at the node"
+            }
             return await workflow.execute_activity_method(TargetActivities.last_look, replace(request, news=news), **config)
 
         with as_interrupt(along.what if along is not None else "the node can't be looked at"):
@@ -429,7 +433,7 @@ class Preflight:
 
     def _lease_duration(self) -> timedelta:
         """For as long as the step in hand has left, and not for less than one without a time-out."""
-        ends = self._episode.rung_until
+        ends = self._episode.state.rung_until
         return lease_duration(max(ends - workflow.now(), DEFAULT_TIMEOUT) if ends is not None else None)
 
 

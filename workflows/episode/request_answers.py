@@ -41,7 +41,7 @@ class Answering:
         if self._about is None:
             return
         with as_interrupt(f"{self._about.key} can't be answered"):
-            result = await self._write(Stage.STARTED, f"nodewarden fences the node, incident {self._episode.incident}")
+            result = await self._write(Stage.STARTED, f"nodewarden fences the node, incident {self._episode.state.incident}")
         if result.withdrawn:
             raise NeedGone(result.withdrawn)
         self._progress.answered = Stage.STARTED

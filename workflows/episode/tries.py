@@ -73,7 +73,7 @@ class Tries:
         patience = Patience(self._episode, under)
         while True:
             number = under.failures + 1
-            self._episode.step, self._episode.try_number, self._episode.tries = step.value, number, tries
+            self._episode.state.step, self._episode.state.try_number, self._episode.state.tries = step.value, number, tries
             try:
                 await act()
             except Unlicensed as interrupt:
@@ -82,16 +82,16 @@ class Tries:
                 self._episode.enter(doing=f"{interrupt.waits}: {interrupt.reason}")
                 await patience.rest(interrupt, interrupt.pause, "until the licence is looked at again")
             except StepFailed as failed:
-                self._episode.problem = failed.reason
+                self._episode.state.problem = failed.reason
                 self._episode.note(step.value, "failed", f"try {number} of {tries}: {failed.reason}")
                 if number == tries or isinstance(failed, ProofLost):
                     raise
                 under.failures = number
                 self._episode.enter(doing=f"will try again: {failed.reason}")
                 await self._episode.rest(self._plan.retry_interval, f"before try {number + 1} of {step.value}")
-                abort = self._episode.abort_asked
+                abort = self._episode.state.abort_asked
                 if not (restores and abort is not None and abort.power_on):
                     await self._before_next()
             else:
-                self._episode.problem, self._episode.tries = "", 0
+                self._episode.state.problem, self._episode.state.tries = "", 0
                 return

@@ -52,7 +52,7 @@ class PinnedNode:
     def seems_changed(self) -> bool:
         """A hint that the node is back or gone, or that nobody asks for it any more, to be confirmed by a live look before
         anything follows from it."""
-        seen = self._episode.observation
+        seen = self._episode.state.observation
         if seen is None:
             return False
         unasked = self._need.kind is NeedKind.FOREIGN_OBJECT and self._need.object_uid not in seen.asked_by
@@ -60,79 +60,79 @@ class PinnedNode:
 
     def says_ready(self) -> bool:
         """Whether the node is there and Ready, whatever its boot."""
-        seen = self._episode.looked
+        seen = self._episode.state.looked
         return seen is not None and seen.present and seen.ready
 
     def is_back(self) -> bool:
         """Ready with a boot id that is new since our command, on the name we pinned."""
-        seen = self._episode.looked
+        seen = self._episode.state.looked
         off = self._power.proof
         word = off.acknowledgement.at if off is not None and off.acknowledgement is not None else None
         off_since = (self._power.off_commanded_at or word) if off is not None else None
-        dead_since = dead.last if (dead := self._episode.kernel_dead) is not None else None
+        dead_since = dead.last if (dead := self._episode.state.kernel_dead) is not None else None
         since = self._progress.power.powered_on_at or off_since or dead_since or self._isolation.paths.cut_since
         if seen is None or since is None or not self.says_ready() or self.is_replaced():
             return False  # another machine's first boot is no restart of the pinned one (S9)
         proof = restart_proven(self.pinned, seen, since, boot_ids_before=self._progress.boots_before)
-        self._episode.restart_proof = proof or self._episode.restart_proof
+        self._episode.state.restart_proof = proof or self._episode.state.restart_proof
         return proof is not None
 
     def has_restarted(self) -> bool:
         """Whether it is Ready with a boot id that is new since our off, whatever has become of the proof of that, and whoever has
         switched it on."""
-        seen, off = self._episode.looked, self._power.off_commanded_at
+        seen, off = self._episode.state.looked, self._power.off_commanded_at
         if seen is None or not self.says_ready() or self.is_replaced():
             return False
         return restart_proven(self.pinned, seen, off, boot_ids_before=self._progress.boots_before) is not None
 
     def is_replaced(self) -> bool:
         """Whether another machine has taken the name; a new Node object of the same machine has not."""
-        seen = self._episode.looked
+        seen = self._episode.state.looked
         if seen is None or not seen.present or seen.uid == self.pinned.uid:
             return False
         return not same_machine(self.pinned, seen)
 
     def is_gone(self) -> bool:
         """Whether there is no Node of that name any more."""
-        seen = self._episode.looked
+        seen = self._episode.state.looked
         return seen is not None and not seen.present
 
     def is_registered_anew(self) -> bool:
         """Whether the Node is another object than the pinned one, and stands for the same machine."""
-        seen = self._episode.looked
+        seen = self._episode.state.looked
         return seen is not None and seen.present and seen.uid != self.pinned.uid and same_machine(self.pinned, seen)
 
     def adopt_node(self) -> None:
         """The Node object as it is now is the one that we are about."""
-        if (seen := self._episode.looked) is not None:
+        if (seen := self._episode.state.looked) is not None:
             self._episode.note("pin", "uid", f"{self.pinned.uid} has become {seen.uid}, which is the same machine")
-            self._episode.pinned = replace(self.pinned, uid=seen.uid)
+            self._episode.state.pinned = replace(self.pinned, uid=seen.uid)
 
     def has_booted(self) -> bool:
         """Whether the node shows another boot than the pinned one, or is said to."""
-        seen = self._episode.observation
+        seen = self._episode.state.observation
         return seen is not None and bool(seen.boot_id) and seen.boot_id != self.pinned.boot_id
 
     def follow_boot(self) -> None:
         """The boot of the pinned Node as it is now, and since when it is not Ready."""
-        seen = self._episode.looked
+        seen = self._episode.state.looked
         if seen is None or not seen.present or seen.uid != self.pinned.uid or not same_machine(self.pinned, seen):
             return
         self.pin_boot()
         pinned = replace(self.pinned, not_ready_since=None if seen.ready else seen.ready_since)
-        self._episode.pinned = pinned
+        self._episode.state.pinned = pinned
 
     def pin_boot(self) -> None:
         """The boot that we end is the one seen just now; the node may have rebooted by itself since the target was pinned."""
-        seen = self._episode.looked
+        seen = self._episode.state.looked
         if seen is not None and seen.boot_id and seen.boot_id != self.pinned.boot_id:
             self._episode.note("pin", "boot id", f"{self.pinned.boot_id} has become {seen.boot_id}")
-            self._episode.pinned = replace(self.pinned, boot_id=seen.boot_id)
+            self._episode.state.pinned = replace(self.pinned, boot_id=seen.boot_id)
             self._episode.begin_round()
 
     def remember_boot(self) -> None:
         """Before power-on: the boot shown now is an old one, too; it may have rebooted by itself between the pin and our off."""
-        if (seen := self._episode.looked) is not None:
+        if (seen := self._episode.state.looked) is not None:
             self._progress.boots_before.append(seen.boot_id)
 
 
@@ -162,15 +162,15 @@ class Case:
     @property
     def freed_something(self) -> bool:
         """Whether pods may run elsewhere by now, on whatever proof."""
-        freed = self.progress.freeing.began or self.progress.isolation.freed or self.episode.kernel_dead is not None
-        return freed or self.episode.freed
+        freed = self.progress.freeing.began or self.progress.isolation.freed or self.episode.state.kernel_dead is not None
+        return freed or self.episode.state.freed
 
     def doubt(self) -> str:
         """Why a node that is well again is a person's case all the same: whatever said that its kernel was dead, or that it was
         off, was perhaps a lie, and it has run all the while (S2)."""
-        node, dead = self.pinned_node, self.episode.kernel_dead is not None
+        node, dead = self.pinned_node, self.episode.state.kernel_dead is not None
         freed = dead or (self.progress.freeing.began and node.says_ready())
-        if not freed or self.episode.restart_proof is not None or node.is_back() or node.has_restarted():
+        if not freed or self.episode.state.restart_proof is not None or node.is_back() or node.has_restarted():
             return ""
         said = "its kernel was said to be dead" if dead else "it was said to be off"
         return f"its pods may have been freed when {said}, and no restart of it is proven"
@@ -188,7 +188,7 @@ class Case:
     @property
     def leaves_off(self) -> bool:
         """Whether somebody wants the machine left as it is, which is off."""
-        abort = self.episode.abort_asked
+        abort = self.episode.state.abort_asked
         return abort is not None and not abort.power_on and self.power.proof is not None
 
     async def look_while_waiting(self) -> None:
@@ -217,7 +217,7 @@ def open_case(episode: Episode, progress: FencingProgress, *, configured: Config
         fencing=progress,
         configured=configured,
         plan=plan,
-        idle=lambda: not (case.touched or case.freed_something or episode.added.paths or case.isolation.has_detached),
+        idle=lambda: not (case.touched or case.freed_something or episode.state.added.paths or case.isolation.has_detached),
     )
     desk = Bookkeeping(episode)
     power = PowerSequence(episode, plan, progress.power)

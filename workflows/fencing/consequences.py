@@ -73,19 +73,19 @@ class FreeingSequence:
     async def free_while_dumping(self, proof: KernelDead, not_after: datetime) -> bool:
         """One round on the word of a dying kernel, begun by `not_after` or not at all. Whether nothing is left."""
         left = self._progress.left_dumping or await self._left()
-        self._episode.workloads = left.workloads or self._episode.workloads
+        self._episode.state.workloads = left.workloads or self._episode.state.workloads
         whole = FreeDumpingRequest(
             target=self._episode.target,
             proof=proof,
             not_after=min(not_after, workflow.now() + options.ACT_WINDOW),
-            holder=self._episode.holder,
+            holder=self._episode.state.holder,
         )
         request = await self._pacing.bounded(whole, left)
         if request is None or self._episode.is_held:  # one that came while we looked is obeyed, too (S20)
             return False
-        if self._episode.kernel_dead is None:
+        if self._episode.state.kernel_dead is None:
             self._episode.note("kernel-dead", "trusted", str(proof))
-        self._episode.kernel_dead = proof
+        self._episode.state.kernel_dead = proof
         self._episode.frees()
         with as_interrupt("workloads can't be freed while the node dumps"):
             result: FreeResult = await workflow.execute_activity_method(
@@ -109,7 +109,7 @@ class FreeingSequence:
 
     def hear(self, seen: SeenDown | None) -> None:
         """What was just seen, so that the first round need not look again. Raises NeedGone before anything began (S6)."""
-        began = self._progress.began or self._episode.kernel_dead is not None
+        began = self._progress.began or self._episode.state.kernel_dead is not None
         if seen is not None and seen.need_gone and not began:
             raise NeedGone("the need was gone before any consequence began")
         self._seen = seen
@@ -140,7 +140,7 @@ class FreeingSequence:
         left = (self._seen.workload if self._seen is not None else None) or await self._left()
         if self._progress.pods_before is None:
             self._progress.pods_before = left.pods
-        self._episode.workloads = left.workloads or self._episode.workloads
+        self._episode.state.workloads = left.workloads or self._episode.state.workloads
         if left.per_minute is not None and not self._progress.tainted:
             choice = Freeing.DELETION  # a taint frees all at once
         pause = POLL_INTERVAL
@@ -182,15 +182,15 @@ class FreeingSequence:
         seen = await self._preflight.before_freeing(once=True)
         if boot := self._another_boot():
             who = "a person said off" if proof.acknowledgement is not None else "its devices say off"
-            self._power.lose(f"{self._episode.node} is back, although {who}: its boot id is {boot}")
+            self._power.lose(f"{self._episode.state.node} is back, although {who}: its boot id is {boot}")
         if seen is None:
-            raise StepFailed(f"nothing more is freed: {self._episode.node} says Ready, although it was read as off")
+            raise StepFailed(f"nothing more is freed: {self._episode.state.node} says Ready, although it was read as off")
         self.hear(seen)
         return seen
 
     def _another_boot(self) -> str:
         """The boot that the pinned Node shows where that is not the one that was fenced, else ""."""
-        seen, pinned = self._episode.looked, self._episode.target.pinned
+        seen, pinned = self._episode.state.looked, self._episode.target.pinned
         if seen is None or not seen.present or seen.uid != pinned.uid or seen.boot_id == pinned.boot_id:
             return ""
         return seen.boot_id
@@ -299,7 +299,7 @@ class FreeingSequence:
 
     async def _licence(self) -> FreeRequest:
         proof, until = await self.look_anew()
-        return FreeRequest(target=self._episode.target, proof=proof, not_after=until, holder=self._episode.holder)
+        return FreeRequest(target=self._episode.target, proof=proof, not_after=until, holder=self._episode.state.holder)
 
     async def look_anew(self) -> tuple[OffProof, datetime]:
         """What each round of consequences needs, none of it from before a wait (S47): need, machine and devices as a look has
@@ -325,7 +325,9 @@ class FreeingSequence:
         """proof: under which our taint stands; all that setting it takes is looked at anew."""
         request = WorkloadRequest(target=self._episode.target)
         if proof is not None:
-            request = replace(request, proof=proof, not_after=self._power.licensed_until(proof), holder=self._episode.holder)
+            request = replace(
+                request, proof=proof, not_after=self._power.licensed_until(proof), holder=self._episode.state.holder
+            )
         with as_interrupt("the node's workloads can't be read"):
             return await workflow.execute_activity_method(
                 FreeingActivities.read_workload,

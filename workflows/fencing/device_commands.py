@@ -164,13 +164,13 @@ class Devices:
                 raise interrupt from error
             message = told_of(device.endpoint, error)
             self._episode.note(self._words.read_act, "failed", message)
-            self._episode.problem = message
+            self._episode.state.problem = message
             reading = Reading(endpoint=device.endpoint, state=PowerState.UNKNOWN, at=asked_at, detail=message)
         return self._kept(replace(reading, at=asked_at))
 
     def _kept(self, reading: Reading) -> Reading:
         if self._words is POWER:
-            self._episode.readings[reading.endpoint] = replace(reading, seal="")
+            self._episode.state.readings[reading.endpoint] = replace(reading, seal="")
         return reading
 
     async def _asked(self, device: PowerDevice) -> Reading:
@@ -250,7 +250,7 @@ async def command_licensed(
 
 def _words(episode: Episode) -> tuple[object, ...]:
     """The latest ones of people."""
-    return episode.holds, episode.resumed, episode.abort_asked
+    return episode.state.holds, episode.state.resumed, episode.state.abort_asked
 
 
 def states(readings: Sequence[Reading]) -> str:

@@ -68,7 +68,7 @@ class Draining:
                 options=drain_options(method.parameters),
                 only=method.only,
                 not_after=min(deadline, licence.until) if deadline > workflow.now() else licence.until,
-                holder=self._episode.holder,
+                holder=self._episode.state.holder,
             )
         except ValueError as error:
             raise Hopeless(f"{method.name}: {error}") from error
@@ -76,5 +76,5 @@ class Draining:
             return await workflow.execute_activity_method(
                 IsolationActivities.drain,
                 request,
-                **(options.consequence(self._episode.cluster) | {"summary": "isolation: asks for evictions"}),
+                **(options.consequence(self._episode.state.cluster) | {"summary": "isolation: asks for evictions"}),
             )

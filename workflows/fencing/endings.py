@@ -39,15 +39,15 @@ class Endings:
         """The machine is back: whose is it, and was an abort asked for meanwhile?"""
         if self._case.pinned_node.is_replaced():
             return self.replaced()
-        if (abort := self._episode.abort_asked) is not None:
+        if (abort := self._episode.state.abort_asked) is not None:
             return await self.restored(Outcome.ABORTED, f"aborted by {abort.by}: {abort.reason}; the node is back")
-        proof = self._episode.off_proof
+        proof = self._episode.state.off_proof
         proven = f"off {proof.former_basis}; " if proof is not None else ""
         return await self.restored(Outcome.RECOVERED, f"{proven}the node is back Ready with a new boot id")
 
     def replaced(self) -> End:
         """Another machine stands under the name: nothing of ours is on it."""
-        message = f"another machine has taken the name {self._episode.node}{self._case.isolation.paths.left}"
+        message = f"another machine has taken the name {self._episode.state.node}{self._case.isolation.paths.left}"
         return End(outcome=Outcome.REPLACED, message=message)
 
     async def restored(self, outcome: Outcome, message: str) -> End:
@@ -85,9 +85,9 @@ class Endings:
     async def aborted(self, reason: str) -> End:
         """Aborted while we waited or tried. An off that was commanded is waited out and read before anything is undone."""
         if not self._case.touched:
-            but = "; its pods may have been freed while its kernel dumped" if self._episode.kernel_dead is not None else ""
+            but = "; its pods may have been freed while its kernel dumped" if self._episode.state.kernel_dead is not None else ""
             return await self.restored(Outcome.ABORTED, f"{reason}{but}")
-        abort, is_off, but = self._episode.abort_asked, await self._management.is_off_after_all(), ""
+        abort, is_off, but = self._episode.state.abort_asked, await self._management.is_off_after_all(), ""
         if is_off:
             try:
                 await self._management.try_free()
@@ -108,7 +108,7 @@ class Endings:
 
     async def left_off(self, but: str = "") -> End:
         """Consequences are finished and power stays off: switching it on again is a decision of its own (S35)."""
-        abort = self._episode.abort_asked
+        abort = self._episode.state.abort_asked
         who = f" by {abort.by}: {abort.reason}" if abort else ""
         proof = self._case.power.proof
         how = proof.former_basis if proof is not None else "was proven"
@@ -116,9 +116,9 @@ class Endings:
 
     def _may_restore_path(self, *, found_cut: bool) -> bool:
         consequences = self._case.freed_something
-        if (consequences or found_cut) and self._episode.restart_proof is None:
+        if (consequences or found_cut) and self._episode.state.restart_proof is None:
             self._case.pinned_node.is_back()  # keeps the proof of a restart that somebody else made
-        return may_restore_path(consequences=consequences, found_cut=found_cut, restart=self._episode.restart_proof)
+        return may_restore_path(consequences=consequences, found_cut=found_cut, restart=self._episode.state.restart_proof)
 
 
 def after_off(request: AbortRequest, node: str) -> str:
@@ -151,7 +151,7 @@ class Parking:
     def wants_a_word(self) -> bool:
         """Whether it waits for a person now, and off has yet to be proven. Who is asked since marks or paths can't be given back
         need not speak of off: nothing would be done with it."""
-        return bool(self._progress.parked) and self._episode.phase is Phase.NEEDS_HUMAN and self._case.lacks_proof
+        return bool(self._progress.parked) and self._episode.state.phase is Phase.NEEDS_HUMAN and self._case.lacks_proof
 
     async def park(self, problem: str) -> End | None:
         """Wait until a person has it go on (None), or until it ends."""
@@ -173,7 +173,7 @@ class Parking:
         pause = FIRST_PAUSE
         while True:
             wait: timedelta | None = None
-            if (abort := episode.abort_asked) is not None:
+            if (abort := episode.state.abort_asked) is not None:
                 turn = Turn(interrupt=AbortAsked.__name__, reason=f"aborted by {abort.by}: {abort.reason}; {problem}")
                 self._progress.turn = turn
                 return partial(self._endings.aborted, turn.reason)
@@ -181,7 +181,7 @@ class Parking:
                 await case.freeing.pause()  # it could not be removed before, and nobody reads the proof
             if case.pinned_node.seems_changed() and (ending := await self._ended_by_itself()):
                 return ending
-            word = episode.resumed or (episode.acknowledgement if case.lacks_proof else None)
+            word = episode.state.resumed or (episode.state.acknowledgement if case.lacks_proof else None)
             if word is not None and not episode.is_held:
                 if case.only_restoring_is_left:
                     break  # a circuit breaker holds up nothing that restores (S17)
@@ -193,13 +193,13 @@ class Parking:
                 # What refuses it passes: a worker's view is young after its start, a scanner is stopped. A person's word is kept
                 # until it is obeyed, or taken back by a hold or an abort (S44).
                 wait, pause = pause, min(pause * 2, LONGEST_PAUSE)
-                episode.problem = f"{problem}; the answer of {word.by} is kept until there is a permit: {refused}"
+                episode.state.problem = f"{problem}; the answer of {word.by} is kept until there is a permit: {refused}"
                 episode.enter(phase=Phase.NEEDS_HUMAN, doing="waits for a permit to go on")
             if wait is None and case.progress.freeing.may_be_tainted:
                 wait, pause = pause, min(pause * 2, LONGEST_PAUSE)
-            if episode.abort_asked is None:  # it may have come while we looked elsewhere
+            if episode.state.abort_asked is None:  # it may have come while we looked elsewhere
                 await episode.rest(wait, "a permit" if wait else "a person's word")
-        episode.restarts, episode.problem, self._progress.resumed_at = 0, "", workflow.now()
+        episode.state.restarts, episode.state.problem, self._progress.resumed_at = 0, "", workflow.now()
         self._management.take_word()
         episode.enter(phase=Phase.RUNNING, doing="goes on")
         return None
@@ -210,7 +210,7 @@ class Parking:
         episode, case = self._episode, self._case
         if not (case.touched or case.freed_something):
             await case.see_which_boot()
-        if episode.resumed is not None or episode.acknowledgement is not None:
+        if episode.state.resumed is not None or episode.state.acknowledgement is not None:
             return True
         void = f"the acknowledgement by {who} is void: the node shows another boot than the one seen off"
         await case.desk.ask_for_a_person(f"{problem}; {void}")
@@ -231,7 +231,7 @@ class Parking:
         """A parked episode whose need is gone. Where the machine can't be switched on again it stays parked, and says so."""
         message = "the node came back by itself" if self._case.pinned_node.says_ready() else "the need is gone"
         if problem := self._case.doubt() or await self._management.switch_on_again():
-            self._episode.problem = f"{message}; but {problem}"
+            self._episode.state.problem = f"{message}; but {problem}"
             self._episode.enter(doing="needs a person")
             return None
         return partial(self._endings.restored, Outcome.RECOVERED, message)

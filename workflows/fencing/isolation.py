@@ -139,13 +139,13 @@ class IsolationSequence:
 
         async def cordon(look: LookRequest) -> ActResult:
             request = CordonRequest(look=look, not_after=workflow.now() + options.WRITE_WINDOW)
-            config = options.cluster_write(self._episode.cluster) | {"summary": what}
+            config = options.cluster_write(self._episode.state.cluster) | {"summary": what}
             return await workflow.execute_activity_method(IsolationActivities.mark_unschedulable, request, **config)
 
         result = await self._preflight.licensed(cordon, what)
         self._episode.learns_of(result.added)
         self._episode.note("mark-unschedulable", "ok", result.detail)
-        self._desk.tell(EventReason.NODE_ISOLATED, self._episode.reason)
+        self._desk.tell(EventReason.NODE_ISOLATED, self._episode.state.reason)
 
     async def _taint(self, method: PlannedMethod) -> None:
         taint = Taint(
@@ -156,7 +156,7 @@ class IsolationSequence:
 
         async def add(look: LookRequest) -> ActResult:
             request = TaintRequest(look=look, taint=taint, not_after=workflow.now() + options.WRITE_WINDOW)
-            config = options.cluster_write(self._episode.cluster) | {"summary": f"isolation: taints the node {taint.key}"}
+            config = options.cluster_write(self._episode.state.cluster) | {"summary": f"isolation: taints the node {taint.key}"}
             return await workflow.execute_activity_method(IsolationActivities.taint, request, **config)
 
         result = await self._preflight.licensed(add, "the node can't be tainted")
@@ -178,7 +178,7 @@ class IsolationSequence:
 
     async def _is_ready(self) -> bool:
         await self._preflight.before_destruction()
-        seen = self._episode.looked
+        seen = self._episode.state.looked
         return seen is not None and seen.ready
 
     async def _detach_volumes(self, device: PowerDevice, method: PlannedMethod) -> None:
@@ -190,7 +190,7 @@ class IsolationSequence:
             proof = await self._volumes.detach_all(device, look, patience)
         if proof is not None:
             self._progress.detached_from = device
-            self._episode.path_proofs[f"{device.endpoint}/volumes"] = proof
+            self._episode.state.path_proofs[f"{device.endpoint}/volumes"] = proof
             self._desk.tell(EventReason.VOLUMES_DETACHED, ", ".join(each.volume for each in proof.volumes))
 
     async def _last_look(self) -> datetime:
@@ -198,7 +198,7 @@ class IsolationSequence:
 
     def _somebody_spoke(self) -> bool:
         """Before off any abort ends the episode."""
-        return self._episode.held is not None or self._episode.abort_asked is not None
+        return self._episode.held is not None or self._episode.state.abort_asked is not None
 
     async def _free_cut_pods(self, look: Callable[[], Awaitable[datetime]], *, stopped: Callable[[], bool]) -> None:
         """A consequence under `path cut proven`: each round right after a last look and fresh readings (S1, S2, S20)."""
@@ -263,7 +263,7 @@ class IsolationSequence:
             proofs=proofs,
             storage=storage,
             not_after=licensed_until,
-            holder=self._episode.holder,
+            holder=self._episode.state.holder,
         )
         request = await self._pacing.bounded(asked, left)
         if request is None or stopped() or workflow.now() >= licensed_until:
@@ -274,7 +274,7 @@ class IsolationSequence:
             return await workflow.execute_activity_method(
                 FreeingActivities.free_cut_pods,
                 request,
-                **(options.consequence(self._episode.cluster) | {"summary": "isolation: frees the pods behind the cut"}),
+                **(options.consequence(self._episode.state.cluster) | {"summary": "isolation: frees the pods behind the cut"}),
             )
 
 

@@ -56,7 +56,7 @@ class CrashDump:
             await case.look_while_waiting()
 
     def _is_dead(self, rule: KdumpRule, reading: KdumpReading | None) -> KernelDead | None:
-        pinned, began = self._case.pinned_node.pinned, self._episode.started
+        pinned, began = self._case.pinned_node.pinned, self._episode.state.started
         return kernel_dead(rule, reading, addresses=pinned.addresses, not_ready_since=pinned.not_ready_since, began=began)
 
     async def _free(self, rule: KdumpRule) -> bool:

@@ -83,7 +83,7 @@ class PowerSequence:
         if hopeless is not None:
             raise hopeless
         self._progress.tried_out = True
-        self._episode.readings.clear()  # what was said before any off is nothing that a person's word could stand against
+        self._episode.state.readings.clear()  # what was said before any off is nothing that a person's word could stand against
 
     # Off ------------------------------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class PowerSequence:
             except Hopeless as failed:
                 return failed
             if workflow.now() >= deadline:
-                said = self._episode.problem or "not off"
+                said = self._episode.state.problem or "not off"
                 return StepFailed(f"off is not proven within {patience.total_seconds():g} s: {said}")
             await self._episode.pause(pause, "until the next reading of power")
             pause = longer(pause)
@@ -167,7 +167,7 @@ class PowerSequence:
         fresh = off_proven(self._progress.proven, self._progress.off_ended, readings, self._progress.on_since)
         if fresh is None:
             raise StepFailed(f"off can't be read again: {states(readings)}")  # silence licenses nothing, and takes nothing back
-        self._progress.proof = self._episode.off_proof = fresh
+        self._progress.proof = self._episode.state.off_proof = fresh
         return fresh
 
     def licensed_until(self, proof: OffProof) -> datetime:
@@ -178,7 +178,7 @@ class PowerSequence:
 
     def end_proof(self) -> None:
         """The proof is over (S6)."""
-        self._progress.proof = self._episode.off_proof = None
+        self._progress.proof = self._episode.state.off_proof = None
 
     def lose(self, reason: str) -> NoReturn:
         """The same, for whoever is about to act on it."""
@@ -187,15 +187,15 @@ class PowerSequence:
 
     def remember_what_is_said(self) -> None:
         """What the devices said before a person is asked: their word stands against that, not against what changes later."""
-        self._progress.said_before_word = {each.endpoint: each.state for each in self._episode.readings.values()}
+        self._progress.said_before_word = {each.endpoint: each.state for each in self._episode.state.readings.values()}
 
     def accept(self, proof: OffProof) -> None:
         """Take a person's acknowledgement for the proof (S8)."""
         self._hold(proof)
 
     def _hold(self, proof: OffProof) -> None:
-        self._progress.proof = self._episode.off_proof = proof
-        metrics.proven_off(self._episode.cluster, self._episode.kind, self._episode.offends_since)
+        self._progress.proof = self._episode.state.off_proof = proof
+        metrics.proven_off(self._episode.state.cluster, self._episode.state.kind, self._episode.state.offends_since)
 
     async def _still_acknowledged(self, proof: OffProof) -> OffProof:
         """A person's word stands in for a device that is silent or lies; one that has come to say on since then ends it, also one
@@ -235,7 +235,7 @@ class PowerSequence:
         say_off = {reading.endpoint for reading in readings if reading.state is PowerState.OFF}
         self._progress.obeyed = sorted({*self._progress.obeyed, *(say_off & self._progress.off_ended.keys())})
         proof = level_proven(levels, self._progress.off_ended, readings, self._progress.on_since)
-        self._episode.problem = "" if proof else states(readings)
+        self._episode.state.problem = "" if proof else states(readings)
         if proof is None:
             return False
         read = {reading.endpoint for reading in proof.readings}
@@ -287,7 +287,7 @@ class PowerSequence:
 
     def _why_not_on(self, device: PowerDevice, licence: Licence) -> Interrupt | None:
         """Why a device is not told on, None where it may be: it may feed another machine by now (S9)."""
-        endpoint, abort = device.endpoint, self._episode.abort_asked
+        endpoint, abort = device.endpoint, self._episode.state.abort_asked
         ours, insisted = endpoint in self._progress.ours, abort is not None and abort.power_on
         may = may_switch_on(endpoint, switched_off=ours, configured=licence.endpoints, insisted=insisted)
         if may:
@@ -320,7 +320,7 @@ class PowerSequence:
                 proof = await self.read_again()
                 if proof.acknowledgement is not None or not self._progress.proven:
                     raise Hopeless("a machine is given up only when its device reads as off; a person's word is no such reading")
-                if self._episode.held is None and self._episode.abort_asked is None:
+                if self._episode.held is None and self._episode.state.abort_asked is None:
                     break
             commanded = await self._devices.terminate(device, licence)
             if commanded.failed is not None:

@@ -141,7 +141,7 @@ class Paths:
     @property
     def cut_now(self) -> list[str]:
         """What is still cut, for all that is known. Another step of a ladder may have given it back."""
-        return [each for each in self._cut if each in self._episode.added.paths]
+        return [each for each in self._cut if each in self._episode.state.added.paths]
 
     @property
     def left(self) -> str:
@@ -165,7 +165,7 @@ class Paths:
         if ended is None:
             await self._note(device, device.endpoint, cut=True)
             if device.endpoint not in self._cut and not self._is_found_cut(device.endpoint):
-                self._episode.found_cut.append(device.endpoint)  # until its device says that it was open
+                self._episode.state.found_cut.append(device.endpoint)  # until its device says that it was open
             self._cut[device.endpoint] = None
             licence = await self._preflight.before_destruction(PowerAct.CUT_PATH, leased=True)
             self._episode.enter(doing=f"cuts the path {device.endpoint}")
@@ -185,7 +185,7 @@ class Paths:
         if proof is None:
             self._cut[device.endpoint] = None  # what was commanded had no effect: the next try commands again
             raise StepFailed(f"the path is not cut within {patience.total_seconds():g} s: {states(readings)}")
-        self._episode.path_proofs[device.endpoint] = PathProof(commanded_at=ended, readings=proof.readings)
+        self._episode.state.path_proofs[device.endpoint] = PathProof(commanded_at=ended, readings=proof.readings)
         self._episode.note("path-cut-proven", "ok", f"{device.endpoint} off at {written(proof.readings[0].at)}")
         self._desk.tell(EventReason.PATH_CUT, f"{device.endpoint} is read as cut")
 
@@ -239,10 +239,10 @@ class Paths:
             await self._insist(device.endpoint + QUARANTINE, lambda: self._lift(device))
 
     def _is_found_cut(self, endpoint: str) -> bool:
-        return endpoint in self._episode.found_cut
+        return endpoint in self._episode.state.found_cut
 
     def _settle(self, endpoint: str) -> None:
-        self._episode.found_cut = [each for each in self._episode.found_cut if each != endpoint]
+        self._episode.state.found_cut = [each for each in self._episode.state.found_cut if each != endpoint]
 
     async def _has_word(self, device: PowerDevice, may: Callable[[], bool]) -> bool:
         """Wait for a person, or a restart. False: aborted, and left as it is."""
@@ -253,13 +253,13 @@ class Paths:
                 if not under.asked:
                     under.asked = True
                     await self._desk.ask_for_a_person(problem, path=device.endpoint)
-                if self._episode.path_word is not None:
+                if self._episode.state.path_word is not None:
                     break
-                if self._episode.abort_asked is not None:
+                if self._episode.state.abort_asked is not None:
                     return False
                 # Nothing else tells of a node that came back while it could not be looked at.
                 await self._episode.rest(None if looked else LONGEST_PAUSE, "a person's word on the path")
-        self._episode.problem = self._episode.path_asked = ""
+        self._episode.state.problem = self._episode.state.path_asked = ""
         self._episode.enter(phase=Phase.DONE, doing="goes on")
         return True
 
@@ -271,7 +271,7 @@ class Paths:
         if await self._desk.insist("restore-path", give_back, failing=failing, pause=pause, abort_ends=True):
             del self._cut[name]
             self._settle(name)
-            self._episode.path_proofs.pop(name, None)
+            self._episode.state.path_proofs.pop(name, None)
 
     async def _give_back(self, device: PowerDevice) -> None:
         commanded = await self._devices.command_on(device, await self._preflight.before_restoring(PowerAct.RESTORE_PATH))
@@ -299,7 +299,9 @@ class Paths:
         summary = f"{step}: notes that {device.endpoint} is {'to be cut' if cut else 'given back'}"
         with as_interrupt("our mark can't be written"):
             await workflow.execute_activity_method(
-                IsolationActivities.note_path, request, **(options.cluster_write(self._episode.cluster) | {"summary": summary})
+                IsolationActivities.note_path,
+                request,
+                **(options.cluster_write(self._episode.state.cluster) | {"summary": summary}),
             )
-        others = tuple(each for each in self._episode.added.paths if each != endpoint)
-        self._episode.added = replace(self._episode.added, paths=(*others, endpoint) if cut else others)
+        others = tuple(each for each in self._episode.state.added.paths if each != endpoint)
+        self._episode.state.added = replace(self._episode.state.added, paths=(*others, endpoint) if cut else others)

@@ -157,11 +157,11 @@ class PowerManagement:
 
     def take_word(self) -> bool:
         """Let a person's word stand for the proof (S8), where it lacks one; once taken it is used up."""
-        word = self._episode.acknowledgement
+        word = self._episode.state.acknowledgement
         if word is None or not self._case.lacks_proof:
             return False
         self._power.accept(OffProof(commanded_at=None, acknowledgement=word))
-        self._episode.acknowledgement = None
+        self._episode.state.acknowledgement = None
         self._episode.note("off-proven", "acknowledged", f"by {word.by}: {word.why}")
         return True
 
@@ -200,6 +200,6 @@ class PowerManagement:
 
     def _heed_an_abort(self) -> None:
         """An abort that came while we waited or tried: after off it means that the machine is left as it is (S35)."""
-        abort = self._episode.abort_asked
+        abort = self._episode.state.abort_asked
         if abort is not None and self._case.leaves_off:
             raise AbortAsked(f"aborted by {abort.by}: {abort.reason}")

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -32,7 +31,7 @@ from policy.fence.config import FenceStep
 from policy.fence.plan import FencingPlan
 from workflows.episode.end import close, not_begun, refusal
 from workflows.episode.episode import Episode
-from workflows.episode.state import End, FencingProgress, PowerProgress, Turn
+from workflows.episode.state import End, EpisodeState, FencingProgress, PowerProgress, StepProgress, Turn
 from workflows.fencing.case import Case, open_case
 from workflows.fencing.endings import Endings, Parking, after_off
 from workflows.fencing.kdump import CrashDump
@@ -53,12 +52,6 @@ from workflows.kit.interrupts import (
 from workflows.kit.messages import AbortRequest
 
 
-class HoldsFencing(Protocol):
-    """Whose branch of the state a fencing is: an episode's, or a step's of a ladder."""
-
-    fencing: FencingProgress | None
-
-
 class FencingStory:
     """One fencing of one node. What is declared here without a value exists once the target is pinned."""
 
@@ -72,7 +65,7 @@ class FencingStory:
         request: FencingInput,
         episode: Episode,
         *,
-        step: HoldsFencing | None = None,
+        step: StepProgress | None = None,
         adjust: Callable[[FencingPlan], FencingPlan] | None = None,
         deadline: datetime | None = None,
         left_before: tuple[str, ...] = (),
@@ -86,7 +79,7 @@ class FencingStory:
         self._deadline = deadline
         self._is_a_step = step is not None
         self._left_before = left_before
-        self._branch: HoldsFencing = step or episode
+        self._branch: EpisodeState | StepProgress = step or episode.state
         self.episode = episode
         if self._branch.fencing is not None:
             self._open(self._branch.fencing)
@@ -127,7 +120,7 @@ class FencingStory:
             return await self._begin() or await self._until_the_end()
         finally:
             if self._case is not None:  # a path is one, whichever step has cut it and whichever has freed
-                self.episode.freed = self._case.freed_something
+                self.episode.state.freed = self._case.freed_something
 
     async def undo(self) -> str:
         """Give back what is still cut, as far as the pinned machine is there. Answers what is left cut, in words to end a
@@ -274,7 +267,7 @@ class FencingStory:
         """Pin the target, get the permit, leave the mark. Returns the end of an episode that may not begin."""
         if self._case is None:
             self.episode.enter(step=FenceStep.ISOLATION, doing="looks at the node")
-            self.episode.introduce(zone="", reason=self.episode.reason)
+            self.episode.introduce(zone="", reason=self.episode.state.reason)
             try:
                 pin = await self._pin()
             except ActivityError as error:
@@ -287,7 +280,7 @@ class FencingStory:
             return not_begun(self.episode, untrue)
         try:
             await case.tries.carry_out(FenceStep.ISOLATION, case.adoption.take_over)
-            if not self.episode.permit and acts:
+            if not self.episode.state.permit and acts:
                 refused = await self.episode.obtain_permit(case.permit_request())
                 if refused:
                     return not_begun(self.episode, refused)
@@ -312,7 +305,7 @@ class FencingStory:
     def _untrue_word(self) -> str:
         """Why the machine that a person said was off has run since, "" where nothing says so: the cluster may have been looked at
         hours after the word, and that is another fall than the one that the person saw (S8, S43)."""
-        word, node = self.episode.acknowledgement, f"Node/{self.episode.node}"
+        word, node = self.episode.state.acknowledgement, f"Node/{self.episode.state.node}"
         since = self.case.pinned_node.pinned.not_ready_since
         if not self._request.seen_off or word is None:
             return ""
@@ -383,7 +376,7 @@ class FencingStory:
         if not case.touched and not case.isolation.paths.left:
             case.pinned_node.follow_boot()
         case.isolation.begin_anew()
-        self.episode.added = replace(self.episode.added, cordoned=False, taints=())  # of the Node that is gone
+        self.episode.state.added = replace(self.episode.state.added, cordoned=False, taints=())  # of the Node that is gone
         try:
             await self._mark()
         except Interrupt as interrupt:
@@ -394,16 +387,18 @@ class FencingStory:
     async def _pin(self) -> PinResult:
         """Whom it is about. An episode that has its permit marks the node with it; a ladder has marked it before its steps."""
         first, need = self._case is None, self._request.need
-        marks = first and not self._is_a_step and self.episode.permit and (need is None or need.kind is not NeedKind.CLEAN_UP)
+        marks = (
+            first and not self._is_a_step and self.episode.state.permit and (need is None or need.kind is not NeedKind.CLEAN_UP)
+        )
         asked_for = self._request.node_uid if first else ""  # later the story judges
         return await workflow.execute_activity_method(
             TargetActivities.pin,
             PinRequest(
-                wanted=replace(self._request, incident=self.episode.incident, node_uid=asked_for),
-                marks_as=self.episode.run_id if marks else "",
+                wanted=replace(self._request, incident=self.episode.state.incident, node_uid=asked_for),
+                marks_as=self.episode.state.run_id if marks else "",
                 not_after=workflow.now() + options.WRITE_WINDOW,
             ),
-            **(options.cluster_read(self.episode.cluster) | {"summary": f"isolation: pins {self.episode.node}"}),
+            **(options.cluster_read(self.episode.state.cluster) | {"summary": f"isolation: pins {self.episode.state.node}"}),
         )
 
     def _begin_with(self, pin: PinResult, before: FencingProgress | None = None, power: PowerProgress | None = None) -> None:
@@ -412,10 +407,10 @@ class FencingStory:
         if self._adjust is not None:
             pin = replace(pin, plan=self._adjust(pin.plan))
         episode = self.episode
-        episode.cause, episode.control_plane = pin.need.cause, pin.control_plane
+        episode.state.cause, episode.state.control_plane = pin.need.cause, pin.control_plane
         episode.see(pin.observation)
-        episode.pinned = pin.pinned
-        episode.boot_of_word = episode.boot_of_word or pin.pinned.boot_id
+        episode.state.pinned = pin.pinned
+        episode.state.boot_of_word = episode.state.boot_of_word or pin.pinned.boot_id
         episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason, since=pin.need.since)
         episode.learns_of(pin.added)
         episode.note("pin", "ok", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {pin.plan.source}")
@@ -424,13 +419,13 @@ class FencingStory:
         episode.seal_anew(pin.plan)
         episode.begin_round()
         progress = FencingProgress(pin=pin, deadline=self._deadline, power=power or PowerProgress())
-        episode.off_proof = progress.power.proof
+        episode.state.off_proof = progress.power.proof
         if before is not None:
             progress.begun, progress.turn, progress.answered = before.begun, before.turn, before.answered
             progress.deadline = before.deadline
         self._branch.fencing = progress
         self._open(progress)
-        if pin.adopted_incident != episode.incident or not episode.goes_on:  # else it is the mark of our earlier histories
+        if pin.adopted_incident != episode.state.incident or not episode.goes_on:  # else it is the mark of our earlier histories
             self.case.adoption.begin(pin.adopted_incident, pin.adopted_paths)
         self.case.isolation.paths.adopt(pin.adopted_paths)
         self.case.power.come_after(self._left_before)
@@ -466,7 +461,7 @@ class FencingStory:
     async def _wait_before_isolation(self) -> None:
         """A node that a check calls sick has waited already; one that a person named gets the plan's time to show itself well."""
         case = self.case
-        due = self.episode.started + case.plan.wait_before_isolation
+        due = self.episode.state.started + case.plan.wait_before_isolation
         while case.need.kind is not NeedKind.CHECK and not case.isolation.began and workflow.now() < due:
             self.episode.enter(doing="waits before isolation", until=due)
             await self.episode.rest(case.preflight.in_time(due - workflow.now()), "the wait before isolation")
@@ -481,7 +476,7 @@ class FencingStory:
 
     def _wait_that_remains(self) -> timedelta:
         """A check's node has been failing at the latest since we began; a person may ask for a node that is Ready."""
-        started = self.episode.started if self.case.need.kind is NeedKind.CHECK else None
+        started = self.episode.state.started if self.case.need.kind is NeedKind.CHECK else None
         return power_due(self.case.pinned_node.pinned.not_ready_since, self.case.plan, workflow.now(), started=started)
 
     # Turning back, and failing --------------------------------------------------------------------------------------
@@ -490,7 +485,7 @@ class FencingStory:
         """Nothing more may be done, or need be. A machine whose power we touched is switched on first; one whose off was proven
         is a person's case, since nobody else knows by now what should become of it."""
         case = self.case
-        half_done = case.touched or self.episode.kernel_dead is not None
+        half_done = case.touched or self.episode.state.kernel_dead is not None
         if case.power.proof is not None or (half_done and outcome is not Outcome.RECOVERED):
             if outcome is Outcome.RECOVERED:
                 message += self._not_given_up()
@@ -509,10 +504,10 @@ class FencingStory:
     async def _start_over(self, reason: str) -> End | None:
         """A step used up its tries: the whole flow again, keeping what is proven, while restarts are left."""
         self.episode.enter(phase=Phase.ERROR, doing=reason)
-        if self.episode.restarts >= self.case.plan.restarts:
+        if self.episode.state.restarts >= self.case.plan.restarts:
             return await self._last_resort(reason)
-        self.episode.restarts, self.episode.most_restarts = self.episode.restarts + 1, self.case.plan.restarts
-        self.episode.note("restart", "begins", f"{self.episode.restarts} of {self.case.plan.restarts}: {reason}")
+        self.episode.state.restarts, self.episode.state.most_restarts = self.episode.state.restarts + 1, self.case.plan.restarts
+        self.episode.note("restart", "begins", f"{self.episode.state.restarts} of {self.case.plan.restarts}: {reason}")
         return None
 
     def _how_far(self) -> str:
@@ -535,13 +530,13 @@ class FencingStory:
         """What comes of an abort now, for whoever has asked for it."""
         if not self.touched:
             return f"power has not been touched, our cordon and annotation are removed{self._but_cut()}"
-        return after_off(request, self.episode.node)
+        return after_off(request, self.episode.state.node)
 
     def _but_cut(self) -> str:
         """What an abort leaves cut, in words to end a sentence with (S35)."""
-        if self._case is None or self.episode.restart_proof is not None:
+        if self._case is None or self.episode.state.restart_proof is not None:
             return ""
-        freed, found_cut = self._case.freed_something, self.episode.found_cut
+        freed, found_cut = self._case.freed_something, self.episode.state.found_cut
         ports = [each for each in self._case.isolation.paths.cut_now if not each.endswith(QUARANTINE)]  # that one is lifted
         stays = [each for each in ports if freed or each in found_cut]
         return f"; but {', '.join(stays)} stays cut: pods may have been freed behind it" if stays else ""

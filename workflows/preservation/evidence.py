@@ -73,7 +73,9 @@ class Evidence:
             self._episode.hear()
 
     async def _fetch(self, hold: Hold) -> None:
-        bundle = BundleName(cluster=self._episode.cluster, node=self._episode.node, incident=self._episode.incident)
+        bundle = BundleName(
+            cluster=self._episode.state.cluster, node=self._episode.state.node, incident=self._episode.state.incident
+        )
         began = workflow.now()
         try:
             collected = await self._collect(bundle, hold)
@@ -97,7 +99,7 @@ class Evidence:
         self._episode.note(ACT, "kept", told + _missing(sealed))
 
     async def _collect(self, bundle: BundleName, hold: Hold) -> Collected:
-        node = "" if self._episode.node.startswith("machine/") else self._episode.node
+        node = "" if self._episode.state.node.startswith("machine/") else self._episode.state.node
         return await workflow.execute_activity_method(
             EvidenceCollection.collect,
             CollectRequest(bundle=bundle, node=node, machine=hold.machine, node_uid=hold.node_uid, machine_uid=hold.machine_uid),

@@ -81,10 +81,10 @@ class KeepingApart:
         """Once, and again after a while where something was in the way. Whether anything has come of it that is to be written."""
         waits = self._known.due is not None and workflow.now() < self._known.due
         if not hold.isolate or self._known.progress is Isolation.CUT or waits or self._objection():
-            if self._episode.permit:
+            if self._episode.state.permit:
                 await self._leave()  # granted when nobody waited for it any more: it would count for as long as the hold
             return False
-        before, self._episode.not_beyond = self._known.progress, hold.expiry
+        before, self._episode.state.not_beyond = self._known.progress, hold.expiry
         try:
             await self._cut_off()
         except (AbortAsked, NeedGone) as interrupt:
@@ -94,7 +94,7 @@ class KeepingApart:
         except Interrupt as interrupt:
             await self._say_incomplete(interrupt.reason)
         finally:
-            self._episode.not_beyond = None
+            self._episode.state.not_beyond = None
         await self._leave()
         return self._known.progress is not before
 
@@ -102,7 +102,7 @@ class KeepingApart:
         sequence = await self._open()
         await self._obtain_permit()
         await self._pin_boot()
-        self._known.freed_before = self._freed or (not self.begun and self._episode.freed)
+        self._known.freed_before = self._freed or (not self.begun and self._episode.state.freed)
         self._known.boot = self._episode.target.pinned.boot_id
         self._episode.enter(doing="cuts the machine off")
         sequence.begin_anew()
@@ -119,7 +119,7 @@ class KeepingApart:
         pin = self._known.pin
         if pin is None:
             pin = await self._pin()
-            self._episode.pinned = pin.pinned
+            self._episode.state.pinned = pin.pinned
             await self._desk.write(TargetActivities.mark, "isolation: marks the node")
             self._known.marked, self._known.pin = True, pin
             plan = isolation_plan(pin.plan)
@@ -127,7 +127,7 @@ class KeepingApart:
             if pin.adopted_paths:
                 self._made(pin)[1].paths.adopt(pin.adopted_paths)
                 cut_unseen(self._episode, pin.adopted_paths)
-        self._episode.pinned = pin.pinned
+        self._episode.state.pinned = pin.pinned
         return self._made(pin)[1]
 
     async def _pin(self) -> PinResult:
@@ -136,15 +136,20 @@ class KeepingApart:
                 TargetActivities.pin,
                 PinRequest(
                     wanted=FencingInput(
-                        cluster=self._episode.cluster, node=self._episode.node, incident=self._episode.incident, need=NEED
+                        cluster=self._episode.state.cluster,
+                        node=self._episode.state.node,
+                        incident=self._episode.state.incident,
+                        need=NEED,
                     )
                 ),
-                **(options.cluster_read(self._episode.cluster) | {"summary": f"isolation: pins {self._episode.node}"}),
+                **(
+                    options.cluster_read(self._episode.state.cluster) | {"summary": f"isolation: pins {self._episode.state.node}"}
+                ),
             )
         plan = isolation_plan(pin.plan)
         if not plan.isolation and not pin.adopted_paths:
             raise Hopeless(f"{plan.source} names no path to cut, no volumes to detach and no quarantine")
-        self._episode.control_plane = pin.control_plane
+        self._episode.state.control_plane = pin.control_plane
         self._episode.see(pin.observation)
         return pin
 
@@ -161,7 +166,7 @@ class KeepingApart:
     async def _obtain_permit(self) -> None:
         """To be cut off disrupts what still runs there: the scanner lets so many at once (S14)."""
         request = self._episode.permit_request(NEED)
-        phase = self._episode.phase  # it is kept all the while, and is to be seen so
+        phase = self._episode.state.phase  # it is kept all the while, and is to be seen so
         refused = await self._episode.obtain_permit(request, phase=phase, gone=self._objection)
         if refused:
             if reason := self._objection():
@@ -172,10 +177,10 @@ class KeepingApart:
         """The boot that is there now, whatever it was at an earlier try: nothing is freed of one that nobody has cut off."""
         pin = self._known.pin
         assert pin is not None
-        seen = self._episode.looked if await self._made(pin)[0].refresh() else None
+        seen = self._episode.state.looked if await self._made(pin)[0].refresh() else None
         if seen is not None and seen.present and seen.uid == pin.pinned.uid and seen.boot_id not in {"", pin.pinned.boot_id}:
-            self._episode.pinned = replace(pin.pinned, boot_id=seen.boot_id)
-            self._known.pin = replace(pin, pinned=self._episode.pinned)
+            self._episode.state.pinned = replace(pin.pinned, boot_id=seen.boot_id)
+            self._known.pin = replace(pin, pinned=self._episode.state.pinned)
 
     @property
     def _freed(self) -> bool:
@@ -183,7 +188,7 @@ class KeepingApart:
 
     async def _say_incomplete(self, problem: str) -> None:
         first, self._known.progress = self._known.progress is not Isolation.INCOMPLETE, Isolation.INCOMPLETE
-        self._known.problem = self._episode.problem = f"not isolated: {problem}"
+        self._known.problem = self._episode.state.problem = f"not isolated: {problem}"
         self._episode.note("isolate", "incomplete", problem)
         self._put_off()
         if first:
@@ -199,8 +204,10 @@ class KeepingApart:
 
     async def _leave(self) -> None:
         """No permit, and no lease of the node, while nothing is done to it."""
-        if self._episode.permit or self._episode.queued:
-            release = Release(node=self._episode.node, incident=self._episode.incident, outcome=Outcome.RELEASED.value)
+        if self._episode.state.permit or self._episode.state.queued:
+            release = Release(
+                node=self._episode.state.node, incident=self._episode.state.incident, outcome=Outcome.RELEASED.value
+            )
             await self._episode.give_back_permit(release)
         if self._known.marked:
             await self._desk.release_node_lease()
@@ -214,7 +221,7 @@ class KeepingApart:
             return self.left  # of a predecessor, where it never came to an act of ours
         with self._episode.undertaking("gives back what was cut off") as under:
             if not under.asked:
-                self._episode.path_word, under.asked = None, True  # what was said earlier was about something else
+                self._episode.state.path_word, under.asked = None, True  # what was said earlier was about something else
             return await self._until_it_is_given_back()
 
     async def _until_it_is_given_back(self) -> str:
@@ -232,27 +239,27 @@ class KeepingApart:
                 if self._may_restore():
                     await sequence.undo(may_restore=lambda _found_cut: self._may_restore(), patient=False)
                 if not (left := sequence.paths.left):
-                    self._episode.problem = self._episode.path_asked = ""
+                    self._episode.state.problem = self._episode.state.path_asked = ""
                     await self._leave()
                     return ""
                 freed = "a path may have been cut before this episode" if sequence.paths.found_cut else "pods were freed"
                 problem = f"{freed}, and no restart is proven; return-path gives it back{left}"
                 asked = ", ".join(sequence.paths.cut_now)
-            if self._episode.abort_asked is not None:
+            if self._episode.state.abort_asked is not None:
                 return self.left
-            if self._episode.phase is not Phase.NEEDS_HUMAN or self._episode.problem != problem:
+            if self._episode.state.phase is not Phase.NEEDS_HUMAN or self._episode.state.problem != problem:
                 await self._desk.ask_for_a_person(problem, path=asked)
             await self._episode.rest(pause, "a restart, or a person's word")
             pause = min(pause * 2, LONGEST_PAUSE)
 
     def _may_restore(self) -> bool:
         """Whether no pod was freed behind our own cut, or a person says so, or whoever wrote behind it went with its boot."""
-        boot, seen = self._known.boot, self._episode.looked
-        if self._episode.path_word is not None:
+        boot, seen = self._known.boot, self._episode.state.looked
+        if self._episode.state.path_word is not None:
             return True
         if boot is None:
             return False
-        if not (self._freed or self._episode.found_cut):
+        if not (self._freed or self._episode.state.found_cut):
             return True
         if seen is None or not (seen.present and seen.ready):
             return False

@@ -66,10 +66,10 @@ class PreservationStory:
     def __init__(self, request: PreservationInput, episode: Episode) -> None:
         self._request = request
         self.episode = episode
-        if episode.preservation is None:
+        if episode.state.preservation is None:
             wish = Wish(keep=request.keep, automatic=request.automatic, duration=request.hold, isolate=request.isolate)
-            episode.preservation = PreservationProgress(wish=wish, unhealthy=request.unhealthy, machine=request.machine)
-        self._progress = episode.preservation
+            episode.state.preservation = PreservationProgress(wish=wish, unhealthy=request.unhealthy, machine=request.machine)
+        self._progress = episode.state.preservation
         self._desk = Bookkeeping(episode)
         self._adoption = Adoption(episode, self._desk)
         self._evidence = Evidence(episode, self._progress)
@@ -82,7 +82,7 @@ class PreservationStory:
         """From the first look to the end. Raises NewHistory where it goes on there, as what gives its machine up, too."""
         if self._progress.end is not None:
             return await self._end(self._progress.end.outcome, self._progress.end.message)
-        self.episode.introduce(zone="", reason=self.episode.reason)
+        self.episode.introduce(zone="", reason=self.episode.state.reason)
         while True:
             hold = await self._look()
             if hold.gone and not (hold.replaced or self._progress.node_uid or self._progress.machine_uid):
@@ -104,7 +104,7 @@ class PreservationStory:
                     # Moved while we looked, and answered: what a person was told holds.
                     self._progress.wish = replace(self._progress.wish, keep=True)
                     continue
-                if not hold.terminate or self._progress.machine is None or self.episode.abort_asked is not None:
+                if not hold.terminate or self._progress.machine is None or self.episode.state.abort_asked is not None:
                     return await self._released(hold)
                 if self.episode.held is not None:
                     await self.episode.wait_while_held()
@@ -129,8 +129,8 @@ class PreservationStory:
         while True:
             wish = self._wishes()
             request = HoldRequest(
-                cluster=self.episode.cluster,
-                node=self.episode.node if not self.episode.node.startswith("machine/") else "",
+                cluster=self.episode.state.cluster,
+                node=self.episode.state.node if not self.episode.state.node.startswith("machine/") else "",
                 machine=self._progress.machine,
                 node_uid=self._progress.node_uid,
                 machine_uid=self._progress.machine_uid,
@@ -145,11 +145,13 @@ class PreservationStory:
                 hold: Hold = await workflow.execute_activity_method(
                     PreservationActivities.hold,
                     request,
-                    **(options.cluster_write(self.episode.cluster) | {"summary": "looks whether the machine is to be kept"}),
+                    **(
+                        options.cluster_write(self.episode.state.cluster) | {"summary": "looks whether the machine is to be kept"}
+                    ),
                 )
             except ActivityError as error:
-                self.episode.problem = error_message(error)
-                self.episode.note("look", "failed", self.episode.problem)
+                self.episode.state.problem = error_message(error)
+                self.episode.note("look", "failed", self.episode.state.problem)
                 self.episode.enter(doing="can't look at the machine")
                 await self.episode.rest(pause, "before the machine is looked at again")
                 pause = min(pause * 2, LONGEST_PAUSE)
@@ -162,43 +164,43 @@ class PreservationStory:
         """How the cluster Lease names us: whoever started us with nothing but a node did not say, and no drain or deletion is
         licensed without (S38). Holding the machine needs no name, so that this is asked after the first look, and again later.
         """
-        if self.episode.holder:
+        if self.episode.state.holder:
             return
         try:
             name = await workflow.execute_activity_method(
                 EpisodeActivities.name_deployment,
-                NameRequest(cluster=self.episode.cluster),
+                NameRequest(cluster=self.episode.state.cluster),
                 **(options.temporal_call() | {"summary": "asks how the cluster Lease names us"}),
             )
         except ActivityError as error:
-            self.episode.problem = f"our own name is not known: {error_message(error)}"
+            self.episode.state.problem = f"our own name is not known: {error_message(error)}"
             return
-        self.episode.holder = name.holder
+        self.episode.state.holder = name.holder
 
     async def _adopt(self, hold: Hold) -> bool:
         """What a terminated episode has left on the Node. Where that can't be done now it is tried again after the next look
         while its mark is there, and the machine is neither drained nor cut off before. Whether the look is an old one by now."""
         episode = self.episode
-        if not self._adopts and hold.left_by not in {"", episode.incident, self._progress.not_ours}:
+        if not self._adopts and hold.left_by not in {"", episode.state.incident, self._progress.not_ours}:
             self._aim(hold)
             self._adoption.begin(hold.left_by)
         if not self._adopts:
             return False
         if not hold.left_by:
-            episode.note("adopt", "nothing left", f"the Node does not carry the mark of incident {episode.adopted}")
+            episode.note("adopt", "nothing left", f"the Node does not carry the mark of incident {episode.state.adopted}")
             await self._adoption.settle()
-            episode.taken_over = True
+            episode.state.taken_over = True
             return True
         self._aim(hold)
         try:
             await self._adoption.take_over()
         except Vetoed as interrupt:  # whoever left it may be open, under another id
-            self._progress.not_ours, episode.taken_over = episode.adopted, True
+            self._progress.not_ours, episode.state.taken_over = episode.state.adopted, True
             episode.note("adopt", "left", interrupt.reason)
             return False
         except Interrupt as interrupt:
             self._progress.marked = True  # for all that is known: an answer may have been lost
-            episode.problem = f"what incident {episode.adopted} has left is not adopted yet: {interrupt.reason}"
+            episode.state.problem = f"what incident {episode.state.adopted} has left is not adopted yet: {interrupt.reason}"
             episode.note("adopt", "failed", interrupt.reason)
             return False
         self._progress.marked = True
@@ -208,11 +210,11 @@ class PreservationStory:
     @property
     def _adopts(self) -> bool:
         """Whether what a terminated episode has left is still to be adopted."""
-        return not self.episode.taken_over
+        return not self.episode.state.taken_over
 
     def _wishes(self) -> Wish:
         """What has been asked for and is not on the objects yet."""
-        abort = self.episode.abort_asked
+        abort = self.episode.state.abort_asked
         if abort is not None and not self._progress.wish.release:
             self._progress.wish = replace(self._progress.wish, keep=False, release=f"aborted by {abort.by}: {abort.reason}")
         return self._progress.wish
@@ -230,8 +232,8 @@ class PreservationStory:
             )
 
     def _take(self, hold: Hold) -> None:
-        self._progress.hold, self.episode.problem = hold, self._progress.cutting_off.problem if hold.isolate else ""
-        self.episode.preserved_until = hold.expiry if hold.preserved else None
+        self._progress.hold, self.episode.state.problem = hold, self._progress.cutting_off.problem if hold.isolate else ""
+        self.episode.state.preserved_until = hold.expiry if hold.preserved else None
         self._progress.node_uid = self._progress.node_uid or hold.node_uid
         self._progress.machine_uid = self._progress.machine_uid or hold.machine_uid
         self._progress.machine = self._progress.machine or hold.machine
@@ -270,7 +272,7 @@ class PreservationStory:
 
     def _heard(self) -> str:
         """What has been said since the last look, "" where nothing was."""
-        abort = self.episode.abort_asked
+        abort = self.episode.state.abort_asked
         return f"aborted by {abort.by}: {abort.reason}" if abort is not None else self._progress.spoken
 
     def _why_look_again(self) -> str:
@@ -287,7 +289,7 @@ class PreservationStory:
         self._progress.drain_ends = deadline = self._progress.drain_ends or workflow.now() + DRAIN_PATIENCE
         pause, evicted = DRAIN_PAUSE, 0
         problem = ""
-        while self.episode.abort_asked is None and not self._progress.wish.release:
+        while self.episode.state.abort_asked is None and not self._progress.wish.release:
             result: DrainResult | None = None
             if self.episode.is_held:
                 await self._rest_while_held()
@@ -351,23 +353,25 @@ class PreservationStory:
             target=self.episode.target,
             options=DRAIN,
             not_after=min(deadline, now + options.ACT_WINDOW) if deadline > now else now + options.ACT_WINDOW,
-            holder=self.episode.holder,
+            holder=self.episode.state.holder,
         )
         with as_interrupt("the node can't be drained"):
             return await workflow.execute_activity_method(
                 IsolationActivities.drain,
                 request,
-                **(options.consequence(self.episode.cluster) | {"summary": "asks for evictions"}),
+                **(options.consequence(self.episode.state.cluster) | {"summary": "asks for evictions"}),
             )
 
     def _aim(self, hold: Hold) -> None:
         """Whom marks, evictions and Events are about."""
-        self.episode.pinned = Pinned(node=self.episode.node, uid=hold.node_uid, provider_id=hold.provider_id, zone=hold.zone)
+        self.episode.state.pinned = Pinned(
+            node=self.episode.state.node, uid=hold.node_uid, provider_id=hold.provider_id, zone=hold.zone
+        )
 
     # Ends -----------------------------------------------------------------------------------------------------------
 
     async def _released(self, hold: Hold) -> EpisodeResult:
-        outcome = Outcome.ABORTED if self.episode.abort_asked is not None else Outcome.RELEASED
+        outcome = Outcome.ABORTED if self.episode.state.abort_asked is not None else Outcome.RELEASED
         if hold.recovered:
             outcome = Outcome.RECOVERED
         return await self._end(outcome, hold.reason)
@@ -399,17 +403,17 @@ class PreservationStory:
         without a Machine has nobody who would replace it: it is let go as it is.)"""
         self._evidence.end()
         self.episode.note("hand-over", "begins", f"{hold.reason}{self._apart.left}")
-        self.episode.kind, self.episode.reason = Kind.REMEDIATION, hold.reason
+        self.episode.state.kind, self.episode.state.reason = Kind.REMEDIATION, hold.reason
         raise NewHistory(
             RemediationHistory(
-                cluster=self.episode.cluster,
-                node=self.episode.node,
+                cluster=self.episode.state.cluster,
+                node=self.episode.state.node,
                 machine=machine,
                 machine_uid=self._progress.machine_uid,
                 node_uid=self._progress.node_uid,
                 reason=hold.reason,
                 requester=self._request.requester,
-                holder=self.episode.holder,
+                holder=self.episode.state.holder,
             )
         )
 
@@ -428,12 +432,12 @@ class PreservationStory:
         self._progress.wish = replace(self._progress.wish, keep=False, release=self._progress.spoken)
         self.episode.note("release", "asked", f"by {request.by}: {request.reason}")
         self.episode.hear()
-        return f"{self.episode.node} is released"
+        return f"{self.episode.state.node} is released"
 
     @property
     def ends(self) -> datetime | None:
         """When it ends as people were told last: an extension may not be written yet. None while it is not known."""
-        return self._progress.wish.until or self.episode.preserved_until
+        return self._progress.wish.until or self.episode.state.preserved_until
 
     def extended_to(self, request: ExtendRequest) -> datetime:
         """When it ends then, in whole seconds: a duration is added to the end that it has, and so never shortens it."""
@@ -447,7 +451,7 @@ class PreservationStory:
         self._progress.wish = replace(self._progress.wish, until=until)
         self.episode.note("extend", "asked", f"by {request.by}, until {written(until)}: {request.reason}")
         self.episode.hear()
-        return f"{self.episode.node} is preserved until {written(until)}"
+        return f"{self.episode.state.node} is preserved until {written(until)}"
 
     def take_isolation(self, request: PersonRequest) -> str:
         """A person wants it cut off once it has failed."""
@@ -456,15 +460,15 @@ class PreservationStory:
         self._apart.try_now()
         self.episode.note("isolate", "asked", f"by {request.by}: {request.reason}")
         self.episode.hear()
-        return f"{self.episode.node} is cut off while it is kept as failed"
+        return f"{self.episode.state.node} is cut off while it is kept as failed"
 
     @property
     def ending(self) -> str:
         """Why it ends whatever is said from now on, "" while it may go on: what was cut off may take days to be given back, and
         the next history, which gives the machine up, begins once everybody has his answer."""
-        abort, end = self.episode.abort_asked, self._progress.end
-        if self.episode.kind is not Kind.PRESERVATION:
-            return f"its machine is given up: {self.episode.reason}"
+        abort, end = self.episode.state.abort_asked, self._progress.end
+        if self.episode.state.kind is not Kind.PRESERVATION:
+            return f"its machine is given up: {self.episode.state.reason}"
         if end is not None:
             return f"{end.outcome.value}: {end.message}"
         return self._progress.wish.release or (f"aborted by {abort.by}: {abort.reason}" if abort is not None else "")
@@ -472,4 +476,4 @@ class PreservationStory:
     @property
     def unheard(self) -> bool:
         """Whether somebody has said what was not carried out yet: nothing is handed over before that."""
-        return self._progress.wish != NO_WISH or self.episode.abort_asked is not None or self.episode.held is not None
+        return self._progress.wish != NO_WISH or self.episode.state.abort_asked is not None or self.episode.held is not None

@@ -39,17 +39,17 @@ class GivingUpStory:
     """The deletion of one Machine."""
 
     def __init__(self, request: RemediationInput, episode: Episode) -> None:
-        kept = episode.preservation
+        kept = episode.state.preservation
         assert kept is not None, "a preservation hands over"
         self._request = request
         self.episode = episode
         self._kept = kept
         self._progress = kept.giving_up = kept.giving_up or GivingUpProgress()
         self._desk = Bookkeeping(episode)
-        episode.control_plane = False  # a member's deletion only a ladder may ask for: here it is refused
-        episode.pinned = Pinned(node=request.node, uid=kept.node_uid)
+        episode.state.control_plane = False  # a member's deletion only a ladder may ask for: here it is refused
+        episode.state.pinned = Pinned(node=request.node, uid=kept.node_uid)
         if request.machine is not None:
-            episode.machine = f"{request.machine.namespace}/{request.machine.name}"
+            episode.state.machine = f"{request.machine.namespace}/{request.machine.name}"
 
     @property
     def deletes(self) -> bool:
@@ -60,13 +60,13 @@ class GivingUpStory:
         """Ask for the deletion, and follow it until the Machine is gone, which a finalizer may hold up for days. Raises
         NewHistory, also where the machine is kept after all."""
         self.episode.introduce(zone="", reason=self._request.reason)
-        if self.episode.phase is not Phase.NEEDS_HUMAN:
+        if self.episode.state.phase is not Phase.NEEDS_HUMAN:
             self.episode.enter(phase=Phase.TERMINATING, doing="asks for the deletion of the machine")
         pause, progress = PAUSE, self._progress
         while True:
-            if (abort := self.episode.abort_asked) is not None and not progress.asked:
+            if (abort := self.episode.state.abort_asked) is not None and not progress.asked:
                 return await self._aborted(abort)
-            if not progress.asked and not self.episode.permit:
+            if not progress.asked and not self.episode.state.permit:
                 if refused := await self._permitted():
                     return refused
                 continue  # what was said meanwhile is heard first (S20)
@@ -78,10 +78,10 @@ class GivingUpStory:
             except ActivityError as error:
                 await self._after_failure(error, pause)
                 if error_type(error) is ErrorType.TARGET_CHANGED:
-                    return await self._end(Outcome.REPLACED, self.episode.problem)
+                    return await self._end(Outcome.REPLACED, self.episode.state.problem)
                 pause = min(pause * 2, LONGEST_PAUSE)
                 continue
-            pause, progress.failures, self.episode.problem, progress.unclear = PAUSE, 0, "", False
+            pause, progress.failures, self.episode.state.problem, progress.unclear = PAUSE, 0, "", False
             if found.gone:
                 return await self._end(Outcome.REPLACED, "the machine was given up; its owner makes another one")
             if found.kept:
@@ -95,35 +95,35 @@ class GivingUpStory:
     async def _after_failure(self, error: ActivityError, pause: timedelta) -> None:
         """Nothing came of a request, for all that is known: what is to be waited for is waited for."""
         episode, progress, kind = self.episode, self._progress, error_type(error)
-        episode.problem = error_message(error)
-        episode.note("delete-machine", "failed", episode.problem)
+        episode.state.problem = error_message(error)
+        episode.note("delete-machine", "failed", episode.state.problem)
         if kind is ErrorType.TARGET_CHANGED:
             return
         if kind is ErrorType.NOT_LICENSED:
-            progress.asked = episode.permit = False  # the scanner knows of no permit, or no Lease is held: ask anew
+            progress.asked = episode.state.permit = False  # the scanner knows of no permit, or no Lease is held: ask anew
         if is_unclear(error):
             progress.unclear = True
             await episode.settle(options.DELETION_DEADLINE)
         if kind in HOPELESS:
-            await self._desk.ask_for_a_person(episode.problem)
+            await self._desk.ask_for_a_person(episode.state.problem)
             await episode.rest(None, "a person's word")
             return
         progress.failures += not progress.asked
         if not progress.asked and progress.failures % TRIES_BEFORE_A_PERSON == 0:
-            await self._desk.ask_for_a_person(f"the deletion came to nothing {progress.failures} times: {episode.problem}")
+            await self._desk.ask_for_a_person(f"the deletion came to nothing {progress.failures} times: {episode.state.problem}")
         else:
-            episode.enter(doing=f"will ask again: {episode.problem}")
+            episode.enter(doing=f"will ask again: {episode.state.problem}")
         await episode.rest(pause, "before the deletion is asked for again")
 
     async def _permitted(self) -> EpisodeResult | None:
         """A deletion disrupts as a fencing does: the scanner lets so many at once (S14). Refused, it is asked again later."""
         request = self._request
-        while not self.episode.permit:
+        while not self.episode.state.permit:
             refused = await self.episode.obtain_permit(
                 PermitRequest(
                     node=request.node,
                     workflow_id=workflow.info().workflow_id,
-                    incident=self.episode.incident,
+                    incident=self.episode.state.incident,
                     kind=Kind.REMEDIATION,
                     reason=request.reason,
                     node_uid=self._kept.node_uid,
@@ -133,12 +133,12 @@ class GivingUpStory:
             )
             if not refused:
                 break
-            if (abort := self.episode.abort_asked) is not None:
+            if (abort := self.episode.state.abort_asked) is not None:
                 return await self._aborted(abort)
-            self.episode.problem = f"no permit: {refused}"
+            self.episode.state.problem = f"no permit: {refused}"
             self.episode.enter(doing="waits before it asks for a permit again")
             await self.episode.rest(LONGEST_PAUSE, "before a permit is asked for again")
-        self.episode.problem = ""
+        self.episode.state.problem = ""
         self.episode.enter(phase=Phase.TERMINATING, doing="asks for the deletion of the machine")
         return None
 
@@ -173,10 +173,10 @@ class GivingUpStory:
                 machine_uid=self._kept.machine_uid,
                 node_uid=self._kept.node_uid,
                 victim=request.node,
-                incident=self.episode.incident,
+                incident=self.episode.state.incident,
                 unhealthy=self._kept.unhealthy,
                 withdraw=withdraw,
-                holder=self.episode.holder,
+                holder=self.episode.state.holder,
                 not_after=workflow.now() + options.ACT_WINDOW,
             ),
             **(options.deletion(request.cluster) | {"summary": f"asks for the deletion of {request.machine.name}"}),
@@ -187,12 +187,12 @@ class GivingUpStory:
         health check has called failed is so until its Node is well: it would else be given back what it was cut off from."""
         request, episode, kept, why = self._request, self.episode, self._kept, found.kept
         await episode.give_back_permit(
-            Release(node=episode.node, incident=episode.incident, outcome=Outcome.RELEASED.value, problem=why)
+            Release(node=episode.state.node, incident=episode.state.incident, outcome=Outcome.RELEASED.value, problem=why)
         )
         episode.note("hand-over", "back", why)
         kept.giving_up, kept.drained, kept.shown = None, None, None
         kept.unhealthy = "" if found.well else kept.unhealthy
-        episode.kind, episode.reason, episode.control_plane = Kind.PRESERVATION, why, None
+        episode.state.kind, episode.state.reason, episode.state.control_plane = Kind.PRESERVATION, why, None
         raise NewHistory(
             PreservationHistory(
                 cluster=request.cluster,
@@ -201,7 +201,7 @@ class GivingUpStory:
                 reason=why,
                 requester=request.requester,
                 keep=False,
-                holder=episode.holder,
+                holder=episode.state.holder,
             )
         )
 

@@ -62,7 +62,7 @@ class ExternalRemediation(LadderStep):
                 raise Hopeless(f"{self._called} has failed: {seen.message or told.why}")
             await self._target.preflight.may_go_on()
             self._episode.enter(doing=self._lasts or f"waits for {self._called}: {seen.message or told.why}")
-            await self._target.wait(self._state, self._pause, self._episode.doing)
+            await self._target.wait(self._state, self._pause, self._episode.state.doing)
             self._pause = min(self._pause * 2, LOOK_AGAIN)
 
     async def give_up(self, why: str) -> None:
@@ -101,7 +101,7 @@ class ExternalRemediation(LadderStep):
         with self._episode.undertaking(f"sees {self._called} go") as under:
             while (await self._read()).present and workflow.now() < under.began + GOING_PATIENCE:
                 self._episode.enter(step=FenceStep.RECOVERY, doing=f"waits until {self._called} is gone")
-                await self._episode.rest(pause, self._episode.doing)
+                await self._episode.rest(pause, self._episode.state.doing)
                 pause = min(pause * 2, LOOK_AGAIN)
         return ""
 
@@ -112,11 +112,11 @@ class ExternalRemediation(LadderStep):
         self._episode.enter(phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing=f"hands it over to {self._called}")
         while (seen := await target.act(self._send, f"creates {self._called}", covered=True)).deleting:
             self._episode.enter(doing=f"waits until an earlier {self._called} is gone")
-            await self._target.wait(self._state, self._pause, self._episode.doing)
+            await self._target.wait(self._state, self._pause, self._episode.state.doing)
             self._pause = min(self._pause * 2, LOOK_AGAIN)
         self._pause = FIRST_LOOK
         target.progress.tried = True
-        if seen.timed_out and seen.incident != self._episode.incident:
+        if seen.timed_out and seen.incident != self._episode.state.incident:
             raise Hopeless(f"{self._called} of incident {seen.incident or 'of others'} has had its time already")
         self._state.asked = seen.created or workflow.now()
         self._state.began = self._state.asked  # as medik8s counts the time of a step
@@ -152,7 +152,7 @@ class ExternalRemediation(LadderStep):
     async def _delay(self, seen: External) -> str:
         """What the node's health must still wait for, "" for nothing (healthyDelay of medik8s)."""
         delay = self._target.pin.healthy_delay
-        observed = self._episode.looked
+        observed = self._episode.state.looked
         if not delay or (observed is not None and observed.confirmed_well):
             return ""
         since = seen.well_since
@@ -181,7 +181,7 @@ class ExternalRemediation(LadderStep):
 
     def _node_is_lost(self) -> str:
         """How the Node that was pinned is lost, "" where it is there or there never was one."""
-        seen = self._episode.looked
+        seen = self._episode.state.looked
         if not self._target.has_node or seen is None or (seen.present and seen.uid == self._target.pin.pinned.uid):
             return ""
         return "the Node was deleted" if not seen.present else "the Node is another object now"
@@ -236,7 +236,7 @@ class AnnotateExternal(WatchedStep):
         """Annotated once."""
         target = self._target
         if target.pin.machine is None:
-            raise Hopeless(f"{self._episode.node} belongs to no Machine that could be annotated")
+            raise Hopeless(f"{self._episode.state.node} belongs to no Machine that could be annotated")
         self._episode.enter(phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing="annotates the Machine for its operator")
         done = await target.act(self._annotate, ANNOTATES)
         target.progress.tried = True

@@ -39,15 +39,15 @@ class FencingStep(LadderStep):
         episode, pin = target.episode, target.pin
         self.story = FencingStory(
             FencingInput(
-                cluster=episode.cluster,
-                node=episode.node,
+                cluster=episode.state.cluster,
+                node=episode.state.node,
                 reason=pin.need.reason,
-                incident=episode.incident,
+                incident=episode.state.incident,
                 need=pin.need,
                 template=state.step.template if self.reads_template else None,
                 permit_granted=True,
                 node_uid=pin.pinned.uid,
-                holder=episode.holder,
+                holder=episode.state.holder,
             ),
             episode,
             step=state,
@@ -81,7 +81,7 @@ class FencingStep(LadderStep):
         self._target.episode.enter(phase=Phase.RUNNING, step=FenceStep.ISOLATION, doing="fences the node")
         if self._state.asked is None:
             await self._target.remember()
-            self._state.asked, self._target.episode.restarts = workflow.now(), 0
+            self._state.asked, self._target.episode.state.restarts = workflow.now(), 0
         try:
             end = await self.story.as_a_step()
         except Interrupt:

@@ -71,5 +71,5 @@ class WatchedStep(LadderStep):
         while True:
             if (end := await self.look()) is not None:
                 return end
-            await self._target.wait(self._state, pause, self._episode.doing)
+            await self._target.wait(self._state, pause, self._episode.state.doing)
             pause = min(pause * 2, LOOK_AGAIN)

@@ -68,7 +68,7 @@ class ReplacingStep(WatchedStep):
         self._goes = found.deleting if found is not None else self._goes
         if found is not None and not self._goes:
             await self._while_there_is_a_way_back(found)
-        if (abort := self._episode.abort_asked) is not None:
+        if (abort := self._episode.state.abort_asked) is not None:
             though = ", though its deletion has been asked for" if self._goes else ""
             raise AbortAsked(f"aborted by {abort.by}: {abort.reason}{though}")
         self._say(found)
@@ -120,7 +120,7 @@ class ReplacingStep(WatchedStep):
     async def _until_it_is_there(self, found: FollowedMachine, under: Undertaking) -> End:
         name, gone_at, pause = self._target.name, under.began, FIRST_LOOK
         self._episode.note(self._state.step.strategy.value, "gone", f"{name} is gone")
-        self._episode.rung_until = None  # the step has done what it is for: no other one follows
+        self._episode.state.rung_until = None  # the step has done what it is for: no other one follows
         while True:
             if found.scaled_down:
                 return End(outcome=Outcome.REPLACED, message=f"{name} is gone, and {found.scaled_down}")
@@ -137,10 +137,10 @@ class ReplacingStep(WatchedStep):
                 message = f"{name} is gone; {stands_in} after {format_duration(SUCCESSOR_PATIENCE)}"
                 self._target.desk.tell(EventReason.REPLACEMENT_LATE, message)
                 return End(outcome=Outcome.REPLACED, message=message)
-            if (abort := self._episode.abort_asked) is not None:
+            if (abort := self._episode.state.abort_asked) is not None:
                 raise AbortAsked(f"aborted by {abort.by}: {abort.reason}; {name} is gone, and {stands_in}")
             self._episode.enter(step=FenceStep.RECOVERY, doing=f"waits for its replacement: {stands_in}")
-            await self._episode.rest(pause, self._episode.doing)
+            await self._episode.rest(pause, self._episode.state.doing)
             pause = min(pause * 2, LOOK_AGAIN)
             found = await self._target.look_after(self._state) or found
 
@@ -152,7 +152,7 @@ class DeleteMachine(ReplacingStep):
         """What an earlier try has done is read first (S34); then a live look before each one."""
         target = self._target
         if target.pin.machine is None:
-            raise Hopeless(f"{self._episode.node} belongs to no Machine that could be deleted")
+            raise Hopeless(f"{self._episode.state.node} belongs to no Machine that could be deleted")
         if not target.pin.owner:
             raise Hopeless(f"no controller owns {target.pin.machine.key}: nothing would replace it")
         self._episode.enter(phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing="asks for the deletion of the machine")
@@ -211,21 +211,21 @@ class DeleteMachine(ReplacingStep):
         return await workflow.execute_activity_method(
             PreservationActivities.give_up,
             GiveUpRequest(
-                cluster=episode.cluster,
+                cluster=episode.state.cluster,
                 node=pin.pinned.node if pin.pinned.uid else "",
                 machine=pin.machine,
                 machine_uid=pin.machine_uid,
                 node_uid=pin.pinned.uid,
-                victim=episode.node,
-                incident=episode.incident,
+                victim=episode.state.node,
+                incident=episode.state.incident,
                 unhealthy=pin.need.reason or "a person wants it replaced",
                 withdraw=before is None,
-                holder=episode.holder,
+                holder=episode.state.holder,
                 not_after=workflow.now() + options.ACT_WINDOW,
                 before=before,
                 automatic=pin.need.kind.automatic,
             ),
-            **(options.remediation(episode.cluster) | {"summary": f"asks for the deletion of {pin.machine.name}"}),
+            **(options.remediation(episode.state.cluster) | {"summary": f"asks for the deletion of {pin.machine.name}"}),
         )
 
 
@@ -238,7 +238,7 @@ class RequestOwner(ReplacingStep):
         """A condition on the Machine, which repeats harmlessly."""
         target = self._target
         if target.pin.machine is None:
-            raise Hopeless(f"{self._episode.node} belongs to no Machine with an owner to ask")
+            raise Hopeless(f"{self._episode.state.node} belongs to no Machine with an owner to ask")
         self._episode.enter(
             phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing=f"asks {target.pin.owner} to remediate it"
         )

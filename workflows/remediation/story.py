@@ -75,8 +75,8 @@ class RemediationStory:
     def __init__(self, request: RemediationInput, episode: Episode) -> None:
         self._request = request
         self.episode = episode
-        if episode.ladder is not None:
-            self._open(episode.ladder)
+        if episode.state.ladder is not None:
+            self._open(episode.state.ladder)
 
     @property
     def _progress(self) -> LadderProgress:
@@ -110,10 +110,10 @@ class RemediationStory:
                 self._progress.at, problem = None, f"{end.message}{but}"
                 continue
             if self._request.adopts:
-                return End(outcome=Outcome.RELEASED, message=f"left behind and not needed: {self.episode.problem}")
+                return End(outcome=Outcome.RELEASED, message=f"left behind and not needed: {self.episode.state.problem}")
             if ended := await self._over_by_itself():  # what has failed may have done it all the same, and late
                 return ended
-            problem = f"every step has failed: {self.episode.problem or ', '.join(self._progress.failed)}"
+            problem = f"every step has failed: {self.episode.state.problem or ', '.join(self._progress.failed)}"
 
     async def _climb(self) -> End | None:
         """Step after step. None: the ladder is used up."""
@@ -187,7 +187,7 @@ class RemediationStory:
                 return other if await other.goes() else None
             except StepFailed as interrupt:
                 self.episode.note("look", "failed", interrupt.reason)
-                if self.episode.abort_asked is not None:
+                if self.episode.state.abort_asked is not None:
                     break
                 self.episode.enter(doing=f"will look again whether the machine goes: {interrupt.reason}")
                 await self.episode.rest(LONGEST_PAUSE, "before the machine is looked at again")
@@ -195,11 +195,11 @@ class RemediationStory:
 
     async def _fail(self, step: LadderStep, state: StepProgress, interrupt: Interrupt) -> None:
         """Told, and remembered: the next one's turn."""
-        self.episode.problem = f"{state.step.name}: {interrupt.reason}"
-        self.episode.note("step", "failed", self.episode.problem)
+        self.episode.state.problem = f"{state.step.name}: {interrupt.reason}"
+        self.episode.note("step", "failed", self.episode.state.problem)
         self._progress.failed.append(state.step.name)
         await step.give_up(interrupt.reason)
-        self.target.desk.tell(EventReason.REMEDIATION_STEP_FAILED, self.episode.problem)
+        self.target.desk.tell(EventReason.REMEDIATION_STEP_FAILED, self.episode.state.problem)
 
     def _made(self, state: StepProgress) -> LadderStep:
         left_before = self.left_off.story.left_off if self.left_off is not None else ()
@@ -209,7 +209,7 @@ class RemediationStory:
 
     async def _begin(self) -> End | None:
         """Pin the target, get the permit, leave the mark. Returns the end of an episode that may not begin."""
-        if self.episode.ladder is None and (end := await self._pin()) is not None:
+        if self.episode.state.ladder is None and (end := await self._pin()) is not None:
             return end
         progress = self._progress
         if progress.begun:
@@ -235,22 +235,22 @@ class RemediationStory:
         """Whom it is about, from here on. Returns the end where that can't be told."""
         episode = self.episode
         episode.enter(step=FenceStep.ISOLATION, doing="looks at the target")
-        episode.introduce(zone="", reason=episode.reason)
+        episode.introduce(zone="", reason=episode.state.reason)
         try:
             pin: RemediationPin = await workflow.execute_activity_method(
                 RemediationActivities.pin,
                 self._request,
-                **(options.cluster_read(episode.cluster) | {"summary": f"isolation: pins {episode.node}"}),
+                **(options.cluster_read(episode.state.cluster) | {"summary": f"isolation: pins {episode.state.node}"}),
             )
         except ActivityError as error:
             return refusal(error_message(error), missing=error_type(error) is ErrorType.NOT_FOUND)
-        episode.cause, episode.control_plane = pin.need.cause, pin.control_plane
-        episode.owner, episode.removes = pin.owner, removes(pin.ladder)
-        episode.machine = f"{pin.machine.namespace}/{pin.machine.name}" if pin.machine is not None else ""
+        episode.state.cause, episode.state.control_plane = pin.need.cause, pin.control_plane
+        episode.state.owner, episode.state.removes = pin.owner, removes(pin.ladder)
+        episode.state.machine = f"{pin.machine.namespace}/{pin.machine.name}" if pin.machine is not None else ""
         episode.see(pin.observation)
-        episode.pinned = pin.pinned
-        episode.ladder = LadderProgress(pin=pin, failed=list(self._request.failed), retry=self._request.retry)
-        self._open(episode.ladder)
+        episode.state.pinned = pin.pinned
+        episode.state.ladder = LadderProgress(pin=pin, failed=list(self._request.failed), retry=self._request.retry)
+        self._open(episode.state.ladder)
         self._adoption.begin(pin.adopted_incident, pin.adopted_paths)
         episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason, since=pin.need.since)
         steps = ", ".join(step.name for step in pin.ladder)
@@ -259,7 +259,7 @@ class RemediationStory:
 
     async def _get_leave(self) -> str:
         """The permit, and the mark on the Node."""
-        if not self.episode.permit:
+        if not self.episode.state.permit:
             refused = await self.episode.obtain_permit(self.target.permit_request())
             if refused:
                 return refused
@@ -299,42 +299,42 @@ class RemediationStory:
             await target.desk.ask_for_a_person(problem)
         pause = FIRST_PAUSE
         while True:
-            if (abort := episode.abort_asked) is not None:
+            if (abort := episode.state.abort_asked) is not None:
                 return End(outcome=Outcome.ABORTED, message=f"aborted by {abort.by}: {abort.reason}; {problem}")
             if ended := await self._over_by_itself():
                 return ended
             if off := next((step for step in self._steps if isinstance(step, FencingStep) and step.comes_back), None):
                 await self._bring_back(off, problem)  # as an earlier history has begun to
                 continue
-            if episode.resumed is not None and self.left_off is not None and await target.preflight.need_is_gone():
+            if episode.state.resumed is not None and self.left_off is not None and await target.preflight.need_is_gone():
                 await self._bring_back(self.left_off, problem)
                 continue
             wait = LOOK_WHILE_PARKED
-            if (word := episode.resumed) is not None and not episode.is_held:
+            if (word := episode.state.resumed) is not None and not episode.is_held:
                 refused = await self._get_leave()
                 if not refused:
                     break
-                if episode.permit and self.left_off is not None and self._node_is_gone:
+                if episode.state.permit and self.left_off is not None and self._node_is_gone:
                     await self._bring_back(self.left_off, problem)  # no step has anything to begin with, and it registers anew
                     continue
-                if episode.permit:  # it was the mark that could not be left, and that does not pass by itself
-                    episode.resumed = None
+                if episode.state.permit:  # it was the mark that could not be left, and that does not pass by itself
+                    episode.state.resumed = None
                     await target.desk.ask_for_a_person(f"{problem}; {word.by} answered, but {refused}")
                     continue
                 wait, pause = pause, min(pause * 2, LONGEST_PAUSE)
-                episode.problem = f"{problem}; the answer of {word.by} is kept until there is a permit: {refused}"
+                episode.state.problem = f"{problem}; the answer of {word.by} is kept until there is a permit: {refused}"
                 episode.enter(phase=Phase.NEEDS_HUMAN, doing="waits for a permit to go on")
             await episode.rest(wait, "a person's word")
         self._progress.failed.clear()
         await self._forget_what_failed()
-        self._progress.at, self._progress.reached, self._progress.parked, episode.problem = None, -1, "", ""
+        self._progress.at, self._progress.reached, self._progress.parked, episode.state.problem = None, -1, "", ""
         episode.enter(phase=Phase.RUNNING, doing="goes on, from the first step")
         return None
 
     @property
     def _node_is_gone(self) -> bool:
         """Whether the latest look has found no Node of the name."""
-        seen = self.episode.looked
+        seen = self.episode.state.looked
         return self.target.has_node and seen is not None and not seen.present
 
     async def _bring_back(self, off: FencingStep, problem: str) -> None:
@@ -412,7 +412,7 @@ class RemediationStory:
     async def _switched_on_after_an_abort(self) -> str:
         """An abort with power-on brings back what an earlier step has left off. Answers what came of it, in words to end a
         sentence with."""
-        abort, off = self.episode.abort_asked, self.left_off
+        abort, off = self.episode.state.abort_asked, self.left_off
         if abort is None or not abort.power_on or off is None or off.was_aborted or not await self._is_there():
             return ""
         problem = await off.story.bring_back()
@@ -425,7 +425,7 @@ class RemediationStory:
             return ""
         if doubt := next(filter(None, (step.doubt() for step in self._steps if isinstance(step, FencingStep))), ""):
             return f"; but {doubt}"
-        seen = self.episode.looked
+        seen = self.episode.state.looked
         back = seen is not None and seen.present and seen.ready
         return TO_SWITCH_ON if self.left_off is not None and not back else ""
 
@@ -436,29 +436,29 @@ class RemediationStory:
 
     def _left_cut(self, told: str) -> str:
         """What our mark tells of as cut, and no step has: a predecessor's that no step of this ladder gives back."""
-        paths = [path for path in self.episode.added.paths if path not in told]
+        paths = [path for path in self.episode.state.added.paths if path not in told]
         return f"; left cut: {', '.join(paths)}" if paths else ""
 
     @property
     def at(self) -> LadderStep | None:
         """The step that is under way, None where none is."""
-        at = self.episode.ladder.at if self.episode.ladder is not None else None
+        at = self.episode.state.ladder.at if self.episode.state.ladder is not None else None
         return self._steps[at] if at is not None else None
 
     @property
     def deletes(self) -> bool:
         """Whether a step has asked for the deletion of the Machine."""
-        return self.episode.ladder is not None and any(step.deletes for step in self._steps)
+        return self.episode.state.ladder is not None and any(step.deletes for step in self._steps)
 
     @property
     def stays_off(self) -> bool:
         """Whether its end is carried out, and leaves the machine off."""
-        return self.episode.ladder is not None and self._progress.end is not None and self.left_off is not None
+        return self.episode.state.ladder is not None and self._progress.end is not None and self.left_off is not None
 
     @property
     def left_off(self) -> FencingStep | None:
         """The last step that switched power, where it has left the machine off, for all that is known."""
-        if self.episode.ladder is None:
+        if self.episode.state.ladder is None:
             return None
         steps = [each for each in reversed(self._steps) if isinstance(each, FencingStep)]
         last = next((step for step in steps if step.story.touched), None)

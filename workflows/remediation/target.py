@@ -68,7 +68,7 @@ class RemediationTarget:
     def name(self) -> str:
         """How people call it."""
         machine = self.pin.machine
-        return self.episode.node if machine is None else f"{machine.name} ({self.episode.node})"
+        return self.episode.state.node if machine is None else f"{machine.name} ({self.episode.state.node})"
 
     @property
     def has_node(self) -> bool:
@@ -83,11 +83,11 @@ class RemediationTarget:
         machine = self.pin.machine
         return written_memory(
             LastRemediation(
-                of=machine.name if machine is not None else self.episode.node,
+                of=machine.name if machine is not None else self.episode.state.node,
                 at=workflow.now(),
                 retry=self.progress.retry,
                 failed=tuple(self.progress.failed),
-                incident=self.episode.incident,
+                incident=self.episode.state.incident,
             )
         )
 
@@ -211,7 +211,7 @@ class RemediationTarget:
         if self.pin.need.kind is not NeedKind.PERSON:
             return await self.preflight.need_is_gone()
         before = self.pin.pinned.boot_id
-        if not await self.preflight.refresh() or (seen := self.episode.looked) is None or not seen.ready:
+        if not await self.preflight.refresh() or (seen := self.episode.state.looked) is None or not seen.ready:
             return False
         return succeeded or bool(before and seen.boot_id and seen.boot_id != before)
 
@@ -284,7 +284,7 @@ class RemediationTarget:
     ) -> Result:
         """The same, a failed one being raised as it is."""
         result: Result = await workflow.execute_activity_method(
-            activity, request, **(config(self.episode.cluster) | {"summary": summary})
+            activity, request, **(config(self.episode.state.cluster) | {"summary": summary})
         )
         return result
 
@@ -301,7 +301,7 @@ class RemediationTarget:
 
     def show(self, state: StepProgress | None) -> None:
         """Which step it is at, for people; None: at none."""
-        ladder, self.episode.rung, self.episode.rung_until = self.pin.ladder, "", None
+        ladder, self.episode.state.rung, self.episode.state.rung_until = self.pin.ladder, "", None
         if state is not None:
-            self.episode.rung = f"{state.index + 1} of {len(ladder)}: {state.step.name}"
-            self.episode.rung_until = state.began + state.step.timeout if state.step.timeout is not None else None
+            self.episode.state.rung = f"{state.index + 1} of {len(ladder)}: {state.step.name}"
+            self.episode.state.rung_until = state.began + state.step.timeout if state.step.timeout is not None else None

@@ -1,7 +1,8 @@
-"""Who has spoken, as the cluster's API server attests it: a NodeAction that he made, read live and used once (S42, S33).
+"""Which person has commanded, as the cluster's API server attests it: a NodeAction that they made, read live and used once (S42,
+S33).
 
-The server has compared its name with who was asking, and has asked its own authorizer, where the policy of deploy/people.yaml is
-in force (`policy/episode/attestation.py`). It says what was said to us; it is young; nothing else has made use of it.
+The server has compared the name in it with the caller's, and has asked its own authorizer, where the policy of deploy/people.yaml
+is in force (`policy/episode/attestation.py`). It says what the workflow was told; it is young; nothing else has made use of it.
 """
 
 from __future__ import annotations
@@ -9,25 +10,19 @@ from __future__ import annotations
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import JsonObject
-from activities.cluster.api.edits import edit
-from activities.cluster.api.paths import NODE_ACTIONS
-from activities.cluster.api.refusals import ObjectNotFound
-from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.live.attestation import doubt_of
-from activities.contracts.attestation import Verification, VerifyRequest, WordActivities
+from activities.cluster.api.refusals import ObjectNotFound, edit
+from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
+from activities.cluster.report.node_actions import HEARD, doubt_of, node_action_path
+from activities.contracts.attestation import AttestationActivities, Verification, VerifyRequest
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
-from policy.episode.operator_commands import NAMESPACE, WITHIN, ActionName, SealedWord, difference, spoken_of
+from policy.episode.operator_commands import WITHIN, ActionName, SealedWord, difference, spoken_of
 from policy.values.times import moment_of, written
 
-HEARD = "Heard"
-"""The phase of an object that a word has made use of."""
 
-
-class ClusterWords(OfOneCluster, WordActivities):
-    """Served by the workers of one cluster's queue. required: whether a word that is not verified is refused."""
+class ClusterAttestation(ClusterActivities, AttestationActivities):
+    """Served by the workers of one cluster's queue. required: whether a command that is not verified is refused."""
 
     def __init__(self, served: ServedCluster, licences: Licences, *, required: bool = False) -> None:
         super().__init__(served)
@@ -37,12 +32,12 @@ class ClusterWords(OfOneCluster, WordActivities):
 
     @activity.defn(name="words.verify")
     async def verify(self, request: VerifyRequest) -> Verification:
-        """The object's use is noted before anybody is told of it, in the version that was read: no two make use of it."""
+        """The object's use is noted before the workflow learns of it, in the version that was read: no two make use of it."""
         require_cluster(request.cluster, self._cluster)
 
         async def once() -> Verification:
             try:
-                found = await self._connection.get(_path(request.action))
+                found = await self._connection.get(node_action_path(request.action.name))
             except ObjectNotFound:
                 raise _refused(request.action, "there is none") from None
             self._expect(request, found)
@@ -85,17 +80,13 @@ class ClusterWords(OfOneCluster, WordActivities):
             {"op": "test", "path": "/metadata/resourceVersion", "value": found["metadata"]["resourceVersion"]},
             {"op": "add", "path": "/status", "value": status},
         ]
-        await self._connection.patch_json(_path(request.action, status=True), operations)
+        await self._connection.patch_json(node_action_path(request.action.name, status=True), operations)
 
 
 def _use(request: VerifyRequest) -> str:
-    """What makes use of the object: a word to that incident, in the run that Temporal names (S49)."""
+    """What makes use of the object: a command to that incident, in the run that Temporal names (S49)."""
     info = activity.info()
     return " ".join(filter(None, (info.workflow_id, info.workflow_run_id, request.use, request.incident)))
-
-
-def _path(action: ActionName, *, status: bool = False) -> str:
-    return NODE_ACTIONS.path(action.name, namespace=NAMESPACE, subresource="status" if status else "")
 
 
 def _status(found: JsonObject) -> JsonObject:

@@ -17,7 +17,6 @@ from datetime import UTC, datetime, timedelta
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.edits import edit
 from activities.cluster.api.leases import (
     CLUSTER_LEASE_NAME,
     CLUSTER_LEASE_NAMESPACE,
@@ -26,7 +25,7 @@ from activities.cluster.api.leases import (
     read_lease,
 )
 from activities.cluster.api.paths import LEASES
-from activities.cluster.api.refusals import ObjectNotFound, unless_gone
+from activities.cluster.api.refusals import ObjectNotFound, edit, unless_gone
 from activities.errors import ErrorType, error_type
 from policy.scan.scan_report import ClusterLease
 from policy.values.times import written
@@ -165,7 +164,7 @@ class ScannerLease:
             self._said = said
 
 
-class LeaseKeeping:
+class LeaseRenewal:
     """Renews beside the scans that need it, so that none waits for a renewal unless it has to."""
 
     def __init__(self, lease: ScannerLease, *, on_change: Callable[[], None]) -> None:

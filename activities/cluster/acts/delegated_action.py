@@ -1,6 +1,7 @@
-"""The beginning of every act that sets others to work: the last look and the note on the target, in the same activity.
+"""The beginning of every act that sets another controller to work: the last look and the note on the target, in the same
+activity.
 
-The note is what a target that is lost from sight, and whoever replaces it, remember of a remediation: on its Machine, which
+The note is what a target that is lost from sight, and its replacement, remember of a remediation: on its Machine, which
 outlives the Node, and on its Node, since a check of Nodes knows no Machines. So it is written before anything that could fail.
 """
 
@@ -13,15 +14,11 @@ from typing import TypeVar
 
 from temporalio import activity
 
-from activities.clocks import Clock, in_time
-from activities.cluster.acts.one_cluster import OfOneCluster
-from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.edits import edit
-from activities.cluster.api.machine_paths import Connections, resource_of
-from activities.cluster.api.refusals import ObjectNotFound
-from activities.cluster.api.served_cluster import ServedCluster
+from activities.clocks import in_time
+from activities.cluster.api.refusals import ObjectNotFound, edit
+from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster
 from activities.cluster.live.gate import require_last_look
-from activities.cluster.objects.live_machines import find_machine
+from activities.cluster.objects.live_machines import find_machine, resource_of
 from activities.cluster.objects.live_node import Edit, LiveNode, edit_node, put_annotation, remove_annotation
 from activities.contracts.preservation import GiveUpResult
 from activities.contracts.remediation import BeforeActing, External, RememberRequest
@@ -37,19 +34,15 @@ Look = Callable[[LookRequest], Awaitable[LookResult]]
 """The last look at one cluster (`looks.py`)."""
 
 
-def _again() -> bool:
-    return activity.in_activity() and activity.info().attempt > 1
+class DelegatingActivities(ClusterActivities):
+    """What activities have in common that set another controller to work."""
 
-
-class Beginning:
-    """Of the acts of one cluster."""
-
-    def __init__(self, connections: Connections[ClusterConnection], look: Look, clock: Clock) -> None:
-        self._connections = connections
+    def __init__(self, served: ServedCluster, look: Look) -> None:
+        """look: the last look at this cluster (`looks.py`)."""
+        super().__init__(served)
         self._look = look
-        self._clock = clock
 
-    async def begin(
+    async def _delegate(
         self,
         before: BeforeActing,
         what: str,
@@ -70,30 +63,31 @@ class Beginning:
         """
         require_last_look(before.look, target, operation)
         seen = await self._look(before.look)
-        if found is not None and _again() and (there := await found()) is not None:
+        again = activity.in_activity() and activity.info().attempt > 1
+        if found is not None and again and (there := await found()) is not None:
             return replace(there, look=replace(seen, verdict=LookVerdict.GO, reason="done before; its answer was lost"))
         if seen.verdict is not LookVerdict.GO:
             return refused(seen)
         in_time(not_after, self._clock(), what)
         if before.remember is not None:
-            await self.remember(before.remember)
+            await self._remember(before.remember)
         return replace(await write(), look=seen)
 
-    async def remember(self, request: RememberRequest) -> ActResult:
-        """Write the memory, on both."""
+    async def _remember(self, request: RememberRequest) -> ActResult:
+        """Write the memory, on the Machine and on the Node."""
         done: list[ActResult] = []
         if request.machine is not None:
             noted = {LAST_REMEDIATION_ANNOTATION: request.memory or None}
-            done.append(await self.annotate(request.machine, request.machine_uid, noted, instead_of=request.instead_of))
+            done.append(await self._write_annotations(request.machine, request.machine_uid, noted, instead_of=request.instead_of))
         if (pinned := request.target.pinned).uid:
             memory = request.memory if request.on_node is None else request.on_node
-            done.append(await self.remember_on_node(pinned.node, pinned.uid, memory, instead_of=request.instead_of))
+            done.append(await self._remember_on_node(pinned.node, pinned.uid, memory, instead_of=request.instead_of))
         return ActResult(changed=any(each.changed for each in done), detail="; ".join(each.detail for each in done))
 
-    async def remember_on_node(
+    async def _remember_on_node(
         self, name: str, uid: str, memory: str, *, only_if_absent: bool = False, instead_of: str = ""
     ) -> ActResult:
-        """See `annotate`."""
+        """See `_write_annotations`."""
 
         def decide(node: LiveNode) -> Edit:
             if node.view.uid != uid:
@@ -112,7 +106,7 @@ class Beginning:
         except ObjectNotFound:
             return ActResult(changed=False, detail="the Node is gone")
 
-    async def annotate(
+    async def _write_annotations(
         self,
         ref: ObjectRef,
         uid: str,
@@ -124,7 +118,8 @@ class Beginning:
         not_after: datetime | None = None,
     ) -> ActResult:
         """Set annotations of that very Machine, None removes one; a gone Machine is left alone. instead_of: only where all of
-        them say that now, "" for whatever they say. unless: raises where somebody objects, on the version that is written."""
+        them say that now, "" for whatever they say. unless: raises where there is an objection, on the version that is
+        written."""
         connection, path = self._connections.of(ref.api_version), resource_of(ref).path(ref.name, namespace=ref.namespace)
 
         async def once() -> ActResult:
@@ -147,13 +142,3 @@ class Beginning:
             return ActResult(changed=True, detail=said)
 
         return await edit(ref.key, once)
-
-
-class BeginningActs(OfOneCluster):
-    """What the activities have in common that have others begin something."""
-
-    def __init__(self, served: ServedCluster, look: Look) -> None:
-        """look: the last look at this cluster (`looks.py`)."""
-        super().__init__(served)
-        self._look = look
-        self._beginning = Beginning(self._connections, look, self._clock)

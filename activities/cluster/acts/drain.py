@@ -21,7 +21,7 @@ from temporalio.exceptions import ApplicationError
 from activities.clocks import begin_by, in_time
 from activities.cluster.api.paths import CLAIMS, DAEMON_SETS, PODS
 from activities.cluster.api.refusals import NamespaceEnding, ObjectConflict, ObjectNotFound, unless_gone
-from activities.cluster.api.served_cluster import ServedCluster
+from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster
 from activities.cluster.live.gate import require_leave
 from activities.cluster.live.leases import cluster_lease_problem
 from activities.cluster.live.looks import PermitBook
@@ -60,22 +60,18 @@ class _Answer:
     refusal: str = ""
 
 
-class Drainer:
-    """Drains nodes of one cluster; it keeps nothing between rounds."""
+class Drain(ClusterActivities):
+    """Of the nodes of one cluster; it keeps nothing between rounds."""
 
     def __init__(self, served: ServedCluster, permits: PermitBook, licences: Licences) -> None:
+        super().__init__(served)
         self._permits = permits
         self._licences = licences
-        self._connection = served.connection
-        self._source = served.source
-        self._own_node = served.own_node
-        self._clock = served.clock
 
     async def round(self, request: DrainRequest) -> DrainResult:
         """Look, then ask. Errors of the look: nothing was asked for."""
         name = request.target.pinned.node
-        if self._own_node and name == self._own_node:
-            raise failure(ErrorType.OWN_NODE, f"this worker runs on Node/{name} and never drains it itself")
+        self._require_other_node(name, " and never drains it itself")
         in_time(request.not_after, self._clock(), f"draining Node/{name}")
         # Before the node is looked at: whatever is evicted was bound to the node that the look found, or has another uid.
         pods = {pod.metadata.uid: pod for pod in await read_pods(self._connection, name)}

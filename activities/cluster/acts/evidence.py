@@ -19,11 +19,10 @@ import orjson
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.events import CLUSTER_SCOPED_NAMESPACE
 from activities.cluster.api.paths import EVENTS, NODES
-from activities.cluster.api.served_cluster import ServedCluster
+from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
 from activities.cluster.live.plans import plan_for
 from activities.cluster.live.preserved_machine import PreservedMachineReader
 from activities.cluster.objects.decoding import decode_node
@@ -86,7 +85,7 @@ class _Writing:
         self.files.append(file)
 
 
-class ClusterEvidence(OfOneCluster, EvidenceCollection):
+class ClusterEvidence(ClusterActivities, EvidenceCollection):
     """Served by the workers of one cluster's queue. directory None: nothing is kept."""
 
     def __init__(self, served: ServedCluster, directory: EvidenceDirectory | None, licences: Licences) -> None:

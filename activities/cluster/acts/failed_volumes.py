@@ -13,11 +13,11 @@ from datetime import timedelta
 
 from temporalio import activity
 
-from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import events_on_node
 from activities.cluster.api.paths import VOLUME_DETACHMENTS, VOLUMES
 from activities.cluster.api.refusals import ObjectNotFound, unless_gone
+from activities.cluster.api.served_cluster import ClusterActivities, require_cluster
 from activities.cluster.objects.live_machines import find_check
 from activities.cluster.objects.live_node import LiveNode, read_node
 from activities.cluster.objects.workload import Pod, read_attachments, read_pods, volumes_of
@@ -51,7 +51,7 @@ class _Asked:
     eviction_timeout: timedelta
 
 
-class ClusterFailedVolumes(OfOneCluster, VolumeActivities):
+class ClusterFailedVolumes(ClusterActivities, VolumeActivities):
     """Served by the workers of one cluster's queue. `machines`: where Cluster API's objects live, if elsewhere."""
 
     @activity.defn(name="remediation.find-volumes")

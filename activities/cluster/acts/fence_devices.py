@@ -11,11 +11,10 @@ from datetime import timedelta
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import NODES
 from activities.cluster.api.refusals import unless_gone
-from activities.cluster.api.served_cluster import ServedCluster
+from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
 from activities.cluster.live.plans import configuration_for
 from activities.cluster.objects.decoding import NODE_DECODING, decode_node
 from activities.cluster.objects.live_node import GKE_INSTANCE_ANNOTATION
@@ -50,7 +49,7 @@ NOBODYS = "default"
 """How the configuration is called that holds where nobody has written any."""
 
 
-class ClusterFenceDevices(OfOneCluster, FenceDeviceActivities):
+class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
     """Served by the workers of one cluster's queue. looked_after: whether any health check asks us to act in this cluster."""
 
     def __init__(self, served: ServedCluster, licences: Licences, *, looked_after: Callable[[], bool] = lambda: True) -> None:

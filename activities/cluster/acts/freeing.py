@@ -22,15 +22,12 @@ from temporalio.exceptions import ApplicationError
 
 from activities.clocks import begin_by, in_time
 from activities.cluster.acts.isolation import another_machine, may_untaint, taint_beside_mark
-from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.edits import edit
 from activities.cluster.api.paths import NODES, PODS, VOLUME_ATTACHMENTS, VOLUMES
-from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound, unless_gone
-from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.live.device_claims import CheckedDevices, claimed_by
+from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound, edit, unless_gone
+from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
+from activities.cluster.live.claims import CheckedDevices, Identities, claimed_by
 from activities.cluster.live.gate import require_go, require_leave
-from activities.cluster.live.identities import Identities
 from activities.cluster.live.leases import cluster_lease_problem
 from activities.cluster.live.plans import live_policies
 from activities.cluster.objects.live_node import Edit, LiveNode, append_taint, edit_node, find_node, readable_mark
@@ -137,7 +134,7 @@ T = TypeVar("T")
 Consequence = FreeRequest | FreeCutRequest | FreeDumpingRequest
 
 
-class ClusterFreeing(OfOneCluster, FreeingActivities):
+class ClusterFreeing(ClusterActivities, FreeingActivities):
     """Served by the workers of one cluster's queue."""
 
     def __init__(

@@ -11,11 +11,9 @@ from datetime import datetime
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.acts.drain import Drainer
-from activities.cluster.acts.news import EpisodeTeller
-from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
+from activities.cluster.acts.drain import Drain
 from activities.cluster.api.refusals import ObjectNotFound
-from activities.cluster.api.served_cluster import ServedCluster
+from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
 from activities.cluster.live.gate import require_last_look
 from activities.cluster.live.looks import PermitBook
 from activities.cluster.objects.live_machines import read_subject
@@ -42,7 +40,7 @@ from activities.cluster.objects.marks import (
     untainted,
     write_mark,
 )
-from activities.cluster.report.nodefences import NodeFences
+from activities.cluster.report.nodefences import EpisodePublisher, NodeFences
 from activities.contracts.target import (
     ActResult,
     CordonRequest,
@@ -70,7 +68,7 @@ from policy.objects.marks import Added, Mark, is_marked
 from policy.objects.nodes import MARK_LABEL, OUR_TAINT
 
 
-class ClusterIsolation(OfOneCluster, IsolationActivities):
+class ClusterIsolation(ClusterActivities, IsolationActivities):
     """Served by the workers of one cluster's queue. fences: where episodes are shown, None for nowhere."""
 
     def __init__(
@@ -87,8 +85,8 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
         super().__init__(served)
         self._licences = licences
         self._look = look
-        self._drainer = Drainer(served, permits, licences)
-        self._teller = EpisodeTeller(served, fences, notify=notify)
+        self._drain = Drain(served, permits, licences)
+        self._publisher = EpisodePublisher(served, fences, notify=notify)
 
     @activity.defn(name="isolation.mark-unschedulable")
     async def mark_unschedulable(self, request: CordonRequest) -> ActResult:
@@ -172,7 +170,7 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
     async def drain(self, request: DrainRequest) -> DrainResult:
         """See `drain.py`."""
         require_cluster(request.target.cluster, self._cluster)
-        return await self._drainer.round(request)
+        return await self._drain.round(request)
 
     @activity.defn(name="recovery.mark-schedulable")
     async def mark_schedulable(self, request: RestoreRequest) -> ActResult:
@@ -214,7 +212,7 @@ class ClusterIsolation(OfOneCluster, IsolationActivities):
             result = await edit_node(self._connection, target.pinned.node, decide, not_after=request.not_after)
         except ObjectNotFound:
             result = ActResult(changed=False, detail="the Node is gone, and our marks with it")
-        await self._teller.along(target, request.news)
+        await self._publisher.publish_beside(target, request.news)
         return result
 
 

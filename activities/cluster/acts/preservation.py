@@ -17,18 +17,15 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.clocks import in_time
-from activities.cluster.acts.delegated_action import BeginningActs, Look
-from activities.cluster.acts.one_cluster import require_cluster
+from activities.cluster.acts.delegated_action import DelegatingActivities, Look
 from activities.cluster.api.connection import JsonObject
-from activities.cluster.api.edits import edit
-from activities.cluster.api.machine_paths import api_of
 from activities.cluster.api.paths import NODES, ref_of
-from activities.cluster.api.refusals import ObjectNotFound
-from activities.cluster.api.served_cluster import ServedCluster
+from activities.cluster.api.refusals import ObjectNotFound, edit
+from activities.cluster.api.served_cluster import ServedCluster, require_cluster
 from activities.cluster.live.gate import require_go, require_leave, require_machine_of
 from activities.cluster.live.plans import live_policies
 from activities.cluster.live.preserved_machine import PreservedMachineReader, Sight, called_unhealthy
-from activities.cluster.objects.live_machines import pause_of
+from activities.cluster.objects.live_machines import api_of, pause_of
 from activities.cluster.objects.live_node import (
     LiveNode,
     Operations,
@@ -41,7 +38,7 @@ from activities.cluster.objects.live_node import (
 from activities.cluster.objects.machines_decoding import read_machine
 from activities.cluster.objects.marks import write_claim
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities
-from activities.contracts.target import LookRequest, LookResult, Target
+from activities.contracts.target import LookRequest, Target
 from activities.errors import ErrorType, error_type, failure
 from policy.episode.gate import By, Operation, Seen, objection
 from policy.episode.messages import Kind, Pinned
@@ -64,7 +61,7 @@ from policy.values.times import format_duration, written
 BEING_DELETED = "the machine is being deleted"
 
 
-class ClusterPreservation(BeginningActs, PreservationActivities):
+class ClusterPreservation(DelegatingActivities, PreservationActivities):
     """Served by the workers of one cluster's queue. `machines`: where Cluster API's objects live, if elsewhere."""
 
     def __init__(self, served: ServedCluster, look: Look, *, pools: Iterable[Pool] = ()) -> None:
@@ -97,17 +94,13 @@ class ClusterPreservation(BeginningActs, PreservationActivities):
             return await edit(request.machine.key, lambda: self._once(request))
         self._require_other_node(request.victim, " and never has it deleted itself")
         target = replace(request.before.look.target, cluster=request.cluster, incident=request.incident)
-
-        def refused(seen: LookResult) -> GiveUpResult:
-            return GiveUpResult(detail=seen.reason, look=seen)
-
-        return await self._beginning.begin(
+        return await self._delegate(
             request.before,
             f"deleting {request.machine.key}",
             request.not_after,
             target=target,
             write=lambda: edit(request.machine.key, lambda: self._once(request)),
-            refused=refused,
+            refused=lambda seen: GiveUpResult(detail=seen.reason, look=seen),
             operation=Operation.REMOVE,
         )
 

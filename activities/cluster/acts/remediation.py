@@ -14,23 +14,24 @@ from functools import partial
 
 from temporalio import activity
 
-from activities.cluster.acts.delegated_action import BeginningActs
-from activities.cluster.acts.one_cluster import require_cluster
-from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.edits import edit
-from activities.cluster.api.machine_paths import api_of, resource_of, set_of
-from activities.cluster.api.refusals import ObjectNotFound, unless_gone
+from activities.cluster.acts.delegated_action import DelegatingActivities
+from activities.cluster.api.connection import JsonObject
+from activities.cluster.api.paths import set_of
+from activities.cluster.api.refusals import ObjectNotFound, edit, unless_gone
+from activities.cluster.api.served_cluster import require_cluster
 from activities.cluster.live.gate import require_leave, require_machine_of
 from activities.cluster.live.needs import OF_A_REMEDIATION, require_kind
 from activities.cluster.live.plans import covers, readable_checks
 from activities.cluster.objects.live_machines import (
     LiveMachine,
+    api_of,
     cluster_of,
     find_check,
     find_machine,
     machine_named,
     machine_of,
     pause_of,
+    resource_of,
 )
 from activities.cluster.objects.live_node import LiveNode, all_names, find_node, observe, pinned_of, readable_mark
 from activities.cluster.objects.machines_decoding import machine_decoding
@@ -46,7 +47,7 @@ from activities.contracts.remediation import (
     RememberRequest,
     Replacement,
 )
-from activities.contracts.target import ActResult, LookResult
+from activities.contracts.target import ActResult
 from activities.errors import ErrorType, as_invalid_config, failure
 from policy.checks.health_check import HealthCheck
 from policy.checks.rules import rules_of
@@ -60,13 +61,13 @@ from policy.episode.needs import Need, NeedKind
 from policy.objects.belonging import of_control_plane, taken_name
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, MachineView
 from policy.objects.nodes import Condition, NodeView
-from policy.remediation.ladder import Body, EscalationStep, possible, read_strategies
+from policy.remediation.ladder import EscalationStep, body_of, possible, read_strategies
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION, read_memory
 from policy.remediation.remedies import OWNER_REMEDIATED
 from policy.remediation.strategies import REPLACING_OWNERS
 from policy.values.errors import PolicyError, no_such_target
 from policy.values.machine_apis import CLUSTER_API, machine_api
-from policy.values.object_refs import Dialect, ObjectRef
+from policy.values.object_refs import Dialect
 
 LONGEST_FAILURE = 300
 
@@ -80,7 +81,7 @@ Conditions = dict[str, tuple[ConditionText, ConditionText] | None]
 """What a Machine is given, None takes one away; {} for nothing."""
 
 
-class ClusterRemediation(BeginningActs, RemediationActivities):
+class ClusterRemediation(DelegatingActivities, RemediationActivities):
     """Served by the workers of one cluster's queue."""
 
     # The target -----------------------------------------------------------------------------------------------------
@@ -130,7 +131,7 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
     async def _machine_for(self, request: RemediationInput, node: LiveNode | None) -> LiveMachine | None:
         """The Machine it is about: the one that was named, else the Node's own."""
         if request.machine is not None:
-            found = await self._machine(request.machine)
+            found = await find_machine(self._connections, request.machine)
         elif node is not None:
             found = await machine_of(self._connections, node.view)
         else:
@@ -142,7 +143,15 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
             raise failure(ErrorType.INVALID_CONFIG, told)
         if found is not None and node is not None and (taken := taken_name(found.view, node.view)):
             raise failure(ErrorType.TARGET_CHANGED, taken)
-        if found is not None and request.machine is not None and not _is_about(request.node, found):
+        if (
+            found is not None
+            and request.machine is not None
+            and request.node
+            not in {
+                found.view.node_name,
+                f"{MACHINE}{found.ref.namespace}/{found.ref.name}",
+            }
+        ):
             told = f"machine: expected the Machine of {request.node}, {found.ref.key} has Node/{found.view.node_name or '-'}"
             raise failure(ErrorType.INVALID_CONFIG, told)
         if found is not None and request.machine_uid and found.view.uid != request.machine_uid:
@@ -176,12 +185,8 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
         with as_invalid_config():
             words = ", ".join(request.strategies)
             named = read_strategies(words, subject=request.node, field="strategies") if words else None
-            body = Body(
-                has_node=node is not None,
-                phase=machine.phase if machine is not None else None,
-                owner=machine.controller if machine is not None else "",
-            )
-            # A person who names a step is told that it can't be, before any other is begun, and not afterwards by its absence.
+            body = body_of(JudgedTarget(request.node, node=node.view if node is not None else None, machine=machine))
+            # A person who names a step is refused where it can't be taken, before any other is begun.
             return possible(check, body, named, live=True, whole=named is not None and not request.skip_impossible)
 
     # Asking ---------------------------------------------------------------------------------------------------------
@@ -242,7 +247,7 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
 
         async def write() -> ActResult:
             unless = partial(self._require_leave, request)
-            return await self._beginning.annotate(ref, request.machine_uid, values, unless=unless, not_after=request.not_after)
+            return await self._write_annotations(ref, request.machine_uid, values, unless=unless, not_after=request.not_after)
 
         def annotated(machine: MachineView | None) -> bool:
             return machine is not None and values.items() <= machine.annotations.items()
@@ -250,7 +255,7 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
         return await self._begin(request, f"annotating {ref.key}", write, annotated)
 
     async def _unannotate(self, request: MachineRequest, *annotations: str) -> ActResult:
-        return await self._beginning.annotate(request.machine, request.machine_uid, dict.fromkeys(annotations))
+        return await self._write_annotations(request.machine, request.machine_uid, dict.fromkeys(annotations))
 
     async def _begin(
         self,
@@ -268,20 +273,17 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
         assert request.before is not None, "what begins something says what comes before"
 
         async def found() -> ActResult | None:
-            machine = await self._machine(request.machine)
+            machine = await find_machine(self._connections, request.machine)
             pinned = machine.view if machine is not None and machine.view.uid == request.machine_uid else None
             return ActResult(changed=False, detail="written already") if stands(pinned) else None
 
-        def refused(seen: LookResult) -> ActResult:
-            return ActResult(changed=False, detail=seen.reason, look=seen)
-
-        return await self._beginning.begin(
+        return await self._delegate(
             request.before,
             act,
             request.not_after,
             target=request.target,
             write=write,
-            refused=refused,
+            refused=lambda seen: ActResult(changed=False, detail=seen.reason, look=seen),
             found=found,
             operation=operation,
         )
@@ -306,10 +308,11 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
         done: str,
         not_after: datetime | None = None,
     ) -> ActResult:
-        connection, path = self._place(request.machine)
+        ref = request.machine
+        connection, path = self._connections.of(ref.api_version), resource_of(ref).path(ref.name, namespace=ref.namespace)
 
         async def once() -> ActResult:
-            machine = await self._machine(request.machine)
+            machine = await find_machine(self._connections, request.machine)
             if machine is None or machine.view.uid != request.machine_uid:
                 return ActResult(changed=False, detail=f"{request.machine.key} is gone")
             wanted = await compose(machine.view)
@@ -330,7 +333,7 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
     async def follow(self, request: FollowRequest) -> FollowedMachine:
         """A Machine of that name with another uid is a successor, never the patient."""
         require_cluster(request.target.cluster, self._cluster)
-        machine = await self._machine(request.machine)
+        machine = await find_machine(self._connections, request.machine)
         patient = machine.view if machine is not None and machine.view.uid == request.machine_uid else None
         going = patient.deleting_since if patient is not None else request.since
         replacement = await self._successor(request, going) if going is not None else None
@@ -366,7 +369,7 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
         for machine in blank:
             if request.memory:
                 ref = replace(request.machine, name=machine.name)
-                done = await self._beginning.annotate(
+                done = await self._write_annotations(
                     ref, machine.uid, {LAST_REMEDIATION_ANNOTATION: request.memory}, only_if_absent=True
                 )
                 if not done.changed:
@@ -376,7 +379,7 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
 
     async def _siblings(self, request: FollowRequest) -> list[MachineView]:
         resource, decoding = resource_of(request.machine), machine_decoding(api_of(request.machine))
-        connection = self._connection_of(request.machine.api_version)
+        connection = self._connections.of(request.machine.api_version)
         pages = connection.list_pages(resource.path(namespace=request.machine.namespace))
         try:
             listed = [item.value async for page in pages for item in decoding.items(page.body)]
@@ -387,7 +390,7 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
     async def _as_replacement(self, request: FollowRequest, machine: MachineView) -> Replacement:
         node = await find_node(self._connection, name) if (name := machine.node_name) else None
         if node is not None and request.memory and LAST_REMEDIATION_ANNOTATION not in node.annotations:
-            await self._beginning.remember_on_node(name, node.view.uid, request.memory, only_if_absent=True)
+            await self._remember_on_node(name, node.view.uid, request.memory, only_if_absent=True)
         ready = node is not None and node.view.ready
         return Replacement(
             machine=machine.name,
@@ -419,7 +422,7 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
         if found is None:
             return ""
         resource, name = found
-        connection = self._connection_of(request.machine.api_version)
+        connection = self._connections.of(request.machine.api_version)
         owner = await unless_gone(connection.get(resource.path(name, namespace=request.machine.namespace)))
         if owner is None:
             return f"its owner {request.owner} is gone, too"
@@ -432,15 +435,7 @@ class ClusterRemediation(BeginningActs, RemediationActivities):
     async def remember(self, request: RememberRequest) -> ActResult:
         """What was noted before is noted no longer, where nothing came of it."""
         require_cluster(request.target.cluster, self._cluster)
-        return await self._beginning.remember(request)
-
-    # Small things ---------------------------------------------------------------------------------------------------
-
-    async def _machine(self, ref: ObjectRef) -> LiveMachine | None:
-        return await find_machine(self._connections, ref)
-
-    def _place(self, ref: ObjectRef) -> tuple[ClusterConnection, str]:
-        return self._connection_of(ref.api_version), resource_of(ref).path(ref.name, namespace=ref.namespace)
+        return await self._remember(request)
 
 
 def _remembers(machine: MachineView, request: FollowRequest) -> bool:
@@ -458,11 +453,6 @@ def _remembers(machine: MachineView, request: FollowRequest) -> bool:
         if memory.incident and memory.incident == request.target.incident:
             return True
     return False
-
-
-def _is_about(name: str, machine: LiveMachine) -> bool:
-    """Whether that Machine is the one to be replaced for that name, a Node's or its own."""
-    return name in {machine.view.node_name, f"{MACHINE}{machine.ref.namespace}/{machine.ref.name}"}
 
 
 def _forgotten(request: RemediationInput, node: LiveNode | None, machine: MachineView | None) -> str:

@@ -14,20 +14,17 @@ from functools import cached_property
 
 from temporalio import activity
 
-from activities.cluster.acts.delegated_action import BeginningActs
-from activities.cluster.acts.one_cluster import require_cluster
+from activities.cluster.acts.delegated_action import DelegatingActivities
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.edits import edit
-from activities.cluster.api.kinds import Kinds
-from activities.cluster.api.machine_paths import in_management_cluster
-from activities.cluster.api.paths import NODE_HEALTH_CHECKS, Resource, ref_of
-from activities.cluster.api.refusals import ObjectNotFound, unless_gone
+from activities.cluster.api.paths import NODE_HEALTH_CHECKS, Resource, in_management_cluster, ref_of
+from activities.cluster.api.refusals import ObjectNotFound, edit, unless_gone
+from activities.cluster.api.served_cluster import Discovery, require_cluster
 from activities.cluster.live.gate import require_leave, require_machine_of
 from activities.cluster.objects.live_machines import cluster_of, find_check, find_machine, pause_of
 from activities.cluster.objects.live_node import find_node
 from activities.cluster.objects.marks import require_pinned
 from activities.contracts.remediation import External, ExternalActivities, ExternalRequest
-from activities.contracts.target import LookResult, Target
+from activities.contracts.target import Target
 from activities.errors import ErrorType, as_invalid_config, failure
 from policy.dialects import parse
 from policy.episode.gate import Operation, Seen
@@ -73,12 +70,12 @@ class _Place:
         return f"{self.resource.kind}/{self.wanted.namespace}/{self.name}"
 
 
-class ClusterRemediationObjects(BeginningActs, ExternalActivities):
+class ClusterRemediationObjects(DelegatingActivities, ExternalActivities):
     """Served by the workers of one cluster's queue."""
 
     @cached_property
-    def _kinds(self) -> dict[ClusterConnection, Kinds]:
-        return {each: Kinds(each) for each in (self._connections.nodes, self._connections.machines)}
+    def _kinds(self) -> dict[ClusterConnection, Discovery]:
+        return {each: Discovery(each) for each in (self._connections.nodes, self._connections.machines)}
 
     @activity.defn(name="remediation.create-object")
     async def create(self, request: ExternalRequest) -> External:
@@ -93,16 +90,13 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
             told = self._told(there) if there is not None else None
             return told if told is not None and told.incident == request.target.incident and not told.deleting else None
 
-        def refused(seen: LookResult) -> External:
-            return External(present=False, message=seen.reason, look=seen)
-
-        return await self._beginning.begin(
+        return await self._delegate(
             request.before,
             f"creating the object of {request.template.key}",
             request.not_after,
             write=lambda: self._create(request),
             target=request.target,
-            refused=refused,
+            refused=lambda seen: External(present=False, message=seen.reason, look=seen),
             found=found,
         )
 
@@ -189,7 +183,7 @@ class ClusterRemediationObjects(BeginningActs, ExternalActivities):
     def _connection_for(self, request: ExternalRequest) -> ClusterConnection:
         """Where the check lives, its templates and their objects do; without a check, where the Machine does."""
         told = request.check or request.machine
-        return self._connection_of(told.api_version) if told is not None else self._connection
+        return self._connections.of(told.api_version) if told is not None else self._connection
 
     def _wanted(self, request: ExternalRequest) -> WantedObject:
         machine = request.machine if request.machine_uid else None

@@ -7,38 +7,34 @@ asks us to act: with no policy in the cluster and no work in hand nothing is eve
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice
 from types import TracebackType
 from typing import Any, Self
 
 from temporalio import activity
 from temporalio.common import MetricMeter
+from temporalio.exceptions import ApplicationError
 
 from activities.clocks import utc_now, wrong_clock
-from activities.cluster.acts.cluster_lease import LeaseKeeping, ScannerLease
-from activities.cluster.acts.one_cluster import require_cluster
-from activities.cluster.report.alarms import AlarmNotifier
-from activities.cluster.report.at_risk import RiskKeeping
-from activities.cluster.report.device_check_trigger import PolicyTelling
-from activities.cluster.report.levels import Levels
-from activities.cluster.report.mistakes import MistakeKeeping
-from activities.cluster.report.node_actions import ActionKeeping, Speaks
+from activities.cluster.acts.cluster_lease import LeaseRenewal, ScannerLease
+from activities.cluster.api.served_cluster import require_cluster
+from activities.cluster.report.alarms import AlarmNotifier, Levels
+from activities.cluster.report.at_risk import DataAtRiskReporter
+from activities.cluster.report.background_writer import BackgroundWriter
+from activities.cluster.report.mistakes import MistakeReporter
+from activities.cluster.report.node_actions import Dispatch, NodeActionHandler
 from activities.cluster.report.nodefences import NodeFences
-from activities.cluster.report.status_writer import Publishing
-from activities.cluster.watch.progress import marks_of
+from activities.cluster.report.status_writer import StatusWriter
+from activities.cluster.watch.freshness import marks_of
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.scan import ScanActivities, ScanRequest
 from activities.notification_sender import Notify, nobody
-from policy.episode.advice import ASK_STATUS
-from policy.episode.events import When
-from policy.episode.notices import Notice
-from policy.scan.scan_report import ClusterLease, ScanReport
+from policy.scan.scan_report import ScanReport
 from policy.scan.urgency import Urgency, urgency
-from policy.values.times import moment_of
 
 LATER_SECONDS = 1.0
 """How long a change by which nobody decides is held back, so that neither a restless fleet nor our own writes are a scan each."""
@@ -71,8 +67,10 @@ REMEMBERED = 16
 class ClusterScan(ScanActivities):
     """Served by the workers of one cluster's queue; owns the cluster's view. An async context: watching begins with it.
 
-    prepare: is called once, beside the scan, when something first asks us to act; with the names of some nodes. herald: says what
-    NodeActions say; None: nobody does. meter: the process's own, for what is known of the cluster.
+    prepare: is called once, beside the scan, when something first asks us to act; with the names of some nodes. dispatch: carries
+    NodeActions out; None: they stay as they are. notify_device_check: is called with a digest of the policies that name devices,
+    when it has changed: a wrong address or password is found when it is written, and not an hour later. A Secret alone that
+    changes is not noticed: it is read, and not watched (S40). meter: the process's own, for what is known of the cluster.
     """
 
     def __init__(
@@ -84,29 +82,33 @@ class ClusterScan(ScanActivities):
         clock: Callable[[], datetime] = utc_now,
         fences: NodeFences | None = None,
         prepare: Callable[[Sequence[str]], Coroutine[Any, Any, None]] | None = None,
-        herald: Speaks | None = None,
+        dispatch: Dispatch | None = None,
+        notify_device_check: Callable[[str], Awaitable[None]] | None = None,
         meter: MetricMeter = MetricMeter.noop,
         notify: Notify = nobody,
     ) -> None:
         self._cluster = cluster
         self.view = view
         watches = view.watches
-        self._lease = LeaseKeeping(lease or ScannerLease(view.connection, clock=clock), on_change=view.poke)
-        self._risks = RiskKeeping(cluster, view.connection, view.at_risk, clock=view.now, on_change=view.poke, notify=notify)
-        self._mistakes = MistakeKeeping(view.mistaken, connection_of=watches.connection_of, on_change=view.poke)
-        self._actions = (
-            ActionKeeping(cluster, view.connection, watches.actions, herald, on_change=view.poke) if herald is not None else None
+        self._lease = LeaseRenewal(lease or ScannerLease(view.connection, clock=clock), on_change=view.poke)
+        self._risks = DataAtRiskReporter(
+            cluster, view.connection, view.at_risk, clock=view.now, on_change=view.poke, notify=notify
         )
-        self._policies = PolicyTelling(cluster, herald, on_change=view.poke) if herald is not None else None
+        self._mistakes = MistakeReporter(view.mistaken, connection_of=watches.connection_of, on_change=view.poke)
+        actions = watches.actions
+        self._actions = NodeActionHandler(cluster, view.connection, actions, dispatch, on_change=view.poke) if dispatch else None
+        self._notify_device_check = notify_device_check
+        self._device_check = BackgroundWriter(f"policies of {cluster}", on_change=view.poke)
+        self._policies = ""
+        """The digest that the check of fence devices was last notified of."""
         self._levels = Levels(cluster, meter)
         self._alarms = AlarmNotifier(cluster, clock=view.now, notify=notify)
         self._clock = clock
-        self._notify = notify
-        self.publishing = Publishing(view, clock=clock)
+        self.publishing = StatusWriter(view, clock=clock)
         self._fences = fences
         self._prepare = prepare
         self._tasks: dict[str, asyncio.Task[Any]] = {}
-        self._told: OrderedDict[str, ScanReport] = OrderedDict()
+        self._answered: OrderedDict[str, ScanReport] = OrderedDict()
         """What was answered, by its digest."""
         self._latest: ScanRequest | None = None
         self._answered_at = float("-inf")
@@ -114,18 +116,14 @@ class ClusterScan(ScanActivities):
 
     async def __aenter__(self) -> Self:
         self.view.watches.start()
-        self._levels.serve()
+        self._levels.worker_began()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self._lease.stop()
-        await self._risks.close()
-        await self._mistakes.close()
-        if self._actions is not None:
-            await self._actions.close()
-        await self.publishing.close()
-        if self._policies is not None:
-            await self._policies.close()
+        for writer in (self._risks, self._mistakes, self._actions, self.publishing, self._device_check):
+            if writer is not None:
+                await writer.close()
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -139,7 +137,7 @@ class ClusterScan(ScanActivities):
         if self._latest is None or request.number != self._latest.number + 1:
             self.publishing.forget()
         self._latest = request
-        self._hear(request)
+        self._publish_scanner(request)
         self._sweep(request)
         async with _beside(self._shutting_down(ending)):
             return await self._observe(request, ending)
@@ -150,30 +148,19 @@ class ClusterScan(ScanActivities):
         not take it again."""
         require_cluster(request.cluster, self._cluster)
         self._given_back += 1
-        self._hear(request)
-        self._levels.give_back()
-        await self._say_why(request)
+        self._publish_scanner(request)
+        self._levels.scanner_stopped()
+        await self._publish_halt(request)
         await self._lease.release(request.holder)
 
-    def _hear(self, request: ScanRequest) -> None:
-        """What only the scanner knows, and whoever does not look at it should."""
-        self._levels.hear(request, activity.info().started_time)
-        if request.halted_is_new:
-            self._notify(Notice(when=When.HALTED, cluster=self._cluster, subject="halted", text=request.halted))
-        if request.halt_over:
-            over = Notice(when=When.HALTED, cluster=self._cluster, subject="halted", text=request.halt_over, over=True)
-            self._notify(over)
-        for each in request.remind:
-            text = f"incident {each.incident}: still waits for a person: {ASK_STATUS}"
-            began, since = activity.info().started_time, moment_of(each.since)
-            waited = began - since if since is not None else timedelta(0)
-            asks = Notice(
-                when=When.NEEDS_HUMAN, cluster=self._cluster, node=each.node, subject=each.incident, text=text, waited=waited
-            )
-            self._notify(asks)
+    def _publish_scanner(self, request: ScanRequest) -> None:
+        """Halts and reminders, as metrics and notifications."""
+        began = activity.info().started_time
+        self._levels.scan_began(request, began)
+        self._alarms.scan_began(request, began)
 
-    async def _say_why(self, request: ScanRequest) -> None:
-        """On every check, as long as the cluster is ours: nobody comes after us who would (S44)."""
+    async def _publish_halt(self, request: ScanRequest) -> None:
+        """On every check, as long as the cluster is ours: no later scan would (S44)."""
         lease = self._lease.known_to(request.holder)
         if not (request.halted and request.in_flight is not None and lease is not None and self.view.synced):
             return
@@ -208,15 +195,19 @@ class ClusterScan(ScanActivities):
                 doubt=wrong_clock.get(),
             )
             if request is self._latest and given_back == self._given_back:  # one that was cancelled hears of it seconds later
-                self._levels.see(report)
+                self._levels.cluster_seen(report)
             rest = max(DRAWN_UP_EVERY, RESTS * (loop.time() - began))
             attended = float("inf")
-            if _ours_to_tell(lease, request.holder):
-                attended = min(self._attend(), self._alarms.attend(report, request))
+            # Where something asks us to act, and no other deployment holds the cluster; a Lease that can't be renewed just now
+            # silences nothing.
+            if lease.needed and (lease.held or lease.holder in {"", request.holder}):
+                mistakes = self._mistakes.attend() if self.view.synced else float("inf")  # a Machine's Node may be still to come
+                risks = self._risks.attend(activity.metric_meter())
+                attended = min(risks, mistakes, self._alarms.attend(report, request))
             if self._actions is not None and lease.holder in {"", request.holder}:
                 attended = min(attended, self._actions.attend())
-            if self._policies is not None and lease.held:
-                self._policies.attend(self.view.fencing)
+            if lease.held:
+                self._attend_policies(self.view.fencing)
             # One that was cancelled hears of it seconds later, and the next one knows better what is in flight.
             if lease.held and request.in_flight is not None and request is self._latest:
                 attended = min(attended, self.publishing.attend(report, request.in_flight, request.refusals, request.halted))
@@ -229,16 +220,25 @@ class ClusterScan(ScanActivities):
             await self.view.changed(stamp, min(pause, self._lease.seconds_left()) if needed else pause)
             await self.view.gather(drawn_up + rest)
 
-    def _attend(self) -> float:
-        """See to what people are to be told of, episode or not. In how many seconds to do so again."""
-        mistakes = self._mistakes.attend() if self.view.synced else float("inf")  # else a Machine's Node may be still to come
-        return min(self._risks.attend(activity.metric_meter()), mistakes)
+    def _attend_policies(self, policies: str) -> None:
+        """Notify the check of fence devices of policies that it does not know, "" for none. A former worker may have done so: a
+        check that knows them does nothing."""
+        notify = self._notify_device_check
+        if notify is None or policies in {"", self._policies} or self._device_check.busy:
+            return
+
+        async def work() -> None:
+            with suppress(ApplicationError):  # Temporal is away: with the next change, or the next scan
+                await notify(policies)
+                self._policies = policies
+
+        self._device_check.begin(work())
 
     def _urgency(self, request: ScanRequest, report: ScanReport) -> Urgency:
         """Of the difference to what the scanner knows."""
         if report.digest == request.known_digest:
             return Urgency.NONE
-        known, in_hand = self._told.get(request.known_digest), {each.node for each in request.in_flight or ()}
+        known, in_hand = self._answered.get(request.known_digest), {each.node for each in request.in_flight or ()}
         return urgency(known, report, request.watching, in_hand) if known is not None else Urgency.NOW
 
     def _tell_at(self, urgent: Urgency) -> float:
@@ -258,10 +258,10 @@ class ClusterScan(ScanActivities):
 
     def _answer(self, report: ScanReport) -> ScanReport:
         self._answered_at = asyncio.get_running_loop().time()
-        self._told[report.digest] = report
-        self._told.move_to_end(report.digest)
-        while len(self._told) > REMEMBERED:
-            self._told.popitem(last=False)
+        self._answered[report.digest] = report
+        self._answered.move_to_end(report.digest)
+        while len(self._answered) > REMEMBERED:
+            self._answered.popitem(last=False)
         now = self._clock()
         return replace(report, answered_at=now, seen_at=self.view.seen_at(now), run=activity.info().workflow_run_id or "")
 
@@ -281,12 +281,6 @@ class ClusterScan(ScanActivities):
         await activity.wait_for_worker_shutdown()
         ending.set()
         self.view.poke()
-
-
-def _ours_to_tell(lease: ClusterLease, holder: str) -> bool:
-    """Whether people hear of data at risk from us: where something asks us to act, and no other deployment holds the cluster. A
-    Lease that cannot be renewed just now silences nobody."""
-    return lease.needed and (lease.held or lease.holder in {"", holder})
 
 
 @asynccontextmanager

@@ -12,11 +12,8 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.acts.freeing import standing_workload
-from activities.cluster.acts.news import EpisodeTeller
-from activities.cluster.acts.one_cluster import OfOneCluster, require_cluster
-from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.live.device_claims import CheckedDevices
-from activities.cluster.live.identities import Identities
+from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
+from activities.cluster.live.claims import CheckedDevices, Identities
 from activities.cluster.live.leases import release_node_lease
 from activities.cluster.live.looks import LastLook, PermitBook
 from activities.cluster.live.needs import kinds_for, require_kind, with_live_delegate
@@ -34,7 +31,8 @@ from activities.cluster.objects.live_node import (
     readable_mark,
 )
 from activities.cluster.objects.marks import mark_edit
-from activities.cluster.report.nodefences import NodeFences
+from activities.cluster.report.nodefences import EpisodePublisher, NodeFences
+from activities.contracts.episode_news import RepetitionActivities, RepetitionRequest
 from activities.contracts.target import (
     ActRequest,
     ActResult,
@@ -60,8 +58,8 @@ from policy.objects.marks import NOTHING_ADDED, Added
 from policy.values.errors import no_such_target
 
 
-class ClusterTarget(OfOneCluster, TargetActivities):
-    """Served by the workers of one cluster's queue."""
+class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
+    """Served by the workers of one cluster's queue. fences: where episodes are shown, None for nowhere."""
 
     def __init__(
         self,
@@ -76,12 +74,12 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         verified_words: bool = False,
         notify: Notify = nobody,
     ) -> None:
-        """verified_words: a person's wish is acted on only where it was verified that it is his."""
+        """verified_words: a person's wish is acted on only where it was verified that it is theirs."""
         super().__init__(served)
         self._licences = licences
         known = {"identities": identities, "checked": checked, "licences": licences, "verified_words": verified_words}
         self._last_look = LastLook(served, permits, takeover=takeover, **known)
-        self._teller = EpisodeTeller(served, fences, notify=notify)
+        self._publisher = EpisodePublisher(served, fences, notify=notify)
 
     @activity.defn(name="isolation.pin-target")
     async def pin(self, request: PinRequest) -> PinResult:
@@ -133,7 +131,7 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         """Look and write in one; a second call finds its own mark and writes nothing."""
         require_cluster(request.target.cluster, self._cluster)
         result = await self._mark(request.target, request.not_after, self._licences.believed(request.target, request.added))
-        await self._teller.along(request.target, request.news)
+        await self._publisher.publish_beside(request.target, request.news)
         return result
 
     async def _marked_at_once(self, target: Target, not_after: datetime | None) -> Added | None:
@@ -158,7 +156,7 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         require_cluster(request.target.cluster, self._cluster)
         result, _, workload = await asyncio.gather(
             self._last_look.look(request),
-            self._teller.along(request.target, request.news),
+            self._publisher.publish_beside(request.target, request.news),
             standing_workload(self._connection, request.target.pinned.node, self._source) if request.counts else _nothing(),
         )
         return replace(result, workload=workload, licence=self._licence(request, result))
@@ -176,13 +174,19 @@ class ClusterTarget(OfOneCluster, TargetActivities):
         """Give it back if this episode took it."""
         require_cluster(request.target.cluster, self._cluster)
         await release_node_lease(self._connection, request, self._clock)
-        await self._teller.along(request.target, request.news)
+        await self._publisher.publish_beside(request.target, request.news)
 
     @activity.defn(name="target.tell")
     async def tell(self, request: TellRequest) -> None:
         """The second attempt tells the Events whether or not the rest could be written."""
         require_cluster(request.target.cluster, self._cluster)
-        await self._teller.tell_all(request.target, request.news, anyway=activity.info().attempt > 1)
+        await self._publisher.publish(request.target, request.news, anyway=activity.info().attempt > 1)
+
+    @activity.defn(name="scan.tell-repetition")
+    async def tell_repetition(self, request: RepetitionRequest) -> None:
+        """See `EpisodePublisher`."""
+        require_cluster(request.cluster, self._cluster)
+        await self._publisher.publish_repetition(request.repetition)
 
     @activity.defn(name="target.answer-request")
     async def answer_request(self, request: AnswerRequest) -> AnswerResult:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -26,9 +27,11 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 import msgspec
 import orjson
+from temporalio.exceptions import ApplicationError
 from yarl import URL
 
 from activities.clocks import Clock, about, in_time, utc_now
+from activities.cluster.api.answers import readable
 from activities.cluster.api.credentials import (
     ApiCredentials,
     BorrowedCredentials,
@@ -36,10 +39,15 @@ from activities.cluster.api.credentials import (
     KubeconfigCredentials,
     ServiceAccountCredentials,
 )
-from activities.cluster.api.depth import readable
 from activities.cluster.api.paths import NAMESPACES
-from activities.cluster.api.refusals import PatchInapplicable, patch_conflict, refusal, refusal_within
-from activities.cluster.api.silence import UNCONNECTED, broken, reason_of
+from activities.cluster.api.refusals import (
+    ObjectConflict,
+    PatchInapplicable,
+    Unconnected,
+    refusal,
+    refusal_within,
+    typed,
+)
 from activities.errors import ErrorType, failure
 from policy.values.fields import mapping
 
@@ -56,6 +64,11 @@ VERSION_SECONDS = 600.0
 
 TOLERATED_SKEW = timedelta(seconds=3)
 """Between our clock and the server's; it tells its own in whole seconds, and an answer takes its time."""
+
+LONGEST_REASON = 300
+
+UNCONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+"""What a client raises before anything was sent."""
 
 log = logging.getLogger(__name__)
 
@@ -307,7 +320,7 @@ class ClusterConnection:
         except aiohttp.SocketTimeoutError as error:
             raise failure(ErrorType.UNREACHABLE, f"{request}: silent for {silence:g} s") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise broken(error, request, writing=False) from error
+            raise _broken(error, request, writing=False) from error
 
     async def server_version(self) -> ServerVersion:
         """The server's version, asked at most every ten minutes: control planes are upgraded under us."""
@@ -350,7 +363,7 @@ class ClusterConnection:
         except PatchInapplicable as error:
             if not any(operation.get("op") == "test" for operation in operations):
                 raise
-            raise patch_conflict(error) from error
+            raise typed(ObjectConflict, ErrorType.TRANSIENT, error.message) from error
 
     async def patch_merge(self, path: str, body: Mapping[str, Any], *, not_after: datetime | None = None) -> JsonObject:
         """A JSON merge patch; None removes a key, a list replaces the whole list."""
@@ -403,7 +416,7 @@ class ClusterConnection:
             async with await self._send(call) as response:
                 payload = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise broken(error, request, writing=writing) from error
+            raise _broken(error, request, writing=writing) from error
         if response.status >= 300:
             raise refusal(response.status, response.headers, payload, request, writing=writing)
         if (refused := refusal_within(payload, request, writing=writing)) is not None:
@@ -442,7 +455,7 @@ class ClusterConnection:
                 allow_redirects=False,
             )
         except UNCONNECTED as error:
-            self._note_reach(lost=reason_of(error))
+            self._note_reach(lost=_reason_of(error))
             raise
         self._note_reach()
         self._compare_clocks(response.headers.get("Date", ""))
@@ -473,6 +486,33 @@ class ClusterConnection:
             session._retry_connection = False
             self._session, self._proxy = session, _proxy_of_environment(URL(self._credentials.url))
         return self._session
+
+
+def _broken(error: BaseException, request: str, *, writing: bool) -> ApplicationError:
+    """The error for a request that got no (whole) answer."""
+    what = f"{request}: {_reason_of(error)}"
+    if isinstance(error, aiohttp.InvalidURL):
+        return failure(ErrorType.INVALID_CONFIG, f"{request}: not an address")
+    if isinstance(error, UNCONNECTED):
+        return typed(Unconnected, ErrorType.UNREACHABLE, what)  # never sent
+    if isinstance(error, TimeoutError):
+        what = f"{request}: no answer in time"
+    if writing:
+        return failure(ErrorType.AMBIGUOUS, f"{what}; it may have been carried out")
+    return failure(ErrorType.UNREACHABLE, what)
+
+
+def _reason_of(error: BaseException) -> str:
+    """Why there is no answer, as the operating system says it. The client's own texts hold whole objects and their addresses."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"the certificate of {error.host}:{error.port} is not trusted"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno or 0
+        why = os.strerror(number) if number > 0 else error.os_error.strerror or type(error.os_error).__name__
+        return f"no connection to {error.host}:{error.port} ({why})"
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return "no connection in time"
+    return str(error)[:LONGEST_REASON] or type(error).__name__
 
 
 def _proxy_of_environment(url: URL) -> str | None:

@@ -17,9 +17,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.edits import edit
 from activities.cluster.api.paths import EVENTS
-from activities.cluster.api.refusals import ObjectExists
+from activities.cluster.api.refusals import ObjectExists, edit
 from policy.objects.nodes import NodeEvent
 from policy.values.display_text import in_a_line
 from policy.values.object_refs import ObjectRef

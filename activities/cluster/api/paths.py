@@ -6,12 +6,12 @@ Discovery would cost two dozen requests per process for a list that has not chan
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-from policy.values.machine_apis import CLUSTER_API, OPENSHIFT
+from policy.values.machine_apis import CLUSTER_API, MACHINE_APIS, OPENSHIFT, MachineApi, machine_api
 from policy.values.object_refs import ObjectRef
 
 
@@ -133,3 +133,52 @@ MACHINE_CONFIG_POOLS = Resource(
 )
 DAEMON_SETS = Resource(api_version="apps/v1", kind="DaemonSet", plural="daemonsets")
 DISRUPTION_BUDGETS = Resource(api_version="policy/v1", kind="PodDisruptionBudget", plural="poddisruptionbudgets")
+
+
+# The objects of the three Machine APIs, and the versions that a server may have of them; the APIs are a table in
+# `policy/values/machine_apis.py`.
+
+
+def _resources(kind: str, apis: Iterable[MachineApi]) -> dict[MachineApi, Resource]:
+    return {api: Resource(api_version=api.api_version, kind=kind, plural=f"{kind.lower()}s") for api in apis}
+
+
+MACHINES = _resources("Machine", MACHINE_APIS)
+MACHINE_SETS = _resources("MachineSet", MACHINE_APIS)
+MACHINE_DEPLOYMENTS = _resources("MachineDeployment", (api for api in MACHINE_APIS if api.has_deployments))
+"""Each in the newest version that we speak."""
+
+
+def in_management_cluster(api_version: str) -> bool:
+    """Whether such objects live where Cluster API's do, where that is another API server than the nodes'."""
+    api = machine_api(api_version)
+    return api is not None and api.in_management_cluster
+
+
+def versions_of(resource: Resource) -> tuple[Resource, ...]:
+    """The kind in every version that a server may have of it, its own first: one that is served no more is no deletion."""
+    group, _, own = resource.api_version.rpartition("/")
+    # What Cluster API's control planes are made of has the versions of Cluster API.
+    others = CLUSTER_API.versions if group == CLUSTER_API.group or group.endswith(f".{CLUSTER_API.group}") else ()
+    return (resource, *(in_version(resource, each) for each in others if each != own))
+
+
+def machines_named(namespace: str, name: str) -> list[ObjectRef]:
+    """All Machines that a person may mean by a namespace and a name, in every version."""
+    kinds = (version for api in MACHINE_APIS for version in versions_of(MACHINES[api]))
+    return [kind.ref(name, namespace) for kind in kinds]
+
+
+def set_of(machine: ObjectRef, owner: str) -> tuple[Resource, str] | None:
+    """The MachineSet that controls a Machine, in the Machine's version, and its name; None for any other owner. owner: kind and
+    name of what controls it."""
+    kind, _, name = owner.partition("/")
+    api, version = machine_api(machine.api_version), machine.api_version.partition("/")[2]
+    return (in_version(MACHINE_SETS[api], version), name) if kind == "MachineSet" and api is not None else None
+
+
+def deployments_above(machine: ObjectRef) -> Resource | None:
+    """What may be above a Machine's MachineSet, in the Machine's version; None where its API has no such kind."""
+    api, version = machine_api(machine.api_version), machine.api_version.partition("/")[2]
+    found = MACHINE_DEPLOYMENTS.get(api) if api is not None else None
+    return in_version(found, version) if found is not None else None

@@ -1,29 +1,31 @@
-"""What an API server's refusal means to us: the one place where an answer becomes an error. So is its silence.
+"""What it means when an API server refuses, and the one loop over conflicts of writes.
 
-Every failure is an ApplicationError of `activities.errors`. What callers often handle has a subclass of its own here, and still
-crosses an activity's boundary under its stable type when nobody handles it. Requests are made in `connection.py`.
+The one place where an answer becomes an error; what no answer means is said in `connection.py`, where requests are made. Every
+failure is an ApplicationError of `activities.errors`. What callers often handle has a subclass of its own here, and still
+crosses an activity's boundary under its stable type when no caller handles it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import TypeVar
 
 import msgspec
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.api.statuses import Status
-from activities.errors import ErrorType, failure
+from activities.cluster.api.answers import Status
+from activities.errors import ErrorType, error_type, failure
 
 MAXIMUM_RETRY_AFTER = timedelta(minutes=1)
 """A server may ask for more; a fencing that waits looks again by itself."""
 LONGEST_STATUS = 64 * 1024
 LONGEST_DIGITS = 9
 DENIED = ("denied the request", "denied request")
-"""Words of the API server for what an admission webhook, or a ValidatingAdmissionPolicy, does not let through."""
+"""How the API server says that an admission webhook, or a ValidatingAdmissionPolicy, refuses."""
 
 Found = TypeVar("Found")
+Refused = TypeVar("Refused", bound=ApplicationError)
 
 
 class ObjectNotFound(ApplicationError):  # noqa: N818 - a state of the API, not a mistake
@@ -51,11 +53,17 @@ class NamespaceEnding(ApplicationError):  # noqa: N818 - a state of the API, not
 
 
 class Unconnected(ApplicationError):  # noqa: N818 - a state of the API, not a mistake
-    """No connection to the server: nothing was sent. The connection itself has told people (`connection.py`)."""
+    """No connection to the server: nothing was sent. The connection itself has logged it (`connection.py`)."""
 
 
 class PatchInapplicable(ApplicationError):  # noqa: N818 - a state of the API, not a mistake
     """422 that names no field, nor who denied it: the patch could not be applied to the object as it is. Nothing was written."""
+
+
+def typed(subclass: type[Refused], kind: ErrorType, message: str) -> Refused:
+    """An error that callers handle, which crosses an activity's boundary under `kind`."""
+    plain = failure(kind, message)
+    return subclass(message, type=plain.type, non_retryable=plain.non_retryable, category=plain.category)
 
 
 _status = msgspec.json.Decoder(Status)
@@ -74,13 +82,13 @@ def refusal(code: int, headers: Mapping[str, str], payload: bytes, request: str,
     try:
         status = _status.decode(payload)
     except (msgspec.DecodeError, RecursionError):
-        # A proxy or load balancer answered: its words are all we have.
+        # A proxy or load balancer answered: its text is all we have.
         status = Status(message=payload[:200].decode(errors="replace").strip())
     return refusal_of_status(code, status, request, writing=writing, retry_after=headers.get("Retry-After", ""))
 
 
 def refusal_within(payload: bytes, request: str, *, writing: bool) -> ApplicationError | None:
-    """The error that an answer of 200 holds, None for one that is no refusal: who stands between may forward the words alone."""
+    """The error that an answer of 200 holds, None for one that is no refusal: a proxy may forward the body alone."""
     if len(payload) > LONGEST_STATUS or b'"Failure"' not in payload:
         return None
     try:
@@ -101,23 +109,23 @@ def refusal_of_status(code: int, status: Status, request: str, *, writing: bool,
     line += "".join(f" {budget[:200]}" for budget in budgets)  # only there is the budget's name
     match code:
         case 403 if any(cause.reason == "NamespaceTerminating" for cause in status.causes):
-            return _typed(NamespaceEnding, ErrorType.TRANSIENT, line)
+            return typed(NamespaceEnding, ErrorType.TRANSIENT, line)
         case 401 | 403:
             return failure(ErrorType.FORBIDDEN, line)
         case 404:
-            return _typed(ObjectNotFound, ErrorType.NOT_FOUND, line)
+            return typed(ObjectNotFound, ErrorType.NOT_FOUND, line)
         case 409 if status.reason == "AlreadyExists":
-            return _typed(ObjectExists, ErrorType.TRANSIENT, line)
+            return typed(ObjectExists, ErrorType.TRANSIENT, line)
         case 409:
-            return _typed(ObjectConflict, ErrorType.TRANSIENT, line)
+            return typed(ObjectConflict, ErrorType.TRANSIENT, line)
         case 410:
-            return _typed(VersionExpired, ErrorType.TRANSIENT, line)
+            return typed(VersionExpired, ErrorType.TRANSIENT, line)
         case 422 if not any(cause.field for cause in status.causes) and not any(each in line for each in DENIED):
-            return _typed(PatchInapplicable, ErrorType.INVALID_CONFIG, line)
+            return typed(PatchInapplicable, ErrorType.INVALID_CONFIG, line)
         case 429 | 503:
             return failure(ErrorType.RATE_LIMITED, line, retry_after=_retry_after(retry_after, status))
         case 504 if _too_large(status):
-            return _typed(VersionUnknown, ErrorType.TRANSIENT, line)
+            return typed(VersionUnknown, ErrorType.TRANSIENT, line)
         case _ if code < 500:
             return failure(ErrorType.INVALID_CONFIG, line)
         case _ if writing:
@@ -125,21 +133,6 @@ def refusal_of_status(code: int, status: Status, request: str, *, writing: bool,
             return failure(ErrorType.AMBIGUOUS, line)
         case _:
             return failure(ErrorType.TRANSIENT, line)
-
-
-def patch_conflict(error: PatchInapplicable) -> ObjectConflict:
-    """What an inapplicable patch means where it was guarded by `test` operations."""
-    return _typed(ObjectConflict, ErrorType.TRANSIENT, error.message)
-
-
-def version_unknown(line: str) -> VersionUnknown:
-    """The same where we notice by ourselves that the server's history is not the one we followed."""
-    return _typed(VersionUnknown, ErrorType.TRANSIENT, line)
-
-
-def unconnected(line: str) -> Unconnected:
-    """Where nothing was sent."""
-    return _typed(Unconnected, ErrorType.UNREACHABLE, line)
 
 
 def _too_large(status: Status) -> bool:
@@ -150,14 +143,44 @@ def _too_large(status: Status) -> bool:
 
 def _retry_after(header: str, status: Status) -> timedelta | None:
     """Seconds from header or body; a date in the header is no API server's habit and left to the usual back-off."""
-    said = header.isascii() and header.isdigit()
-    seconds = int(header[:LONGEST_DIGITS]) if said else (status.details.retry_after_seconds if status.details else None)
+    in_header = header.isascii() and header.isdigit()
+    seconds = int(header[:LONGEST_DIGITS]) if in_header else (status.details.retry_after_seconds if status.details else None)
     return timedelta(seconds=min(seconds, MAXIMUM_RETRY_AFTER.total_seconds())) if seconds and seconds > 0 else None
 
 
-Refused = TypeVar("Refused", bound=ApplicationError)
+# The one loop over conflicts: every reading of an object, decision on it and write of it goes through here.
+#
+# Others write the same objects at any moment. A write therefore names the version that was read (`resourceVersion`, or a JSON
+# patch's `test`), the API server refuses one that comes too late, and what was decided is decided anew on what is there now.
+
+ATTEMPTS = 5
+"""Readings before giving up: kubelets and controllers write an object a few times a minute, not a second."""
+
+Made = TypeVar("Made")
 
 
-def _typed(subclass: type[Refused], kind: ErrorType, message: str) -> Refused:
-    plain = failure(kind, message)
-    return subclass(message, type=plain.type, non_retryable=plain.non_retryable, category=plain.category)
+async def edit(what: str, once: Callable[[], Awaitable[Made]], *, may_vanish: bool = False, look_again: bool = False) -> Made:
+    """What `once` makes of the object: it reads, decides, and writes in the version that was read.
+
+    It is called anew after an ObjectConflict, so it may raise to refuse at any time before it writes. may_vanish: also where the
+    object was gone by the time of the write. look_again: also after a lost answer (Ambiguous), for a `once` whose next reading
+    tells whether the write has arrived.
+
+    Raises Transient after ATTEMPTS conflicts. Once an answer was lost it is Ambiguous, whatever comes later: the write may
+    still be found, and that nothing was begun would be a lie (S33).
+    """
+    again = (ObjectConflict, ObjectNotFound) if may_vanish else (ObjectConflict,)
+    lost: ApplicationError | None = None
+    for _ in range(ATTEMPTS):
+        try:
+            return await once()
+        except again:
+            continue
+        except ApplicationError as error:
+            if look_again and error_type(error) is ErrorType.AMBIGUOUS:
+                lost = error
+            elif lost is None:
+                raise
+            else:
+                raise lost from error
+    raise lost or failure(ErrorType.TRANSIENT, f"{what} was changed by others {ATTEMPTS} times between our read and our write")

@@ -1,17 +1,74 @@
-"""One cluster as the workers of its queue serve it: its name, where its objects are, the node they run on and the time."""
+"""One cluster as the workers of its queue serve it: its name, its connections, the node they run on and the time; and what all
+activities of such a cluster have in common: they know this, and refuse what is for another cluster.
+
+Cluster API's objects may live behind another connection than the nodes (a management cluster). Which versions and kinds a server
+has is asked of it here; where the kinds that we know live is `paths.py`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
+from typing import Generic, TypeVar
+from urllib.parse import quote
 
 from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.machine_paths import Connections
+from activities.cluster.api.paths import Resource, in_management_cluster, versions_of
+from activities.cluster.api.refusals import unless_gone
+from activities.errors import ErrorType, failure
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.fence.credential_hosts import CredentialHosts
 from policy.remediation.remediation_objects import REMEDIATORS, Remediator
+
+C_co = TypeVar("C_co", covariant=True)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connections(Generic[C_co]):
+    """Where nodes live, and where Cluster API's objects do."""
+
+    nodes: C_co
+    machines: C_co
+
+    def of(self, api_version: str) -> C_co:
+        """The connection over which objects of that version are read and written."""
+        return self.machines if in_management_cluster(api_version) else self.nodes
+
+
+async def as_served(resource: Resource, read: Callable[[Resource], Awaitable[T]]) -> T | None:
+    """What is read of it in the first version that is served; None where none is, or no such object is there."""
+    for version in versions_of(resource):
+        if (found := await unless_gone(read(version))) is not None:
+            return found
+    return None
+
+
+class Discovery:
+    """Which resource a kind is on one API server, for kinds that users name and we have never heard of.
+
+    By the server's own discovery, which every authenticated client may read. What was found stays found, what was not is asked
+    for again, since an operator may be installed at any time.
+    """
+
+    def __init__(self, connection: ClusterConnection) -> None:
+        self._connection = connection
+        self._known: dict[tuple[str, str], Resource] = {}
+
+    async def find(self, api_version: str, kind: str) -> Resource | None:
+        """The resource, None where the server does not know such a kind."""
+        if (api_version, kind) not in self._known:
+            root = "/apis" if "/" in api_version else "/api"
+            answer = await unless_gone(self._connection.get(f"{root}/{quote(api_version, safe='/')}")) or {}
+            for each in answer.get("resources") or ():
+                if "/" not in each["name"]:  # else it is a subresource
+                    found = Resource(
+                        api_version=api_version, kind=each["kind"], plural=each["name"], namespaced=bool(each["namespaced"])
+                    )
+                    self._known[api_version, each["kind"]] = found
+        return self._known.get((api_version, kind))
 
 
 async def _unknown() -> CredentialHosts:
@@ -40,5 +97,31 @@ class ServedCluster:
         return Connections(nodes=self.connection, machines=self.machines or self.connection)
 
     def judged_at(self) -> datetime:
-        """Never later than either clock: a wrong one makes us wait, and never calls anybody failed early."""
+        """Never later than either clock: a wrong one makes us wait, and never calls a node failed early."""
         return self.connection.now() if self.clock is utc_now else self.clock()
+
+
+class ClusterActivities:
+    """Activities that the workers of one cluster's queue serve."""
+
+    def __init__(self, served: ServedCluster) -> None:
+        self._served = served
+        self._cluster = served.name
+        self._connection = served.connection
+        self._connections = served.connections
+        self._clock = served.clock
+        self._source = served.source
+
+    def _require_other_node(self, node: str, why: str) -> None:
+        """Refuse the node this worker runs on, for another worker to take over (S16). why: ends the sentence."""
+        if self._served.own_node and node == self._served.own_node:
+            raise failure(ErrorType.OWN_NODE, f"this worker runs on Node/{node}{why}")
+
+
+def require_cluster(asked: str, served: str) -> None:
+    """Refuse what was routed to the workers of another cluster: node names repeat from cluster to cluster."""
+    if asked != served:
+        raise failure(
+            ErrorType.INVALID_CONFIG,
+            f"a request for cluster {asked!r} reached the worker of cluster {served!r}: check the task queues",
+        )

@@ -12,15 +12,15 @@ import asyncio
 from dataclasses import dataclass, replace
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.intake import is_guard
-from activities.cluster.api.machine_paths import MACHINES, as_served
 from activities.cluster.api.paths import (
     DISRUPTION_BUDGETS,
     KUBEADM_CONTROL_PLANES,
+    MACHINES,
     NODES,
     PODS,
     Resource,
 )
+from activities.cluster.api.served_cluster import as_served
 from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.live_machines import read_cluster
 from activities.cluster.objects.machines_decoding import machine_decoding
@@ -28,7 +28,7 @@ from activities.cluster.objects.workload import MIRROR_ANNOTATION
 from policy.objects.belonging import cluster_named_by, cluster_of
 from policy.objects.machines import CLUSTER_NAME_LABEL, MachineView, WorkloadCluster
 from policy.objects.nodes import CONTROL_PLANE_LABELS, NodeView
-from policy.objects.surroundings import ETCD_NAMESPACE, EtcdGuard
+from policy.objects.surroundings import ETCD_NAMESPACE, EtcdGuard, is_guard
 from policy.remediation.control_plane import (
     BlockingRule,
     ControlPlaneObjection,

@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 
 from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.edits import edit
 from activities.cluster.api.leases import (
     CLUSTER_LEASE,
     CLUSTER_LEASE_NAME,
@@ -26,7 +25,7 @@ from activities.cluster.api.leases import (
     read_lease,
 )
 from activities.cluster.api.paths import LEASES, NAMESPACES
-from activities.cluster.api.refusals import ObjectExists, ObjectNotFound, unless_gone
+from activities.cluster.api.refusals import ObjectExists, ObjectNotFound, edit, unless_gone
 from activities.contracts.target import ReleaseRequest, Target
 from policy.remediation.remediation_objects import INCIDENT_ANNOTATION
 

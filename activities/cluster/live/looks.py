@@ -3,7 +3,7 @@
 What is read here is judged in `policy/episode`: the need by `need_now.py`, all that stands in the way by `gate.py`.
 
 Never with a guess: what cannot be read is no leave to act. Never from the watch cache either, but for who else has the node's
-identity or is named beside its devices, which needs all objects and can only say no (`identities.py`). Restoring acts (power
+identity or is named beside its devices, which needs all objects and can only say no (`claims.py`). Restoring acts (power
 on) look too, but only at the machine's identity, at who says "hands off", and at who else has the node by now; they need no
 licence, since no brake may keep a node down. A look does not act: consequences look again themselves, in the activity that
 writes (`freeing.py`). Where all says go, the rest of a control plane is looked at as well before a member of it is taken
@@ -22,9 +22,8 @@ from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import events_on_node
 from activities.cluster.api.leases import LeaseView
 from activities.cluster.api.served_cluster import ServedCluster
+from activities.cluster.live.claims import CheckedDevices, Identities, claimed_by, tell_both
 from activities.cluster.live.control_planes import TakenMember, objection_now
-from activities.cluster.live.device_claims import CheckedDevices, claimed_by, tell_both
-from activities.cluster.live.identities import Identities
 from activities.cluster.live.leases import cluster_lease_problem, foreign_lease, take_node_lease
 from activities.cluster.live.plans import lease_renewed, live_policies, plan_for
 from activities.cluster.objects.fencing_requests import find_request

@@ -17,7 +17,6 @@ from typing import TypeVar
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.machine_paths import as_served
 from activities.cluster.api.paths import (
     CAPI_MACHINE_HEALTH_CHECKS,
     CONFIG_MAPS,
@@ -30,6 +29,7 @@ from activities.cluster.api.paths import (
     Resource,
 )
 from activities.cluster.api.refusals import ObjectNotFound, unless_gone
+from activities.cluster.api.served_cluster import as_served
 from activities.cluster.objects.fencing_requests import plan_asked_for
 from activities.cluster.objects.live_machines import Subject, machines_of
 from activities.cluster.objects.object_reader import ApiReader, Readers
@@ -283,7 +283,7 @@ def _listed(names: Iterable[str]) -> str:
 
 # A cluster's fence policies as they are at this moment, for a last look: never from the watch cache (S20).
 #
-# How they are written is `policy/dialects/node_fencing.py`; what a scan makes of them goes through `intake.py`.
+# How they are written is `policy/dialects/node_fencing.py`; what a scan makes of them goes through `watch/intake.py`.
 
 NODE_LEASES = "kube-node-lease"
 """The namespace in which every kubelet renews a Lease that is named as its node."""

@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 import msgspec
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.machine_paths import MACHINE_DEPLOYMENTS, MACHINE_SETS, Connections, resource_of
-from activities.cluster.api.paths import PRESERVATION_POLICIES
+from activities.cluster.api.paths import MACHINE_DEPLOYMENTS, MACHINE_SETS, PRESERVATION_POLICIES
 from activities.cluster.api.refusals import ObjectNotFound, unless_gone
+from activities.cluster.api.served_cluster import Connections
 from activities.cluster.live.plans import readable_checks
 from activities.cluster.objects.live_machines import (
     LiveMachine,
@@ -25,6 +25,7 @@ from activities.cluster.objects.live_machines import (
     is_of_cluster,
     machine_of,
     machines_of,
+    resource_of,
 )
 from activities.cluster.objects.live_node import LiveNode, find_node
 from activities.cluster.objects.machine_sets import deployment_of, overridden

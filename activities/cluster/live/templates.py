@@ -7,9 +7,8 @@ from typing import TypeVar
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.kinds import Kinds
-from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.served_cluster import Connections, Discovery
 from policy.checks.health_check import HealthCheck
 from policy.fence.templates import is_own_template
 from policy.remediation.templates import TemplateSeen, TemplateSight, judged, templates_of
@@ -24,7 +23,7 @@ def place_of(template: ObjectRef, check: HealthCheck, connections: Connections[C
 
 
 async def see_templates(
-    check: HealthCheck, connections: Connections[ClusterConnection], kinds: Connections[Kinds]
+    check: HealthCheck, connections: Connections[ClusterConnection], kinds: Connections[Discovery]
 ) -> dict[ObjectRef, TemplateSeen]:
     """Each as it is now. What the API refuses to show is not known, and says why."""
     return {
@@ -32,7 +31,7 @@ async def see_templates(
     }
 
 
-async def _see(template: ObjectRef, connection: ClusterConnection, kinds: Kinds) -> TemplateSeen:
+async def _see(template: ObjectRef, connection: ClusterConnection, kinds: Discovery) -> TemplateSeen:
     try:
         resource = await kinds.find(template.api_version, template.kind)
         if resource is None:

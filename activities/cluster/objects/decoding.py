@@ -20,8 +20,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from activities.cluster.api.depth import shallow
-from activities.cluster.api.statuses import Status
+from activities.cluster.api.answers import Status, shallow
 from policy.objects.nodes import Condition, NodeView, Taint
 from policy.preservation.kept_machine import CONDITION
 from policy.remediation.remedies import OWNER_REMEDIATED

@@ -15,9 +15,8 @@ from typing import Any
 
 from activities.clocks import Clock
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.edits import edit
 from activities.cluster.api.paths import FENCE_AGENTS_REMEDIATIONS
-from activities.cluster.api.refusals import ObjectNotFound, unless_gone
+from activities.cluster.api.refusals import ObjectNotFound, edit, unless_gone
 from activities.cluster.objects.conflicts import leader_lease, newest_foreign_write
 from activities.cluster.objects.object_reader import ApiReader
 from activities.cluster.objects.statuses.common import ConditionText, conditions, seconds, status_of

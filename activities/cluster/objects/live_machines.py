@@ -14,9 +14,20 @@ from dataclasses import dataclass
 import msgspec
 
 from activities.cluster.api.connection import JsonObject
-from activities.cluster.api.machine_paths import MACHINES, api_of, as_served, machines_named, resource_of, versions_of
-from activities.cluster.api.paths import CAPI_CLUSTERS, CONFIG_MAPS, NODE_HEALTH_CHECKS, NODES, Resource, ref_of
+from activities.cluster.api.paths import (
+    CAPI_CLUSTERS,
+    CONFIG_MAPS,
+    MACHINES,
+    NODE_HEALTH_CHECKS,
+    NODES,
+    Resource,
+    in_version,
+    machines_named,
+    ref_of,
+    versions_of,
+)
 from activities.cluster.api.refusals import unless_gone
+from activities.cluster.api.served_cluster import as_served
 from activities.cluster.objects.clusters_decoding import decode_cluster
 from activities.cluster.objects.decoding import NODE_DECODING, decode_node
 from activities.cluster.objects.machines_decoding import machine_decoding, read_machine
@@ -31,7 +42,7 @@ from policy.objects.belonging import clusters_of, may_be_its_node, named_by
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
-from policy.values.machine_apis import MCM, MachineApi
+from policy.values.machine_apis import MACHINE_APIS, MCM, MachineApi, machine_api
 from policy.values.object_refs import Dialect, ObjectRef
 
 PLURALS = {
@@ -82,6 +93,20 @@ class Subject:
     def machines_of(self, node: NodeView | None) -> list[MachineView]:
         """Without those whose Node of that name is in another cluster, or another machine's (S9)."""
         return [machine for machine in self.machines if node is None or may_be_its_node(machine, node)]
+
+
+def api_of(ref: ObjectRef) -> MachineApi:
+    """Of which API a Machine is. Errors: InvalidConfig for what is no Machine."""
+    api = machine_api(ref.api_version)
+    if ref.kind != "Machine" or api is None or not ref.api_version.partition("/")[2]:
+        expected = ", ".join(sorted(each.group for each in MACHINE_APIS))
+        raise failure(ErrorType.INVALID_CONFIG, f"{ref.key}: expected a Machine of {expected}")
+    return api
+
+
+def resource_of(ref: ObjectRef) -> Resource:
+    """The kind of a Machine, by its group and in its version. Errors: InvalidConfig for what is no Machine."""
+    return in_version(MACHINES[api_of(ref)], ref.api_version.partition("/")[2])
 
 
 async def find_machine(connections: Readers, ref: ObjectRef) -> LiveMachine | None:
@@ -195,6 +220,16 @@ async def machine_named(connections: Readers, name: str) -> LiveMachine | None:
         if (machine := await find_machine(connections, ref)) is not None:
             return machine
     return None
+
+
+async def find_target(connections: Readers, name: str) -> JudgedTarget | None:
+    """A Node with its Machine, or a Machine named `machine/<namespace>/<name>`, as it is now; None where there is neither.
+    Errors: InvalidConfig where several Machines claim the Node."""
+    node = None if name.startswith(MACHINE) else await _node(connections, name)
+    machine = await (machine_of(connections, node) if node is not None else machine_named(connections, name))
+    if node is None and machine is None:
+        return None
+    return JudgedTarget(name, node=node, machine=machine.view if machine is not None else None)
 
 
 async def _named(connections: Readers, node: NodeView) -> list[LiveMachine]:

@@ -16,9 +16,8 @@ import orjson
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.edits import edit
 from activities.cluster.api.paths import NODES
-from activities.cluster.api.refusals import unless_gone
+from activities.cluster.api.refusals import edit, unless_gone
 from activities.cluster.objects.decoding import decode_node
 from activities.cluster.objects.object_reader import ApiReader
 from activities.contracts.target import ActResult

@@ -14,8 +14,7 @@ import msgspec
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.machine_paths import deployments_above, set_of
-from activities.cluster.api.paths import Resource
+from activities.cluster.api.paths import Resource, deployments_above, set_of
 from activities.cluster.api.refusals import unless_gone
 from activities.cluster.objects.machines_decoding import WireMetadata, preserve_timeout
 from policy.preservation.overrides import Overridden, Override, WantedReplicas, overridden_by

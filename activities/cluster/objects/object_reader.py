@@ -14,9 +14,9 @@ import orjson
 
 from activities.cluster.api import paths
 from activities.cluster.api.connection import ClusterConnection, JsonObject, Page, ServerVersion
-from activities.cluster.api.machine_paths import Connections
 from activities.cluster.api.paths import Resource
 from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.served_cluster import Connections
 from activities.cluster.objects.decoding import Decoding
 from activities.errors import ErrorType, failure
 from policy.dialects.common import DEFAULT_NAMESPACE

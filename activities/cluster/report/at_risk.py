@@ -20,7 +20,7 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import NODES
 from activities.cluster.objects.workload import INLINE_DISKS, Pod, read_pods
-from activities.cluster.report.background_writer import Attending
+from activities.cluster.report.background_writer import BackgroundWriter
 from activities.contracts import metrics
 from activities.notification_sender import Notify, nobody
 from policy.episode.events import When
@@ -38,7 +38,7 @@ CLOCKS_DIFFER = timedelta(minutes=1)
 """Less than this before its repetition is due, what another worker has told is told again."""
 
 
-class RiskKeeping(Attending):
+class DataAtRiskReporter(BackgroundWriter):
     """Looks and tells for one cluster. One per view; `close` ends what is under way."""
 
     def __init__(

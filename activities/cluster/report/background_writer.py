@@ -1,4 +1,4 @@
-"""Telling people beside the long poll: one task at a time, begun when the scan calls, so that no answer waits for it."""
+"""Writing beside the long poll: one task at a time, begun when the scan calls, so that no answer waits for it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 
-class Attending:
-    """What is under way. about: of what, for the log. `on_change` says when it has ended."""
+class BackgroundWriter:
+    """The task that is under way. about: what it writes, for the log. `on_change` is called when it has ended."""
 
     def __init__(self, about: str, *, on_change: Callable[[], None]) -> None:
         self._about = about
@@ -24,9 +24,9 @@ class Attending:
         return self._working is not None
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do it beside the caller."""
+        """Run it beside the caller."""
         self._working = asyncio.create_task(work, name=self._about)
-        self._working.add_done_callback(self._done)
+        self._working.add_done_callback(self._ended)
 
     async def close(self) -> None:
         """End what is under way."""
@@ -35,9 +35,9 @@ class Attending:
             await asyncio.gather(self._working, return_exceptions=True)
 
     def failed(self) -> None:
-        """It has ended by an error that nobody has foreseen, and which is in the log."""
+        """Called when it has ended by an unforeseen error, which is in the log."""
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, task: asyncio.Task[None]) -> None:
         self._working = None
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s: %s", self._about, error, exc_info=error)

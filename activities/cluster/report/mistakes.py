@@ -15,7 +15,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import EventRecorder, Happening
-from activities.cluster.report.background_writer import Attending
+from activities.cluster.report.background_writer import BackgroundWriter
 from policy.objects.mistakes import Mistaken
 from policy.values.object_refs import ObjectRef
 
@@ -29,7 +29,7 @@ TRY_AGAIN_SECONDS = 30.0
 """Until what could not be told is told again."""
 
 
-class MistakeKeeping(Attending):
+class MistakeReporter(BackgroundWriter):
     """Tells for one cluster. One per view; `close` ends what is under way."""
 
     def __init__(

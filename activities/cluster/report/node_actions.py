@@ -1,56 +1,49 @@
 """NodeActions that people have made with kubectl are carried out, and answered in their status: Done, or Refused with the reason.
 
-The scan sees them (`watch/following.py`) and calls `attend`; the work is done beside it, and it waits for none of that. Whoever
-dies in the middle is followed by another process that says the same word again: it counts once
-(`activities/node_action_dispatcher.py`). None is carried out whose name may be anybody's, whatever words are heard else: who
-may make objects could not speak at all without them. Those that a command line has made are said by it. What is a day old is
-taken away.
+The scan sees them (`watch/watches.py`) and calls `attend`; the work is done beside it, and it waits for none of that. A process
+that dies in the middle is followed by another one that passes the same command on again: it counts once
+(`activities/node_action_dispatcher.py`). None is carried out whose name may be another person's, also where commands that are not
+verified are accepted: people who may make objects could not command at all without them. Those that a command line has made are
+passed on by it. What is a day old is deleted. What a workflow asks about such an object is `acts/attestation.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.edits import edit
-from activities.cluster.api.paths import NODE_ACTIONS
-from activities.cluster.api.refusals import ObjectNotFound
-from activities.cluster.live.attestation import doubt_of
-from activities.cluster.report.background_writer import Attending
+from activities.cluster.api.paths import ADMISSION_BINDINGS, ADMISSION_POLICIES, NODE_ACTIONS
+from activities.cluster.api.refusals import ObjectNotFound, edit, unless_gone
+from activities.cluster.report.background_writer import BackgroundWriter
 from activities.errors import ErrorType, error_type
+from policy.episode.attestation import POLICY, doubt
 from policy.episode.operator_commands import NAMESPACE, SAID_LABEL, WITHIN, ActionName, Spoken, Verb, spoken_of
 from policy.values.display_text import in_a_line
-from policy.values.times import moment_of, written
+from policy.values.times import EARLIEST, moment_of, written
 
 log = logging.getLogger(__name__)
 
-DONE, REFUSED = "Done", "Refused"
+HEARD, DONE, REFUSED = "Heard", "Done", "Refused"
+"""Phases of an object: a workflow has made use of it; how it was answered."""
 BEGINNINGS = {Verb.FENCE, Verb.PRESERVE, Verb.REMEDIATE}
-"""Said again after their episode has ended, they would begin another one, if only to be refused."""
+"""Passed on again after their episode has ended, they would begin another one, if only to be refused."""
 AT_ONCE = 8
 TRY_AGAIN_SECONDS = 5.0
 KEPT_FOR = timedelta(days=1)
 LOOK_AGAIN_SECONDS = 3600.0
 """Whether something is a day old by now."""
 
-
-class Speaks(Protocol):
-    """Whoever passes a word on."""
-
-    async def say(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
-        """The answer. Raises NotLicensed where it is refused."""
-
-    async def tell_policies(self, cluster: str, policies: str) -> None:
-        """Which policies name devices, for the check of fence devices. Raises Unreachable."""
+Dispatch = Callable[[str, Spoken, ActionName, str], Awaitable[str]]
+"""Passes a command on, of a cluster, in a person's name. The answer; raises NotLicensed where it is refused."""
 
 
-class ActionKeeping(Attending):
+class NodeActionHandler(BackgroundWriter):
     """Of one cluster. found: the objects as last seen, by namespace and name. One per view; `close` ends what is under way."""
 
     def __init__(
@@ -58,7 +51,7 @@ class ActionKeeping(Attending):
         cluster: str,
         connection: ClusterConnection,
         found: Mapping[str, JsonObject],
-        herald: Speaks,
+        dispatch: Dispatch,
         *,
         kept_for: timedelta = KEPT_FOR,
         on_change: Callable[[], None],
@@ -67,7 +60,7 @@ class ActionKeeping(Attending):
         self._cluster = cluster
         self._connection = connection
         self._found = found
-        self._herald = herald
+        self._dispatch = dispatch
         self._kept_for = kept_for
         self._not_before: dict[str, float] = {}
         """Until when each object is left alone: our answer to it may still be on its way to us."""
@@ -102,17 +95,17 @@ class ActionKeeping(Attending):
         name = found["metadata"]["name"]
         try:
             if self._age(found) > self._kept_for:
-                await self._connection.delete(_path(name), uid=found["metadata"]["uid"])
+                await self._connection.delete(node_action_path(name), uid=found["metadata"]["uid"])
             else:
-                await self._answer(found, *await self._said(found))
+                await self._answer(found, *await self._carried_out(found))
         except ObjectNotFound:
             return
         except ApplicationError as error:
             log.warning("NodeAction/%s is not answered yet: %s", name, error.message)
 
-    async def _said(self, found: JsonObject) -> tuple[str, str]:
-        """The phase, and what was answered. What was made use of was heard, however long ago, and if its answer was lost: it is
-        said again for that, and is obeyed once."""
+    async def _carried_out(self, found: JsonObject) -> tuple[str, str]:
+        """The phase, and what was answered. What a workflow has made use of was accepted, however long ago; where its answer was
+        lost it is passed on again for that, and is obeyed once."""
         spec: dict[str, Any] = found.get("spec") or {}
         status = found.get("status") or {}
         used = bool(status.get("usedBy"))
@@ -124,7 +117,7 @@ class ActionKeeping(Attending):
             return REFUSED, problem
         action = ActionName(name=found["metadata"]["name"], uid=found["metadata"]["uid"])
         try:
-            return DONE, await self._herald.say(self._cluster, spoken_of(spec), action, str(spec.get("requestedBy", "")))
+            return DONE, await self._dispatch(self._cluster, spoken_of(spec), action, str(spec.get("requestedBy", "")))
         except ValueError as error:
             return REFUSED, str(error)
         except ApplicationError as error:
@@ -138,23 +131,36 @@ class ActionKeeping(Attending):
         name = found["metadata"]["name"]
 
         async def once() -> None:
-            live = await self._connection.get(_path(name))
+            live = await self._connection.get(node_action_path(name))
             status = live.get("status") or {}
             if live["metadata"]["uid"] != found["metadata"]["uid"] or status.get("phase") in {DONE, REFUSED}:
                 return
-            told = status | {"phase": phase, "message": in_a_line(message, 1024), "at": written(self._connection.now())}
+            answered = status | {"phase": phase, "message": in_a_line(message, 1024), "at": written(self._connection.now())}
             operations = [
                 {"op": "test", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]},
-                {"op": "add", "path": "/status", "value": told},
+                {"op": "add", "path": "/status", "value": answered},
             ]
-            await self._connection.patch_json(_path(name, status=True), operations)
+            await self._connection.patch_json(node_action_path(name, status=True), operations)
 
         await edit(f"NodeAction/{name}", once, look_again=True)
+
+
+async def doubt_of(connection: ClusterConnection, action: JsonObject) -> str:
+    """Why the name in it may be another person's, "" where the API server sees to it that it is its maker's. Read live."""
+    kinds = (ADMISSION_POLICIES, ADMISSION_BINDINGS)
+    try:
+        policy, binding = await asyncio.gather(*(unless_gone(connection.get(kind.path(POLICY))) for kind in kinds))
+    except ApplicationError as error:
+        if error.type != ErrorType.FORBIDDEN:
+            raise
+        return f"whether the API server checks names can't be seen: {error.message}"
+    return doubt(policy, binding, moment_of(action["metadata"].get("creationTimestamp")) or EARLIEST)
 
 
 def _uid(found: JsonObject) -> str:
     return str(found["metadata"]["uid"])
 
 
-def _path(name: str, *, status: bool = False) -> str:
+def node_action_path(name: str, *, status: bool = False) -> str:
+    """Of an object of that name, or of its status."""
     return NODE_ACTIONS.path(name, namespace=NAMESPACE, subresource="status" if status else "")

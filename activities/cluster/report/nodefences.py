@@ -1,9 +1,11 @@
-"""NodeFences in the API: each episode's state written where people with kubectl look, and taken away some time after its end.
+"""What people with kubectl read of an episode: its NodeFence, Events on the Node and the NodeFence, a note in its mark.
 
-An object is written whole, with the resourceVersion that was read; of two writers the one with the newer state wins, whichever
-comes last. When it is to go stands on the object, so that whichever worker looks next takes it away (`sweep`). It is not owned by
+A NodeFence is written whole, with the resourceVersion that was read; of two writers the one with the newer state wins, whichever
+comes last. When it is to go stands on the object, so that the next worker that looks takes it away (`sweep`). It is not owned by
 its Node: what became of a node that was deleted is what people want to know. Where the kind is not installed nothing is written,
 and that is not asked again for a while. Spellings are `policy/episode/nodefence.py`.
+
+Best effort by design: what can't be written is logged, and stops nothing.
 """
 
 from __future__ import annotations
@@ -11,23 +13,34 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
+from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.edits import edit
-from activities.cluster.api.paths import NODE_FENCES, Resource
-from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound, unless_gone
-from activities.contracts.episode_news import EpisodeSnapshot
+from activities.cluster.api.events import EventRecorder, Happening
+from activities.cluster.api.paths import NODE_FENCES, NODES, Resource
+from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound, edit, unless_gone
+from activities.cluster.api.served_cluster import ServedCluster
+from activities.cluster.objects.live_node import Edit, LiveNode, edit_node, readable_mark
+from activities.cluster.objects.marks import is_ours, owner, write_mark
+from activities.contracts.episode_news import EpisodeSnapshot, News, OffNote, ToldEvent
 from activities.contracts.target import Target
 from activities.errors import ErrorType, error_type
+from activities.notification_sender import Notify, nobody
+from policy.checks.targets import MACHINE
+from policy.episode.events import EventReason, When
 from policy.episode.messages import EpisodeStatus, PathProof, Phase, Reading, VolumeReading
 from policy.episode.nodefence import STATUSES, STEPS, node_fence_name, retries
+from policy.episode.notices import Notice
+from policy.scan.repeat_alarm import Repetition
 from policy.values.display_text import in_a_line
 from policy.values.object_refs import ObjectRef
+from policy.values.times import written
 
 log = logging.getLogger(__name__)
 
@@ -92,8 +105,8 @@ class NodeFences:
         return self._kind.ref(name), str(self._seen[name]["metadata"].get("uid", ""))
 
     async def sweep(self, held: Collection[str]) -> int:
-        """Take away those whose time is over, and those that an episode left behind which ended without a word. From time to
-        time; how many went. held: nodes that open episodes hold."""
+        """Take away those that have expired, and those that an episode left behind which was terminated. From time to time; how
+        many went. held: nodes that open episodes hold."""
         now = asyncio.get_running_loop().time()
         if self._not_served() or now < self._sweep_not_before:
             return 0
@@ -123,7 +136,7 @@ class NodeFences:
                     self._give_up("the kind is not installed")
                     return False
             elif _is_foreign(found):
-                log.warning("NodeFence/%s is somebody else's and is left as it is", name)
+                log.warning("NodeFence/%s was not made by nodewarden and is left as it is", name)
                 return False
             elif _is_newer(found, target, shown):
                 self._remember(name, found)
@@ -255,3 +268,111 @@ def _moment(fence: JsonObject, field: str) -> datetime | None:
         return datetime.fromisoformat(str(fence.get(field) or ""))
     except ValueError:
         return None
+
+
+# Everything that is new of an episode -----------------------------------------------------------------------------------
+
+NOTIFIED: Mapping[str, When] = {
+    EventReason.NEEDS_HUMAN: When.NEEDS_HUMAN,
+    EventReason.CIRCUIT_BREAKER_OVERRIDDEN: When.CIRCUIT_BREAKER,
+}
+
+PATIENCE_SECONDS = 3.0
+"""So long an act waits for the news that it takes along."""
+
+
+class EpisodePublisher:
+    """What is new of episodes, on a Node and on its NodeFence where there is one. notify: notifies people elsewhere."""
+
+    def __init__(self, served: ServedCluster, fences: NodeFences | None, *, notify: Notify = nobody) -> None:
+        self._cluster = served.name
+        self._connections = served.connections
+        self._fences = fences
+        self._notify = notify
+        self._clock = served.clock
+
+    async def publish_beside(self, target: Target, news: News | None) -> None:
+        """Publish what an act takes along. Raises nothing, and takes no longer than a moment."""
+        if news is None:
+            return
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self.publish(target, news, anyway=True)
+        except TimeoutError:
+            activity.logger.warning("not all news of %s were published in time", target.pinned.node)
+
+    async def publish(self, target: Target, news: News, *, anyway: bool) -> None:
+        """Notifications first and without waiting, since the API may be away; then the NodeFence, since Events stand on it too.
+        anyway: Events are written whether or not the rest could be, which is logged then, and raised else."""
+        for event in news.events:
+            self._notify_of(target, event)
+        for outcome in await asyncio.gather(self._show(target, news), self._note(target, news.off), return_exceptions=True):
+            if isinstance(outcome, ApplicationError) and anyway:
+                activity.logger.warning("what is new of %s was not written: %s", target.pinned.node, outcome.message)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+        pinned = target.pinned
+        for event in news.events:
+            full = replace(event, message=f"incident {target.incident}: {event.message}")
+            if not pinned.node.startswith(MACHINE):
+                await self._record_on_node(pinned.node, pinned.uid, full)
+            if (about := event.about) is not None:
+                await self._record(self._connections.of(about.api_version), about, event.about_uid, full)
+
+    async def publish_repetition(self, again: Repetition) -> None:
+        """An Event of type Warning that names what was there each time, and a notification."""
+        subject = f"{again.node} {again.cause}"
+        self._notify(Notice(when=When.REPEATED, cluster=self._cluster, node=again.node, subject=subject, text=again.message))
+        event = ToldEvent(reason=EventReason.REPEATED_FENCING, message=again.message, warning=True)
+        await self._record_on_node(again.node, again.node_uid, event)
+
+    def _notify_of(self, target: Target, event: ToldEvent) -> None:
+        when = NOTIFIED.get(event.reason, When.ENDED if event.outcome else None)
+        if when is not None:
+            self._notify(
+                Notice(
+                    when=when,
+                    cluster=target.cluster,
+                    node=target.pinned.node,
+                    subject=target.incident,
+                    text=f"incident {target.incident}: {event.message}",
+                    outcome=event.outcome,
+                    words=event.words,
+                )
+            )
+
+    async def _show(self, target: Target, news: News) -> None:
+        if news.shown is not None and self._fences is not None:
+            await self._fences.show(target, news.shown)
+
+    async def _note(self, target: Target, note: OffNote | None) -> None:
+        """Only in our own mark, where it says something else."""
+        if note is None:
+            return
+        off = note.off_proven
+
+        def decide(node: LiveNode) -> Edit:
+            found = readable_mark(node.view)
+            if found is None or not is_ours(found, target):
+                return Edit(detail=f"left alone: the node is held by {owner(found)}")
+            mark = replace(found, off_proven=written(off) if off is not None else "")
+            return Edit(detail="noted" if off is not None else "noted no longer", operations=write_mark(node, mark))
+
+        try:
+            await edit_node(self._connections.nodes, target.pinned.node, decide, not_after=note.not_after)
+        except ObjectNotFound:
+            activity.logger.info("Node/%s is gone, and our mark with it", target.pinned.node)
+
+    async def _record_on_node(self, node: str, uid: str, event: ToldEvent) -> None:
+        """On the Node and on its NodeFence."""
+        abouts = [(NODES.ref(node), uid)]
+        if self._fences is not None and (fence := await self._fences.reference(node)) is not None:
+            abouts.append(fence)
+        await asyncio.gather(*(self._record(self._connections.nodes, about, its_uid, event) for about, its_uid in abouts))
+
+    async def _record(self, connection: ClusterConnection, about: ObjectRef, uid: str, event: ToldEvent) -> None:
+        happening = Happening(about=about, uid=uid, reason=event.reason, message=event.message, warning=event.warning)
+        try:
+            await EventRecorder(connection, clock=self._clock).tell(happening)
+        except ApplicationError as error:
+            activity.logger.warning("the Event %s on %s was not written: %s", happening.reason, about.key, error.message)

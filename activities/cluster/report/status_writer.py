@@ -16,15 +16,14 @@ from datetime import datetime, timedelta
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import JsonObject
-from activities.cluster.api.edits import edit
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import NODES, Resource
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound, edit
 from activities.cluster.objects.fencing_requests import answer
 from activities.cluster.objects.statuses import status_change
 from activities.cluster.objects.statuses.common import HALTED, INVALID, Situation, StatusChange, another_controller, status_of
 from activities.cluster.objects.statuses.medik8s import UPDATED
-from activities.cluster.report.background_writer import Attending
+from activities.cluster.report.background_writer import BackgroundWriter
 from activities.cluster.report.target_events import SILENT, MachineConditions, target_happenings
 from activities.cluster.watch.view import ClusterView
 from activities.cluster.watch.watches import POLICY_KINDS
@@ -73,7 +72,7 @@ class Published:
     unseen: str = ""
 
 
-class Publishing(Attending):
+class StatusWriter(BackgroundWriter):
     """The status of one cluster's health checks."""
 
     def __init__(self, view: ClusterView, *, clock: Callable[[], datetime]) -> None:

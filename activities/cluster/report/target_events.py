@@ -17,10 +17,9 @@ from datetime import datetime
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection
-from activities.cluster.api.edits import edit
 from activities.cluster.api.events import Happening
-from activities.cluster.api.machine_paths import resource_of
-from activities.cluster.api.refusals import ObjectNotFound
+from activities.cluster.api.refusals import ObjectNotFound, edit
+from activities.cluster.objects.live_machines import resource_of
 from activities.cluster.objects.statuses.common import ConditionText, status_of
 from activities.cluster.objects.statuses.machines import RESTRICTED, V1BETA1, machine_conditions
 from policy.checks.circuit_breakers import OpenReason

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import orjson
 
-from activities.cluster.api.intake import Intake, is_guard
 from activities.cluster.api.leases import NODE_LEASE_NAMESPACE, is_nodewarden, read_lease
 from activities.cluster.api.paths import (
     CAPI_CLUSTERS,
@@ -32,13 +31,14 @@ from activities.cluster.api.paths import (
 from activities.cluster.objects.clusters_decoding import decode_cluster, decode_remediation
 from activities.cluster.objects.decoding import decode_node
 from activities.cluster.objects.machines_decoding import decode_machine
+from activities.cluster.watch.intake import Intake
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.health_check import HealthCheck, Overlap
 from policy.checks.retries import RetryRules
 from policy.dialects import is_health_check
 from policy.dialects.common import DEFAULT_NAMESPACE
 from policy.dialects.node_fencing import is_cluster_config, is_fence_policy
-from policy.objects.surroundings import ETCD_NAMESPACE
+from policy.objects.surroundings import ETCD_NAMESPACE, is_guard
 from policy.remediation.control_plane import read_strategy
 from policy.remediation.memory import DEFAULT_RETRIES
 from policy.remediation.templates import UNKNOWN, TemplateSeen

@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 
 from temporalio.exceptions import ApplicationError
 
+from activities.cluster.api.answers import Status
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import Resource
 from activities.cluster.api.refusals import (
@@ -25,10 +26,10 @@ from activities.cluster.api.refusals import (
     VersionExpired,
     VersionUnknown,
     refusal_of_status,
-    version_unknown,
+    typed,
 )
-from activities.cluster.api.statuses import Status
 from activities.cluster.objects.decoding import Decoding, EventType, WatchLine
+from activities.errors import ErrorType
 
 log = logging.getLogger(__name__)
 
@@ -243,7 +244,7 @@ class Reflector(Generic[T]):
             async for page in pages:
                 if version_number(page.resource_version) < version_number(self.resource_version):
                     message = f"the server is at {page.resource_version}, we were at {self.resource_version}"
-                    raise version_unknown(f"LIST {self._path}: {message}: it went back in time")
+                    raise typed(VersionUnknown, ErrorType.TRANSIENT, f"LIST {self._path}: {message}: it went back in time")
                 return
 
     def _away_for_long(self) -> bool:
@@ -272,7 +273,7 @@ class Reflector(Generic[T]):
             raise refusal_of_status(status.code or 500, status, f"WATCH {self._path}", writing=False)
         if version_number(line.resource_version) < version_number(self.resource_version):
             message = f"an event of version {line.resource_version} after {self.resource_version}: the server went back in time"
-            raise version_unknown(f"WATCH {self._path}: {message}")
+            raise typed(VersionUnknown, ErrorType.TRANSIENT, f"WATCH {self._path}: {message}")
         self.resource_version = line.resource_version
         if line.item is None:
             return

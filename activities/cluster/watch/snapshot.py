@@ -1,7 +1,7 @@
 """One reading of a live cluster, for people who ask: the objects that health checks are about, listed once.
 
-A scanner never works from this; it follows (`watches.py`). Kinds that the server does not know are passed over; what may not be
-read is said.
+A scanner never works from this; it follows (`watches.py`). Discovery that the server does not know are passed over; what may
+not be read is said.
 """
 
 from __future__ import annotations
@@ -12,17 +12,26 @@ from typing import TypeVar
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.intake import SURROUNDING_KINDS
-from activities.cluster.api.kinds import Kinds, made_for
 from activities.cluster.api.leases import NODE_LEASE_NAMESPACE
-from activities.cluster.api.machine_paths import MACHINES, Connections, as_served
-from activities.cluster.api.paths import CAPI_CLUSTERS, CONFIG_MAPS, KUBEADM_CONTROL_PLANES, LEASES, NODES, Resource, ref_of
+from activities.cluster.api.paths import (
+    CAPI_CLUSTERS,
+    CONFIG_MAPS,
+    KUBEADM_CONTROL_PLANES,
+    LEASES,
+    MACHINES,
+    NODES,
+    Resource,
+    ref_of,
+)
+from activities.cluster.api.served_cluster import Connections, Discovery, as_served
 from activities.cluster.live.templates import see_templates
 from activities.cluster.objects.clusters_decoding import CLUSTER_DECODING, remediation_decoding
 from activities.cluster.objects.conflicts import Conflicts
 from activities.cluster.objects.decoding import NODE_DECODING, Decoding
 from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.objects.object_reader import read_views
+from activities.cluster.watch.intake import SURROUNDING_KINDS
+from activities.cluster.watch.kinds import made_for
 from activities.cluster.watch.offline import ClusterSnapshot, ManifestMistake
 from activities.cluster.watch.watches import POLICY_KINDS
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
@@ -104,7 +113,7 @@ async def take_snapshot(
             metadata = lease["metadata"]
             conflicts.lease_changed(dialect, f"{metadata.get('namespace')}/{metadata['name']}", lease, now)
     connections = Connections(nodes=connection, machines=elsewhere)
-    kinds = Connections(nodes=Kinds(connection), machines=Kinds(elsewhere))
+    kinds = Connections(nodes=Discovery(connection), machines=Discovery(elsewhere))
     for check in cluster.checks:
         cluster.templates[check.ref.key] = await see_templates(check, connections, kinds)
     cluster.judge_templates()

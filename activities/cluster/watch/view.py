@@ -13,9 +13,16 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.probe import Probe
-from activities.cluster.watch.management import Management, ViewLimits, listed, longest_silence, shortest_silence
-from activities.cluster.watch.progress import Marks, WatchProgress
+from activities.cluster.watch.freshness import (
+    Management,
+    Marks,
+    Probe,
+    ViewLimits,
+    WatchProgress,
+    listed,
+    longest_silence,
+    shortest_silence,
+)
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.watches import Following, Watches
 from policy.checks.circuit_breakers import OpenReason

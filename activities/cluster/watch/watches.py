@@ -22,9 +22,6 @@ from typing import Any
 import msgspec
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.intake import SURROUNDING_KINDS, Intake
-from activities.cluster.api.kinds import made_for
-from activities.cluster.api.machine_paths import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, Connections, versions_of
 from activities.cluster.api.paths import (
     CAPI_CLUSTERS,
     CAPI_MACHINE_HEALTH_CHECKS,
@@ -34,6 +31,9 @@ from activities.cluster.api.paths import (
     FENCE_CONFIGS,
     FENCING_TEMPLATES,
     LEASES,
+    MACHINE_DEPLOYMENTS,
+    MACHINE_SETS,
+    MACHINES,
     NODE_ACTIONS,
     NODE_HEALTH_CHECKS,
     NODES,
@@ -41,7 +41,9 @@ from activities.cluster.api.paths import (
     PRESERVATION_POLICIES,
     VOLUME_ATTACHMENTS,
     Resource,
+    versions_of,
 )
+from activities.cluster.api.served_cluster import Connections
 from activities.cluster.live.templates import place_of
 from activities.cluster.objects.clusters_decoding import CLUSTER_DECODING, remediation_decoding
 from activities.cluster.objects.conflicts import Conflicts
@@ -49,6 +51,8 @@ from activities.cluster.objects.decoding import ATTACHMENT_DECODING, NAME_DECODI
 from activities.cluster.objects.fencing_requests import FencingRequests
 from activities.cluster.objects.machine_sets import deployment_of
 from activities.cluster.objects.machines_decoding import machine_decoding
+from activities.cluster.watch.intake import SURROUNDING_KINDS, Intake
+from activities.cluster.watch.kinds import made_for
 from activities.cluster.watch.reflector import Reflector, WatchLimits
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.health_check import HealthCheck

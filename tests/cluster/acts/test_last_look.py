@@ -16,9 +16,8 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.freeing import ClusterFreeing
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.live import device_claims, looks
-from activities.cluster.live.device_claims import MOST_ASKED, MOST_READ, claimed_by
-from activities.cluster.live.identities import Identities
+from activities.cluster.live import claims, looks
+from activities.cluster.live.claims import MOST_ASKED, MOST_READ, Identities, claimed_by
 from activities.cluster.live.looks import LastLook
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.target import Configured, LicenceWanted, LookResult, LookVerdict
@@ -663,7 +662,7 @@ async def test_a_device_that_is_named_beside_more_nodes_than_are_looked_into_is_
     async def has_another(*_: object) -> bool:
         return False
 
-    monkeypatch.setattr(device_claims, "_claims", has_another)
+    monkeypatch.setattr(claims, "_claims", has_another)
     await licensed.add_template()
     for number in range(20, 20 + MOST_ASKED):
         await licensed.add_node(f"node-{number}", provider_id=f"metal://rack-3/{number}")

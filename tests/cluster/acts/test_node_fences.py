@@ -14,15 +14,14 @@ import pytest
 from temporalio import activity
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.acts import news
 from activities.cluster.acts.freeing import ClusterFreeing
 from activities.cluster.acts.isolation import ClusterIsolation
-from activities.cluster.acts.news import ClusterRepetitions, EpisodeTeller
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.paths import PROPOSED_NODE_FENCES
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.report.nodefences import ABANDONED_AFTER, KEPT_FOR, NodeFences
+from activities.cluster.report import nodefences
+from activities.cluster.report.nodefences import ABANDONED_AFTER, KEPT_FOR, EpisodePublisher, NodeFences
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.episode_news import EpisodeSnapshot, News, OffNote, RepetitionRequest, ToldEvent
 from activities.contracts.scan import ScanRequest
@@ -68,8 +67,8 @@ async def test_news_that_cannot_be_told_stop_no_act_that_takes_them_along(world:
     """The mark stands, and is answered; what can be told is."""
     await world.put_mark(our_mark())
     world.server.faults.add(Fault(accident=Accident.STATUS, method="POST", status=500, path="/events"))
-    news = News(events=(ToldEvent(reason="NodeIsolated", message="it is sick"),), off=OffNote(off_proven=NOW))
-    result = await ActivityEnvironment().run(world.target.mark, await world.act(news=news))
+    nodefences = News(events=(ToldEvent(reason="NodeIsolated", message="it is sick"),), off=OffNote(off_proven=NOW))
+    result = await ActivityEnvironment().run(world.target.mark, await world.act(news=nodefences))
     assert "marked" in result.detail
     mark = await world.mark()
     assert mark is not None
@@ -339,10 +338,9 @@ async def test_a_repetition_is_told_on_both_with_what_was_there_each_time(mirror
     )
     await mirrored.show()
     notices = list[Notice]()
-    repetitions = ClusterRepetitions(
-        ServedCluster(CLUSTER, mirrored.world.connection), fences=mirrored.fences, notify=notices.append
-    )
-    await mirrored.environment.run(repetitions.tell_repetition, RepetitionRequest(cluster=CLUSTER, repetition=again))
+    served = ServedCluster(CLUSTER, mirrored.world.connection)
+    target = ClusterTarget(served, mirrored.world.permits, LICENCES, fences=mirrored.fences, notify=notices.append)
+    await mirrored.environment.run(target.tell_repetition, RepetitionRequest(cluster=CLUSTER, repetition=again))
     assert await mirrored.events() == [("Node", "RepeatedFencing", "Warning"), ("NodeFence", "RepeatedFencing", "Warning")]
     told = (await mirrored.world.others.list(EVENTS.path(namespace="default")))["items"][0]
     assert told["message"].endswith("there each time: default/db-0")
@@ -352,13 +350,13 @@ async def test_a_repetition_is_told_on_both_with_what_was_there_each_time(mirror
 async def test_people_elsewhere_hear_at_once_who_needs_one_of_them_and_how_it_ended(mirrored: Mirrored) -> None:
     """Also while the API is away, and of nothing else."""
     notices = list[Notice]()
-    teller = EpisodeTeller(ServedCluster("prod", mirrored.world.connection), mirrored.fences, notify=notices.append)
+    publisher = EpisodePublisher(ServedCluster("prod", mirrored.world.connection), mirrored.fences, notify=notices.append)
     asks, goes_on = event(EventReason.NEEDS_HUMAN, "off is not proven"), event(EventReason.STEP_STARTED, "isolation")
     ended = ToldEvent(reason=EventReason.EPISODE_ENDED, message="recovered: it is back", outcome="recovered")
     request = await mirrored.request(events=(goes_on, asks, ended))
     mirrored.world.server.faults.add(Fault(accident=Accident.STATUS, status=500))
     assert request.news is not None
-    await mirrored.environment.run(teller.along, request.target, request.news)
+    await mirrored.environment.run(publisher.publish_beside, request.target, request.news)
     assert [(each.when, each.outcome, each.subject, each.node, each.text) for each in notices] == [
         (When.NEEDS_HUMAN, "", INCIDENT, NODE, f"incident {INCIDENT}: off is not proven"),
         (When.ENDED, "recovered", INCIDENT, NODE, f"incident {INCIDENT}: recovered: it is back"),
@@ -384,7 +382,7 @@ async def test_an_act_that_takes_a_state_along_waits_for_it_no_longer_than_a_mom
     mirrored: Mirrored, accident: Accident, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S20: between a look and what follows from it nothing may take long, and nothing of what people are told may fail it."""
-    monkeypatch.setattr(news, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(nodefences, "PATIENCE_SECONDS", 0.2)
     request = await mirrored.request()
     mirrored.world.server.faults.add(Fault(accident=accident, status=500, latency=timedelta(seconds=5), path="/nodefences"))
     act = replace(await mirrored.world.act(), news=request.news)

@@ -68,7 +68,7 @@ SITUATIONS: dict[str, list[Seen]] = {
     "its health check is paused, or its time runs anew": [replace(FREE, need=says(Weight.VETOED))],
     "the cluster Lease is not ours": [replace(FREE, cluster_lease="held by another")],
     "no permit": [replace(FREE, permit="the permit is not held")],
-    "somebody holds its lease in `medik8s-leases`": [replace(FREE, lease="node-maintenance")],
+    "another operator holds its lease in `medik8s-leases`": [replace(FREE, lease="node-maintenance")],
     "`cluster.x-k8s.io/paused` or `skip-remediation` on its Machine": [
         replace(FREE, machines=on_machine(**{f"cluster.x-k8s.io/{word}": ""})) for word in ("paused", "skip-remediation")
     ],

@@ -84,7 +84,7 @@ app.kubernetes.io/component: {{ include "nodewarden.workerName" . }}
 {{- mergeOverwrite (deepCopy .Values.settings) $added | toYaml -}}
 {{- end }}
 
-{{/* The same for the page, which tells nobody anything and may read no Secret: keys are a file there. */}}
+{{/* The same for the page, which sends no notifications and may read no Secret: keys are a file there. */}}
 {{- define "nodewarden.pageSettings" -}}
 {{- $settings := include "nodewarden.settings" . | fromYaml -}}
 {{- if .Values.keys.encryptPayloads -}}
@@ -107,7 +107,7 @@ app.kubernetes.io/component: {{ include "nodewarden.workerName" . }}
 {{- end }}
 {{- end }}
 
-{{/* With whom every pod of ours speaks. */}}
+{{/* What every pod of ours connects to. */}}
 {{- define "nodewarden.egress" -}}
 {{- with .Values.network -}}
 # Names. Caches on nodes have addresses of no pod.

@@ -23,7 +23,7 @@ from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource, stricter,
 from policy.checks.health_check import HealthCheck
 from policy.dialects import parse, refuse_update
 from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, holds_back_only, read_policies
-from policy.objects.surroundings import ETCD_NAMESPACE, EtcdGuard, Surroundings
+from policy.objects.surroundings import EtcdGuard, Surroundings
 from policy.remediation.templates import NoRemedy, TemplateSeen, no_remedy
 from policy.scan.ledger import Ledger
 from policy.values.errors import PolicyError, shown
@@ -32,9 +32,6 @@ from policy.values.object_refs import ObjectRef
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import JsonObject
-
-GUARD_LABEL = ("app", "guard")
-GUARD_PREFIXES = ("etcd-guard-", "etcd-quorum-guard-")
 
 _UPGRADES = {CLUSTER_VERSIONS.kind: "Progressing", MACHINE_CONFIG_POOLS.kind: "Updating"}
 """The condition by which each kind tells of an upgrade."""
@@ -210,14 +207,6 @@ def _plain_config_map(obj: JsonObject | None) -> JsonObject | None:
     if obj is None or mapping(obj.get("metadata")).get("deletionTimestamp"):
         return None
     return CONFIG_MAPS.whole(obj)
-
-
-def is_guard(pod: JsonObject) -> bool:
-    """Whether a pod is one of OpenShift's guards of an etcd member."""
-    metadata = mapping(pod.get("metadata"))
-    label, value = GUARD_LABEL
-    named = str(metadata.get("name", "")).startswith(GUARD_PREFIXES)
-    return metadata.get("namespace") == ETCD_NAMESPACE and (named or mapping(metadata.get("labels")).get(label) == value)
 
 
 def _fact(kind: str, key: str, obj: JsonObject) -> _Fact:

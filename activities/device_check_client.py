@@ -1,9 +1,9 @@
-"""Which devices the check of fence devices has found to be configured for several nodes, asked of it by looks (S39), and where
-it has met each credential (S40).
+"""A worker's side of the check of fence devices: which devices it has found to be configured for several nodes, asked of it by
+looks (S39), where it has met each credential (S40), and which policies it is to look at.
 
-It resolves all nodes, every hour; a look could not. What it says is where to look, not what is so: whoever asks resolves those
-nodes himself. It is asked once a minute and process, however many nodes are looked at, and where it can't be asked, what it
-said last is all that is known: it can only say no.
+It resolves all nodes, every hour; a look could not. What it says is where to look, not what is so: a look resolves those nodes
+itself. It is asked once a minute and process, however many nodes are looked at, and where it can't be asked, what it said last is
+all that is known: it can only say no.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.client import Client, WorkflowQueryFailedError
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
+from activities.errors import ErrorType, failure
 from policy.episode.ids import device_check_id
 from policy.fence.credential_hosts import CredentialHosts
 
 ASKED_AGAIN_SECONDS = 60.0
 QUERY_TIMEOUT = timedelta(seconds=2)
+SIGNAL_TIMEOUT = timedelta(seconds=12)
 
 log = logging.getLogger(__name__)
 
 
-class CheckedClaims:
+class DeviceCheckClient:
     """Of the clusters that this process serves."""
 
     def __init__(self, client: Client) -> None:
@@ -50,6 +52,16 @@ class CheckedClaims:
         found: dict[str, tuple[str, ...]] | None = await self._query(cluster, "hosts", dict[str, tuple[str, ...]])
         known.hosts = known.hosts if found is None else found
         return known.hosts
+
+    async def notify_of_policies(self, cluster: str, policies: str) -> None:
+        """Have the check look at the policies that name devices now, where one runs. policies: their digest. Raises
+        Unreachable."""
+        check = self._client.get_workflow_handle(device_check_id(cluster))
+        try:
+            await check.signal("hear_policies", policies, rpc_timeout=SIGNAL_TIMEOUT)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise failure(ErrorType.UNREACHABLE, f"Temporal has not answered yet: {error}") from error
 
     async def _query(self, cluster: str, name: str, answer: Any) -> Any:
         """None where it can't be asked."""

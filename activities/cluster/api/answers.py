@@ -1,4 +1,4 @@
-"""What a server says, cut off where it is deeper than any reader goes.
+"""The bodies of an API server's answers, before anything is made of them: cut off where no reader could read them, and refusals.
 
 API servers take and keep what is nested ten thousand deep, where a kind leaves a field to others (the providerSpec of a Machine).
 No reader of JSON here goes as deep, nor passes over it: one such object would make its whole collection unreadable (S18).
@@ -43,3 +43,29 @@ def shallow(body: bytes) -> bytes:
                 begin = token.end()
             depth -= 1
     return b"".join([*kept, body[begin:]])
+
+
+class _Cause(msgspec.Struct):
+    reason: str | None = None
+    message: str | None = None
+    field: str | None = None
+
+
+class _Details(msgspec.Struct, rename="camel"):
+    causes: list[_Cause] | None = None
+    retry_after_seconds: int | None = None
+
+
+class Status(msgspec.Struct):
+    """The body of a refusal, as far as we read it; also the object of a watch's ERROR event. What each means is `refusals.py`."""
+
+    kind: str | None = None
+    status: str | None = None
+    message: str | None = None
+    reason: str | None = None
+    code: int | None = None
+    details: _Details | None = None
+
+    @property
+    def causes(self) -> list[_Cause]:
+        return (self.details.causes if self.details else None) or []
