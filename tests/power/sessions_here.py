@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from activities.power.bmc import ipmi, redfish, redfish_http, session
-from activities.power.bmc.session import OperationError, Session
+from activities.power.bmc.session import DeviceSession, OperationError
 from activities.power.driver import Deadline
 
 SAID: ContextVar[list[bytes]] = ContextVar("said")
@@ -26,7 +26,7 @@ def say(**line: Any) -> None:
 class SessionsHere:
     """In place of a `ForkServer`. log_in: of the protocol."""
 
-    def __init__(self, log_in: Callable[[dict[str, Any]], Session]) -> None:
+    def __init__(self, log_in: Callable[[dict[str, Any]], DeviceSession]) -> None:
         self._log_in = log_in
 
     def patch(self, monkeypatch: pytest.MonkeyPatch, driver: type) -> None:
@@ -35,7 +35,7 @@ class SessionsHere:
         for module in (session, ipmi, redfish, redfish_http):
             monkeypatch.setattr(module, "say", say)
 
-    def answer(self, device: dict[str, Any], logged_in: list[Session], asked: dict[str, Any]) -> None:
+    def answer(self, device: dict[str, Any], logged_in: list[DeviceSession], asked: dict[str, Any]) -> None:
         """Say what a child would."""
         try:
             if not logged_in:
@@ -57,7 +57,7 @@ class ChildHere:
     def __init__(self, sessions: SessionsHere) -> None:
         self._sessions = sessions
         self._lines: list[dict[str, Any]] = []
-        self._logged_in: list[Session] = []
+        self._logged_in: list[DeviceSession] = []
         self._said: list[bytes] = []
 
     def send(self, line: bytes) -> None:

@@ -78,7 +78,7 @@ class BmcDriver:
 
     address: DeviceAddress
     credentials: DeviceCredentials = field(repr=False)
-    open_session: _Session | None = field(default=None, repr=False)
+    open_session: _OpenSession | None = field(default=None, repr=False)
 
     @property
     def endpoint(self) -> str:
@@ -94,7 +94,7 @@ class BmcDriver:
     async def session(self) -> AsyncIterator[Self]:
         """Each call in it goes through the same login. After one that has failed there is none left to go through."""
         async with self.server.child() as child:
-            session = _Session(child, self.endpoint, self.silences, self.silence)
+            session = _OpenSession(child, self.endpoint, self.silences, self.silence)
             session.begin({**asdict(self.address), **self._known()}, self.credentials)
             yield replace(self, open_session=session)
 
@@ -234,7 +234,7 @@ def _redfish_address(parameters: Mapping[str, str]) -> RedfishAddress:
         return redfish_address(parameters)
 
 
-class _Session:
+class _OpenSession:
     """What a child was asked and how far it has come."""
 
     def __init__(self, child: ForkedChild, endpoint: str, silences: Mapping[str, str], silence: str) -> None:

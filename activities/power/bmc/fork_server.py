@@ -1,10 +1,11 @@
 """Forks a process for each session of a protocol whose library it has loaded once. Run by its path, with the protocol's module.
 
 `fork_server.py bmc.ipmi` waits with `main` of `bmc/ipmi.py` at hand. Standard input is a socket of the worker's
-(`forked_child.py`). Each message on it asks for one child and carries two sockets: the one that becomes the child's standard input
-and output, and its leash. What a child promises is `session.py`.
+(`forked_child.py`). Each message on it asks for one child and carries two sockets: the one that becomes the child's standard
+input and output, and its leash. What a child promises is `session.py`.
 
-- It never sees what a child is asked: that goes from the worker to the child, on the child's own socket. So no later child inherits a secret.
+- It never sees what a child is asked: that goes from the worker to the child, on the child's own socket. So no later child has a
+  secret of another one.
 - A child has that socket and nothing else that is open here.
 - A child is killed with its process group when the worker lets go of the leash. It ends with this process, and this process ends
   with the worker.

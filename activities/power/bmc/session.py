@@ -27,7 +27,7 @@ REQUEST_TIMEOUT = 10.0
 """Seconds in which the first line must have come; only a worker that died or stands still fails this."""
 
 
-class Session(Protocol):
+class DeviceSession(Protocol):
     """A device that was logged in to, or, where the protocol has no login, that will be with each request."""
 
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
@@ -65,11 +65,11 @@ def credentials_in(device: dict[str, Any]) -> list[str]:
     return [device["password"], device["username"]]
 
 
-def run(log_in: Callable[[dict[str, Any]], Session]) -> None:
+def run(log_in: Callable[[dict[str, Any]], DeviceSession]) -> None:
     """Have everything that is asked answered. Errors show none of the secrets."""
     _end_within(REQUEST_TIMEOUT)
     secrets: list[str] = []
-    session: Session | None = None
+    session: DeviceSession | None = None
     try:
         lines = _lines()
         device = json.loads(next(lines))
