@@ -4,7 +4,7 @@ The services are Apprise's business, and where to send is in files, as the addre
 sending, and neither they nor what a service answers is logged. The caller does not wait and is not told of failures: no act of
 ours hangs by a message. What is told of one incident twice in the same words within a while is sent once by a worker; more than a
 few in a minute become one message. What waits to be sent is lost with its worker, and what another worker tells again is sent
-again: so each message names its incident, and who needs a person is told of again (`workflows/scanner/permit_table.py`).
+again: so each message names its incident, and who needs a person is told of again (`workflows/scanner/state.py`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SINGLY = 5
 """Messages in a minute to one address; the rest of that minute is one more."""
 MINUTE_SECONDS = 60.0
 QUIET_SECONDS = 20 * 60.0
-"""The same words about one incident are no news for so long. Less than `REMIND_EVERY` of `workflows/scanner/permit_table.py`."""
+"""The same words about one incident are no news for so long. Less than `REMIND_EVERY` of `workflows/scanner/state.py`."""
 REMEMBERED, WAITING, LISTED = 1000, 1000, 20
 LAST_WORD_SECONDS = 5.0
 IN_ADDRESSES = ("when", "cluster", "node", "subject", "outcome", "severity", "thread")

@@ -33,13 +33,13 @@ from benchmarks.stage.histories import HistoryCost, history_cost
 from benchmarks.stage.processes import cpu_time
 from benchmarks.stage.running import DATABASE, Spent, Stage, stage
 from benchmarks.stage.sightings import Sighting
+from policy.episode.ids import scanner_id
 from policy.episode.messages import EpisodeResult, Outcome
 from simulator.workloads import NAMESPACE
 from tests.system.harness import Pace
 from tests.system.questions import episode
 from tests.system.witness import judge as judged
 from tests.system.witness import left_over
-from workflows.kit.ids import scanner_id
 
 DURATION = timedelta(seconds=1)
 NODES, ZONES = 4, 2

@@ -43,7 +43,7 @@ from policy.values.object_refs import ObjectRef
 from workers.plugin import PLUGIN
 from workflows.definitions.preservation import Preservation
 from workflows.episode.state import PreservationHistory
-from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue
+from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 EXPIRY = NOW + timedelta(hours=72)

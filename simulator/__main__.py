@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--bmc", choices=("auto", "ipmi_sim", "python", "none"), default="auto", help="what plays BMCs; none: no platform at all"
     )
-    up.add_argument("--machines", choices=tuple(MACHINE_SYSTEMS), help="whose Machines the workers are (default none's)")
+    up.add_argument("--machines", choices=tuple(MACHINE_SYSTEMS), help="which system's Machines the workers are (default none's)")
     up.add_argument("--crds", type=Path, action="append", default=[], metavar="PATH", help="file or folder; repeatable")
     up.add_argument("--no-workloads", action="store_true", help="no demo StatefulSet and Deployment")
     up.add_argument("--kubeconfig-out", type=Path, metavar="FILE")
@@ -150,7 +150,7 @@ async def _cancel_when(stop: asyncio.Event, life: asyncio.Task[None]) -> None:
 
 async def _follow_parent(stop: asyncio.Event) -> None:
     parent = os.getppid()
-    while os.getppid() == parent:  # noqa: ASYNC110 - the kernel tells nobody portably
+    while os.getppid() == parent:  # noqa: ASYNC110 - no portable notification exists
         await asyncio.sleep(0.5)
     stop.set()
 

@@ -60,15 +60,16 @@ TOKEN = "simulated-admin"  # noqa: S105 - of a server that lives on the loopback
 
 
 class SimulatedCluster:
-    """`async with SimulatedCluster(...) as cluster:` gives a cluster whose nodes are Ready and whose workloads run.
+    """`async with SimulatedCluster(...) as cluster:` gives a cluster with Ready nodes and running workloads.
 
     platform: what the machines are (`platforms/`); bmc: which program plays BMCs, which alone means the platform ipmi. Without
     either nothing can switch them. bmc_secret: where the platform's credentials are put. secret_mark: with what all its
-    secrets begin, the API's token too. machines: whose Machines the workers are (`machine_systems/`), and how their controllers
-    go about; without it there are none. own_disks: volumes are disks of the platform, which can be taken off a machine.
-    mirror_pods: the nodes of the control plane show pods of etcd and of the components. api_audit_log: where a real API server
-    writes who deletes what (`audit_log.py`). pod_garbage_seconds: between two looks of the pod garbage collector, not shrunk with
-    the rest. controllers_elsewhere: only the storage driver is simulated; kube-controller-manager and kube-scheduler do the rest.
+    secrets begin, the API's token too. machines: which system's Machines the workers are (`machine_systems/`), and how their
+    controllers go about; without it there are none. own_disks: volumes are disks of the platform, which can be taken off a
+    machine. mirror_pods: the nodes of the control plane show pods of etcd and of the components. api_audit_log: where a real
+    API server writes who deletes what (`audit_log.py`). pod_garbage_seconds: between two looks of the pod garbage collector,
+    not shrunk with the rest. controllers_elsewhere: only the storage driver is simulated; kube-controller-manager and
+    kube-scheduler do the rest.
     """
 
     def __init__(
@@ -165,7 +166,7 @@ class SimulatedCluster:
 
     @property
     def deletions(self) -> Sequence[Write]:
-        """Who asked the API server to delete what, in order. Raises LookupError on a real one whose audit log nobody named."""
+        """Who asked the API server to delete what, in order. Raises LookupError on a real one without a named audit log."""
         if self.api is not None:
             return tuple(self.api.requests.deletions)
         if self._audit_log is None:
@@ -508,7 +509,7 @@ def _read_definitions(path: Path) -> list[JsonObject]:
 
 
 def kubeconfig_of(address: ApiAddress) -> str:
-    """For kubectl and other clients: whoever has it has the rights of the token."""
+    """For kubectl and other clients: its holder has the rights of the token."""
     cluster: JsonObject = {"server": address.url}
     if address.certificate_authority:
         cluster["certificate-authority"] = address.certificate_authority

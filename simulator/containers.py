@@ -1,7 +1,7 @@
 """What runs on one machine, seen from the machine: containers, which know nothing of the kubelet's health.
 
 Containers outlive a kubelet that stops, sleep while the kernel hangs, and die only with the power or a reboot.
-Whoever holds a single-writer volume is told to the shared storage for exactly as long as it can write.
+The holder of a single-writer volume is known to the shared storage for exactly as long as it can write.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class ControlPlane:
 
     @property
     def in_progress(self) -> Attempt | None:
-        """The remediation whose replacement has not been created yet, as its mark has it."""
+        """The remediation without a replacement so far, as its mark has it."""
         return Attempt.read(annotation(self.object, IN_PROGRESS))
 
     def replaces(self, machine: str) -> Attempt | None:

@@ -1,7 +1,7 @@
 """Where the volumes of the simulated storage driver really are: on a network that knows nothing of them, or disks of a cloud.
 
 The driver's controllers (`controllers/volume_binder.py`, `controllers/csi_attacher.py`) ask it for a disk, and have it attached
-and detached. A disk that somebody else takes off a machine, a fencing for instance, is gone for whoever writes to it there.
+and detached. A disk that another program takes off a machine, a fencing for instance, is gone for the writers there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Disks(ABC):
         self._listeners: list[Callable[[str, str], None]] = []
 
     def on_gone(self, listener: Callable[[str, str], None]) -> None:
-        """Whoever wants to know which disk has left which machine, by whatever hand."""
+        """Called with each disk that has left a machine, by any hand."""
         self._listeners.append(listener)
 
     def gone(self, disk: str, node: str) -> None:
@@ -52,4 +52,4 @@ class NetworkDisks(Disks):
         """Nothing stands between."""
 
     async def detach(self, disk: str, node: str) -> None:
-        """Whoever writes goes on."""
+        """The writers go on."""

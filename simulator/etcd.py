@@ -1,4 +1,4 @@
-"""The list of an etcd cluster's members, as whoever may ask etcd would be answered; nothing is stored in it.
+"""The list of an etcd cluster's members, as etcd would answer an authorized client; nothing is stored in it.
 
 The simulated API server keeps its objects elsewhere, so members come and go without a consequence for it. A KubeadmControlPlane
 decides by this list; a test changes it through the doors here.

@@ -305,7 +305,7 @@ class Fleet:
             tasks.start(self._autoscaler.run(), name="autoscaler")
 
     def _has_joined(self, name: str) -> bool:
-        """It is Running, and its Node says whose it is."""
+        """It is Running, and its Node names it."""
         machine = self.machine(name)
         node = self.view.node_of(machine) if machine is not None else None
         if machine is None or node is None:

@@ -27,7 +27,7 @@ class NodeFault(StrEnum):
     """What may befall a node, apart from its BMC."""
 
     KUBELET_STOPS = "kubelet-stops"
-    """The machine is on and its containers go on running and writing; nobody tells the API anything."""
+    """The machine is on and its containers go on running and writing; the API learns nothing."""
     KERNEL_HANGS = "kernel-hangs"
     """Everything stands still and may go on at any moment; the machine is on, volumes stay attached."""
     RUNTIME_DOWN = "runtime-down"
@@ -118,7 +118,7 @@ class SimulatedNode:
             self.power_on()
 
     def scrap(self) -> None:
-        """Take the machine away for good: whoever switches it on afterwards switches nothing on."""
+        """Take the machine away for good: switching it on afterwards does nothing."""
         self.power_off()
         self._scrapped = True
 

@@ -17,7 +17,7 @@ JsonObject = dict[str, Any]
 READY = "Ready"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 ATTACHED_BY_CONTROLLER = "volumes.kubernetes.io/controller-managed-attach-detach"
-"""An annotation of each Node whose kubelet leaves attaching and detaching to kube-controller-manager, as all do by default."""
+"""An annotation of each Node with a kubelet that leaves attaching to kube-controller-manager, as all do by default."""
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"

@@ -1,7 +1,7 @@
 """What a simulated kubelet does with the pods bound to its node.
 
 Starts them once their volumes are attached here, reports them Running, stops and finally deletes them when they
-terminate, and kills containers whose pod has vanished from the API. One short task per pod at a time, as the real
+terminate, and kills containers of pods that have vanished from the API. One short task per pod at a time, as the real
 kubelet has pod workers. It decides nothing about where pods belong; that is `controllers/`.
 """
 
@@ -61,7 +61,7 @@ class PodWorkers:
         self._awake = asyncio.Event()
         self._busy: set[str] = set()
         self._deleted: set[str] = set()
-        """Pods whose final deletion was sent: the cache may show them a little longer."""
+        """Pods with their final deletion sent: the cache may show them a little longer."""
         self._reported_volumes: set[str] | None = None
 
     def wake(self) -> None:

@@ -12,8 +12,8 @@
 A target is one of `node: NAME`, `nodes: [NAME, ...]`, `pod: NAMESPACE/NAME` (the node it runs on at that moment), `zone: NAME`,
 or `all: true`. Times count from the start of the scenario. How a node can break is said in `node.py` and
 `platforms/contract.py`. `zone-a` is the first zone on every platform. `platform: aws` beside the steps says on which the scenario
-happens, `machines: gardener` whose Machines the workers are (`machine_systems/`): `up --scenario` takes both, and a cluster that
-is otherwise refuses it.
+happens, `machines: gardener` which system's Machines the workers are (`machine_systems/`): `up --scenario` takes both, and a
+cluster that is otherwise refuses it.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Scenario:
     platform: str = ""
     """On which it happens, "" for any."""
     machines: str = ""
-    """Whose Machines the workers are, "" for any or none."""
+    """Which system's Machines the workers are, "" for any or none."""
 
     @classmethod
     def read(cls, text: str, *, source: str = "scenario") -> Self:

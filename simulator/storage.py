@@ -1,8 +1,8 @@
 """The shared storage behind the single-writer volumes, and the judge of every fencing: who wrote to a volume, and when.
 
 It is deliberately the worst storage there is: it never refuses a writer. Detaching a volume does not stop a container
-that still runs on a machine nobody switched off, as with NFS, iSCSI without reservations, or a cached block device.
-So two writers at once mean that somebody released a volume without proof, and that is recorded as a violation which
+that still runs on a machine that was not switched off, as with NFS, iSCSI without reservations, or a cached block device.
+So two writers at once mean that a volume was released without proof, and that is recorded as a violation which
 nothing takes back. It knows nothing of Kubernetes; `containers.py` tells it when a container begins and ends.
 """
 
@@ -60,7 +60,7 @@ class Violation:
 
     @property
     def certain(self) -> bool:
-        """False if the older writer hung in its kernel at that moment: it could have gone on, and nobody had excluded it."""
+        """False if the older writer hung in its kernel at that moment: it could have gone on, and nothing had excluded it."""
         return self.first.state is WriterState.WRITING
 
     def __str__(self) -> str:
@@ -121,7 +121,7 @@ class SharedStorage:
             self._ended.append(replace(interval, end=datetime.now(UTC), state=WriterState.ENDED))
 
     def cut(self, *, volume: str, node: str) -> None:
-        """The machine of that node has lost the volume: whoever writes to it there writes no more."""
+        """The machine of that node has lost the volume: its writers there write no more."""
         for interval in self.writers(volume):
             if interval.node == node:
                 self.end(volume=volume, pod_uid=interval.pod_uid)

@@ -1,4 +1,4 @@
-"""Tasks that come and go with the power of a machine, and whose crash nobody may overlook.
+"""Tasks that come and go with the power of a machine, with crashes that must not be overlooked.
 
 An `asyncio.TaskGroup` ends everything when one task fails, which is right for controllers and wrong for machines that
 are switched off in the middle of anything. So these are started and cancelled one by one, and what fails is kept and

@@ -25,6 +25,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from activities.contracts.starting import start_options
+from policy.episode.ids import episode_id
 from policy.episode.messages import EpisodeStatus, FencingInput, Kind, Outcome, PreservationInput, RemediationInput
 from policy.episode.needs import Need, NeedKind
 from policy.fence.device_check import DeviceReport, acted_on
@@ -45,10 +46,10 @@ from workers.configuration.settings import Settings, load
 from workers.connect import connect
 from workers.embedded.server import running_endpoint
 from workers.errors import TemporalUnreachableError
-from workers.identity import holder
 from workers.payloads.converter import for_people
-from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, episode_id
+from workers.temporal_namespace import holder
 from workflows.kit.messages import ScannerStatus, Word
+from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue
 
 _log = logging.getLogger(__name__)
 

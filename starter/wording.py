@@ -68,14 +68,23 @@ def verdict(row: TargetRow, now: datetime) -> str:
     return f"{row.health.value}{reason}"
 
 
-def brake(check: CheckReport) -> str:
-    """Whether the check may act now, else why not."""
+def blocked(scanner: ScannerStatus | None, now: datetime) -> str:
+    """Why no check may act now, whatever its own circuit breaker says, in a few words; "" where that decides."""
+    if scanner is None:
+        return "no scanner answers"
+    return next((each.brief for each in obstacles(scanner, now)), "")
+
+
+def may_act(check: CheckReport, blocked: str = "") -> str:
+    """Whether the check may act now, else why not. blocked: what keeps every check from it, "" for nothing."""
     if check.error:
-        return f"not usable: {check.error.removeprefix(f'{check.ref.key}: ')}"  # whoever shows it has named the check
+        return f"not usable: {check.error.removeprefix(f'{check.ref.key}: ')}"  # its name stands beside it
     if check.paused:
         return f"paused: {check.paused}"
     if not check.allowed:
         return f"circuit breaker open: {check.message or check.reason or 'no reason given'}"
+    if blocked:
+        return f"not now: {blocked}"
     return check.no_targets or (f"may act: {check.message}" if check.message else f"may act on {check.remaining} more")
 
 
@@ -89,17 +98,19 @@ def at_risk(row: NodeAtRisk, now: datetime) -> str:
     return f"{volumes}, not proven off: Kubernetes detaches by force, if it has not yet"
 
 
-PHASES = {Phase.DONE: "returning"}
-"""What the node-fencing proposal calls done is a machine that is on its way back: nobody would take it for that."""
+PHASES = {
+    Phase.NEW: "starting",
+    Phase.RUNNING: "in progress",
+    Phase.DONE: "returning",
+    Phase.FINAL: "ended",
+    Phase.ERROR: "retrying",
+    Phase.NEEDS_HUMAN: "needs a person",
+}
+"""For people. The wire has the words of the node-fencing proposal, in which a machine that is on its way back is done."""
 
 
-def phase(episode: EpisodeStatus) -> str:
-    """Its phase, as people read it."""
-    return phase_called(episode.phase)
-
-
-def phase_called(phase: str) -> str:
-    """The same of the word that programs have for it."""
+def phase(phase: str) -> str:
+    """A phase, as people read it."""
     return PHASES.get(Phase(phase), phase)
 
 
@@ -245,11 +256,9 @@ def halted(scanner: ScannerStatus) -> str:
 
 def view(scanner: ScannerStatus, now: datetime) -> str:
     """The scanner's own condition in a phrase: whether it sees, and whether it may act."""
-    if said := halted(scanner):
-        return said
     report, found = scanner.report, obstacles(scanner, now)
     if report is None or found:
-        return found[0].text
+        return "; ".join(each.text for each in found)
     sees = f"view live, but {report.view.notice}" if report.view.notice else "view live"
     if report.lease.held:
         return f"{sees}, cluster Lease held"

@@ -20,7 +20,7 @@ from temporalio.client import Client
 from tests.workers.server import development_server
 from workers.configuration.settings import load
 from workers.embedded.server import DYNAMIC_CONFIGURATION, find_binary
-from workers.search_attributes import ensure
+from workers.temporal_namespace import ensure_search_attributes
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = ROOT / "docker-compose.yml"
@@ -176,7 +176,7 @@ def prepared() -> Iterator[str]:
 async def test_after_the_one_shots_a_worker_lacks_nothing(prepared: str) -> None:
     """It may not be allowed to create search attributes itself."""
     client = await Client.connect(prepared, namespace=SERVICES["worker"]["environment"]["TEMPORAL_NAMESPACE"])
-    assert await ensure(client, create=False) == ()
+    assert await ensure_search_attributes(client, create=False) == ()
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "deploy/temporal").glob("*.sh")), ids=lambda path: path.name)

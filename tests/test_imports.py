@@ -24,14 +24,14 @@ PRODUCT = ("policy", "workflows", "activities", "workers", "starter")
 ROOMS = (*PRODUCT, "simulator", "demo")
 
 WRONG_ARROWS = {
-    "rooms": ("policy.values.planted_arrow", "workflows.kit.ids"),
-    "activities-know-no-order": ("activities.cluster.acts.planted", "workflows.kit.ids"),
+    "rooms": ("policy.values.planted_arrow", "workflows.kit.options"),
+    "activities-know-no-order": ("activities.cluster.acts.planted", "workflows.kit.options"),
     "workflows-see-contracts-only": ("workflows.kit.planted", "activities.cluster.api.connection"),
     "rooms-of-cluster": ("activities.cluster.live.planted", "activities.cluster.acts.isolation"),
     "rooms-of-power": ("activities.power.ec2.planted", "activities.power.registry"),
     "rooms-of-policy": ("policy.checks.planted", "policy.episode.permits"),
     "rooms-of-the-simulated-api": ("simulator.api.storage.planted", "simulator.api.wire.door"),
-    "no-circles": ("policy.fence.drivers.planted", "policy.fence.agents"),
+    "no-circles": ("policy.fence.drivers.planted", "policy.fence.configmap_methods"),
     "rooms-of-workflows": ("workflows.episode.planted", "workflows.fencing.case"),
     "activities": ("activities.contracts.planted", "activities.episodes"),
     "rooms-of-starter": ("starter.handles.planted", "starter.output.table"),
@@ -44,10 +44,10 @@ WRONG_ARROWS = {
 }
 """For each contract of .importlinter: who imports what to break it."""
 
-CIRCLE = ".drivers -> .agents"
+CIRCLE = ".drivers -> .configmap_methods"
 """How the contract against circles names its wrong arrow: by the two that lie side by side."""
 
-OF_ROOM = {"policy": "policy/values/times.py", "workflows": "workflows/kit/ids.py"}
+OF_ROOM = {"policy": "policy/values/times.py", "workflows": "workflows/kit/options.py"}
 """A module of each room that has rules of its own."""
 
 PURE = (

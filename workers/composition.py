@@ -17,15 +17,14 @@ from temporalio.client import Client
 
 from activities.licences import Licences
 from policy.scan.data_at_risk import DataAtRisk
-from workers.configuration.clusters import ClusterSettings
+from workers.configuration.clusters import ClusterSettings, open_connection
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
-from workers.connections import open_connection
 from workers.deployment_keys import keyring_of
-from workers.interceptors.cluster_identity import Whereabouts, seen_by_scanner
+from workers.interceptors.activity_guards import ClusterGuard, seen_by_scanner
 from workers.runtime import runtime
 from workers.worker import Role, Serving, activities_of
-from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
+from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import ClusterConnection
@@ -37,10 +36,6 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
-
-
-def _whereabouts(client: Client, name: str, connection: ClusterConnection) -> Whereabouts:
-    return Whereabouts(name, own=connection.cluster_uid, seen=partial(seen_by_scanner, client, name))
 
 
 @asynccontextmanager
@@ -57,7 +52,10 @@ async def compose(
         if needs_clusters(settings, role):
             for name, cluster in clusters.items():
                 connections[name] = await stack.enter_async_context(await open_connection(name, cluster))
-        whereabouts = {name: _whereabouts(client, name, connection) for name, connection in connections.items()}
+        cluster_guards = {
+            name: ClusterGuard(name, own=connection.cluster_uid, seen=partial(seen_by_scanner, client, name))
+            for name, connection in connections.items()
+        }
         licences = Licences(await keyring_of(settings, clusters, connections)) if role is not Role.WORKFLOWS else None
         if licences is not None and role in {Role.ALL, Role.CLUSTER}:
             for name, connection in connections.items():
@@ -76,7 +74,7 @@ async def compose(
                         client,
                         name,
                         connection,
-                        whereabouts=whereabouts[name],
+                        cluster_guard=cluster_guards[name],
                         licences=licences,
                         machines=machines,
                         at_risk=at_risk,
@@ -88,7 +86,7 @@ async def compose(
             _log.info("evidence.directory is not set: of machines that are preserved no evidence is kept")
         if licences is not None and role in {Role.ALL, Role.POWER}:
             listener = await _kdump_listener(stack, settings.kdump.listen)
-            objects = _objects_of(settings, connections, whereabouts)
+            objects = _objects_of(settings, connections, cluster_guards)
             servings += [_power_serving(settings, site, objects, licences, listener) for site in settings.sites]
         yield servings
 
@@ -101,7 +99,7 @@ def needs_clusters(settings: Settings, role: Role) -> bool:
 def workflow_serving(client: Client, *, page: str) -> Serving:
     """Workflows, and the activities that hold the Temporal client. page: see EpisodeService."""
     from activities.episodes import EpisodeService
-    from workers.identity import holder
+    from workers.temporal_namespace import holder
     from workflows.definitions.device_check import DeviceCheck
     from workflows.definitions.fencing import Fencing
     from workflows.definitions.preservation import Preservation
@@ -122,7 +120,7 @@ async def _cluster_serving(
     name: str,
     connection: ClusterConnection,
     *,
-    whereabouts: Whereabouts,
+    cluster_guard: ClusterGuard,
     licences: Licences,
     machines: ClusterConnection | None,
     at_risk: DataAtRisk,
@@ -150,7 +148,7 @@ async def _cluster_serving(
     from activities.device_check_client import DeviceCheckClient
     from activities.node_action_dispatcher import NodeActionDispatcher
     from activities.scanner_permits import ScannerPermits
-    from workers.preload import Preparing
+    from workers.preload import load_drivers
 
     device_check = DeviceCheckClient(client)
     verified = settings.worker.words == "verified"
@@ -190,7 +188,7 @@ async def _cluster_serving(
             name,
             view,
             fences=fences,
-            prepare=Preparing(name, devices).prepare if has_power else None,
+            prepare=partial(load_drivers, name, devices) if has_power else None,
             dispatch=NodeActionDispatcher(client, task_queue=WORKFLOW_QUEUE, page=settings.page_url).dispatch,
             notify_device_check=partial(device_check.notify_of_policies, name),
             meter=runtime().metric_meter,
@@ -226,7 +224,7 @@ async def _cluster_serving(
             ClusterRemediationObjects(served, target.last_look),
             ClusterEvidence(served, evidence_directory(settings), licences),
         ),
-        guards=(whereabouts,),
+        guards=(cluster_guard,),
     )
 
 
@@ -273,13 +271,13 @@ async def _kdump_listener(stack: AsyncExitStack, listen: str) -> KdumpListener |
 
 
 def _objects_of(
-    settings: Settings, connections: Mapping[str, ClusterConnection], whereabouts: Mapping[str, Whereabouts]
+    settings: Settings, connections: Mapping[str, ClusterConnection], cluster_guards: Mapping[str, ClusterGuard]
 ) -> ObjectSource:
     """Where the credentials of devices are: mounted, or in the cluster that the episode is in."""
     from workers.configuration.credentials import ClusterObjects, MountedObjects
 
     async def require_meant(cluster: str) -> None:
-        await whereabouts[cluster].require_ours()
+        await cluster_guards[cluster].require_ours()
 
     directory = settings.secrets_directory
     return MountedObjects(directory) if directory is not None else ClusterObjects(connections, require_meant=require_meant)

@@ -82,10 +82,13 @@ async def _connect_once(
         from workers.plugin import plugin_with
 
         plugins = [plugin_with(encryption)]
+    api_key = settings.api_key.get_secret_value() if settings.api_key is not None else None
+    if api_key is None and settings.api_key_file:
+        api_key = _read("temporal.api_key_file", settings.api_key_file).decode().strip()
     client = await Client.connect(
         settings.address,
         namespace=settings.namespace,
-        api_key=_api_key(settings),
+        api_key=api_key,
         tls=_tls(settings),
         identity=identity,
         data_converter=converter_with(encryption),
@@ -95,12 +98,6 @@ async def _connect_once(
     )
     await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=settings.namespace))
     return client
-
-
-def _api_key(settings: TemporalSettings) -> str | None:
-    if settings.api_key is not None:
-        return settings.api_key.get_secret_value()
-    return _read("temporal.api_key_file", settings.api_key_file).decode().strip() if settings.api_key_file else None
 
 
 def _tls(settings: TemporalSettings) -> bool | TLSConfig | None:

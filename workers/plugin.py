@@ -17,7 +17,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from temporalio.workflow import SandboxImportNotificationPolicy, _Definition
 
 import workflows
-from workers.interceptors.input_guard import Entrance
+from workers.interceptors.input_guard import InputGuard
 from workers.payloads.codec import Encryption
 from workers.payloads.converter import converter_with
 
@@ -49,7 +49,7 @@ class GuardedRunner(UnsandboxedWorkflowRunner):
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         """A workflow behind its entrance."""
         instance = super().create_instance(det)
-        instance.activate = Entrance(det, instance.activate)  # type: ignore[method-assign]
+        instance.activate = InputGuard(det, instance.activate)  # type: ignore[method-assign]
         return instance
 
 

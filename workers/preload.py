@@ -22,24 +22,18 @@ COLLECT_AFTER = (10_000, 20, 20)
 """New objects before the youngest are looked through, and how many such rounds before the older ones are."""
 
 
-class Preparing:
-    """Of one cluster. devices: finds those of its nodes."""
-
-    def __init__(self, cluster: str, devices: FenceDeviceActivities, *, loads: Callable[[str], None] = load) -> None:
-        self._cluster = cluster
-        self._devices = devices
-        self._loads = loads
-
-    async def prepare(self, nodes: Sequence[str]) -> None:
-        """Load what the drivers of these nodes' devices need. What can't be found out now, the first act loads."""
-        try:
-            found = await self._devices.find_devices(FenceDevicesRequest(cluster=self._cluster, nodes=tuple(nodes)))
-        except ApplicationError as error:
-            _log.info("cluster %s: no power driver is loaded yet: %s", self._cluster, error.message)
-            return
-        for driver in sorted({each.device.driver for node in found.nodes for each in node.devices}):
-            await asyncio.to_thread(self._loads, driver)
-        spare_collector()
+async def load_drivers(
+    cluster: str, devices: FenceDeviceActivities, nodes: Sequence[str], *, loads: Callable[[str], None] = load
+) -> None:
+    """Load what the drivers of these nodes' devices need. devices: finds them. What can't be found out now, the first act
+    loads."""
+    try:
+        found = await devices.find_devices(FenceDevicesRequest(cluster=cluster, nodes=tuple(nodes)))
+    except ApplicationError as error:
+        _log.info("cluster %s: no power driver is loaded yet: %s", cluster, error.message)
+        return
+    for driver in sorted({each.device.driver for node in found.nodes for each in node.devices}):
+        await asyncio.to_thread(loads, driver)
 
 
 def spare_collector() -> None:

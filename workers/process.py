@@ -14,7 +14,6 @@ from datetime import timedelta
 
 from temporalio.client import Client
 
-from workers import search_attributes
 from workers.composition import compose
 from workers.configuration.clusters import ClusterSettings
 from workers.configuration.process_settings import TemporalSettings
@@ -24,10 +23,10 @@ from workers.connect import connect
 from workers.embedded.server import EmbeddedTemporal, running_endpoint
 from workers.embedded.state_directory import Endpoint
 from workers.errors import StoppedError
-from workers.identity import name_embedded
 from workers.os_process import keep_memory_private
 from workers.preload import spare_collector
 from workers.runtime import alongside
+from workers.temporal_namespace import ensure_search_attributes, name_embedded, required_search_attributes
 from workers.tracing import tracing
 from workers.worker import Role, WorkerDeployment, build, run_until
 
@@ -67,7 +66,7 @@ async def temporal(
         where: TemporalSettings = settings.temporal
         if not where.address:
             if embed:
-                attributes = dict.fromkeys(search_attributes.required(), "Keyword")
+                attributes = dict.fromkeys(required_search_attributes(), "Keyword")
                 server = await stack.enter_async_context(
                     EmbeddedTemporal(
                         settings.state,
@@ -108,7 +107,7 @@ async def work(
     deployment: WorkerDeployment | None = None,
 ) -> None:
     """Serve until `running.stop` is set; then drain."""
-    created = await search_attributes.ensure(running.client, create=settings.temporal.register_search_attributes)
+    created = await ensure_search_attributes(running.client, create=settings.temporal.register_search_attributes)
     if created:
         _log.info("created search attributes %s", ", ".join(created))
     limits = settings.worker

@@ -67,11 +67,7 @@ async def alongside(main: Awaitable[T], *companions: Coroutine[Any, Any, Any]) -
                 task.cancel()
         return result
     except BaseExceptionGroup as failures:
-        raise _first(failures) from None
-
-
-def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    inner: BaseException = failures
-    while isinstance(inner, BaseExceptionGroup):
-        inner = inner.exceptions[0]
-    return inner
+        first: BaseException = failures
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        raise first from None

@@ -24,11 +24,9 @@ from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import Interceptor, Worker, WorkerDeploymentConfig
 
 from workers.configuration.process_settings import WorkerSettings
-from workers.interceptors.caller_guard import Callers
-from workers.interceptors.clock_guard import Timekeeping
-from workers.interceptors.command_guard import Words
-from workers.interceptors.continuation_guard import Succession
+from workers.interceptors.activity_guards import CallerGuard, ClockGuard
 from workers.interceptors.liveness import Liveness
+from workers.interceptors.workflow_guards import CommandGuard, ContinuationGuard
 from workers.runtime import alongside, runtime
 
 _log = logging.getLogger(__name__)
@@ -102,9 +100,14 @@ def build(
         max_heartbeat_throttle_interval=HEARTBEATS_EVERY,
         default_heartbeat_throttle_interval=HEARTBEATS_EVERY,
         # Workflows have Temporal's time, and so has what only talks to Temporal.
-        interceptors=[*around, Liveness(), Succession(_types(serving.workflows)), Words(required=settings.words == "verified")]
+        interceptors=[
+            *around,
+            Liveness(),
+            ContinuationGuard(_types(serving.workflows)),
+            CommandGuard(required=settings.words == "verified"),
+        ]
         if serving.workflows
-        else [*around, Liveness(), Timekeeping(runtime().metric_meter), Callers(), *serving.guards],
+        else [*around, Liveness(), ClockGuard(runtime().metric_meter), CallerGuard(), *serving.guards],
         deployment_config=deployment.config() if deployment else _unversioned(),
     )
 

@@ -28,12 +28,17 @@ from activities.power import child_process
 from activities.power.child_process import Ended, not_started
 from activities.power.driver import Deadline, DeviceCredentials, PowerError, invalid, parameters_of
 from policy.episode.messages import Reading
-from policy.fence.drivers import fence_agents
-from policy.fence.drivers.agent_metadata import AcceptedParameters, AgentMetadata, AgentParameter, fitted
-from policy.fence.drivers.agent_parameters import canonical_name, refusal
-from policy.fence.drivers.agent_values import FILES
+from policy.fence.drivers import fence_agents, problem_of_credential
+from policy.fence.drivers.agent_parameters import (
+    FILES,
+    AcceptedParameters,
+    AgentMetadata,
+    AgentParameter,
+    canonical_name,
+    fitted,
+    refusal,
+)
 from policy.fence.drivers.contract import names_a_credential
-from policy.fence.drivers.credentials import problem_of_credential
 from policy.fence.power import PowerCapability, PowerState
 
 SEARCH_PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
@@ -352,7 +357,7 @@ def _was_seen(endpoint: str) -> bool:
 
 
 # What an installed agent says of itself. Asked once per program and version of it, because an agent takes 0.1 to 0.7 s to start;
-# what fits it is judged in `policy/fence/drivers/agent_metadata.py`.
+# what fits it is judged in `policy/fence/drivers/agent_parameters.py`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

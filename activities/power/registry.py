@@ -7,8 +7,8 @@ from importlib import import_module
 
 from activities.errors import ErrorType
 from activities.power.driver import DeviceCredentials, DriverFactory, PowerDriver, PowerError, invalid
-from policy.fence.drivers.credentials import problem_of_credential
-from policy.fence.drivers.fence_agents import canonical
+from policy.fence.drivers import problem_of_credential
+from policy.fence.drivers.fence_agents import agent_name
 from policy.fence.plan import PowerDevice
 
 
@@ -84,7 +84,7 @@ def factory_of(
     """How devices of a driver are made, also of any fence agent that may be used. Raises PowerError."""
     if name in DRIVER_FACTORIES:
         return DRIVER_FACTORIES[name](cloud_endpoints)
-    agent = canonical(name)
+    agent = agent_name(name)
     if agent is None:
         expected = f"expected one of {', '.join(sorted(DRIVER_FACTORIES))} or a fence agent's name"
         raise invalid(f"power driver {name!r} is not known: {expected}")

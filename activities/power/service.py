@@ -34,8 +34,7 @@ from activities.power.driver import CloudDriver, Deadline, DeviceCredentials, Po
 from activities.power.registry import driver_for
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.plan import PowerDevice
-from policy.fence.power import RESTORING, PowerAct, PowerCapability, PowerState, Quarantine
-from policy.fence.served_system import another_machine, instance_in
+from policy.fence.power import RESTORING, PowerAct, PowerCapability, PowerState, Quarantine, another_machine, instance_in
 
 log = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from simulator.workloads import NAMESPACE as WORKLOADS
 from tests.system.harness import Pace, System
 from tests.system.temporal_server import TemporalServer
 from tests.system.worker_process import WorkerProcess
-from workers.configuration.key_sources import new_keys
 from workers.configuration.process_settings import WorkerSettings
+from workers.deployment_keys import new_keys
 
 PLAN: Mapping[str, Any] = {
     "waitBeforePower": "0s",

@@ -5,7 +5,7 @@ decides which node is acted on. Every target that is not plainly healthy counts 
 is deleted or excluded, or an episode still holds it. Each dialect compares and rounds as its own system does, and an open circuit
 breaker says why in that system's terms.
 
-`CircuitBreaker` and `brake` come first; `Tally`, which keeps the counts while verdicts change, stands at the end.
+`CircuitBreaker` and `circuit_breaker` come first; `Tally`, which keeps the counts while verdicts change, stands at the end.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class CircuitBreaker:
     breached: bool = False
 
 
-def brake(check: HealthCheck, counts: Counts, circumstances: Circumstances | None = None) -> CircuitBreaker:
+def circuit_breaker(check: HealthCheck, counts: Counts, circumstances: Circumstances | None = None) -> CircuitBreaker:
     """The circuit breaker by the rules of the check's dialect. A pause by people comes first, then what makes the numbers
     doubtful, then the numbers."""
     around = circumstances or Circumstances()
@@ -118,7 +118,7 @@ def brake(check: HealthCheck, counts: Counts, circumstances: Circumstances | Non
         until = "everything must be well first"
         if cooling is not None and end is not None:
             until = f"well since {written(cooling)}, acting again from {written(end)}"
-        return _closed(OpenReason.STORM, f"a storm since {written(around.storm.active)}; {until}")
+        return _open(OpenReason.STORM, f"a storm since {written(around.storm.active)}; {until}")
     return limit
 
 
@@ -166,15 +166,15 @@ def _of_nodes(check: HealthCheck, counts: Counts) -> CircuitBreaker:
         most = scaled(check.max_unhealthy, total, Rounding.UP)
         if most > total:
             problem = f"maxUnhealthy is greater than the number of selected nodes: {most} of {total}"
-            return _closed(OpenReason.INVALID_THRESHOLD, problem)
+            return _open(OpenReason.INVALID_THRESHOLD, problem)
         needed = total - most
         stated = f"maxUnhealthy {check.max_unhealthy} needs {needed}"
     else:
         # No dialect hands over a check without a threshold; without one nothing may be assumed to be harmless.
-        return _closed(OpenReason.INVALID_THRESHOLD, "no threshold is set")
+        return _open(OpenReason.INVALID_THRESHOLD, "no threshold is set")
     numbers = f"{counts.healthy} of {total} nodes are healthy, {stated}"
     if counts.healthy < needed:
-        return _closed(OpenReason.TOO_MANY_UNHEALTHY, numbers, breached=True)
+        return _open(OpenReason.TOO_MANY_UNHEALTHY, numbers, breached=True)
     return CircuitBreaker(allowed=True, remaining=counts.healthy - needed, reason=OpenReason.NO, message=numbers)
 
 
@@ -188,7 +188,7 @@ def _of_machines(check: HealthCheck, counts: Counts) -> CircuitBreaker:
     if counts.unwell > most:
         numbers = f"(total: {total}, unhealthy: {counts.unwell}, maxUnhealthy: {written})"
         message = f"Remediation is not allowed, the number of not started or unhealthy machines exceeds maxUnhealthy {numbers}"
-        return _closed(OpenReason.TOO_MANY_UNHEALTHY, message, breached=True)
+        return _open(OpenReason.TOO_MANY_UNHEALTHY, message, breached=True)
     message = f"{counts.unwell} of {total} machines are not started or unhealthy, maxUnhealthy {written} allows {most}"
     return CircuitBreaker(allowed=True, remaining=most - counts.unwell, reason=OpenReason.NO, message=message)
 
@@ -204,10 +204,10 @@ def _of_range(check: HealthCheck, counts: Counts) -> CircuitBreaker:
     message = (
         f"Remediation is not allowed, the number of not started or unhealthy machines does not fall within the range {numbers}"
     )
-    return _closed(OpenReason.TOO_MANY_UNHEALTHY, message, breached=True)
+    return _open(OpenReason.TOO_MANY_UNHEALTHY, message, breached=True)
 
 
-def _closed(reason: OpenReason, message: str, *, breached: bool = False) -> CircuitBreaker:
+def _open(reason: OpenReason, message: str, *, breached: bool = False) -> CircuitBreaker:
     return CircuitBreaker(allowed=False, remaining=0, reason=reason, message=message, breached=breached)
 
 

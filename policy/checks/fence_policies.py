@@ -1,13 +1,14 @@
 """The fence policies of a cluster: storm limits and caps by scope, quiet times, failed attempts, and the off switch.
 
 Typed, and merged from wherever they were written: `policy/dialects/node_fencing.py` reads the ConfigMaps of the node-fencing
-proposal, the worker's settings have a section of their own. What several of them say holds as the strictest says. Enforced in
-`policy/scan/admission.py`, which asks the predicates below; none of them takes back what is under way (S17).
+proposal, the worker's settings have a section of their own. What several of them say holds as the strictest says. Whether a limit
+is reached is decided here and nowhere else; `policy/scan/permit_rules.py` has a row for each, which a scan, an episode's request
+and `explain` ask. None of them takes back what is under way (S17).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -51,22 +52,43 @@ class StormRule:
     percentage: int
     scope: str = CLUSTER
 
-    def closed(self, count: GroupCount, taking: int = 0) -> bool:
+    def holds(self, count: GroupCount, taking: int = 0) -> bool:
         """Whether a group is so badly off. The node-fencing proposal says "more than", oVirt at or above: the stricter one.
         taking: so many more of it may go down by us."""
         return count.and_more(taking).percent >= self.percentage
 
-    @property
-    def why_not_counted(self) -> str:
-        """What it says of a node, or a Machine without one, of which nobody knows in which group it is."""
-        return f"the policy {self.name} needs its {self.scope}, which this scan has not counted"
 
-    def said(self, count: GroupCount, taking: int = 0) -> str:
-        """The numbers of a group, for people."""
-        then = count.and_more(taking)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStorm:
+    """A storm rule that forbids new fencing in a group. count: None where the group of the node, or of a Machine without one, was
+    not counted: it may be in a storm. taking: how many of the group are Ready and may go down by us."""
+
+    rule: StormRule
+    count: GroupCount | None = None
+    taking: int = 0
+
+    @property
+    def message(self) -> str:
+        """Why, with the numbers."""
+        if self.count is None:
+            return f"the policy {self.rule.name} needs its {self.rule.scope}, which this scan has not counted"
+        then = self.count.and_more(self.taking)
         share = f"{then.unresponsive} of {then.nodes} nodes, {then.percent}%"
-        how = "are unresponsive, or will be with this one" if then != count else "are unresponsive"
-        return f"{called(count.group)}: {share}, {how}; the policy {self.name} fences below {self.percentage}%"
+        how = "are unresponsive, or will be with this one" if then != self.count else "are unresponsive"
+        return f"{called(then.group)}: {share}, {how}; the policy {self.rule.name} fences below {self.rule.percentage}%"
+
+    @property
+    def unblocks(self) -> str:
+        """How many nodes must come back, "" where the group was not counted."""
+        if (count := self.count) is None:
+            return ""
+
+        def with_more(more: int) -> GroupCount:
+            return replace(count, unresponsive=max(count.unresponsive - more, 0))
+
+        numbers = range(1, count.nodes + 1)
+        enough = next((more for more in numbers if not self.rule.holds(with_more(more), self.taking)), count.nodes)
+        return f"{enough} more of the {count.nodes} nodes of {called(count.group)} must become responsive"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,9 +163,35 @@ class FencePolicies:
         found = next((group for group in groups if group in self.off_groups), None)
         return f"fencing is switched off for {called(found)}" if found is not None else ""
 
-    def storage_down(self, cluster: GroupCount) -> str:
-        """Why the shared storage as a whole is taken to be down, "" where it is not."""
+    def storm(
+        self, groups: Iterable[str], count_of: Callable[[str], GroupCount | None], taking: Mapping[str, int]
+    ) -> GroupStorm | None:
+        """The storm of one of these groups, or of the cluster; None where there is none. count_of: None for a group that was not
+        counted. taking: of each group how many are Ready and may be disrupted, with the one that is asked about."""
+        for rule in self.storms:
+            mine = [group for group in (CLUSTER, *groups) if scope_of(group) == rule.scope]
+            if not mine:
+                return GroupStorm(rule=rule)
+            for group in mine:
+                count = count_of(group)
+                if count is None or rule.holds(count, taking.get(group, 0)):
+                    return GroupStorm(rule=rule, count=count, taking=taking.get(group, 0))
+        return None
+
+    def storms_among(self, counts: Iterable[GroupCount]) -> list[tuple[str, str]]:
+        """Which rules hold in which groups as they are, by name."""
+        counts = tuple(counts)
+        return [
+            (rule.name, count.group)
+            for rule in self.storms
+            for count in counts
+            if scope_of(count.group) == rule.scope and rule.holds(count)
+        ]
+
+    def storage_down(self, cluster: GroupCount | None) -> str:
+        """Why the shared storage as a whole is taken to be down, "" where it is not. cluster: None where it was not counted."""
         limit = self.storage_percentage
+        cluster = cluster or GroupCount(group=CLUSTER)
         if limit is None or percent(cluster.without_storage, cluster.nodes) < limit:
             return ""
         numbers = f"{cluster.without_storage} of {cluster.nodes} nodes have lost their storage"

@@ -27,7 +27,7 @@ from policy.checks.fence_policies import (
 from policy.checks.health_check import HealthCheck, UnhealthyCondition
 from policy.dialects.common import DEFAULT_NAMESPACE
 from policy.fence.config import LONGEST_WAIT, MOST_RESTARTS, MOST_TRIES
-from policy.fence.configmaps.cluster_config import OF_POLICIES, SETTINGS, is_common_parameter
+from policy.fence.configmaps import OF_POLICIES, SETTINGS, is_common_parameter
 from policy.objects.scopes import CLUSTER, is_scope
 from policy.objects.scopes import EXPECTED as EXPECTED_SCOPE
 from policy.values.errors import PolicyError, shown
@@ -85,7 +85,7 @@ _YES_AND_NO = {"true": True, "yes": True, "on": True, "1": True, "false": False,
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfigCheck:
     """What `fence-cluster-config` says as a health check. names: of the policies it asks for. own: those that it states itself,
-    which is the off switch. What it says about how a node is fenced is `policy/fence/configmaps/cluster_config.py`."""
+    which is the off switch. What it says about how a node is fenced is `policy/fence/configmaps.py`."""
 
     ref: ObjectRef
     uid: str

@@ -16,7 +16,7 @@ from datetime import timedelta
 
 from policy.episode.fencing_requests import FencingRequest, is_taken_up, why_ended, why_withdrawn
 from policy.fence.config import LONGEST_ACT, LONGEST_OFF, LONGEST_RETRY_INTERVAL, MOST_TRIES
-from policy.fence.drivers import canonical, parameters_of, same_device, unknown
+from policy.fence.drivers import canonical_driver, parameters_of, same_device, unknown_driver
 from policy.fence.drivers.agent_parameters import canonical_name, refusal
 from policy.fence.drivers.contract import DriverParameters, ParameterError, names_a_credential
 from policy.fence.plan import FencingPlan, Freeing, PowerDevice
@@ -158,7 +158,7 @@ class _Reader:
     def __init__(self, spec: Fields, node: str) -> None:
         self._spec = spec
         self._node = node
-        self._agent = canonical(spec.text("agent"))
+        self._agent = canonical_driver(spec.text("agent"))
 
     def device(self) -> tuple[PowerDevice, str]:
         """The device and the action that is asked for."""
@@ -185,7 +185,7 @@ class _Reader:
     def _takes(self) -> DriverParameters:
         takes = parameters_of(self._agent)
         if takes is None or not takes.any_name:
-            raise self._spec.refuse("agent", unknown(self._agent))
+            raise self._spec.refuse("agent", unknown_driver(self._agent))
         if takes.fabric:
             raise self._spec.refuse("agent", f"{self._agent} cuts a path and leaves the machine running: expected a power device")
         return takes

@@ -3,8 +3,8 @@
 A scan (`policy/scan/candidates.py`), `explain`, `evaluate`, the last look and every write ask `objection`. Who asks brings what
 was read (`Seen`); reading is `activities/cluster/live`. A new reason not to act is a row here, and a line of the table in
 docs/semantics.md with its case in `tests/policy/episode/test_gate.py`; what a label or annotation means is `vetoes.py` beside
-this. Circuit breakers, which close the door to new episodes and to nothing else (thresholds, storms, caps), are
-`policy/checks/circuit_breakers.py` and `policy/scan/admission.py`.
+this. What stops new episodes and nothing else (circuit breakers, limits of fence policies, permits) is
+`policy/scan/permit_rules.py`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from policy.objects.nodes import NodeEvent, NodeView
 from policy.objects.scopes import CLUSTER, group_of
 from policy.remediation.control_plane import BlockingRule, ControlPlaneObjection
 from policy.values.times import format_duration
+from policy.values.unread import Unread, unread_in_words
 
 
 class Operation(StrEnum):
@@ -71,6 +72,10 @@ class By(StrEnum):
 
     PROGRAM = "program"
     PERSON = "person"
+
+
+MAY_NOT_ACT = "may not act yet"
+"""How what an episode does begins in words while the last look does not let it act."""
 
 
 class Weight(StrEnum):
@@ -111,7 +116,7 @@ class Seen:
     node: NodeView | None = None
     machines: tuple[MachineView, ...] | None = None
     pause: str | None = None
-    doubts: tuple[str, ...] = ()
+    doubts: tuple[Unread, ...] = ()
     identity: str = ""
     devices: str = ""
     devices_unread: str = ""
@@ -195,7 +200,7 @@ def _rows(operation: Operation, by: By) -> tuple[Rule, ...]:
 
 
 def _doubts(seen: Seen, _now: datetime) -> Said:
-    return "; ".join(seen.doubts)
+    return unread_in_words(seen.doubts)
 
 
 def _need_gone(seen: Seen, _now: datetime) -> Said:
@@ -401,8 +406,8 @@ RULES: tuple[Rule, ...] = (
         name="switched off",
         source="S20, node-fencing",
         says=_switched_off,
-        stops=_OFFERS | DESTRUCTIVE | _EVICTS | _FREES | _KEEPS,
-        passes=_OFFERS | _FREES | _KEEPS,
+        stops=DESTRUCTIVE | _EVICTS | _FREES | _KEEPS,
+        passes=_FREES | _KEEPS,
     ),
     # Who is taking it away at this moment. A person may know that he has got stuck.
     Rule(name="being deleted", source="S20", says=_of_machines(_being_deleted), stops=_OFFERS | DESTRUCTIVE, programs_only=True),
@@ -420,7 +425,14 @@ RULES: tuple[Rule, ...] = (
         programs_only=True,
     ),
     # What keeps a host for its own sake.
-    Rule(name="storage lost", source="oVirt", says=_storage_condition, stops=_OFFERS | DESTRUCTIVE, programs_only=True),
+    Rule(
+        name="storage lost",
+        source="oVirt",
+        says=_storage_condition,
+        stops=_OFFERS | DESTRUCTIVE,
+        programs_only=True,
+        unblocks="its storage must be reachable again, as its conditions say",
+    ),
     Rule(name="storage lost lately", source="oVirt", says=_storage_event, stops=DESTRUCTIVE, programs_only=True),
     Rule(name="Lease renewed", source="oVirt", says=_renewed, stops=DESTRUCTIVE, programs_only=True),
     Rule(

@@ -234,7 +234,7 @@ class Pinned:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """One read of one device: its answer and the moment of the answer (worker's clock). serves: the machine that it says it
-    serves, in the form of `policy/fence/served_system.py`; empty if it does not say. seal: shows a cluster worker that a power
+    serves, in the form of `policy/fence/power.py`; empty if it does not say. seal: shows a cluster worker that a power
     worker of ours has read it, and when by that worker's clock (S1, S42)."""
 
     endpoint: str

@@ -1,31 +1,33 @@
-"""The one typed fence configuration of a node, whatever it was written in.
+"""The one typed fence configuration of a node, whatever it was written in; and what all its spellings share: bounds, our own
+methods, variables in values, and how it is shown.
 
-It carries references to credentials, never a credential (S12). With a single error in it nothing of it holds: a configuration is
-applied whole or not at all.
+It carries references to credentials, never a credential (S12). If it has a single error, none of it holds: a configuration is
+applied whole or not at all. `plan_compiler.py` checks it and makes the plan of it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
-from policy.fence.plan import CutStorage, FencingPlan, PowerDevice
+from policy.fence.plan import CredentialKind, CredentialRef, CutStorage, FencingPlan, PowerDevice
+from policy.objects.nodes import NodeView
 
 CLUSTER = "cluster"
-"""The driver of what is done to objects of the cluster."""
-
+"""The driver of methods that act on objects of the cluster."""
 
 INSTANCE = "instance"
-"""The driver of an instance that is not known: nothing says which one, or in which cloud it is."""
+"""The driver of an unknown instance: nothing says which one it is, or in which cloud."""
 
 DEFAULTS = FencingPlan(source="", levels=())
-"""The settings where nothing is said."""
+"""The settings of a configuration that names none."""
 
 
 class FenceStep(StrEnum):
-    """The steps of the node-fencing proposal, in their order: in the words of records and of `fence plan`."""
+    """The steps of the node-fencing proposal, in their order, as records and `fence plan` name them."""
 
     ISOLATION = "isolation"
     POWER_MANAGEMENT = "power-management"
@@ -33,7 +35,7 @@ class FenceStep(StrEnum):
 
 
 class Source(StrEnum):
-    """At which level of the fallback the winning object was found; for our own kinds their name stands instead."""
+    """At which level of the fallback the winning ConfigMap was found. Of our own kinds the source is the kind."""
 
     NODE = "node"
     TYPE = "type"
@@ -41,7 +43,8 @@ class Source(StrEnum):
 
 
 class MethodAction(StrEnum):
-    """What a method does. The device ones first: reboot and restart are an off half and an on half, never a reset (S5)."""
+    """What a method does. The first four act on a device; reboot and restart are an off half and an on half, never a reset
+    (S5)."""
 
     OFF = "off"
     ON = "on"
@@ -63,12 +66,12 @@ class MethodAction(StrEnum):
 
     @property
     def has_off(self) -> bool:
-        """Whether a device is switched off by it."""
+        """Whether it switches a device off."""
         return self in {MethodAction.OFF, MethodAction.REBOOT, MethodAction.RESTART}
 
     @property
     def has_on(self) -> bool:
-        """Whether a device is switched on by it."""
+        """Whether it switches a device on."""
         return self in {MethodAction.ON, MethodAction.REBOOT, MethodAction.RESTART}
 
 
@@ -76,10 +79,10 @@ class MethodAction(StrEnum):
 class Method:
     """One method of a step. name: as its configuration calls it. template: the object that it is an instance of, "" without one.
 
-    parameters: what it was told, under the names it was written with and filled in for the node; secret ones are in the device's
-    credentials. device: what is switched, in the driver's own names. fabric: the device carries a path (a switch port), so that
-    off cuts it and proves nothing about power; storage: the volumes behind that path. level: of power devices, the first whose
-    devices are all off fences the node.
+    parameters: under the names that the configuration uses, filled in for the node; secret ones are in the device's credentials.
+    device: what is switched, its parameters in the driver's own names. fabric: the device carries a path (a switch port), so that
+    off cuts it and proves nothing about power; storage: the volumes behind that path. level: of power devices; the first level
+    whose devices are all off fences the node.
     """
 
     name: str
@@ -98,11 +101,11 @@ class Method:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FenceConfig:
-    """How a node is fenced. name: of the winning object, "default" for what holds without any. subject: the same with its kind.
+    """How a node is fenced. name: of the winning object, "default" if there is none. subject: its kind and name.
 
-    settings: what holds for the whole flow, as a plan without any device; its wait_before_isolation is how long a node stays
-    `new` where no health check has waited already. warnings and errors are sentences that name object and field and never a value
-    that may be secret.
+    settings: of the whole flow, as a plan without any device; its wait_before_isolation is how long a node stays `new` if no
+    health check has waited already. warnings and errors are sentences that name object and field, and never a value that may be
+    secret.
     """
 
     node: str
@@ -127,13 +130,11 @@ class FenceConfig:
                 return self.recovery
 
 
-# The bounds of what a fence configuration may ask for, in whichever spelling.
-#
-# A workflow polls and repeats within these; with them its history is bounded, whatever anybody writes.
+# The bounds of what a fence configuration may ask for, in any spelling. A workflow polls and repeats within these, so its history
+# is bounded whatever the configuration says.
 
 LONGEST_ACT = timedelta(seconds=30)
-"""An act that may take longer could not be waited out before its outcome is read (S34)."""
-
+"""A longer act could not be waited out before its outcome is read (S34)."""
 LONGEST_WAIT = timedelta(hours=24)
 LONGEST_RETRY_INTERVAL = timedelta(minutes=10)
 LONGEST_OFF = timedelta(minutes=10)
@@ -142,3 +143,250 @@ LONGEST_BOOT = timedelta(hours=2)
 LONGEST_DELAY = timedelta(minutes=10)
 LONGEST_METHOD = timedelta(minutes=30)
 MOST_TRIES, MOST_RESTARTS, MOST_LEVELS = 10, 5, 9
+
+
+# Our own methods: their names need no definition, because they act on the cluster, or on the instance itself. The steps in which
+# each may stand follow from what it does: nothing is freed before a proof, nothing is switched in recovery.
+
+_ISOLATION = frozenset({FenceStep.ISOLATION})
+_POWER = frozenset({FenceStep.POWER_MANAGEMENT})
+_RECOVERY = frozenset({FenceStep.RECOVERY})
+
+EFFECTS = ("NoSchedule", "PreferNoSchedule")
+"""Not NoExecute: it deletes pods, which needs the proof of off (S1)."""
+
+YES, NO = frozenset({"1", "yes", "on", "true"}), frozenset({"0", "no", "off", "false"})
+LONGEST_SECONDS = 3600
+
+_KEY = re.compile(r"([a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?")
+_VALUE = re.compile(r"([A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?)?")
+
+
+class ParameterKind(StrEnum):
+    """What a parameter of one of our methods may be."""
+
+    KEY = "the key of a taint"
+    VALUE = "the value of a taint"
+    EFFECT = f"one of {', '.join(EFFECTS)}"
+    ANSWER = "yes or no"
+    SECONDS = f"whole seconds from 1 to {LONGEST_SECONDS}, without a unit"
+
+    def takes(self, value: str) -> bool:
+        """Whether the value is of this kind."""
+        match self:
+            case ParameterKind.KEY:
+                return _KEY.fullmatch(value) is not None
+            case ParameterKind.VALUE:
+                return _VALUE.fullmatch(value) is not None
+            case ParameterKind.EFFECT:
+                return value in EFFECTS
+            case ParameterKind.ANSWER:
+                return value.lower() in YES | NO
+            case ParameterKind.SECONDS:
+                return value.isascii() and value.isdigit() and len(value) < 9 and 1 <= int(value) <= LONGEST_SECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnMethod:
+    """parameters: those that it takes; required: those that it must have. of_instance: it acts on the machine that the node's
+    providerID names, and takes the parameters of that cloud's driver."""
+
+    action: MethodAction
+    steps: frozenset[FenceStep]
+    parameters: Mapping[str, ParameterKind] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
+    of_instance: bool = False
+
+
+_CORDON = OwnMethod(action=MethodAction.CORDON, steps=_ISOLATION)
+_UNCORDON = OwnMethod(action=MethodAction.UNCORDON, steps=_RECOVERY)
+_FREE_PODS = OwnMethod(action=MethodAction.FREE_PODS, steps=_ISOLATION | _POWER)
+
+OWN_METHODS: Mapping[str, OwnMethod] = {
+    "mark-unschedulable": _CORDON,
+    "cordon": _CORDON,
+    "mark-schedulable": _UNCORDON,
+    "uncordon": _UNCORDON,
+    "free-pods": _FREE_PODS,
+    "clean-pods": _FREE_PODS,
+    "taint": OwnMethod(
+        action=MethodAction.TAINT,
+        steps=_ISOLATION,
+        parameters={"key": ParameterKind.KEY, "value": ParameterKind.VALUE, "effect": ParameterKind.EFFECT},
+        required=("key", "effect"),
+    ),
+    "drain": OwnMethod(
+        action=MethodAction.DRAIN,
+        steps=_ISOLATION,
+        parameters={
+            "force": ParameterKind.ANSWER,
+            "ignore-daemonsets": ParameterKind.ANSWER,
+            "delete-emptydir-data": ParameterKind.ANSWER,
+            "grace-period": ParameterKind.SECONDS,
+            "skip-wait-for-delete-timeout": ParameterKind.SECONDS,
+        },
+    ),
+    "out-of-service-taint": OwnMethod(action=MethodAction.OUT_OF_SERVICE_TAINT, steps=_POWER),
+    "release-volumes": OwnMethod(action=MethodAction.RELEASE_VOLUMES, steps=_POWER),
+    "delete-node": OwnMethod(action=MethodAction.DELETE_NODE, steps=_POWER),
+    "kdump": OwnMethod(
+        action=MethodAction.KDUMP,
+        steps=_ISOLATION | _POWER,
+        parameters={
+            "window": ParameterKind.SECONDS,
+            "silence": ParameterKind.SECONDS,
+            "longest": ParameterKind.SECONDS,
+            "trusted": ParameterKind.ANSWER,
+        },
+    ),
+    "restart-instance": OwnMethod(action=MethodAction.RESTART, steps=_POWER, of_instance=True),
+    "terminate-instance": OwnMethod(action=MethodAction.TERMINATE, steps=_POWER, of_instance=True),
+    "detach-volumes": OwnMethod(action=MethodAction.DETACH_VOLUMES, steps=_ISOLATION, of_instance=True),
+    "quarantine": OwnMethod(
+        action=MethodAction.QUARANTINE,
+        steps=_ISOLATION,
+        required=("quarantine-group",),
+        of_instance=True,
+    ),
+    "lift-quarantine": OwnMethod(action=MethodAction.LIFT_QUARANTINE, steps=_RECOVERY, of_instance=True),
+}
+
+SLIPS: Mapping[tuple[FenceStep, str], str] = {(FenceStep.RECOVERY, "mark-unschedulable"): "mark-schedulable"}
+"""The proposal's own default says `recovery=mark-unschedulable`, which would leave a recovered node cordoned."""
+
+
+# The variables that a configuration may put into values, such as `{{ .NodeName }}`, filled in for one node. Some of them differ
+# from node to node: a value with one of those identifies the node's own device (S10).
+
+REGION_LABEL = "topology.kubernetes.io/region"
+
+IDENTIFYING = frozenset({"NodeName", "ProviderID", "InstanceID"})
+
+_VARIABLE = re.compile(r"\{\{\s*\.(\w+)\s*\}\}")
+_PLACEHOLDER = re.compile(r"\[[A-Z][A-Z0-9_]*\]")
+
+
+class VariableError(ValueError):
+    """A value that can't be filled in. The text never repeats the value: it may be a password (S12)."""
+
+
+def identifies(value: str) -> bool:
+    """Whether the value contains a variable that differs from node to node."""
+    return bool(IDENTIFYING & set(_VARIABLE.findall(value)))
+
+
+def fill_in(value: str, node: NodeView) -> str:
+    """The value for this node. Raises VariableError for a variable that is unknown or that the node does not give."""
+    known = {
+        "NodeName": node.name,
+        "ProviderID": node.provider_id,
+        "InstanceID": node.provider_id.rpartition("/")[2],
+        "Zone": node.zone,
+        "Region": node.labels.get(REGION_LABEL, ""),
+    }
+    for variable in _VARIABLE.findall(value):
+        if not known.get(variable):
+            why = "the node has none" if variable in known else f"expected one of {', '.join(sorted(known))}"
+            raise VariableError(f"{{{{ .{variable} }}}} can't be filled in: {why}")
+    filled = _VARIABLE.sub(lambda match: known[match[1]], value)
+    if "{{" in filled or "}}" in filled:
+        raise VariableError("expected variables like {{ .NodeName }}")
+    if (placeholder := _PLACEHOLDER.search(filled)) is not None:
+        # As documents write it, the node-fencing proposal first: no program fills it in.
+        raise VariableError(
+            f"{placeholder[0]} stands for something: write the value itself, or a variable like {{{{ .NodeName }}}}"
+        )
+    return filled
+
+
+def has_placeholder(text: str) -> bool:
+    """Whether a name was copied from a document with its placeholder left in."""
+    return _PLACEHOLDER.search(text) is not None
+
+
+def with_node_name(value: str, name: str) -> str:
+    """Another node's value as far as it can be filled in: only that node's name is known here."""
+    return _VARIABLE.sub(lambda match: name if match[1] == "NodeName" else match[0], value)
+
+
+# A configuration for people and programs, as `fence plan` prints it: of a credential its place, never its value (S12).
+
+_SUMMARIES = dict.fromkeys((MethodAction.REBOOT, MethodAction.RESTART), "power off, prove off, power on")
+_SUMMARIES |= {MethodAction.CORDON: "cordon", MethodAction.UNCORDON: "uncordon"}
+"""Other actions are shown by their own names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownMethod:
+    """One method of a step. parameters: a credential's value is its place."""
+
+    method: str
+    template: str
+    driver: str
+    action: MethodAction
+    parameters: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownConfig:
+    """Which configuration holds for a node, where it comes from, and what each of its steps would do. An interface: fields are
+    added, never renamed."""
+
+    node: str
+    config: str
+    source: str
+    steps: Mapping[FenceStep, tuple[ShownMethod, ...]]
+    warnings: tuple[str, ...]
+    errors: tuple[str, ...]
+
+
+def shown_config(config: FenceConfig) -> ShownConfig:
+    """The configuration without any credential."""
+    steps = {
+        step: tuple(
+            ShownMethod(
+                method=method.name,
+                template=method.template,
+                driver=method.driver,
+                action=method.action,
+                parameters=shown_parameters(method),
+            )
+            for method in config.step(step)
+        )
+        for step in FenceStep
+    }
+    return ShownConfig(
+        node=config.node,
+        config=config.name,
+        source=config.source,
+        steps=steps,
+        warnings=config.warnings,
+        errors=config.errors,
+    )
+
+
+def method_summary(method: Method | ShownMethod) -> str:
+    """What the method does and by what, for people."""
+    by = "(Kubernetes API)" if method.driver == CLUSTER else f"by {method.driver}"
+    return f"{_SUMMARIES.get(method.action, method.action.value)} {by}"
+
+
+def shown_parameters(method: Method) -> dict[str, str]:
+    """Plain parameters as they are, credentials by their places. If two references give the same one, the later is shown: it is
+    the one that is used."""
+    shown = dict(method.parameters)
+    for reference in method.device.credentials if method.device is not None else ():
+        shown |= _places(reference)
+    return shown
+
+
+def _places(reference: CredentialRef) -> dict[str, str]:
+    place = f"{reference.kind.value.lower()}:{reference.namespace}/{reference.name}"
+    if not reference.keys:
+        return {"*": place}
+    match reference.kind:
+        case CredentialKind.FILE | CredentialKind.ENVIRONMENT:
+            return {name: f"{reference.kind.value}:{key}" for name, key in reference.keys.items()}
+        case CredentialKind.CONFIG_MAP | CredentialKind.SECRET:
+            within = f"{reference.properties}." if reference.properties else ""
+            return {name: f"{place}#{within}{key}" for name, key in reference.keys.items()}

@@ -10,8 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from policy.fence.drivers.agent_parameters import canonical_name
-from policy.fence.drivers.agent_values import ValueKind, kind_of
+from policy.fence.drivers.agent_parameters import ValueKind, canonical_name, kind_of
 from policy.fence.plan import ON_THE_WORKER, PowerDevice
 
 HOSTS_ANNOTATION = "nodewarden.io/hosts"

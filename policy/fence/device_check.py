@@ -14,13 +14,12 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from policy.fence.config import with_node_name
 from policy.fence.credential_hosts import destinations
-from policy.fence.drivers import bmc_of, canonical, device_behind, parameters_of, same_device
+from policy.fence.drivers import bmc_of, canonical_driver, device_behind, parameters_of, same_device
 from policy.fence.drivers.contract import DriverParameters, ParameterError
 from policy.fence.plan import Act, FencingPlan, PowerDevice
-from policy.fence.power import PowerState
-from policy.fence.served_system import another_machine
-from policy.fence.variables import with_node_name
+from policy.fence.power import PowerState, another_machine
 from policy.values.display_text import counted
 from policy.values.object_refs import in_natural_order
 from policy.values.times import written
@@ -504,7 +503,7 @@ def _devices(value: object) -> Iterator[tuple[Written, DriverParameters]]:
     """Wherever they stand: of power, of a method, of a path."""
     if isinstance(value, Mapping):
         driver = value.get("driver")
-        takes = parameters_of(canonical(driver)) if isinstance(driver, str) else None
+        takes = parameters_of(canonical_driver(driver)) if isinstance(driver, str) else None
         if takes is not None:
             yield value, takes
         else:

@@ -1,20 +1,19 @@
 """Our own fence configuration: `FencingTemplate` and `FenceConfig` (nodewarden.io/v1alpha1), resolved here for one node.
 
-The result is a `FenceConfig` with a `FencingPlan` without secrets. Anything doubtful is refused: a template is read when a node
-is about to lose its power, and then a guess is dangerous. The first section reads the spec that both kinds share, the second
-`FencingTemplate`, the third `FenceConfig`. `activities/cluster/live/plans.py` reads the objects; the schemas that an API server
-checks beforehand are in `deploy/crds/`; devices are `policy/fence/power_devices.py`.
+The result is a typed `FenceConfig` (`config.py`) without secrets. Anything doubtful is refused: a template is read when a node is
+about to lose its power, and then a guess is dangerous. The sections: the devices of a node, the spec that both kinds share,
+`FencingTemplate`, the object `FenceConfig`. `activities/cluster/live/plans.py` reads the objects; the schemas that an API server
+checks beforehand are in `deploy/crds/`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from enum import IntEnum
 
-from policy.fence.builtin_methods import OWN_METHODS, OwnMethod
-from policy.fence.compiling import KDUMP_TIMES
 from policy.fence.config import (
     DEFAULTS,
     LONGEST_ACT,
@@ -28,19 +27,250 @@ from policy.fence.config import (
     MOST_LEVELS,
     MOST_RESTARTS,
     MOST_TRIES,
+    OWN_METHODS,
     FenceConfig,
     FenceStep,
     Method,
     MethodAction,
+    OwnMethod,
+    VariableError,
+    fill_in,
+    identifies,
+    with_node_name,
 )
-from policy.fence.plan import CutStorage, FencingPlan, Freeing, PowerDevice
-from policy.fence.power_devices import DEVICE_FIELDS, DeviceReader
-from policy.fence.validation import judge
+from policy.fence.drivers import DRIVER_PARAMETERS, canonical_driver, parameters_of, same_device, unknown_driver
+from policy.fence.drivers.contract import DriverParameters, ParameterError, names_a_credential
+from policy.fence.plan import CredentialKind, CredentialRef, CutStorage, FencingPlan, Freeing, PowerDevice, problem_of_place
+from policy.fence.plan_compiler import KDUMP_TIMES, judge
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError, shown
 from policy.values.fields import Fields
 from policy.values.object_refs import ObjectRef
 from policy.values.selectors import parse_selector
+
+# The devices of one node: which ones feed it, and what distinguishes each from its neighbours'.
+#
+# No device is accepted unless something that *identifies* the node's own plug came from node-specific configuration, a value with
+# the node's name in it, or the node's providerID (S10): a shared address alone could switch off any machine. Values may contain
+# `{{ .NodeName }}` and `{{ .ProviderID }}`. The parameters of drivers are `drivers/`; `activities/power/` speaks to devices.
+
+DEVICE_FIELDS = (
+    "name",
+    "driver",
+    "site",
+    "parameters",
+    "nodeParameters",
+    "secretRef",
+    "credentials",
+    "delay",
+    "timeout",
+)
+SECRET_FIELDS = ("name", "namespace", "usernameKey", "passwordKey", "keys")
+CREDENTIAL_FIELDS = ("kind", "name", "namespace", "keys")
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+
+
+class DeviceReader:
+    """Reads devices for one node. namespace: of the template, where its secrets live unless it names another namespace."""
+
+    __slots__ = ("_namespace", "_node")
+
+    def __init__(self, *, node: NodeView, namespace: str) -> None:
+        self._node = node
+        self._namespace = namespace
+
+    def read(self, spec: Fields, name: str) -> list[tuple[str, PowerDevice]]:
+        """All devices that feed the node, from a list or from a single one without a list round it; each with its name, "" if it
+        has none."""
+        found: dict[str, tuple[str, PowerDevice]] = {}
+        for fields in spec.each(name, single=True):
+            fields.only(*DEVICE_FIELDS)
+            device = self._device(fields, *self._driver(fields))
+            if other := next((known for known in found if same_device(known, device.endpoint)), ""):
+                # Two entries for one plug would count one reading twice where proof needs each of k devices (S4).
+                twice = "is listed twice" if other == device.endpoint else f"is the same device as {other}, which is listed"
+                raise fields.refuse("parameters", f"{device.endpoint} {twice} for node {self._node.name}")
+            found[device.endpoint] = fields.text("name", ""), device
+        if not found:
+            raise spec.refuse(name, "expected at least one power device: nothing executed is never success")
+        return list(found.values())
+
+    def of_path(self, fields: Fields) -> PowerDevice:
+        """The device that carries a path of the node: a switch port."""
+        return self._device(fields, *self._driver(fields, fabric=True))
+
+    def of_instance(self, fields: Fields) -> PowerDevice:
+        """The cloud machine that the node's providerID names."""
+        if fields.has("driver"):
+            return self._device(fields, *self._driver(fields))
+        for driver, takes in DRIVER_PARAMETERS.items():
+            if takes.from_provider_id is not None and takes.from_provider_id(self._node.provider_id):
+                return self._device(fields, driver, takes)
+        raise fields.refuse("driver", f"no driver knows the providerID of node {self._node.name}: expected the driver's name")
+
+    def _driver(self, fields: Fields, *, fabric: bool = False) -> tuple[str, DriverParameters]:
+        driver = canonical_driver(_name(fields, "driver", also="_"))
+        takes = parameters_of(driver)
+        if takes is None:
+            raise fields.refuse("driver", unknown_driver(driver))
+        if takes.fabric and not fabric:
+            raise fields.refuse("driver", f"{driver} cuts a path and leaves the machine running: expected a power device")
+        if fabric and not takes.fabric:
+            raise fields.refuse("driver", f"{driver} switches power: expected it in power, and here the device of a path")
+        return driver, takes
+
+    def _device(self, fields: Fields, driver: str, takes: DriverParameters) -> PowerDevice:
+        shared = _values(fields.within_or_empty("parameters"))
+        by_node = fields.within_or_empty("nodeParameters")
+        own = _values(by_node.within(self._node.name)) if by_node.has(self._node.name) else {}
+        # S11: inside the one template that applies as a whole, the value nearest to the node wins.
+        written = {**shared, **own}
+        places = {key: f"nodeParameters.{self._node.name}.{key}" if key in own else f"parameters.{key}" for key in written}
+        for key, place in places.items():
+            if key in takes.secret:
+                raise fields.refuse(place, "is a credential: expected it in a Secret, named by secretRef")
+            if key not in takes.names and not takes.any_name:
+                raise fields.refuse(place, f"is not a parameter of {driver}; expected one of {', '.join(takes.names)}")
+        given = takes.from_provider_id(self._node.provider_id) if takes.from_provider_id is not None else {}
+        identified = any(key in takes.identifying and (key in own or identifies(value)) for key, value in written.items())
+        if not (takes.identifying & set(given) or identified):
+            raise fields.refuse(
+                f"nodeParameters.{self._node.name}",
+                f"nothing identifies the device of node {self._node.name}: expected one of "
+                f"{', '.join(sorted(takes.identifying))} here, or one in parameters with {{{{ .NodeName }}}} "
+                "or {{ .ProviderID }} in its value",
+            )
+        parameters = {key: self._rendered(fields, places[key], value) for key, value in written.items()}
+        for key, value in given.items():
+            if parameters.setdefault(key, value) != value:
+                raise fields.refuse(places[key], f"contradicts the providerID of node {self._node.name}, which says {value!r}")
+        try:
+            endpoint = takes.endpoint(parameters)
+        except ParameterError as error:
+            raise fields.refuse(places.get(error.parameter, f"parameters.{error.parameter}"), error.problem) from error
+        self._refuse_a_neighbours_endpoint(fields, takes, endpoint, shared, by_node)
+        credentials = self._credentials(fields, takes)
+        if takes.needed and not credentials:
+            raise fields.refuse("secretRef", f"expected the Secret with user and password, which {driver} needs, got nothing")
+        off_timeout = takes.off_takes
+        if fields.has("timeout"):
+            off_timeout = fields.duration("timeout", minimum=_SECOND, maximum=LONGEST_OFF)
+        return PowerDevice(
+            driver=driver,
+            endpoint=endpoint,
+            parameters=parameters,
+            credentials=credentials,
+            site=_name(fields, "site", "default"),
+            delay=fields.duration("delay", timedelta(0), maximum=LONGEST_DELAY),
+            off_timeout=off_timeout,
+        )
+
+    def _rendered(self, fields: Fields, field: str, value: str) -> str:
+        try:
+            return fill_in(value, self._node)
+        except VariableError as error:
+            raise fields.refuse(field, str(error)) from error
+
+    def _place(self, fields: Fields, kind: CredentialKind, field: str, written: str) -> str:
+        """Where a credential is, checked after the node's own values are filled in (S41)."""
+        place = self._rendered(fields, field, written)
+        if (problem := problem_of_place(kind, place, self._namespace)) is not None:
+            raise fields.refuse(field, problem)
+        return place
+
+    def _refuse_a_neighbours_endpoint(
+        self, fields: Fields, takes: DriverParameters, endpoint: str, shared: Mapping[str, str], by_node: Fields
+    ) -> None:
+        """The same plug under two nodes is a copying mistake that would switch off the wrong machine (S9, S10)."""
+        for other in by_node.names():
+            if other == self._node.name:
+                continue
+            theirs = {**shared, **_values(by_node.within(other))}
+            try:
+                found = takes.endpoint({key: with_node_name(value, other) for key, value in theirs.items()})
+            except ParameterError:
+                continue  # refused when that node is read; it can't be this device
+            if same_device(found, endpoint):
+                raise fields.refuse(f"nodeParameters.{other}", f"{endpoint} is the device of node {self._node.name} too")
+
+    def _credentials(self, fields: Fields, takes: DriverParameters) -> tuple[CredentialRef, ...]:
+        """All references in their order: the list, then secretRef, the short form of one."""
+        found = [self._credential(each) for each in fields.each("credentials")]
+        if not fields.has("secretRef"):
+            return tuple(found)
+        reference = fields.within("secretRef")
+        reference.only(*SECRET_FIELDS)
+        keys = _keys(reference)
+        if not keys and {"username", "password"} <= takes.secret and not takes.any_name:
+            keys = {
+                "username": reference.text("usernameKey", "username"),
+                "password": reference.text("passwordKey", "password"),
+            }
+        secret = CredentialRef(
+            kind=CredentialKind.SECRET,
+            name=self._place(reference, CredentialKind.SECRET, "name", reference.text("name")),
+            namespace=self._namespace_of(reference),
+            keys=keys,
+        )
+        return (*found, secret)
+
+    def _credential(self, fields: Fields) -> CredentialRef:
+        fields.only(*CREDENTIAL_FIELDS)
+        written = fields.text("kind", CredentialKind.SECRET.value)
+        if written not in set(CredentialKind):
+            raise fields.refuse("kind", f"expected one of {', '.join(CredentialKind)}, got {written!r}")
+        kind, keys = CredentialKind(written), _keys(fields)
+        if kind in {CredentialKind.FILE, CredentialKind.ENVIRONMENT}:
+            if not keys:
+                raise fields.refuse("keys", "expected a parameter and where its value is, such as password: bmc/password")
+            places = {key: self._place(fields, kind, f"keys.{key}", at) for key, at in keys.items()}
+            return CredentialRef(kind=kind, namespace=self._namespace, keys=places)
+        return CredentialRef(
+            kind=kind,
+            name=self._place(fields, kind, "name", fields.text("name")),
+            namespace=self._namespace_of(fields),
+            keys=keys,
+        )
+
+    def _namespace_of(self, reference: Fields) -> str:
+        """The template's own namespace and no other: a writer of templates in one namespace must not have the Secrets of another
+        one sent to a device of their choice (S40). A cluster-scoped object, which only an administrator writes, must name it."""
+        named = reference.text("namespace", self._namespace or None)
+        if self._namespace and named != self._namespace:
+            expected = f"expected the template's own namespace, {self._namespace}, or nothing, got {named!r}"
+            raise reference.refuse("namespace", f"{expected}: copy the object there")
+        return named
+
+
+def _keys(fields: Fields) -> dict[str, str]:
+    keys = fields.within_or_empty("keys")
+    return {name: keys.text(name) for name in keys.names()}
+
+
+def _values(fields: Fields) -> dict[str, str]:
+    """Parameters are texts; whole numbers are accepted, too, because people write ports without quotes."""
+    values: dict[str, str] = {}
+    for key in fields.names():
+        if names_a_credential(key):
+            # The value is not shown: it may be one (S12).
+            raise fields.refuse(key, "is a credential: expected it in a Secret, named by secretRef")
+        value = fields.value(key)
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = str(value)
+        if not isinstance(value, str) or not value.strip():
+            raise fields.refuse(key, "expected a non-empty string (quote it) or a whole number")
+        values[key] = value.strip()
+    return values
+
+
+def _name(fields: Fields, field: str, default: str | None = None, *, also: str = "") -> str:
+    """A name that becomes a part of endpoints and task queues. also: a character that counts as a dash here."""
+    name = fields.text(field, default)
+    if _NAME.fullmatch(name.replace(also, "-") if also else name) is None:
+        raise fields.refuse(field, f"expected lower-case letters, digits and dashes, got {name!r}")
+    return name
+
 
 # The spec that both kinds share: steps, devices and settings.
 
@@ -78,9 +308,9 @@ _FREED_BY = {Freeing.DELETION: MethodAction.FREE_PODS, Freeing.OUT_OF_SERVICE_TA
 
 
 def read_spec(spec: Fields, *, node: NodeView, name: str, kind: str, subject: str, namespace: str, cordon: bool) -> FenceConfig:
-    """The configuration of that node, from the object of that kind and name. namespace: where Secrets live unless they say
-    otherwise, "" where they must say. cordon: whether isolation and recovery that are left out are a cordon and its end, or
-    nothing. Raises PolicyError for the first thing that is wrong."""
+    """The configuration of the node from the object of that kind and name. namespace: of Secrets whose reference names none, ""
+    if references must name one. cordon: whether isolation and recovery that are left out mean a cordon and its end, or nothing.
+    Raises PolicyError for the first error."""
     devices = DeviceReader(node=node, namespace=namespace)
     settings = _settings(spec)
     kdump = (_kdump(spec.within("kdump")),) if spec.has("kdump") else ()
@@ -101,9 +331,12 @@ def read_spec(spec: Fields, *, node: NodeView, name: str, kind: str, subject: st
 
 
 def _settings(spec: Fields) -> FencingPlan:
+    freeing = spec.text("freeing", Freeing.AUTOMATIC.value)
+    if freeing not in set(Freeing):
+        raise spec.refuse("freeing", f"expected one of {', '.join(Freeing)}, got {freeing!r}")
     return replace(
         DEFAULTS,
-        freeing=_freeing(spec),
+        freeing=Freeing(freeing),
         wait_before_isolation=spec.duration("waitBeforeIsolation", DEFAULTS.wait_before_isolation, maximum=LONGEST_WAIT),
         wait_before_power=spec.duration("waitBeforePower", DEFAULTS.wait_before_power, maximum=LONGEST_WAIT),
         tries=spec.whole("tries", DEFAULTS.tries, minimum=1, maximum=MOST_TRIES),
@@ -114,16 +347,6 @@ def _settings(spec: Fields) -> FencingPlan:
         free_timeout=spec.duration("freeTimeout", DEFAULTS.free_timeout, minimum=_SECOND, maximum=LONGEST_FREEING),
         boot_timeout=spec.duration("bootTimeout", DEFAULTS.boot_timeout, minimum=_SECOND, maximum=LONGEST_BOOT),
     )
-
-
-def _freeing(spec: Fields) -> Freeing:
-    written = spec.text("freeing", Freeing.AUTOMATIC.value)
-    if written not in set(Freeing):
-        raise spec.refuse("freeing", f"expected one of {', '.join(Freeing)}, got {written!r}")
-    return Freeing(written)
-
-
-# Power management -----------------------------------------------------------------------------------------------------------
 
 
 def _power(spec: Fields, devices: DeviceReader, freeing: Freeing) -> tuple[Method, ...]:
@@ -160,14 +383,14 @@ def _power(spec: Fields, devices: DeviceReader, freeing: Freeing) -> tuple[Metho
 
 def _levels(spec: Fields, devices: DeviceReader) -> list[list[tuple[str, PowerDevice]]]:
     if not spec.has("powerLevels"):
-        # Without any device and any path nothing would be done: the reader says so.
-        return [devices.read_named(spec, "power")] if spec.has("power") or not spec.has("isolation") else []
+        # Without any device and any path nothing would be done: the reader refuses it.
+        return [devices.read(spec, "power")] if spec.has("power") or not spec.has("isolation") else []
     if spec.has("power"):
         raise spec.refuse("powerLevels", "power is written, too: expected one of them")
     found = []
     for level in spec.each("powerLevels"):
         level.only("devices")
-        found.append(devices.read_named(level, "devices"))
+        found.append(devices.read(level, "devices"))
     if not 1 <= len(found) <= MOST_LEVELS:
         raise spec.refuse("powerLevels", f"expected from 1 to {MOST_LEVELS} levels, got {len(found)}")
     return found
@@ -175,16 +398,13 @@ def _levels(spec: Fields, devices: DeviceReader) -> list[list[tuple[str, PowerDe
 
 def _kdump(fields: Fields) -> Method:
     fields.only(*KDUMP_FIELDS)
-    told = {}
+    parameters = {}
     for name in KDUMP_TIMES:
         if fields.has(name):
-            told[name] = str(int(fields.duration(name, minimum=_SECOND, maximum=_LONGEST_WINDOW).total_seconds()))
+            parameters[name] = str(int(fields.duration(name, minimum=_SECOND, maximum=_LONGEST_WINDOW).total_seconds()))
     if fields.has("trusted"):
-        told["trusted"] = "yes" if fields.flag("trusted", default=False) else "no"
-    return Method(name=MethodAction.KDUMP.value, action=MethodAction.KDUMP, parameters=told)
-
-
-# Isolation and recovery -----------------------------------------------------------------------------------------------------
+        parameters["trusted"] = "yes" if fields.flag("trusted", default=False) else "no"
+    return Method(name=MethodAction.KDUMP.value, action=MethodAction.KDUMP, parameters=parameters)
 
 
 def _methods(spec: Fields, field: str, step: FenceStep, devices: DeviceReader, default: tuple[Method, ...]) -> tuple[Method, ...]:
@@ -198,45 +418,45 @@ def _method(fields: Fields, step: FenceStep, devices: DeviceReader) -> Method:
     delay = fields.duration("delay", timedelta(0), maximum=LONGEST_DELAY)
     timeout = fields.duration("timeout", minimum=_SECOND, maximum=LONGEST_METHOD) if fields.has("timeout") else None
     tries = fields.whole("tries", minimum=1, maximum=MOST_TRIES) if fields.has("tries") else None
-    found = _of_ours(fields, step, devices) if fields.has("method") else _of_path(fields, devices)
+    found = _own_method(fields, step, devices) if fields.has("method") else _path_method(fields, devices)
     return replace(found, name=fields.text("name", found.name), delay=delay, timeout=timeout, tries=tries)
 
 
-def _of_ours(fields: Fields, step: FenceStep, devices: DeviceReader) -> Method:
-    word = fields.text("method")
-    own = OWN_METHODS.get(word)
+def _own_method(fields: Fields, step: FenceStep, devices: DeviceReader) -> Method:
+    name = fields.text("method")
+    own = OWN_METHODS.get(name)
     known = [name for name, each in OWN_METHODS.items() if step in each.steps]
     if own is None or step not in own.steps:
-        raise fields.refuse("method", f"expected one of {', '.join(known)} in {step.value}, got {shown(word)}")
+        raise fields.refuse("method", f"expected one of {', '.join(known)} in {step.value}, got {shown(name)}")
     if fields.has("action"):
-        raise fields.refuse("action", f"{word} is an action of its own: leave it out")
+        raise fields.refuse("action", f"{name} is an action of its own: leave it out")
     if own.of_instance:
         device = devices.of_instance(fields)
-        if missing := [name for name in own.required if name not in device.parameters]:
-            raise fields.refuse("parameters", f"{word} needs {', '.join(missing)}")
-        return Method(name=word, action=own.action, driver=device.driver, parameters=device.parameters, device=device)
+        if missing := [each for each in own.required if each not in device.parameters]:
+            raise fields.refuse("parameters", f"{name} needs {', '.join(missing)}")
+        return Method(name=name, action=own.action, driver=device.driver, parameters=device.parameters, device=device)
     for field in ("storage", *DEVICE_FIELDS):
         if field not in {"name", "parameters", "delay", "timeout"} and fields.has(field):
-            raise fields.refuse(field, f"{word} acts on the cluster's objects: leave it out")
-    return Method(name=word, action=own.action, parameters=_told(fields.within_or_empty("parameters"), word, own))
+            raise fields.refuse(field, f"{name} acts on the cluster's objects: leave it out")
+    return Method(name=name, action=own.action, parameters=_own_parameters(fields.within_or_empty("parameters"), name, own))
 
 
-def _told(fields: Fields, word: str, own: OwnMethod) -> dict[str, str]:
-    told = {}
+def _own_parameters(fields: Fields, method: str, own: OwnMethod) -> dict[str, str]:
+    values = {}
     for name in fields.names():
         if name not in own.parameters:
             expected = f"expected one of {', '.join(own.parameters)}" if own.parameters else "it takes none"
-            raise fields.refuse(name, f"is not a parameter of {word}; {expected}")
+            raise fields.refuse(name, f"is not a parameter of {method}; {expected}")
         value = fields.value(name)
-        told[name] = str(value) if isinstance(value, int) and not isinstance(value, bool) else fields.text(name)
-        if not own.parameters[name].takes(told[name]):
+        values[name] = str(value) if isinstance(value, int) and not isinstance(value, bool) else fields.text(name)
+        if not own.parameters[name].takes(values[name]):
             raise fields.refuse(name, f"expected {own.parameters[name].value}, got {shown(value)}")
-    if missing := [name for name in own.required if name not in told]:
-        raise fields.refuse("", f"{word} needs {', '.join(missing)}")
-    return told
+    if missing := [name for name in own.required if name not in values]:
+        raise fields.refuse("", f"{method} needs {', '.join(missing)}")
+    return values
 
 
-def _of_path(fields: Fields, devices: DeviceReader) -> Method:
+def _path_method(fields: Fields, devices: DeviceReader) -> Method:
     if not fields.has("driver"):
         raise fields.refuse("method", "expected a method of ours, or the driver of a device that carries a path")
     written = fields.text("action")
@@ -256,29 +476,29 @@ def _of_path(fields: Fields, devices: DeviceReader) -> Method:
     )
 
 
+# `FencingTemplate`, and the other templates of our group.
+
 KIND = "FencingTemplate"
 MACHINE_DELETION = "MachineDeletionTemplate"
 REBOOT = "RebootTemplate"
 VOLUME_DETACHMENT = "VolumeDetachmentTemplate"
 OWN_KINDS = (KIND, MACHINE_DELETION, REBOOT, VOLUME_DETACHMENT)
-"""Templates that nodewarden carries out itself: what a ladder names makes no object of ours, and asks no other controller."""
-
-PLAN_FIELDS = SPEC_FIELDS
-"""Of `spec.template.spec`."""
+"""Templates that nodewarden carries out itself: a step of a ladder that names one creates no object and asks no other
+controller."""
 
 
 def is_fencing_template(reference: ObjectRef) -> bool:
-    """Whether a reference names our own kind of template, in whatever version."""
+    """Whether the reference names a FencingTemplate, in any version."""
     return reference.kind == KIND and reference.api_version.partition("/")[0] == GROUP
 
 
 def is_own_template(reference: ObjectRef) -> bool:
-    """Whether nodewarden itself carries out what the template says, instead of the controller of another kind of object."""
+    """Whether nodewarden itself carries out the template, instead of the controller of another kind of object."""
     return reference.kind in OWN_KINDS and reference.api_version.partition("/")[0] == GROUP
 
 
 def why_untrusted(reference: ObjectRef, trusted: Collection[str]) -> str:
-    """Why a FencingTemplate of that namespace does not count, "" where it does or is another kind (S40)."""
+    """Why a FencingTemplate of that namespace does not count, "" if it does, or if the reference names another kind (S40)."""
     if not is_fencing_template(reference) or reference.namespace in trusted:
         return ""
     return f"templates count in {', '.join(filter(None, trusted)) or 'no namespace'} (setting template_namespaces)"
@@ -292,31 +512,31 @@ def read_fencing_template(obj: Mapping[str, object], node: NodeView) -> FenceCon
     fields = Fields(obj, subject=subject)
     fields.must_be(f"{GROUP}/{VERSION}", KIND)
     spec = fields.within("spec").within("template").within("spec")
-    spec.only(*PLAN_FIELDS)
+    spec.only(*SPEC_FIELDS)
     return read_spec(spec, node=node, name=name, kind=KIND, subject=subject, namespace=namespace, cordon=True)
 
 
-# `FenceConfig`: how nodes are fenced, as one validated object instead of ConfigMaps. It is cluster-scoped, like the nodes that it
-# is about, so that a right in one namespace decides on no machine.
+# `FenceConfig`: how nodes are fenced, as one validated object instead of ConfigMaps. It is cluster-scoped, as Nodes are, so that
+# a right in one namespace decides on no machine.
 #
-# Where several are about a node, the most specific holds, as a whole (S11): the one with its name, else one with a selector that
-# fits, else one for all nodes; two of the same rank are refused.
+# If several apply to a node, the most specific holds, as a whole (S11): the one that names it, else one with a selector that
+# matches it, else one for all nodes; two of the same rank are refused.
 
 FENCE_CONFIG_KIND = "FenceConfig"
-WHOM_FIELDS = ("nodeName", "nodeSelector")
+NODE_FIELDS = ("nodeName", "nodeSelector")
 
 
 class Rank(IntEnum):
-    """How much an object is about one node."""
+    """How specific to one node an object is."""
 
     ALL = 0
     SELECTED = 1
     NAMED = 2
 
 
-def chosen(objects: Iterable[Mapping[str, object]], node: NodeView) -> Mapping[str, object] | None:
-    """The FenceConfig that holds for a node, None without one. Raises PolicyError where that can't be told: one that can't be
-    read may be the one that was meant."""
+def winning_fence_config(objects: Iterable[Mapping[str, object]], node: NodeView) -> Mapping[str, object] | None:
+    """The FenceConfig that holds for a node, None if none does. Raises PolicyError if one can't be read, which may be the one
+    that was meant, and if two have the same rank."""
     ranked: dict[Rank, list[Mapping[str, object]]] = {}
     for obj in objects:
         rank = rank_of(obj, node)
@@ -332,7 +552,7 @@ def chosen(objects: Iterable[Mapping[str, object]], node: NodeView) -> Mapping[s
 
 
 def rank_of(obj: Mapping[str, object], node: NodeView) -> Rank | None:
-    """How much the object is about the node, None where it is not. Raises PolicyError."""
+    """How specific the object is to the node, None if it is not about it. Raises PolicyError."""
     _, subject = _head(obj)
     spec = Fields(obj, subject=subject).within("spec")
     if spec.has("nodeName"):
@@ -345,13 +565,13 @@ def rank_of(obj: Mapping[str, object], node: NodeView) -> Rank | None:
 
 
 def read_fence_config(obj: Mapping[str, object], node: NodeView) -> FenceConfig:
-    """The configuration for one node; what is wrong is among its errors."""
+    """The configuration for one node. An error of the object is among its errors."""
     name, subject = _head(obj)
     try:
         fields = Fields(obj, subject=subject)
         fields.must_be(f"{GROUP}/{VERSION}", FENCE_CONFIG_KIND)
         spec = fields.within("spec")
-        spec.only(*WHOM_FIELDS, *SPEC_FIELDS)
+        spec.only(*NODE_FIELDS, *SPEC_FIELDS)
         return read_spec(spec, node=node, name=name, kind=FENCE_CONFIG_KIND, subject=subject, namespace="", cordon=False)
     except PolicyError as error:
         return FenceConfig(node=node.name, name=name, source=FENCE_CONFIG_KIND, subject=subject, errors=(str(error),))

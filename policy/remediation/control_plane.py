@@ -5,7 +5,7 @@ members are read off the Nodes and the pods of etcd (`members_from_nodes`). Befo
 protect it do not apply: there is nothing yet that could be lost.
 
 The numbers of etcd are `etcd.py`; OpenShift's own guard of it is `policy/objects/surroundings.py`; that the Nodes that are left
-are Ready is asked at admission (`policy.scan.admission.control_plane_guard`), all of this again right before the act
+are Ready is asked at admission (`policy.scan.permit_rules.control_plane_guard`), all of this again right before the act
 (`activities/cluster/live/control_planes.py`).
 """
 

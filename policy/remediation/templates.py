@@ -1,8 +1,7 @@
 """Whether a health check has its remedy: the templates that it names are there and say something.
 
 Asked when a check is written, not when a node dies. One that names a template which is missing is not in use, as the
-NodeHealthCheck operator has it; the reasons are that operator's. Looking is `activities/cluster/watch/watches.py` for a scanner
-and `activities/cluster/live/templates.py` for who asks once.
+NodeHealthCheck operator has it; the reasons are that operator's. `activities/cluster/watch/templates.py` looks.
 """
 
 from __future__ import annotations

@@ -18,15 +18,16 @@ from policy.checks.health_check import HealthCheck, Overlap
 from policy.checks.targets import NEVER, JudgedTarget
 from policy.checks.verdicts import Standing, Verdict
 from policy.episode.fencing_requests import FencingRequest, Stage
-from policy.episode.gate import By, Objection, Operation, Seen, Weight, objections
+from policy.episode.gate import By, Objection, Operation, Seen, objection
 from policy.episode.needs import NeedKind
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject
-from policy.objects.scopes import CLUSTER, group_of, scope_of
+from policy.objects.scopes import group_of
 from policy.remediation.ladder import EscalationStep, body_of, fences_only, possible
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, turn_of
 from policy.scan.ledger_snapshot import LedgerSnapshot
+from policy.scan.permit_rules import OF_FENCE_POLICIES, Applicant, Asker, ObjectLimits, PermitObjection, objections
 from policy.scan.scan_report import MAXIMUM_CANDIDATES, Candidate
 from policy.values.errors import PolicyError
 
@@ -80,8 +81,8 @@ def _rank(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[list[_Ranked
     """
     ranked: list[_Ranked] = []
     waiting: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    spent = {key for key, brake in known.brakes.items() if brake.remaining < 1}
-    for target, said, offended, closed in _offending(known, {key for key, brake in known.brakes.items() if brake.allowed}):
+    spent = {key for key, breaker in known.breakers.items() if breaker.remaining < 1}
+    for target, said, offended, closed in _offending(known, {key for key, breaker in known.breakers.items() if breaker.allowed}):
         victim, name = target.victim, target.victim_name
         if closed:
             for key in offended:
@@ -97,9 +98,9 @@ def _rank(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[list[_Ranked
         for other in offended:
             if other != key:
                 waiting[other][key] += 1
-        waits = braked(known, victim) or _put_off(known, target, offended)
-        # Of these admission lets in nobody either (S17).
-        waits = waits or (bool(spent) and not spent.isdisjoint(_healthy_under(known, victim)))
+        # Admission refuses these, too (S17).
+        spends_last = bool(spent) and not spent.isdisjoint(_healthy_under(known, victim))
+        waits = spends_last or _put_off(known, target, offended) or fence_policy_objection(known, victim) is not None
         rank = 3 if refused else 1 if name in watching else 2 if waits else 0
         ranked.append((rank, since, victim, key, refused, choice))
     return ranked, waiting
@@ -139,15 +140,15 @@ def failing(known: LedgerSnapshot, watching: frozenset[str]) -> dict[str, dateti
     """
     acting = {
         key
-        for key, brake in known.brakes.items()
-        if brake.allowed or (brake.reason is OpenReason.OBSERVE_ONLY and not brake.breached)
+        for key, breaker in known.breakers.items()
+        if breaker.allowed or (breaker.reason is OpenReason.OBSERVE_ONLY and not breaker.breached)
     }
     found: dict[str, datetime | None] = {}
     for target, said, offended, closed in _offending(known, acting):
         victim = target.victim
         if closed or target.unseen or target.victim_name in watching:
             continue
-        if left_alone(known, victim) or braked(known, victim):
+        if left_alone(known, victim) or fence_policy_objection(known, victim) is not None:
             continue
         verdicts = [verdict for key in offended for _, verdict in said[key] if verdict.standing is Standing.UNHEALTHY]
         moments = [moment for verdict in verdicts if (moment := verdict.expired or verdict.since) is not None]
@@ -173,27 +174,27 @@ def _spread(known: LedgerSnapshot, ranked: list[_Ranked]) -> list[_Ranked]:
     return [each for *_, each in sorted(placed)[:MAXIMUM_CANDIDATES]]
 
 
-def braked(known: LedgerSnapshot, victim: str) -> str:
-    """Which fence policy keeps new fencing from the victim, in words; "" where none does. Caps and quiet times are not among
-    them: only the scanner knows who holds permits."""
-    policies, tally = known.policies, known.groups
-    if policies.problem:
-        return f"the fence policies can't be used: {policies.problem}"
-    nodes = known.nodes_of(victim) if policies.storms else []
-    groups = [CLUSTER, *(group for node in nodes for group in tally.groups_of(node))]
-    taking = int(any(node.ready for node in nodes))  # it included, as admission counts it
-    if waits := next((each.words for each in held_back(known, victim) if each.weight is Weight.NOT_LICENSED), ""):
-        return waits
-    if down := policies.storage_down(tally.of(CLUSTER)):
-        return down
-    for rule in policies.storms:
-        mine = [group for group in groups if scope_of(group) == rule.scope]
-        if not mine:
-            return rule.why_not_counted
-        for group in mine:
-            if rule.closed(tally.of(group), taking):
-                return rule.said(tally.of(group), taking)
-    return ""
+def judged_by_objects(known: LedgerSnapshot, victim: str, key: str = "") -> Applicant:
+    """The victim as the rules of a permit are asked about it where objects alone are known. key: of the check that would act,
+    "" where none is asked; unless checks are independent, the circuit breakers of all that cover the victim count with it."""
+    nodes, alone = known.nodes_of(victim), left_alone(known, victim)
+    covering = sorted(known.say(victim)) if known.overlap is Overlap.STRICTEST else []
+    return Applicant(
+        asker=Asker.OBJECTS,
+        node=victim,
+        ready_now=any(node.ready for node in nodes),
+        groups=tuple(group for node in nodes for group in known.groups.groups_of(node)),
+        needs_closed=tuple(dict.fromkeys((key, *covering))) if key else (),
+        spends=_healthy_under(known, victim) if key else (),
+        impossible=alone.words if alone is not None else "",
+        vetoed_by=alone.rule if alone is not None else "",
+    )
+
+
+def fence_policy_objection(known: LedgerSnapshot, victim: str) -> PermitObjection | None:
+    """Which limit of the fence policies keeps new fencing from the victim, None where none does. Caps and quiet times are not
+    among them: only the scanner knows who holds permits."""
+    return next(objections(judged_by_objects(known, victim), ObjectLimits.of(known), OF_FENCE_POLICIES), None)
 
 
 def _rank_requests(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[list[_Ranked], int]:
@@ -208,7 +209,8 @@ def _rank_requests(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[lis
             if request.uncounted:
                 strangers[request.ref.namespace].append((4, request.created or NEVER, request.node, key, refused, None))
                 continue
-            rank = 3 if refused else 1 if request.node in watching else 2 if braked(known, request.node) else 0
+            waits = fence_policy_objection(known, request.node) is not None
+            rank = 3 if refused else 1 if request.node in watching else 2 if waits else 0
             ranked.append((rank, request.created or NEVER, request.node, key, refused, None))
     told = [each for found in strangers.values() for each in nsmallest(MOST_UNCOUNTED, found)]
     return [*ranked, *told], sum(map(len, strangers.values())) - len(told)
@@ -243,7 +245,7 @@ def gives_the_remedy(known: LedgerSnapshot, victim: str) -> str:
     offended = [
         key
         for key, pairs in said.items()
-        if known.brakes[key].allowed and any(verdict.standing is Standing.UNHEALTHY for _, verdict in pairs)
+        if known.breakers[key].allowed and any(verdict.standing is Standing.UNHEALTHY for _, verdict in pairs)
     ]
     return _under_which(known, said, offended).key if offended else ""
 
@@ -275,8 +277,9 @@ def _under_which(
     return min(choices, key=lambda each: each[:-1])[-1]
 
 
-def held_back(known: LedgerSnapshot, victim: str, *, exempt: str = "") -> Iterator[Objection]:
-    """What keeps programs from the victim, whichever check calls for it. exempt: that preservation does, where that is asked."""
+def left_alone(known: LedgerSnapshot, victim: str, *, exempt: str = "") -> Objection | None:
+    """Why no program begins anything about the victim, whichever check calls for it, until that is taken back; None where nothing
+    says so. exempt: that preservation keeps it, where that is asked."""
     together = known.together(victim)
     seen = Seen(
         node=next((target.node for target in together if target.node is not None), None),
@@ -286,12 +289,7 @@ def held_back(known: LedgerSnapshot, victim: str, *, exempt: str = "") -> Iterat
         policies=known.policies,
         exempt=exempt,
     )
-    return objections(seen, Operation.OFFER, By.PROGRAM, known.now)
-
-
-def left_alone(known: LedgerSnapshot, victim: str, *, exempt: str = "") -> Objection | None:
-    """Why nothing is to be begun about the victim until somebody takes his word back; None where nobody says so."""
-    return next((each for each in held_back(known, victim, exempt=exempt) if each.weight is Weight.VETOED), None)
+    return objection(seen, Operation.OFFER, By.PROGRAM, known.now)
 
 
 def _possible(check: HealthCheck, target: JudgedTarget) -> tuple[tuple[EscalationStep, ...], str]:

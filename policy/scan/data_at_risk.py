@@ -2,7 +2,7 @@
 
 The attach-detach controller of Kubernetes is a clock of its own: six minutes after nothing wants a volume of a NotReady node any
 more it detaches it by force, whether or not the machine still writes to it. A pod stops wanting its volumes when its deletion is
-requested; on a node that is down that is when its tolerations run out. So the moment is known beforehand, episode or not, brake
+requested; on a node that is down that is when its tolerations run out. So the moment is known beforehand, episode or not, breaker
 or not.
 
 A prediction is not enough: somebody may delete a pod sooner. But no deletion leads to a detachment before those six minutes are

@@ -12,16 +12,16 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from policy.checks.circuit_breakers import CircuitBreaker, Counts, OpenReason
-from policy.checks.health_check import HealthCheck, Overlap, Storm, over
+from policy.checks.health_check import HealthCheck, Storm, over
 from policy.checks.targets import NEVER, JudgedTarget
 from policy.checks.verdicts import Health, Standing, Verdict
 from policy.objects.nodes import EXCLUDE_LABEL
 from policy.remediation.ladder import body_of, possible, removes
 from policy.remediation.remedies import RESTORING, orphaned, remedy
 from policy.remediation.strategies import Action
-from policy.scan.admission import AdmissionRefusal, control_plane_guard
-from policy.scan.candidates import braked, counts_as_healthy, gives_the_remedy, in_turn, left_alone
+from policy.scan.candidates import gives_the_remedy, in_turn, judged_by_objects
 from policy.scan.ledger_snapshot import LedgerSnapshot
+from policy.scan.permit_rules import AdmissionRefusal, ObjectLimits, control_plane_guard, objections
 from policy.scan.report_builder import notices, overlapping
 from policy.values.object_refs import Dialect
 
@@ -34,8 +34,6 @@ LOOK_AGAIN = timedelta(minutes=1)
 ORPHANED = "NotSelected"
 """The reason of a verdict on a remediation object whose node the check does not select (any more)."""
 
-SPARES_NO_MORE = "counts it as healthy and allows no more disruption"
-
 _ACTS = frozenset(Action) - {Action.NONE, Action.SKIP_NO_OWNER} - RESTORING
 
 
@@ -45,8 +43,8 @@ class TargetEvaluation:
 
     due_in: how soon time alone can change the verdict, or somebody would look again; None where neither. held_by: what keeps the
     action from being done now; under everything but the control plane's guard the action itself is none. held_under: the key of
-    the check whose doing that is, "" where it is no check's. held_by_rule: the row of `policy/episode/gate.py` that says so, ""
-    where none does.
+    the check that does, "" where none does. held_by_rule: the code of the rule in `policy/scan/permit_rules.py` that says so, and
+    vetoed_by: the row of `policy/episode/gate.py`; "" where none does.
     """
 
     target: str
@@ -59,6 +57,7 @@ class TargetEvaluation:
     held_under: str = ""
     message: str = ""
     held_by_rule: str = ""
+    vetoed_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +66,7 @@ class CheckEvaluation:
 
     check: HealthCheck
     counts: Counts
-    brake: CircuitBreaker
+    breaker: CircuitBreaker
     storm: Storm
     verdicts: tuple[TargetEvaluation, ...]
     next_look: timedelta | None
@@ -83,11 +82,11 @@ def evaluate(known: LedgerSnapshot, keys: Collection[str] | None = None) -> tupl
 
 
 def _evaluate(known: LedgerSnapshot, key: str, guard: _ControlPlaneGuard, overlaps: tuple[str, ...]) -> CheckEvaluation:
-    check, brake, counts = known.checks[key], known.brakes[key], known.counts[key]
+    check, breaker, counts = known.checks[key], known.breakers[key], known.counts[key]
     storm = known.storms.get(key, Storm())
     targets = [target for target in (known.machines if check.of_machines else known.nodes).values() if key in target.verdicts]
     targets.sort(key=lambda target: (target.verdicts[key].since or NEVER, target.key))
-    judged = [_judge(known, check, brake, target, guard) for target in targets]
+    judged = [_judge(known, check, breaker, target, guard) for target in targets]
     judged += _orphans(known, check)
     judged.sort(key=lambda each: (each.target, each.machine, each.node, each.message))
     warnings = (
@@ -99,10 +98,10 @@ def _evaluate(known: LedgerSnapshot, key: str, guard: _ControlPlaneGuard, overla
     return CheckEvaluation(
         check=check,
         counts=counts,
-        brake=brake,
+        breaker=breaker,
         storm=storm,
         verdicts=tuple(judged),
-        next_look=_next_look(known.now, check, brake, storm, judged),
+        next_look=_next_look(known.now, check, breaker, storm, judged),
         warnings=warnings,
     )
 
@@ -125,19 +124,19 @@ def _unheard(targets: Iterable[JudgedTarget]) -> tuple[str, ...]:
 
 
 def _judge(
-    known: LedgerSnapshot, check: HealthCheck, brake: CircuitBreaker, target: JudgedTarget, guard: _ControlPlaneGuard
+    known: LedgerSnapshot, check: HealthCheck, breaker: CircuitBreaker, target: JudgedTarget, guard: _ControlPlaneGuard
 ) -> TargetEvaluation:
     verdict = target.verdicts[check.ref.key]
     wanted = remedy(check, target, verdict)
     action, held = wanted.action, _Held()
     if action in RESTORING and known.is_at_rest(check.ref.key):
-        action, held = Action.NONE, _Held(brake.message, under=check.ref.key)
+        action, held = Action.NONE, _Held(breaker.message, under=check.ref.key)
     if action in _ACTS:
-        held = _held_by(known, check, brake, target)
+        held = _held_by(known, check, breaker, target)
         if held.words:
             action = Action.NONE
         else:
-            held = _Held(guard.objection(check, target))
+            held = guard.objection(check, target)
     message = verdict.message
     if wanted.message and (wanted.action in {Action.NONE, Action.SKIP_NO_OWNER} or not message):
         message = f"{message}; {wanted.message}" if message and check.dialect is not Dialect.CLUSTER_API else wanted.message
@@ -152,43 +151,32 @@ def _judge(
         held_under=held.under,
         message=message,
         held_by_rule=held.rule,
+        vetoed_by=held.vetoed_by,
     )
 
 
-def opened(brake: CircuitBreaker) -> str:
-    """What holds back whoever the check alone would act on."""
-    return f"its open circuit breaker ({brake.reason}): {brake.message}"
-
-
 class _Held(NamedTuple):
-    """Why, under which check, and by which row of the gate; "" for none."""
+    """Why, under which check, by which rule of a permit, and by which row of the gate; "" for none."""
 
     words: str = ""
     under: str = ""
     rule: str = ""
+    vetoed_by: str = ""
 
 
-def _held_by(known: LedgerSnapshot, check: HealthCheck, brake: CircuitBreaker, target: JudgedTarget) -> _Held:
-    """Why the check's remedy may not be carried out now: its own circuit breaker, another check's, what is said of the target
-    itself, or another check's remedy."""
-    if not brake.allowed:
-        return _Held(opened(brake), check.ref.key)
+def _held_by(known: LedgerSnapshot, check: HealthCheck, breaker: CircuitBreaker, target: JudgedTarget) -> _Held:
+    """Why the check's remedy may not be carried out now: by the first rule of a permit that says so, or because another check's
+    remedy goes first."""
     victim, key = target.victim, check.ref.key
-    said = known.say(victim)
-    if (alone := left_alone(known, victim)) is not None:
-        return _Held(alone.words, rule=alone.rule)
-    if known.overlap is Overlap.STRICTEST:
-        closed = sorted(other for other in said if other != key and not known.brakes[other].allowed)
-        if closed:
-            why = known.brakes[closed[0]].message
-            return _Held(f"{closed[0]} covers it too, and its circuit breaker is open: {why}", closed[0])
-        for other, pairs in sorted(said.items()):
-            if known.brakes[other].remaining < 1 and counts_as_healthy(pairs) and not target.marked:
-                return _Held(f"{other} {SPARES_NO_MORE}: {known.brakes[other].message}", other)
-    if word := braked(known, victim):
-        return _Held(word)
+    applicant = judged_by_objects(known, victim, key)
+    if (found := next(objections(applicant, ObjectLimits.of(known)), None)) is not None:
+        own = found.code is AdmissionRefusal.CIRCUIT_BREAKER and found.check == key
+        vetoed_by = applicant.vetoed_by if found.code is AdmissionRefusal.HELD_OFF else ""
+        words = f"its open circuit breaker ({breaker.reason}): {breaker.message}" if own else found.message
+        return _Held(words, found.check, found.code, vetoed_by)
     first = gives_the_remedy(known, victim)
     if first and first != key:
+        said = known.say(victim)
         deadlines = {pair[1].expired for pair in said[first]} & {pair[1].expired for pair in said[key]}
         why = "of two with one deadline the name decides" if deadlines else "its deadline expired first"
         return _Held(f"{first} gives the remedy: {why}", first)
@@ -206,7 +194,7 @@ def _due_in(now: datetime, check: HealthCheck, verdict: Verdict) -> timedelta | 
 
 
 def _next_look(
-    now: datetime, check: HealthCheck, brake: CircuitBreaker, storm: Storm, judged: Iterable[TargetEvaluation]
+    now: datetime, check: HealthCheck, breaker: CircuitBreaker, storm: Storm, judged: Iterable[TargetEvaluation]
 ) -> timedelta | None:
     judged = tuple(judged)
     waits = [each.due_in for each in judged if each.due_in is not None]
@@ -218,7 +206,7 @@ def _next_look(
         waits.append(max(end - now, timedelta(0)))
     if check.dialect is Dialect.MEDIK8S:
         held = any(each.held_by and each.action in _ACTS for each in judged)
-        if held or brake.reason is OpenReason.UPGRADE:
+        if held or breaker.reason is OpenReason.UPGRADE:
             waits.append(LOOK_AGAIN)
     return min(waits, default=None)
 
@@ -263,18 +251,17 @@ class _ControlPlaneGuard:
             target.node_name for target in known.nodes.values() if target.control_plane and (target.marked or target.remediations)
         )
         for check, target in in_turn(known):
-            if self._is_member(target) and not self.objection(check, target):
+            if self._is_member(target) and not self.objection(check, target).words:
                 self._taken.append(target.victim)
 
-    def objection(self, check: HealthCheck, target: JudgedTarget) -> str:
-        """Why not, "" where it is the one that may be taken."""
+    def objection(self, check: HealthCheck, target: JudgedTarget) -> _Held:
+        """Why not; no words where it is the one that may be taken."""
         if not self._is_member(target):
-            return ""
+            return _Held()
         others = [taken for taken in self._taken if taken != target.victim]
-        if others:
-            return f"{AdmissionRefusal.CONTROL_PLANE}: another control-plane member goes first: {others[0]}"
-        objection = self._of_etcd(check, target)
-        return f"{AdmissionRefusal.CONTROL_PLANE}: {objection}" if objection else ""
+        why = f"another control-plane member goes first: {others[0]}" if others else self._of_etcd(check, target)
+        code = AdmissionRefusal.CONTROL_PLANE
+        return _Held(f"{code}: {why}", rule=code) if why else _Held()
 
     def _is_member(self, target: JudgedTarget) -> bool:
         if not any(each.control_plane for each in (target, *self._known.together(target.victim))):

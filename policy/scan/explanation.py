@@ -1,4 +1,4 @@
-"""Decides what `nodewarden explain` answers: each check's opinion of a node, what holds the check back, what would unblock it.
+"""Decides what `nodewarden explain` answers: each check's opinion of a node, what would unblock it, and the conclusion.
 
 It asks the same evaluation as `nodewarden evaluate` (`policy/scan/evaluation.py`). `starter/output/explanation.py` adds
 what the scanner and the episodes say of the node, and prints it all. The command is `starter/commands/explain.py`.
@@ -6,8 +6,8 @@ what the scanner and the episodes say of the node, and prints it all. The comman
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 from policy.checks.circuit_breakers import CircuitBreaker, Counts, OpenReason, threshold_breached
@@ -17,16 +17,16 @@ from policy.checks.rules import rules_of
 from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import Health, Standing
 from policy.dialects.node_fencing import CLUSTER_CONFIG
-from policy.episode.gate import unblocks as ends
+from policy.episode import gate
 from policy.episode.vetoes import WITHOUT_LABEL, WITHOUT_MACHINE_ANNOTATION
 from policy.objects.machines import PAUSED_ANNOTATION
 from policy.objects.nodes import Condition
-from policy.objects.scopes import CLUSTER, GroupCount, called, scope_of
 from policy.remediation.strategies import Action
-from policy.scan.admission import AdmissionRefusal
-from policy.scan.evaluation import SPARES_NO_MORE, CheckEvaluation, TargetEvaluation, evaluate
+from policy.scan.candidates import judged_by_objects
+from policy.scan.evaluation import CheckEvaluation, TargetEvaluation, evaluate
 from policy.scan.ledger_snapshot import LedgerSnapshot
 from policy.scan.outlook import Outlook, OwnersRules, outlook, targets_named
+from policy.scan.permit_rules import AdmissionRefusal, ObjectLimits
 from policy.values.object_refs import Dialect
 from policy.values.selectors import Operator, Requirement
 from policy.values.times import format_duration
@@ -40,6 +40,12 @@ class CheckOpinion:
     check: CheckEvaluation
     target: TargetEvaluation
     unblock: tuple[str, ...] = ()
+
+    @property
+    def is_held_by_own_breaker(self) -> bool:
+        """Whether the check's own open circuit breaker is what holds its target back."""
+        under = self.target.held_under == self.check.check.ref.key
+        return under and self.target.held_by_rule == AdmissionRefusal.CIRCUIT_BREAKER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,15 +168,7 @@ def _unblock(
         return (f"nothing is done until its time-out, {wait}",)
     if verdict.standing is not Standing.UNHEALTHY:
         return ()
-    found = []
-    if not evaluation.brake.allowed:
-        found.append(unblocks(evaluation.check, evaluation.counts, evaluation.brake))
-    elif each.held_under:
-        found.append(_unblock_under(known, each.held_under, spare=SPARES_NO_MORE in each.held_by))
-    elif each.held_by.startswith(AdmissionRefusal.CONTROL_PLANE):
-        found.append("another control-plane member must be well, or its episode over, first")
-    elif why := ends(each.held_by_rule) or policy_unblocks(known, each.node or each.target):
-        found.append(why)
+    found = [_ends(known, evaluation, each)]
     if holder := leased.get(each.node or each.target, ""):
         found.append(f"the node's lease must be given back, or lapse: it is held by {holder}")
     if each.action is Action.SKIP_NO_OWNER:
@@ -178,47 +176,44 @@ def _unblock(
     return tuple(words for words in found if words)
 
 
-def policy_unblocks(known: LedgerSnapshot, name: str) -> str:
-    """What the fence policies that hold a node back are waiting for; "" where none does."""
-    policies, tally, nodes = known.policies, known.groups, known.nodes
-    node = nodes[name].node if name in nodes else None
-    if policies.problem:
-        return f"correct the fence policies: {policies.problem}"
-    groups = (CLUSTER, *tally.groups_of(node)) if node is not None else (CLUSTER,)
-    if policies.switched_off:
-        return f"switch fencing on again: {'; '.join(policies.switched_off)}"
-    if policies.off_for(groups):
-        return f"take its part of the cluster out of fencing_off in {CLUSTER_CONFIG}"
-    if node is not None and policies.host_lost_storage(node):
-        return "its storage must be reachable again, as its conditions say"
-    if policies.storage_down(tally.of(CLUSTER)):
-        return f"fewer than {policies.storage_percentage}% of the nodes may say that they have lost their storage"
-    for rule in policies.storms:
-        for count in (tally.of(group) for group in groups if scope_of(group) == rule.scope):
-            taking = int(node is not None and node.ready)
-            if rule.closed(count, taking):
-                wanted = range(1, count.nodes + 1)
-                more = next((more for more in wanted if not rule.closed(_with_more(count, more), taking)), count.nodes)
-                return f"{more} more of the {count.nodes} nodes of {called(count.group)} must become responsive"
+def _ends(known: LedgerSnapshot, evaluation: CheckEvaluation, each: TargetEvaluation) -> str:
+    """What ends that which holds the target back, "" where nothing does, or nothing but time."""
+    key = each.held_under
+    match each.held_by_rule:
+        case AdmissionRefusal.HELD_OFF:
+            return gate.unblocks(each.vetoed_by)
+        case AdmissionRefusal.CIRCUIT_BREAKER:
+            ends = closes(known.checks[key], known.counts[key], known.breakers[key])
+            return ends if key == evaluation.check.ref.key else f"{key}: {ends}"
+        case AdmissionRefusal.THRESHOLD:
+            return f"{key}: {_more_healthy(known.checks[key], known.counts[key], beyond=1)}"
+        case AdmissionRefusal.CONTROL_PLANE:
+            return "another control-plane member must be well, or its episode over, first"
+    return _policy_unblocks(known, each)
+
+
+def _policy_unblocks(known: LedgerSnapshot, each: TargetEvaluation) -> str:
+    """What the limit of the fence policies that holds the target back waits for, with its numbers; "" where none does."""
+    policies = known.policies
+    match each.held_by_rule:
+        case AdmissionRefusal.BAD_POLICIES:
+            return f"correct the fence policies: {policies.problem}"
+        case AdmissionRefusal.SWITCHED_OFF if policies.switched_off:
+            return f"switch fencing on again: {'; '.join(policies.switched_off)}"
+        case AdmissionRefusal.SWITCHED_OFF:
+            return f"take its part of the cluster out of fencing_off in {CLUSTER_CONFIG}"
+        case AdmissionRefusal.STORAGE_DOWN:
+            return f"fewer than {policies.storage_percentage}% of the nodes may say that they have lost their storage"
+        case AdmissionRefusal.SCOPE_STORM:
+            applicant, limits = judged_by_objects(known, each.node or each.target), ObjectLimits.of(known)
+            storm = policies.storm(applicant.groups, limits.count_of, limits.going_down(applicant))
+            return storm.unblocks if storm is not None else ""
     return ""
 
 
-def _with_more(count: GroupCount, more: int) -> GroupCount:
-    return replace(count, unresponsive=max(count.unresponsive - more, 0))
-
-
-def _unblock_under(known: LedgerSnapshot, key: str, *, spare: bool) -> str:
-    """What another check would have to say; "" where nothing is in the way, and it is only that one's turn. spare: that check has
-    to be able to do without one more."""
-    check, counts, brake = known.checks[key], known.counts[key], known.brakes[key]
-    if not brake.allowed:
-        return f"{key}: {unblocks(check, counts, brake)}"
-    return f"{key}: {_more_healthy(check, counts, beyond=1)}" if spare else ""
-
-
-def unblocks(check: HealthCheck, counts: Counts, brake: CircuitBreaker) -> str:
+def closes(check: HealthCheck, counts: Counts, breaker: CircuitBreaker) -> str:
     """What would close an open circuit breaker."""
-    match brake.reason:
+    match breaker.reason:
         case OpenReason.TOO_MANY_UNHEALTHY:
             return _more_healthy(check, counts)
         case OpenReason.PAUSED:
@@ -254,3 +249,46 @@ def _more_healthy(check: HealthCheck, counts: Counts, *, beyond: int = 0) -> str
         if better.healthy >= beyond and not threshold_breached(check, spare):
             return f"{more} more of its {counts.total} {noun} must become healthy"
     return f"its threshold lets none of {counts.total} {noun} be remediated"
+
+
+# The conclusion --------------------------------------------------------------------------------------------------------
+
+JUDGED = {Health.HEALTHY: "healthy", Health.SOON: "unhealthy soon", Health.UNHEALTHY: "unhealthy", Health.SKIPPED: "skipped"}
+
+
+def conclude(explanation: Explanation | None, *, halted: str, kept_from: Sequence[str]) -> str:
+    """The one sentence of a node without an open episode: the fact that decides, in the order in which they do. explanation: None
+    where the cluster can't be read. halted: what keeps everything from being begun, "" for nothing. kept_from: why the scanner
+    begins nothing for this node though a check wants it to, the first one decides."""
+    opinions = explanation.opinions if explanation is not None else ()
+    if explanation is None or not opinions:
+        unusable = explanation is not None and any(each.unusable for each in explanation.bystanders)
+        which = "no health check that can be used" if unusable else "no health check"
+        return f"{which} covers it: nothing is done to it"
+    if halted and any(each.target.verdict.health in {Health.UNHEALTHY, Health.SOON} for each in opinions):
+        return f"nothing is begun for it: {halted}"
+    acting = (each for each in opinions if each.target.action not in {Action.NONE, Action.SKIP_NO_OWNER})
+    if (free := next((each for each in acting if not each.target.held_by), None)) is not None:
+        return f"unhealthy, and {kept_from[0]}" if kept_from else _due(free, explanation.outlook)
+    if (held := next((each for each in opinions if each.target.held_by), None)) is not None:
+        under = f" under {held.check.check.ref.key}" if held.is_held_by_own_breaker else ""
+        return f"unhealthy, and held back{under}: {held.target.held_by}"
+    for health in (Health.UNHEALTHY, Health.SOON, Health.SKIPPED):
+        if (found := next((each.target for each in opinions if each.target.verdict.health is health), None)) is not None:
+            return f"{JUDGED[health]}: {found.message or found.verdict.reason}"
+    return JUDGED[Health.HEALTHY]
+
+
+def _due(opinion: CheckOpinion, outlook: Outlook | None) -> str:
+    """The step whose turn it is, and what puts it off: what has failed before is not tried again."""
+    action, key = opinion.target.action.value, opinion.check.check.ref.key
+    if outlook is None or outlook.check != key or outlook.plain:
+        return f"{action} is due under {key}"
+    if outlook.turn.exhausted:
+        return f"a person is needed under {key}: {outlook.turn.exhausted}"
+    step = next((planned.step.name for planned in outlook.steps if planned.next), "")
+    if not step:
+        return f"a person is needed under {key}: every step has failed or is not possible"
+    if outlook.turn.not_before is not None:
+        return f"{step} is put off under {key}: {outlook.turn.why}"
+    return f"{action} is due under {key}" if outlook.turn.retry == 0 else f"{step} is due under {key}: {outlook.turn.why}"

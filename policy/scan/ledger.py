@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 
-from policy.checks.circuit_breakers import CircuitBreaker, Circumstances, OpenReason, Tally, brake, threshold_breached
+from policy.checks.circuit_breakers import CircuitBreaker, Circumstances, OpenReason, Tally, circuit_breaker, threshold_breached
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.health_check import HealthCheck, Overlap, Storm, advance, over, stricter
 from policy.checks.inventory import Inventory, StrangeNodes, TargetToJudge
@@ -326,7 +326,7 @@ class Ledger:
             checks=self._checks,
             bad=self._bad,
             counts={key: tally.counts() for key, tally in self._tallies.items()},
-            brakes=self._brakes(),
+            breakers=self._breakers(),
             storms=self._storms,
             nodes=inventory.nodes,
             machines=inventory.machines,
@@ -377,9 +377,10 @@ class Ledger:
 
     # Inside: circuit breakers -----------------------------------------------------------------------------------------
 
-    def _brakes(self) -> dict[str, CircuitBreaker]:
+    def _breakers(self) -> dict[str, CircuitBreaker]:
         return {
-            key: brake(check, self._tallies[key].counts(), self._circumstances(key, check)) for key, check in self._checks.items()
+            key: circuit_breaker(check, self._tallies[key].counts(), self._circumstances(key, check))
+            for key, check in self._checks.items()
         }
 
     def _circumstances(self, key: str, check: HealthCheck) -> Circumstances:

@@ -55,7 +55,7 @@ class LedgerSnapshot:
     checks: Mapping[str, HealthCheck]
     bad: Mapping[str, BadCheck]
     counts: Mapping[str, Counts]
-    brakes: Mapping[str, CircuitBreaker]
+    breakers: Mapping[str, CircuitBreaker]
     storms: Mapping[str, Storm]
     nodes: Mapping[str, JudgedTarget]
     machines: Mapping[str, JudgedTarget]
@@ -92,7 +92,7 @@ class LedgerSnapshot:
 
     def is_at_rest(self, key: str) -> bool:
         """Whether a check of Machines is paused, or its Cluster: it touches nothing then, not even to give back."""
-        return self.checks[key].of_machines and self.brakes[key].reason is OpenReason.PAUSED
+        return self.checks[key].of_machines and self.breakers[key].reason is OpenReason.PAUSED
 
     def called(self, name: str) -> list[JudgedTarget]:
         """The same by the name under which a victim is shown and has its episode (`JudgedTarget.victim_name`)."""

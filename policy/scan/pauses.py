@@ -77,17 +77,9 @@ class PastPause:
 
     def told(self, now: datetime) -> str:
         """By whom, until when and why, and by whom it was ended; a pause that is over by its moment was ended by no one."""
-        return f"by {self.pause.who}, {_end(self.pause.until)}: {self._why(now)}"
-
-    def looked_back(self, now: datetime) -> str:
-        """The same with when it began, and when it did end."""
-        over = self.over_at(now)
-        span = f"from {written(self.pause.since)} {_end(over or self.pause.until)}"
-        return f"the cluster {'was' if over else 'is'} paused by {self.pause.who} {span}: {self._why(now)}"
-
-    def _why(self, now: datetime) -> str:
         did = {PauseEnd.UNPAUSED: "ended", PauseEnd.REPLACED: "replaced"}.get(self.end(now))
-        return f"{self.pause.reason}; {did} by {self.ended_by}: {self.ended_why}" if did else self.pause.reason
+        ended = f"; {did} by {self.ended_by}: {self.ended_why}" if did else ""
+        return f"by {self.pause.who}, {_end(self.pause.until)}: {self.pause.reason}{ended}"
 
 
 Pauses = tuple[PastPause, ...]

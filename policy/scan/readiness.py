@@ -40,12 +40,29 @@ BLIND = frozenset({ObstacleCode.SCANNER, ObstacleCode.UNSEEN, ObstacleCode.VIEW}
 """What is shown of the cluster then may be otherwise now."""
 
 
+BRIEFLY = {
+    ObstacleCode.PAUSED: "the cluster is paused",
+    ObstacleCode.SWITCHED_OFF: "fencing is switched off",
+    ObstacleCode.SCANNER: "the scanner has a problem",
+    ObstacleCode.UNSEEN: "the cluster has not been seen yet",
+    ObstacleCode.VIEW: "the view of the cluster is not live",
+    ObstacleCode.POLICIES: "the fence policies can't be used",
+    ObstacleCode.LEASE: "the cluster Lease is not held",
+}
+"""For where the whole sentence stands once already."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
     """One of them, and in a sentence why."""
 
     code: ObstacleCode
     text: str
+
+    @property
+    def brief(self) -> str:
+        """The same in a few words."""
+        return BRIEFLY[self.code]
 
 
 def obstacles(report: ScanReport | None, *, paused: str, problem: str, wait: timedelta, now: datetime) -> Iterator[Obstacle]:

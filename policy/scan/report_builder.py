@@ -30,7 +30,7 @@ from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION
 from policy.objects.marks import mark_of
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, READY
 from policy.objects.remediations import RemediationObject, kind_of
-from policy.objects.scopes import CLUSTER, GroupCount, scope_of
+from policy.objects.scopes import CLUSTER, GroupCount
 from policy.remediation.ladder import EscalationStep, most_at_once, step_of
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
 from policy.remediation.remedies import OWNER_REMEDIATED, orphaned
@@ -241,12 +241,7 @@ def _groups(
         return ()
     told = (*(each.groups for each in candidates), *(each.groups for each in observations))
     wanted = dict.fromkeys((CLUSTER, *(group for groups in told for group in groups)))
-    closed = (
-        count.group
-        for count in tally.all()
-        if any(scope_of(count.group) == rule.scope and rule.closed(count) for rule in policies.storms)
-    )
-    wanted |= dict.fromkeys(closed)
+    wanted |= dict.fromkeys(group for _, group in policies.storms_among(tally.all()))
     return tuple(tally.of(group) for group in islice(wanted, MAXIMUM_GROUPS))
 
 
@@ -267,10 +262,10 @@ def overlapping(known: LedgerSnapshot) -> dict[str, tuple[str, ...]]:
 
 
 def _check_report(known: LedgerSnapshot, key: str, waiting: Counter[str], overlaps: tuple[str, ...]) -> CheckReport:
-    check, counts, brake = known.checks[key], known.counts[key], known.brakes[key]
+    check, counts, breaker = known.checks[key], known.counts[key], known.breakers[key]
     held_back = [
         f"{number} unhealthy {'node waits' if number == 1 else 'nodes wait'} because {other} selects them too and "
-        + ("gives the remedy" if known.brakes[other].allowed else "has its circuit breaker open")
+        + ("gives the remedy" if known.breakers[other].allowed else "has its circuit breaker open")
         for other, number in sorted(waiting.items())
     ]
     storm = known.storms.get(key, Storm())
@@ -281,11 +276,11 @@ def _check_report(known: LedgerSnapshot, key: str, waiting: Counter[str], overla
         dialect=check.dialect,
         total=counts.total,
         **{each.name: getattr(counts, each.name) for each in fields(StandingCounts)},
-        remaining=brake.remaining,
-        allowed=brake.allowed,
+        remaining=breaker.remaining,
+        allowed=breaker.allowed,
         paused=check.paused,
-        reason=brake.reason.value,
-        message="; ".join((brake.message, *held_back)),
+        reason=breaker.reason.value,
+        message="; ".join((breaker.message, *held_back)),
         warnings=(*check.warnings, *notices(known, check, overlaps)),
         overlaps=overlaps[:MAXIMUM_OVERLAPS],
         mixed_control_plane=mixed_control_plane(check, counts),
@@ -293,7 +288,7 @@ def _check_report(known: LedgerSnapshot, key: str, waiting: Counter[str], overla
         storm_active=storm.active,
         storm_cooling=storm.cooling,
         another_controller=known.controllers.get(check.dialect, ""),
-        breached=brake.breached,
+        breached=breaker.breached,
         at_once=most_at_once(check.max_in_flight, counts.total) if check.max_in_flight is not None else None,
     )
 

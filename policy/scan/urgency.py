@@ -14,7 +14,7 @@ from enum import IntEnum
 from policy.checks.fence_policies import FencePolicies
 from policy.checks.verdicts import Health
 from policy.episode.messages import Observation
-from policy.objects.scopes import CLUSTER, GroupCount, scope_of
+from policy.objects.scopes import CLUSTER, GroupCount
 from policy.scan.scan_report import Candidate, CheckReport, ScanReport, TargetRow
 
 
@@ -51,8 +51,8 @@ def _decisive(report: ScanReport, watched: frozenset[str]) -> object:
     lease = report.lease
     return (
         (report.view, report.cluster_uid, lease.held, lease.needed, lease.holder),
-        (report.control_plane, report.policies, _closed_groups(report.policies, report.groups)),
-        [_brake(check) for check in report.checks],
+        (report.control_plane, report.policies, _stormy_groups(report.policies, report.groups)),
+        [_breaker(check) for check in report.checks],
         _candidates(report, watched),
         (report.preservations, report.preservations_left_out, report.left_over),
     )
@@ -69,22 +69,16 @@ def _spared(report: ScanReport, watched: frozenset[str]) -> list[tuple[str, int]
     return [(check.ref.key, check.remaining) for check in report.checks if check.ref.key in keys]
 
 
-def _brake(check: CheckReport) -> object:
+def _breaker(check: CheckReport) -> object:
     """Whether it lets us act, and why not; not its counts."""
     why = check.reason, check.paused, check.error, check.another_controller
     return check.ref, check.uid, check.allowed, check.breached, check.at_once, why
 
 
-def _closed_groups(policies: FencePolicies, groups: Collection[GroupCount]) -> object:
-    """Which groups fence policies close."""
-    cluster = next((count for count in groups if count.group == CLUSTER), GroupCount(group=CLUSTER))
-    storms = [
-        (rule.name, count.group)
-        for rule in policies.storms
-        for count in groups
-        if scope_of(count.group) == rule.scope and rule.closed(count)
-    ]
-    return bool(policies.storage_down(cluster)), storms
+def _stormy_groups(policies: FencePolicies, groups: Collection[GroupCount]) -> object:
+    """In which groups fence policies forbid new fencing."""
+    cluster = next((count for count in groups if count.group == CLUSTER), None)
+    return bool(policies.storage_down(cluster)), policies.storms_among(groups)
 
 
 def _news(told: ScanReport, seen: ScanReport, watched: frozenset[str], in_hand: frozenset[str]) -> bool:

@@ -10,7 +10,7 @@ LATIN_TEXT = 0xC0
 
 
 def system_uuid_of(machine: str) -> UUID:
-    """The system UUID of a machine whose maker gave it none: always the same for the same name."""
+    """The system UUID of a machine that got none from its maker: always the same for the same name."""
     return uuid5(NAMESPACE_DNS, f"{machine}.machines.nodewarden.example")
 
 

@@ -91,7 +91,7 @@ def objection(setting: BmcSetting) -> str | None:
 
 
 def launch(setting: BmcSetting) -> tuple[subprocess.Popen[bytes], int]:
-    """Write its files, readable by nobody else, and start it on a port that is free just now."""
+    """Write its files, readable by no other user, and start it on a port that is free just now."""
     port = setting.port or _free_port()
     script = _write(setting.folder / "chassis", _script(setting), mode=0o700)
     username, password, guid = setting.username, setting.password, setting.system_uuid.bytes_le.hex()
@@ -159,7 +159,7 @@ def _free_port() -> int:
 
 
 def _holders(port: int) -> set[str]:
-    """The sockets that hold the port: ipmi_sim shares it silently with whoever took it in the meantime."""
+    """The sockets that hold the port: ipmi_sim shares it silently with a process that took it in the meantime."""
     lines = [line.split() for line in PORTS_IN_USE.read_text().splitlines()[1:]]
     return {f"socket:[{fields[9]}]" for fields in lines if fields[1].endswith(f":{port:04X}")}
 

@@ -135,7 +135,7 @@ class Machine:
     async def lose_answer(self) -> None:
         """For a device that has carried a command out, before it answers: returns at once where answers arrive.
 
-        Where they are lost it waits until that is mended and raises RefusedError, for whoever asked has gone long since.
+        Where they are lost it waits until that is mended and raises RefusedError, for the client has gone long since.
         """
         lost = self._faults.lose_answers
         while self._faults.lose_answers:

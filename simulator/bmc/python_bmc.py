@@ -1,7 +1,7 @@
 """A BMC of pip packages alone, for where `ipmi_sim` is not installed: one process, one BMC, started by `bmc.py`.
 
 Standard input is one line of JSON (`start` in `bmc.py` writes it, the password is in no file and no argv). The first line
-of standard output is the UDP port. It ends when standard input does, and so with whoever started it.
+of standard output is the UDP port. It ends when standard input does, and so with the process that started it.
 
 On pyghmi's IPMI server, the base of its `Bmc`, which itself would load the whole client and three times as long. pyghmi's
 server calculates with SHA-1 whatever was proposed, so the proposals of other suites must be refused in the open.
@@ -139,7 +139,7 @@ class PythonBmc(serversession.IpmiServer):
 
 
 def end_with_our_parent() -> None:
-    """Standard input ends when whoever started us does."""
+    """Standard input ends when the process that started us does."""
     while sys.stdin.buffer.read(4096):
         continue
     os._exit(0)

@@ -118,7 +118,7 @@ class MotoServer:
 
     async def __aenter__(self) -> Self:
         logging.getLogger("werkzeug").setLevel(logging.WARNING)
-        # moto takes a second or two to load, in which others want to be heard; whoever has no cloud does without it.
+        # moto takes a second or two to load, in which other tasks want to run; a cluster without a cloud does without it.
         for name in ("moto.ec2.models", "moto.server"):
             moto = await asyncio.to_thread(importlib.import_module, name)
         self._server = moto.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
@@ -220,7 +220,7 @@ class Ec2Cloud:
         return str(made["GroupId"])
 
     async def set_groups(self, interface: str, groups: Iterable[str]) -> None:
-        """Somebody else's change of an interface's groups."""
+        """A foreign change of an interface's groups."""
         await self._setup("modify_network_interface_attribute", NetworkInterfaceId=interface, Groups=list(groups))
 
     async def volume(self, instance: str, *, device: str = "/dev/sdf") -> str:
@@ -385,7 +385,7 @@ class Ec2Cloud:
             raise RefusedError("InsufficientInstanceCapacity", "Insufficient capacity.", status=500)
 
     async def _perform(self, entry: Ec2Request, request: web.Request, body: bytes) -> web.Response:
-        """One at a time, so that nobody sees what moto does between its steps and ours."""
+        """One at a time, so that no client sees what moto does between its steps and ours."""
         if entry.form.get("DryRun") == "true":
             raise RefusedError("DryRunOperation", "Request would have succeeded, but DryRun flag is set.", status=412)
         acts: Mapping[str, Callable[[Ec2Request], web.Response | None]] = {

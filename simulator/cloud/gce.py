@@ -32,7 +32,8 @@ ZONE = "/compute/v1/projects/{project}/zones/{zone}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GceRequest:
-    """One request that reached the endpoint. verb: `get`, `stop`, `token`, …; account: whose token it carried, "" for none."""
+    """One request that reached the endpoint. verb: `get`, `stop`, `token`, …; account: the account of the token that it
+    carried, "" for none."""
 
     at: datetime
     verb: str

@@ -1,4 +1,4 @@
-"""Instances, disks and operations of a simulated Compute Engine, and the machines whose power they are.
+"""Instances, disks and operations of a simulated Compute Engine, and the machines that they power.
 
 The state rules are those that Google documents, as far as we know them: no check against the real service stands behind them.
 What is spoken over HTTP is in `gce.py`.
@@ -160,13 +160,13 @@ class Compute:
         self.instances.pop(instance.path, None)
 
     def add_disk(self, project: str, name: str, *, zone: str = "", region: str = "") -> Disk:
-        """A disk that nobody uses."""
+        """A disk that is not in use."""
         disk = Disk(project=project, name=name, zone=zone, region=region)
         self.disks[disk.path] = disk
         return disk
 
     def attach(self, instance: Instance, disk: Disk, *, boot: bool = False, auto_delete: bool = False) -> None:
-        """Attach a disk, under a device name that is not the disk's: they need not agree, so nobody may rely on it."""
+        """Attach a disk, under a device name that is not the disk's: they need not agree, so a client must not rely on it."""
         device = f"device-{len(instance.attachments)}"
         instance.attachments.append(Attachment(device_name=device, disk=disk, boot=boot, auto_delete=auto_delete))
         disk.users.append(f"{PREFIX}/{instance.path}")

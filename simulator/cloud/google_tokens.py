@@ -74,7 +74,7 @@ class TokenIssuer:
         return {"access_token": token, "expires_in": int(self.lifetime), "token_type": "Bearer"}
 
     def account(self, authorization: str) -> str | None:
-        """Whose token an Authorization header carries, None where it is no good one."""
+        """The account of the token in an Authorization header, None where it is no good one."""
         email, ends = self._tokens.get(authorization.removeprefix("Bearer "), ("", 0.0))
         return email if authorization.startswith("Bearer ") and time.time() < ends else None
 

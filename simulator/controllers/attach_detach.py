@@ -51,7 +51,7 @@ class AttachDetach(Controller):
         self._last_in_use: dict[str, set[str]] = {}
         """`volumesInUse` of nodes as last heard, also of nodes that are gone."""
         self.force_detached: list[str] = []
-        """Volumes detached although the node still used them, for whoever asks what happened."""
+        """Volumes detached although the node still used them, for later questions."""
         view.nodes.subscribe(self._note_volumes_in_use)
         self.look_on(view.nodes, self._attached_to)
         self.look_on(view.pods, self._used_by)

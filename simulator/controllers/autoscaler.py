@@ -3,9 +3,9 @@
 It works on sets that say in two annotations how large they may be, and knows OpenShift's and Cluster API's. Instead of pods that
 find no room a test says how many Nodes more are wanted (`want`). What it calls a broken set is one of which a Machine has had no
 Node for `max_node_provision_time`. Then it marks that Machine, makes the set smaller again, leaves it alone for a while and tries
-the next one. The clock runs per Machine, by its uid. So whoever deletes such Machines before their time is over, for their set to
-make new ones, keeps it from ever finding out: the hot loop that OpenShift's proposal of machine health checking warns of. Left
-out, knowingly: pods, prices and every other reason to prefer a set, making a cluster smaller because it is idle.
+the next one. The clock runs per Machine, by its uid. So a program that deletes such Machines before their time is over, for
+their set to make new ones, keeps it from ever finding out: the hot loop that OpenShift's proposal of machine health checking
+warns of. Left out, knowingly: pods, prices and every other reason to prefer a set, making a cluster smaller because it is idle.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Autoscaler:
         return self._system.delete_first in (machine["metadata"].get("annotations") or {})
 
     def _keep_clocks(self) -> None:
-        """A Machine that is being deleted is nobody to wait for, and its replacement is another one."""
+        """A Machine that is being deleted is not waited for, and its replacement is another one."""
         standing = {
             uid_of(machine): (group, machine)
             for group in self._groups()
@@ -174,7 +174,7 @@ class Autoscaler:
                 self._record("awaited", **told, replicas=_replicas(group))
 
     async def _give_up_on(self, group: JsonObject) -> None:
-        """Those of its Machines whose time is over: they are marked to go first, and the set is made as much smaller."""
+        """Those of its Machines past their time: they are marked to go first, and the set is made as much smaller."""
         now = self._now()
         late = [
             machine

@@ -1,7 +1,7 @@
 """The external attacher of the simulated storage driver: makes an attachment true, and takes it back when it is deleted.
 
 A VolumeAttachment is only a wish until the driver sets `status.attached`, and it lives, held by the driver's
-finalizer, until the driver has detached. So whoever deletes one, the attach/detach controller or a fencer, gets the
+finalizer, until the driver has detached. So a program that deletes one, the attach/detach controller or a fencer, gets the
 detach they asked for.
 """
 

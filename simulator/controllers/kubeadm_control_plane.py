@@ -65,7 +65,7 @@ class KubeadmControlPlanes(MachineOwner):
         self._etcd = etcd
         self._zones = zones
         self._joined: set[str] = set()
-        """Uids of the Machines whose members have come: one that a test has removed does not come back by itself."""
+        """Uids of the Machines with members that have come: one that a test has removed does not come back by itself."""
         self.look_on(control_planes, own_key)
         etcd.subscribe(self._look_at_all)
 
@@ -112,7 +112,7 @@ class KubeadmControlPlanes(MachineOwner):
     # Remediation
 
     async def _take_back(self, control_plane: JsonObject) -> JsonObject:
-        """Requests of Machines that are well again, and a mark whose replacement is there."""
+        """Requests of Machines that are well again, and a mark with its replacement there."""
         for machine in self._of(control_plane):
             if is_spared(machine) and not is_terminating(machine):
                 await self._set_status(machine, released(machine))

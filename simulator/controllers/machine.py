@@ -1,7 +1,7 @@
 """The machine controller: a Machine gets an instance, follows its Node's health, and loses both when it is deleted.
 
 One for all systems (`machine_systems/`). Left out, knowingly: the drain that they all do first, and with it their hooks and
-time-outs; whoever deletes a Machine here has its instance switched off under the pods. A controller that is restarted would
+time-outs; deleting a Machine here switches its instance off under the pods. A controller that is restarted would
 find its instances again by their tags; this one lives as long as the cluster.
 """
 
@@ -173,7 +173,7 @@ class Machines(Controller):
         await self._report(machine, self._system.deleting(machine))
         loop = asyncio.get_running_loop()
         delays = (self._settings.switch_off, self._settings.destroy, self._settings.remove_node, 0.0)
-        # Kept for good: the cache may still show a Machine whose finalizer has just been taken away.
+        # Kept for good: the cache may still show a Machine that just lost its finalizer.
         done, due = self._going.setdefault(uid_of(machine), (0, loop.time() + delays[0]))
         while done < len(TAKING_DOWN):
             if loop.time() < due and provider_id_of(machine):
@@ -217,7 +217,7 @@ class Machines(Controller):
             await self._patch(machine, {"status": status}, subresource="status")
 
     async def _patch(self, machine: JsonObject, change: JsonObject, *, subresource: str = "") -> None:
-        """With the version that was looked at: what somebody else has written since is looked at first, as by the real ones."""
+        """With the version that was looked at: what another writer has written since is looked at first, as by the real ones."""
         path = self._system.machines.path_of_key(key_of(machine), subresource=subresource)
         metadata = {**change.get("metadata", {}), "resourceVersion": machine["metadata"]["resourceVersion"]}
         answer = await self.client.patch(path, {**change, "metadata": metadata})

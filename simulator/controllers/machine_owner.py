@@ -10,7 +10,7 @@ from simulator.resources import Resource
 
 
 class MachineOwner(Controller):
-    """Works per owner, whose Machines and their Nodes it looks at, too."""
+    """Works per owner, and looks at its Machines and their Nodes, too."""
 
     def __init__(self, client: ApiClient, view: ClusterView, machines: MachineView, *, machine: Resource, owner: str) -> None:
         """machine: the resource of its Machines. owner: the kind of what owns them."""
@@ -27,7 +27,7 @@ class MachineOwner(Controller):
         return [key for each in self._machines.machines_by_provider_id[provider_id] for key in self._owner_of(each)]
 
     async def _set_status(self, machine: JsonObject, status: JsonObject) -> None:
-        """Unless somebody has written the Machine since it was read."""
+        """Unless the Machine was written since it was read."""
         if not status:
             return
         path = self._machine.path_of_key(key_of(machine), subresource="status")

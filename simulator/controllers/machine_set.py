@@ -103,7 +103,7 @@ class MachineSets(MachineOwner):
         ]
 
     def _active(self, machine_set: JsonObject) -> list[JsonObject]:
-        """Its Machines that nobody deletes."""
+        """Its Machines that are not being deleted."""
         return [machine for machine in self._of(machine_set) if not is_terminating(machine)]
 
     async def _report(self, machine_set: JsonObject) -> None:

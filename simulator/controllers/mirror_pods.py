@@ -1,8 +1,8 @@
 """The mirror pods of a control plane: what the API shows of etcd and of the components that the kubelets start from files.
 
-They stand for their node's share in the control plane: whoever wants to know etcd's members without asking etcd counts them. The
-kubelet makes them on every node of the role, and makes them anew when they are deleted; while it is silent they are still shown,
-not ready. Their Node owns them. What they run is nothing here.
+They stand for their node's share in the control plane: a program that wants to know etcd's members without asking etcd counts
+them. The kubelet makes them on every node of the role, and makes them anew when they are deleted; while it is silent they are
+still shown, not ready. Their Node owns them. What they run is nothing here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The node lifecycle controller: a node whose Lease is not renewed becomes Unknown, and its state becomes taints.
+"""The node lifecycle controller: without a renewed Lease a node becomes Unknown, and its state becomes taints.
 
 Follows kube-controller-manager: heartbeats count from when *this* controller saw them, so clocks need not agree;
 NoSchedule taints follow conditions at once; NoExecute taints are rationed per zone, and not set at all while every

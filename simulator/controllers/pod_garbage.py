@@ -1,6 +1,6 @@
 """The pod garbage collector: the one part of Kubernetes that force-deletes pods by itself.
 
-It takes terminating pods of a node that is not Ready *and* carries the out-of-service taint (somebody vouches that it
+It takes terminating pods of a node that is not Ready *and* carries the out-of-service taint (a person vouches that it
 is off), pods of a node that no longer exists, and terminating pods that were never scheduled. It looks every so
 often, like the real one; that period is part of every recovery time.
 """

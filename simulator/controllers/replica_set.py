@@ -1,6 +1,6 @@
 """The Deployment and ReplicaSet controllers: so many equal pods, and a new one as soon as one is Terminating.
 
-The opposite of `stateful_set.py` in the one point that matters here: these pods are replaced while nobody knows
+The opposite of `stateful_set.py` in the one point that matters here: these pods are replaced while it is not known
 whether the old one still runs. A changed template scales the new ReplicaSet up and the old ones down at once; there
 are no rollout strategies.
 """
@@ -49,7 +49,7 @@ class ReplicaSets(Controller):
             pod = self._new_pod(replica_set)
             self.view.pods.remember(await self.client.create(PODS.path(namespace=namespace_of(replica_set)), pod))
         if surplus > 0:
-            # The ones that serve nobody go first.
+            # The ones that serve no client go first.
             active.sort(key=lambda pod: (is_ready(pod), bool(node_of(pod)), name_of(pod)))
             for pod in active[:surplus]:
                 self.view.pods.remember(await self.client.delete(PODS.path_of_key(key_of(pod)), uid=uid_of(pod)))

@@ -1,4 +1,4 @@
-"""A small scheduler: binds pending pods to Ready nodes whose taints they tolerate, and spreads them over zones.
+"""A small scheduler: binds pending pods to Ready nodes with taints that they tolerate, and spreads them over zones.
 
 It knows what matters when nodes fail: cordons, taints, node selectors, control planes, one pod at a time on an
 exclusive volume, an even spread. It does not know resources, affinities, priorities or preemption.

@@ -1,7 +1,7 @@
 """The StatefulSet controller: numbered pods with their own volumes, and never two of one number.
 
 The rule that makes fencing necessary is here: a member that is Terminating is *not* replaced until its object is gone
-from the API, because until then nobody knows whether it still runs. Rolling updates and revisions are left out.
+from the API, because until then it is not known whether it still runs. Rolling updates and revisions are left out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The taint eviction controller: pods that do not tolerate a NoExecute taint of their node are deleted.
 
-A plain API delete with the pod's own grace: on a dead node nobody finishes it, and the pod stays Terminating. That is
+A plain API delete with the pod's own grace: on a dead node nothing finishes it, and the pod stays Terminating. That is
 the state from which fencing has to lead out.
 """
 

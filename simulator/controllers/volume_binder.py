@@ -1,7 +1,7 @@
 """The volume controller with its provisioner: a PersistentVolume for every claim of the simulated storage class.
 
 Binds at once (`volumeBindingMode: Immediate`), deletes a volume with its claim, and lifts the protection finalizers
-that admission puts on claims and volumes once nobody uses them, without which nothing could ever be deleted.
+that admission puts on claims and volumes once they are not in use, without which nothing could ever be deleted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ VOLUME_PROTECTION = "kubernetes.io/pv-protection"
 
 
 class VolumeBinder(Controller):
-    """Works per PersistentVolumeClaim; keys that are no claim belong to volumes whose claim is gone."""
+    """Works per PersistentVolumeClaim; keys that are no claim belong to volumes that lost their claim."""
 
     workers = 4
 
@@ -121,7 +121,7 @@ class VolumeBinder(Controller):
             await self.client.patch(CLAIMS.path_of_key(key_of(claim)), patch)
 
     async def _release(self, name: str) -> None:
-        """A volume of ours whose claim is gone is deleted, once no node has it attached."""
+        """A volume of ours without its claim is deleted, once no node has it attached."""
         volume = self.view.volumes.get(name)
         if volume is None or (volume["spec"].get("csi") or {}).get("driver") != self._driver:
             return

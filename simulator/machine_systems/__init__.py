@@ -1,4 +1,5 @@
-"""Whose Machines the simulated nodes are: Gardener's, OpenShift's or Cluster API's. One module each, `contract.py` for all."""
+"""The systems that the simulated nodes can be Machines of: Gardener's, OpenShift's or Cluster API's. One module each,
+`contract.py` for all."""
 
 from __future__ import annotations
 

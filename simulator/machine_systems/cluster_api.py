@@ -1,4 +1,4 @@
-"""Machines of Cluster API in v1beta2: one Cluster of the name `simulated`, whose nodes are in the cluster that manages it. The
+"""Machines of Cluster API in v1beta2: one Cluster of the name `simulated`; its nodes are in the cluster that manages it. The
 older version is `cluster_api_v1beta1.py`.
 
 Its owner remediates: a MachineSet deletes those Machines that a health check has condemned (`remediation.py`), and so does a

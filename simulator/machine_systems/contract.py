@@ -37,7 +37,7 @@ class MachineSettings:
     """How long machines take, in seconds. The two time-outs are Gardener's defaults; a Machine's own beat them.
 
     failed_at_once: how many Machines with the same label `name` Gardener lets be Failed or on their way at the same time before
-    it leaves the others Unknown; preserved ones do not count. preflight_retry: when a set of Cluster API looks again whose
+    it leaves the others Unknown; preserved ones do not count. preflight_retry: when a set of Cluster API looks again if its
     preflight checks have failed. terminates_after: how long an instance lasts that its provider has accepted and cannot start.
     """
 
@@ -194,7 +194,7 @@ class MachineSystem(ABC):
 
     @abstractmethod
     def judge(self, seen: Sighting) -> Judgement:
-        """The status of a Machine that nobody deletes."""
+        """The status of a Machine that is not being deleted."""
 
     @abstractmethod
     def deleting(self, machine: JsonObject) -> JsonObject:

@@ -27,7 +27,7 @@ LABEL = "cluster.x-k8s.io/control-plane"
 IN_PROGRESS = "controlplane.cluster.x-k8s.io/remediation-in-progress"
 """On the KubeadmControlPlane, from the deletion of a Machine until its replacement is created."""
 REMEDIATION_FOR = "controlplane.cluster.x-k8s.io/remediation-for"
-"""On the replacement: whose it is, since when, and how many have been tried before."""
+"""On the replacement: for which Machine, since when, and how many have been tried before."""
 
 ETCD_MEMBER = "EtcdMemberHealthy"
 COMPONENTS = ("APIServerPodHealthy", "ControllerManagerPodHealthy", "SchedulerPodHealthy", "EtcdPodHealthy")
@@ -101,8 +101,8 @@ class Attempt:
 
 
 def health(machine: JsonObject, node: JsonObject | None, members: Sequence[EtcdMember]) -> dict[str, tuple[str, str, str]]:
-    """Status, reason and message of the conditions of a Machine by type. Components are looked at through the kubelet, so nobody
-    knows them once it is silent."""
+    """Status, reason and message of the conditions of a Machine by type. Components are looked at through the kubelet, so no
+    caller knows them once it is silent."""
     if is_terminating(machine):
         return dict.fromkeys((*COMPONENTS, ETCD_MEMBER), ("False", "Deleting", "its Machine is being deleted"))
     name = node_named(machine)
@@ -198,7 +198,7 @@ def urgency(machine: JsonObject) -> tuple[bool | float | str, ...]:
 
 
 def in_progress(control_plane: JsonObject, machines: Sequence[JsonObject]) -> Attempt | None:
-    """The remediation whose replacement is not there yet. The mark may be older than that, where its controller has ended between
+    """The remediation without its replacement. The mark may be older than that, where its controller has ended between
     the creation of the replacement and the removal of the mark."""
     text = annotation(control_plane, IN_PROGRESS)
     attempt = Attempt.read(text)

@@ -1,6 +1,6 @@
 """Machines of Gardener's machine-controller-manager (MCM), as of August 2026: phases that come and go, traces of preservation.
 
-Preserving is nodewarden's work here and not simulated: nobody writes expiries or `auto-preserved`. But whoever wrote them is
+Preserving is nodewarden's work here and not simulated: nothing here writes expiries or `auto-preserved`. But a writer of them is
 heard, as MCM's own controllers hear them: in the order of scaling down, by the brake on failures, and before a Failed Machine is
 deleted, where that is switched on at all.
 """
@@ -38,7 +38,7 @@ SICK_UNLESS_FALSE = "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnava
 
 
 class Gardener(MachineSystem):
-    """A Failed Machine whose Node is well again is Running again, as long as nobody has deleted it."""
+    """A Failed Machine is Running again when its Node is well again, unless it was deleted."""
 
     name = "gardener"
     crds = "gardener"

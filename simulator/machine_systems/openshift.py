@@ -1,4 +1,5 @@
-"""Machines of OpenShift's machine-api: a Failed one is Failed for ever, and whoever sets the phase, nobody takes it back."""
+"""Machines of OpenShift's machine-api: a Failed one is Failed for ever, and the phase is never taken back, no matter what set
+it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instances of a simulated EC2 (`cloud/ec2.py`), one behind each node, in one region whose zones are the cluster's."""
+"""Instances of a simulated EC2 (`cloud/ec2.py`), one behind each node, in one region with the cluster's zones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REGION, ZONES = "us-east-1", "abcdef"
 
 
 class Aws(Platform):
-    """A machine follows its instance. Not the other way round: one whose power fails goes on as `running`, as EC2 has it."""
+    """A machine follows its instance. Not the other way round: one that loses power goes on as `running`, as EC2 has it."""
 
     name = "aws"
     secret_name = "aws-credentials"  # noqa: S105 - a Secret's name

@@ -31,7 +31,7 @@ class PlatformError(ValueError):
 
 
 class DeviceFault(StrEnum):
-    """How the device that switches a node may mislead whoever talks to it; `bmc-` on every platform. Not each has them all."""
+    """How the device that switches a node may mislead its clients; `bmc-` on every platform. Not each has them all."""
 
     LIES = "bmc-lies"
     """It switches off and goes on answering "on"."""
@@ -117,7 +117,7 @@ class Platform(ABC):
 
     @abstractmethod
     def wrong_secret(self) -> Mapping[str, str]:
-        """The same for somebody whose credentials are no longer good."""
+        """The same for a client with credentials that are no longer valid."""
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:

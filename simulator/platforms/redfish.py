@@ -1,4 +1,4 @@
-"""Servers in a chassis whose one manager speaks Redfish for all of them (`redfish/service.py`)."""
+"""Servers in a chassis with one manager that speaks Redfish for all of them (`redfish/service.py`)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 interoperability. Its own machines wait a random time over everything, so ours stand behind it: those of the chassis.
 
 Standard input is one line of JSON (`service.py` writes it, so that the password is in no file and no argv). The first line of
-standard output is the port. It ends when standard input does, and so with whoever started it.
+standard output is the port. It ends when standard input does, and so with the process that started it.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class QuietRequests(WSGIRequestHandler):
 
 
 class Server(ThreadedWSGIServer):
-    """Shakes hands in the thread of the connection, so that a client which stops in the middle holds up nobody else."""
+    """Shakes hands in the thread of the connection, so that a client which stops in the middle holds up no other client."""
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Answer one connection."""
@@ -182,7 +182,7 @@ def passwords(setting: dict[str, Any], folder: Path) -> Path:
 
 
 def end_with_our_parent() -> None:
-    """Standard input ends when whoever started us does."""
+    """Standard input ends when the process that started us does."""
     while sys.stdin.buffer.read(4096):
         continue
     os._exit(0)

@@ -1,6 +1,6 @@
 """Remediation operators of other people, simulated: a module each, `contract.py` for all.
 
-A health check drives them by objects (and one by an annotation) and none knows the health check. Whose instances a cluster has,
+A health check drives them by objects (and one by an annotation) and none knows the health check. Which of them a cluster has,
 and what connects them with its machines, is `simulator/remediation.py`.
 """
 

@@ -1,6 +1,6 @@
-"""BareMetalHosts and the baremetal operator: one host for each Machine's server, whose power it keeps as the object says.
+"""BareMetalHosts and the baremetal operator: one host for each Machine's server; it keeps the power as the object says.
 
-A host is on while `spec.online` is true and nobody has put an annotation `reboot.metal3.io/<who>` on it; so a remediation
+A host is on while `spec.online` is true and has no annotation `reboot.metal3.io/<who>`; so a remediation
 switches it off, and on again by taking its annotation away. Whatever else switched it off is undone, too. The Machine is
 annotated with the host's name, also in Cluster API, where there the Metal3Machine would be. Left out: provisioning, and
 `reboot.metal3.io` alone.

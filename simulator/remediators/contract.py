@@ -34,9 +34,9 @@ from simulator.objects import (
 from simulator.resources import EVENTS, NODES, PODS, Resource
 
 TIMED_OUT = "remediation.medik8s.io/nhc-timed-out"
-"""On a remediation: whoever made it waits no longer, and tries something else. Any value."""
+"""On a remediation: its creator waits no longer, and tries something else. Any value."""
 NODE_NAME = "remediation.medik8s.io/node-name"
-"""On a remediation that is not named as its node is: whom it is about."""
+"""On a remediation that is not named as its node is: the node that it is about."""
 EXCLUDED = "remediation.medik8s.io/exclude-from-remediation"
 """Label of a Node that is to be left alone, if it is `true`."""
 
@@ -50,9 +50,9 @@ OUT_OF_SERVICE_TAINT = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect"
 class RemediatorTimings:
     """How long the operators take, in seconds. The defaults are those of the real ones.
 
-    poll: between two looks at what nobody tells. assume_rebooted: from preparing a reboot until self-node-remediation believes
+    poll: between two looks at what is not watched. assume_rebooted: from preparing a reboot until self-node-remediation believes
     in it. agent: until the agent on a node has rebooted it. taint_patience: for how long after that moment out-of-service may
-    stand on a node whose workloads do not go. machine_poll: between two looks at whether a deleted Machine has been replaced.
+    stand on a node with workloads that do not go. machine_poll: between two looks at whether a deleted Machine has been replaced.
     device: how long a fence agent looks at a device that was told to switch off. power: what a baremetal operator takes to
     switch a host. power_on: for how long it may then stay away. metal3_second: how long a second of a Metal3Remediation's own
     time-out lasts, of which its schema wants a hundred.
@@ -160,8 +160,8 @@ class Remediator(Controller):
     # Objects
 
     def node_name_of(self, remediation: JsonObject) -> str:
-        """Whom it is about: the node of the Machine that owns it, else the annotation's, else that of its own name; "" while the
-        Machine has no node."""
+        """The node that it is about: that of the Machine that owns it, else the annotation's, else that of its own name; ""
+        while the Machine has no node."""
         owners = remediation["metadata"].get("ownerReferences") or ()
         if any(owner["kind"] == "Machine" for owner in owners) and all(owner["kind"] != "NodeHealthCheck" for owner in owners):
             machine = self.machine_of(remediation)
@@ -228,7 +228,7 @@ class Remediator(Controller):
         await self._delete(NODES.path(name_of(node)), node)
 
     async def delete_pods(self, node: str) -> None:
-        """All that are bound to the node, at once and by force: whoever does it vouches that nothing runs there any more."""
+        """All that are bound to the node, at once and by force: the caller vouches that nothing runs there any more."""
         for pod in self.view.pods_by_node[node]:
             await self._delete(PODS.path_of_key(key_of(pod)), pod, grace_seconds=0)
 
@@ -272,7 +272,7 @@ def annotation(obj: JsonObject, key: str) -> str:
 
 
 def is_given_up(remediation: JsonObject) -> bool:
-    """Whoever made it waits no longer."""
+    """Its creator waits no longer."""
     return TIMED_OUT in (remediation["metadata"].get("annotations") or {})
 
 

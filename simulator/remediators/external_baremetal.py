@@ -2,7 +2,7 @@
 
 There the machine controller for bare metal does it. A MachineHealthCheck of the strategy `external-baremetal` only writes the
 annotation and takes it away once the machine is well; this takes it away itself when the Node is there again, of whatever
-health. An annotation that is taken away in between leaves the host off, as there: nobody is left who would switch it on.
+health. An annotation that is taken away in between leaves the host off, as there: nothing is left that would switch it on.
 """
 
 from __future__ import annotations

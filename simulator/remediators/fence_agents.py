@@ -1,6 +1,6 @@
 """fence-agents-remediation by its own operator: it runs a fence agent against a node's device, and then frees the workloads.
 
-Whoever answers such objects without the operator must not have it in the same cluster. Here the agent reaches the machine's
+A program that answers such objects instead of the operator must not run beside it. Here the agent reaches the machine's
 device without an address and without credentials: whatever the spec says of them is accepted. Followed: conditions, finalizer,
 taints, action, retries and time-outs of the spec, both ways to free workloads, giving up. A run lives in this process alone.
 """
@@ -51,7 +51,7 @@ class AgentRun:
 
 
 class FenceAgentsRemediations(Remediator):
-    """Doors: nodes in `failing`, whose agent ends with an error, and in `hanging`, whose agent never ends. `runs` is what was
+    """Doors: nodes in `failing` have an agent that ends with an error, those in `hanging` one that never ends. `runs` is what was
     executed to its end, in order, `busy` what is being executed. What its device does wrong (`bmc-refuses`) counts, too."""
 
     name_to_ask_for = "fence-agents-remediation"
@@ -89,7 +89,7 @@ class FenceAgentsRemediations(Remediator):
             return None
         node = self.view.nodes.get(annotation(remediation, NODE_NAME) or name_of(remediation))
         if node is None:
-            # Before the finalizer is looked at: an object whose node has gone can't be deleted any more, as there.
+            # Before the finalizer is looked at: an object without its node can't be deleted any more, as there.
             await self._say_all(remediation, "RemediationFinishedNodeNotFound", FALSE)
             return None
         held = FINALIZER in (remediation["metadata"].get("finalizers") or ())
@@ -168,7 +168,7 @@ class FenceAgentsRemediations(Remediator):
             await asyncio.sleep(min(0.2, self.timings.device / 10))
 
     async def _report(self, remediation: JsonObject, reason: str) -> None:
-        """Until it stands there: nobody else knows how the agent has ended."""
+        """Until it stands there: nothing else knows how the agent has ended."""
         while True:
             current = self.objects.get(key_of(remediation))
             if current is None or uid_of(current) != uid_of(remediation):

@@ -1,7 +1,7 @@
 """machine-deletion-remediation: it deletes the Machine of a node, and is done when the Machine's owner has all its nodes again.
 
 For OpenShift's Machines, as there. It says whether a node of that name will ever come back (`PermanentNodeDeletionExpected`), so
-that whoever made the object knows whether to wait for the node or to forget it. That it is given up after it has deleted the
+that the creator of the object knows whether to wait for the node or to forget it. That it is given up after it has deleted the
 Machine changes what it says and not what it did: the Machine goes all the same.
 """
 

@@ -1,7 +1,7 @@
 """Metal3Remediation: a bare-metal host is switched off and on again, as often as its strategy says.
 
 For Machines of Cluster API and of OpenShift; owned by the Machine and named as it is, or owned by a NodeHealthCheck and about
-the node of its name. It does not look whether the node is well again: whoever made the object deletes it then. Where that does
+the node of its name. It does not look whether the node is well again: the creator of the object deletes it then. Where that does
 not come, it tries again until the limit, and then gives the Machine to its owner (Cluster API), or deletes it (OpenShift).
 Unlike there a limit that is lowered below what has been tried is reached, and the owner is asked in the conditions that owners
 read, not in the older generation. Left out: clusters that may not read Nodes, v1beta1's `timeout`.

@@ -1,8 +1,8 @@
 """node-maintenance-operator: a person wants a node empty, and everybody else is to leave it alone for so long.
 
 It takes the lease of the node (`medik8s-leases/node-<name>`), labels the Node so that it is excluded from remediation, cordons
-and drains it. Nothing renews the lease once the node is empty, and at the end it uncordons the node whoever had cordoned it, as
-there.
+and drains it. Nothing renews the lease once the node is empty, and at the end it uncordons the node, also one that another had
+cordoned, as there.
 """
 
 from __future__ import annotations

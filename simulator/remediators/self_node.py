@@ -1,7 +1,7 @@
 """self-node-remediation: an agent on every node reboots it from within, and a manager that waits until that must have happened.
 
 The manager never looks whether the node has rebooted: it takes the node for dead once the time is over, and frees its workloads.
-An agent that is dead is therefore found out by nobody, and the storage sees two writers. Followed: phases, conditions, finalizer,
+A dead agent is therefore never found out, and the storage sees two writers. Followed: phases, conditions, finalizer,
 taints, both ways to free workloads, the opt-out, giving up. Left out: asking peers whether the API is away for all, watchdogs,
 and the calculation of the time (`RemediatorTimings.assume_rebooted`).
 """

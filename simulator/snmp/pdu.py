@@ -33,7 +33,7 @@ GENERAL_ERROR, NOT_WRITABLE, WRONG_VALUE = 5, 17, 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """Where a vendor keeps what: columns indexed by outlet, whose first is `first`."""
+    """Where a vendor keeps what: columns indexed by outlet; `first` is the first one."""
 
     identity: Oid
     names: Oid
@@ -152,7 +152,7 @@ class Pdu:
 async def start_pdu(
     chassis: Chassis, outlets: Mapping[int, str], access: Access, *, model: Literal["apc", "eaton"] = "apc"
 ) -> Pdu:
-    """A power strip on a free loopback port, whose outlets feed machines of the chassis by their names."""
+    """A power strip on a free loopback port; its outlets feed machines of the chassis by their names."""
     return Pdu({outlet: chassis.machine(name) for outlet, name in outlets.items()}, access, model=model)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from policy.episode.messages import EpisodeResult
+from policy.fence.config import ShownConfig
 from policy.fence.device_check import DeviceReport
-from policy.fence.plan_view import ShownConfig
 from starter.doctor.examination import DoctorAnswer
 from starter.handles.preservations import PreservedNodes
 from starter.handles.scanners import StartedScanner

@@ -88,8 +88,8 @@ async def _seen(warden: Nodewarden, cluster: str) -> Sequence[str]:
 
 
 async def _open_nodes(session: Session, settings: Settings) -> Sequence[str]:
+    from policy.episode.ids import episode_id
     from starter.client import Nodewarden
-    from workflows.kit.ids import episode_id
 
     async with Nodewarden.connect(settings) as warden:
         cluster = session.one_cluster(settings)

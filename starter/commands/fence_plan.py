@@ -44,7 +44,7 @@ async def show_plan(session: Session, node: str, template: ObjectRef | None, *, 
     """Print what fencing the node would do. template: the one that is to be carried out, None for the node's own. files: what is
     read instead of the cluster."""
     from activities.cluster.objects.live_node import all_names
-    from policy.fence.plan_view import shown_config
+    from policy.fence.config import shown_config
     from starter.errors import NoSuchNodeError
     from starter.plans.fence_plans import as_table, planned, planned_from_files
 

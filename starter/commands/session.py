@@ -196,7 +196,7 @@ class Session:
         from temporalio.exceptions import ApplicationError
 
         from starter.errors import SilentError
-        from workers.connections import open_cluster
+        from workers.configuration.clusters import open_cluster
 
         name, known = self.known_cluster(settings)
         async with open_cluster(name, known) as (connection, machines):
@@ -213,8 +213,8 @@ class Session:
         from activities.cluster.objects.live_machines import find_target
         from activities.cluster.objects.live_node import all_names
         from starter.errors import NoSuchNodeError
+        from workers.configuration.clusters import open_cluster
         from workers.configuration.setting_sources import SettingsError
-        from workers.connections import open_cluster
 
         try:
             async with open_cluster(name, settings.connections()[name]) as (connection, machines):

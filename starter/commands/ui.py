@@ -133,8 +133,8 @@ def _temporal_ui(settings: Settings) -> TemporalUi | None:
 
 def _sessions(file: Path | None) -> Sessions:
     from starter.web.sessions import Sessions
-    from workers.configuration.key_sources import parsed
     from workers.configuration.setting_sources import SettingsError
+    from workers.deployment_keys import parsed
 
     if file is None:
         return Sessions()

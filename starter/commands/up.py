@@ -113,7 +113,7 @@ async def _refuse_a_rival(
     """Once the Lease is another's: stay if it lapses, else stop the scanner that we started and raise."""
     from starter.errors import ClusterHeldError
     from starter.rivals import is_alive
-    from workers.connections import open_connection
+    from workers.configuration.clusters import open_connection
 
     async with await open_connection(scanner.cluster, cluster) as connection:
         while True:

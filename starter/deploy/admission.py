@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from policy.fence.builtin_methods import EFFECTS, ParameterKind
+from policy.fence.config import EFFECTS, ParameterKind
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, PRESERVE_ANNOTATION
 from policy.preservation.kept_machine import (

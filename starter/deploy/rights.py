@@ -1,4 +1,7 @@
-"""Every right of nodewarden in Kubernetes, and why: the one table that `nodewarden deploy rbac` prints.
+"""Every right of nodewarden in Kubernetes, and why: what `nodewarden deploy rbac` prints.
+
+What is followed of a cluster is the table of `activities/cluster/watch/kinds.py`, from which the rights to it are made; a kind
+with a row there that no line here mentions comes last. What is written, and what is read otherwise, stands here.
 
 tests/deploy/test_rbac.py runs whole episodes under these rights and fails for a missing verb as well as for one that nothing
 needs.
@@ -6,8 +9,12 @@ needs.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from activities.cluster.api import paths
+from activities.cluster.api.paths import Resource
+from activities.cluster.watch.kinds import KINDS, ReadKind
 from policy.episode.attestation import POLICY
 from policy.episode.fence_agents_remediations import GROUP as FENCE_AGENTS
 from policy.episode.operator_commands import NAMESPACE as WORDS
@@ -51,8 +58,22 @@ class Right:
     processes: frozenset[Process] = frozenset({Process.CLUSTER})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """The rights to follow these resources, as the table of kinds has them. also: further verbs. The rest as of a right."""
+
+    resources: tuple[Resource, ...]
+    also: tuple[str, ...] = ()
+    why: str = ""
+    place: Place | None = None
+
+
 def _for(*features: Feature) -> frozenset[Feature]:
     return frozenset(features)
+
+
+def _follow(*resources: Resource, also: tuple[str, ...] = (), why: str = "", place: Place | None = None) -> Followed:
+    return Followed(resources=resources, also=also, why=why, place=place)
 
 
 _LOOK = ("get", "list", "watch")
@@ -106,12 +127,12 @@ _SIGNING_KEYS = Place(
     " docs/security.md says how to change a key. A reader of the first can license power acts: give no other account the right.",
 )
 
-RIGHTS: tuple[Right, ...] = (
-    Right(
+_RIGHTS: tuple[Right | Followed, ...] = (
+    _follow(
+        paths.NODES,
+        also=("patch",),
         why="Judged from a watch; marked, cordoned and tainted by a patch with preconditions; admission.yaml"
         " limits its fields. Never created.",
-        resources=("nodes",),
-        verbs=(*_LOOK, "patch"),
     ),
     Right(
         why="Last of all, for a fence configuration with the method delete-node; without this right such an episode asks for"
@@ -127,11 +148,7 @@ RIGHTS: tuple[Right, ...] = (
         features=_for(Feature.PRESERVATION),
     ),
     Right(why="What keeps a node from being acted on.", resources=("pods",), verbs=("list",)),
-    Right(
-        groups=("storage.k8s.io",),
-        resources=("volumeattachments",),
-        verbs=("list", "watch"),
-    ),
+    _follow(paths.VOLUME_ATTACHMENTS),
     Right(
         why='What holds a node that is proven off. RBAC cannot say "proven off": safety rule S1 does.',
         resources=("pods",),
@@ -152,31 +169,25 @@ RIGHTS: tuple[Right, ...] = (
         resources=("persistentvolumeclaims", "persistentvolumes"),
         verbs=("get",),
     ),
-    Right(
+    _follow(
+        paths.CUSTOM_RESOURCE_DEFINITIONS,
         why="When a kind comes to be served that was unknown so far; names and versions are read, no schema. Without this"
         " right kinds that are installed later are noticed within five minutes. In a management cluster as well.",
-        groups=("apiextensions.k8s.io",),
-        resources=("customresourcedefinitions",),
-        verbs=("list", "watch"),
     ),
-    Right(
-        why="The policies, and where their state is reported.",
-        groups=("remediation.medik8s.io",),
-        resources=("nodehealthchecks",),
-        verbs=_LOOK,
-    ),
+    _follow(paths.NODE_HEALTH_CHECKS, why="The policies, and where their state is reported."),
     Right(
         groups=("remediation.medik8s.io",),
         resources=("nodehealthchecks/status",),
         verbs=("patch",),
         features=_for(Feature.HEALTH_CHECKS),
     ),
-    Right(
+    _follow(
+        paths.OPENSHIFT_MACHINE_HEALTH_CHECKS,
+        paths.CAPI_MACHINE_HEALTH_CHECKS,
+        paths.MACHINES[OPENSHIFT],
+        paths.MACHINES[CLUSTER_API],
         why="The same for Machines: OpenShift's health checks, and Cluster API's with the Clusters that they are about. In a"
         " management cluster only these are needed.",
-        groups=_MACHINES,
-        resources=("machinehealthchecks", "machines"),
-        verbs=_LOOK,
     ),
     Right(
         groups=_MACHINES,
@@ -191,7 +202,7 @@ RIGHTS: tuple[Right, ...] = (
         verbs=("patch",),
         features=_for(Feature.MACHINES),
     ),
-    Right(groups=(CLUSTER_API.group,), resources=("clusters",), verbs=_LOOK),
+    _follow(paths.CAPI_CLUSTERS),
     Right(
         why="Before a member of a control plane is taken: who looks after it there, and whether OpenShift's etcd can do"
         " without one. The Nodes and pods of the others are read for it, too.",
@@ -208,7 +219,7 @@ RIGHTS: tuple[Right, ...] = (
         verbs=("patch", "delete"),
         features=_for(Feature.MACHINES, Feature.PRESERVATION),
     ),
-    Right(groups=(MCM.group,), resources=("machines", "machinesets", "machinedeployments"), verbs=_LOOK),
+    _follow(paths.MACHINES[MCM], paths.MACHINE_SETS[MCM], paths.MACHINE_DEPLOYMENTS[MCM]),
     Right(
         why="There the expiry stands in the Machine's status, and the sets above it say how many are kept, and for how long.",
         groups=(MCM.group,),
@@ -225,18 +236,11 @@ RIGHTS: tuple[Right, ...] = (
     ),
     Right(groups=(CLUSTER_API.group,), resources=("machinesets",), verbs=("get", "list")),
     Right(groups=(CLUSTER_API.group,), resources=("machinedeployments",), verbs=("get",)),
-    Right(
-        why="Whether OpenShift is being upgraded.",
-        groups=("config.openshift.io",),
-        resources=("clusterversions",),
-        verbs=("list", "watch"),
-    ),
-    Right(groups=("machineconfiguration.openshift.io",), resources=("machineconfigpools",), verbs=("list", "watch")),
-    Right(
+    _follow(paths.CLUSTER_VERSIONS, why="Whether OpenShift is being upgraded."),
+    _follow(paths.MACHINE_CONFIG_POOLS),
+    _follow(
+        paths.FENCE_AGENTS_REMEDIATIONS,
         why="What asks for single nodes, or was asked of other controllers; their templates are read below.",
-        groups=("fence-agents-remediation.medik8s.io",),
-        resources=("fenceagentsremediations",),
-        verbs=_LOOK,
     ),
     Right(
         why="What other controllers are asked for by a health check that names their template: one object, created once, told"
@@ -269,31 +273,15 @@ RIGHTS: tuple[Right, ...] = (
         verbs=("patch",),
         features=_OTHERS,
     ),
-    Right(
-        why="Whether the controllers that health checks and these come from are at work, too.",
-        groups=("coordination.k8s.io",),
-        resources=("leases",),
-        names=(
-            "e1f13584.medik8s.io",
-            "cb305759.medik8s.io",
-            "cluster-api-provider-healthcheck-leader",
-            "controller-leader-election-capi",
-        ),
-        verbs=("list", "watch"),
-    ),
-    Right(
+    _follow(paths.LEASES, why="Whether the controllers that health checks and these come from are at work, too."),
+    _follow(
+        paths.FENCING_TEMPLATES,
+        paths.VOLUME_DETACHMENTS,
         why="How nodes are fenced. Which FenceConfig is about a node stands in each of them; which conditions of a node tell"
         " of failed volumes, in a VolumeDetachmentTemplate. All templates are watched: a health check with a missing template"
         " says so.",
-        groups=("nodewarden.io",),
-        resources=("fencingtemplates", "volumedetachmenttemplates"),
-        verbs=_LOOK,
     ),
-    Right(
-        groups=("nodewarden.io",),
-        resources=("fenceconfigs", "machinedeletiontemplates", "reboottemplates"),
-        verbs=("list", "watch"),
-    ),
+    _follow(paths.FENCE_CONFIGS, paths.MACHINE_DELETIONS, paths.REBOOTS),
     Right(
         why="Episodes as the node-fencing proposal shows them: one object per node, taken away some time after the end.",
         groups=("nodewarden.io",),
@@ -307,12 +295,7 @@ RIGHTS: tuple[Right, ...] = (
         verbs=("get", "list", "create", "update", "delete"),
         features=_for(Feature.PROPOSED_NODE_FENCE),
     ),
-    Right(
-        why="How many failed machines of a pool are kept.",
-        groups=("nodewarden.io",),
-        resources=("preservationpolicies",),
-        verbs=("list", "watch"),
-    ),
+    _follow(paths.PRESERVATION_POLICIES, why="How many failed machines of a pool are kept."),
     Right(
         why="Whether the API server refuses a NodeAction in another person's name.",
         groups=("admissionregistration.k8s.io",),
@@ -361,11 +344,10 @@ RIGHTS: tuple[Right, ...] = (
         verbs=("get", "create", "update", "delete"),
         place=_NODE_LEASES,
     ),
-    Right(
+    _follow(
+        paths.CONFIG_MAPS,
         why="Listed and watched for fence-cluster-config and the policies that it names: a policy's name is free, so that no"
         " right can be limited to it, and a brake or a switch that is only read from time to time would be seen too late.",
-        resources=("configmaps",),
-        verbs=_LOOK,
         place=_FENCE_CONFIGURATION,
     ),
     Right(
@@ -378,7 +360,7 @@ RIGHTS: tuple[Right, ...] = (
     ),
     Right(resources=("events",), verbs=("list",), place=_NODE_EVENTS),
     Right(groups=("coordination.k8s.io",), resources=("leases",), verbs=("get",), place=_KUBELET_LEASES),
-    Right(groups=("nodewarden.io",), resources=("nodeactions",), verbs=(*_LOOK, "delete"), place=_WORDS),
+    _follow(paths.NODE_ACTIONS, also=("delete",), place=_WORDS),
     Right(groups=("nodewarden.io",), resources=("nodeactions/status",), verbs=("patch",), place=_WORDS),
     Right(resources=("secrets",), verbs=("get",), place=_CREDENTIALS, features=_for(Feature.FENCING), processes=_POWER),
     Right(resources=("secrets",), verbs=("get",), place=_CREDENTIALS, features=_for(Feature.FENCE_CONFIGMAPS)),
@@ -399,4 +381,43 @@ RIGHTS: tuple[Right, ...] = (
         processes=frozenset({Process.WORKFLOWS}),
     ),
 )
-"""In the order in which they are printed."""
+
+
+def rights_to(kinds: Iterable[ReadKind]) -> tuple[Right, ...]:
+    """All rights, in the order in which they are printed, of a deployment that follows these kinds."""
+    followed = [kind for kind in kinds if kind.verbs]
+    found: list[Right] = []
+    for each in _RIGHTS:
+        if isinstance(each, Right):
+            found.append(each)
+        else:
+            found += _rights([kind for resource in each.resources for kind in followed if kind.resource == resource], each)
+    mentioned = {resource for each in _RIGHTS if isinstance(each, Followed) for resource in each.resources}
+    for kind in followed:
+        found += _rights([kind], Followed(resources=())) if kind.resource not in mentioned else []
+    return tuple(found)
+
+
+def _rights(rows: list[ReadKind], line: Followed) -> list[Right]:
+    """One rule for all groups with the same resources, since a rule is about each of its resources in each of its groups."""
+    groups: dict[str, list[ReadKind]] = {}
+    for kind in rows:
+        groups.setdefault(kind.resource.api_version.rpartition("/")[0], []).append(kind)
+    rules: dict[tuple[str, ...], list[str]] = {}
+    for group, there in groups.items():
+        rules.setdefault(tuple(dict.fromkeys(kind.resource.plural for kind in there)), []).append(group)
+    verbs = {verb for kind in rows for verb in kind.verbs}
+    return [
+        Right(
+            groups=tuple(each),
+            resources=resources,
+            names=tuple(kind.only for kind in rows if kind.only),
+            verbs=(*(verb for verb in _LOOK if verb in verbs), *line.also),
+            why=line.why,
+            place=line.place,
+        )
+        for resources, each in rules.items()
+    ]
+
+
+RIGHTS = rights_to(KINDS)

@@ -13,16 +13,17 @@ from activities.cluster.api.paths import (
     FENCE_AGENTS_REMEDIATIONS,
     FENCE_CONFIGS,
     FENCING_TEMPLATES,
+    MACHINE_DELETIONS,
     NODE_ACTIONS,
     NODE_FENCES,
     NODE_HEALTH_CHECKS,
     OPENSHIFT_MACHINE_HEALTH_CHECKS,
     PRESERVATION_POLICIES,
+    REBOOTS,
     VOLUME_DETACHMENTS,
     Resource,
     versions_of,
 )
-from policy.fence.templates import MACHINE_DELETION, REBOOT
 from starter.deploy.shipped import crds
 from starter.doctor.findings import Finding, ok, problem, warning
 
@@ -31,11 +32,11 @@ APPLY = "`nodewarden deploy crds | kubectl apply -f -`"
 OURS = (
     FENCE_CONFIGS,
     FENCING_TEMPLATES,
-    Resource(api_version=FENCING_TEMPLATES.api_version, kind=MACHINE_DELETION, plural="machinedeletiontemplates"),
+    MACHINE_DELETIONS,
     NODE_ACTIONS,
     NODE_FENCES,
     PRESERVATION_POLICIES,
-    Resource(api_version=FENCING_TEMPLATES.api_version, kind=REBOOT, plural="reboottemplates"),
+    REBOOTS,
     VOLUME_DETACHMENTS,
 )
 OTHERS = (

@@ -21,9 +21,9 @@ from starter.doctor.definitions import definitions
 from starter.doctor.findings import Check, Checks, Finding, Level, ok, problem, warning
 from starter.doctor.health_checks import credentials, health_checks
 from starter.doctor.rights import rights
+from workers.configuration.clusters import open_cluster
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
-from workers.connections import open_cluster
 from workers.errors import NamespaceMissingError, TemporalUnreachableError
 
 CHECK_WITHIN = 60.0

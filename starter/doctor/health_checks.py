@@ -22,9 +22,9 @@ from activities.cluster.objects.object_reader import read_views, reading_once
 from activities.errors import ErrorType, error_type
 from policy.checks.fence_policies import PolicySource
 from policy.episode.needs import Need
-from policy.fence.compiling import compile_config
 from policy.fence.device_check import devices_of
 from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice
+from policy.fence.plan_compiler import compile_config
 from policy.objects.nodes import NodeView
 from policy.remediation.templates import TemplateSight, Unusable
 from policy.scan.evaluation import evaluate

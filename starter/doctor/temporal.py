@@ -14,8 +14,8 @@ from starter.client import Nodewarden
 from starter.doctor.findings import Finding, ok, problem, warning
 from starter.errors import MissingError, RequestError
 from workers.errors import SearchAttributesError
-from workers.search_attributes import ensure
-from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
+from workers.temporal_namespace import ensure_search_attributes
+from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 MOST_SHOWN = 5
 """Devices with a problem; `nodewarden fence check` shows the others."""
@@ -24,7 +24,7 @@ MOST_SHOWN = 5
 async def search_attributes(warden: Nodewarden, *, fix: bool) -> list[Finding]:
     """Whether episodes can be found at all. fix: make those that are missing."""
     try:
-        made = await ensure(warden.client, create=fix)
+        made = await ensure_search_attributes(warden.client, create=fix)
     except SearchAttributesError as error:
         return [problem(str(error), "`nodewarden doctor --fix` makes those that are missing, where you may")]
     return [ok(f"made {', '.join(made)}" if made else "all there")]

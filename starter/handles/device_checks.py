@@ -29,11 +29,12 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.contracts import search
 from activities.errors import ErrorType, error_type
+from policy.episode.ids import device_check_id
 from policy.fence.device_check import DeviceMemory, DeviceReport
 from starter.errors import RequestError, SilentError
 from starter.handles.calls import ANSWER_WITHIN, ask, unanswered, why_silent
-from workflows.kit.ids import WORKFLOW_QUEUE, device_check_id
 from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
+from workflows.kit.options import WORKFLOW_QUEUE
 
 DEVICE_CHECK = "DeviceCheck"
 AWAY = frozenset({ErrorType.UNREACHABLE, ErrorType.TRANSIENT, ErrorType.RATE_LIMITED})

@@ -15,6 +15,7 @@ from temporalio.client import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
+from policy.episode.ids import episode_id
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, RecordEntry
 from policy.episode.operator_commands import Spoken, Verb
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
@@ -22,7 +23,6 @@ from starter.handles.calls import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask,
 from starter.handles.node_actions import Speaker, attested
 from starter.handles.node_holds import hold_node, resume_node
 from starter.handles.status import SilentEpisode
-from workflows.kit.ids import episode_id
 from workflows.kit.messages import (
     AbortRequest,
     AcknowledgeRequest,

@@ -15,6 +15,7 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from activities.contracts import search
+from policy.episode.ids import episode_id
 from policy.episode.messages import EpisodeResult, Kind, OffProof, Outcome, RecordEntry
 from policy.values.times import written
 from starter import wording
@@ -22,7 +23,6 @@ from starter.errors import MissingError, RequestError, SilentError
 from starter.handles.calls import ANSWER_WITHIN, unanswered
 from starter.handles.episodes import EpisodeHandle
 from starter.handles.scanners import SCANNER
-from workflows.kit.ids import episode_id
 
 MOST_LISTED = 500
 OPEN_LISTED = 1000

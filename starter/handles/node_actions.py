@@ -74,8 +74,8 @@ class Speaker:
 @asynccontextmanager
 async def own_connection(settings: Settings, name: str) -> AsyncIterator[ClusterConnection | None]:
     """The caller's own way to a cluster; None where he has none."""
+    from workers.configuration.clusters import open_connection
     from workers.configuration.setting_sources import SettingsError
-    from workers.connections import open_connection
 
     try:
         opened = await open_connection(name, settings.connections()[name])

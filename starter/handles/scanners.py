@@ -13,6 +13,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from activities.contracts import search
+from policy.episode.ids import scanner_id
 from policy.episode.operator_commands import Spoken, Verb
 from policy.scan.pauses import PAUSES_MEMO, Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, RepeatAlarm
@@ -20,10 +21,11 @@ from policy.values.times import written
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
 from starter.handles.calls import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, remembered, task_failure, tell, unanswered
 from starter.handles.node_actions import Speaker, attested
-from workers.identity import holder
+from workers.temporal_namespace import holder
 from workflows.kit import options
-from workflows.kit.ids import WORKFLOW_QUEUE, scanner_id
-from workflows.kit.messages import PauseRequest, ScannerInput, ScannerResult, ScannerStatus, StopRequest, UnpauseRequest, Word
+from workflows.kit.messages import PauseRequest, ScannerResult, ScannerStatus, StopRequest, UnpauseRequest, Word
+from workflows.kit.options import WORKFLOW_QUEUE
+from workflows.scanner.state import ScannerInput
 
 SCANNER = "HealthScanner"
 STOPS_WITHIN = timedelta(seconds=20)

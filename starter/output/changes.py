@@ -1,6 +1,6 @@
 """What changed between two looks, one line each: for logs, pipes and terminals that cannot redraw.
 
-Countdowns are no changes; a verdict, a brake, a phase, a step, a problem and an end are.
+Countdowns are no changes; a verdict, a breaker, a phase, a step, a problem and an end are.
 """
 
 from __future__ import annotations
@@ -67,17 +67,17 @@ def _rows(status: ClusterStatus | None) -> dict[str, TargetRow]:
 
 
 def _checks(before: ClusterStatus | None, after: ClusterStatus) -> Iterator[str]:
-    known = _brakes(before)
-    current = _brakes(after)
-    for key, (brake, line) in current.items():
-        if known.get(key, ("", ""))[0] != brake:
+    known = _breakers(before)
+    current = _breakers(after)
+    for key, (breaker, line) in current.items():
+        if known.get(key, ("", ""))[0] != breaker:
             yield line
     for key in known:
         if key not in current and _rows(after):
             yield f"check {key}: gone"
 
 
-def _brakes(status: ClusterStatus | None) -> dict[str, tuple[str, str]]:
+def _breakers(status: ClusterStatus | None) -> dict[str, tuple[str, str]]:
     """By check: what must change to be news, and the line."""
     report = status.scanner.report if status is not None and status.scanner is not None else None
     if report is None:
@@ -85,7 +85,7 @@ def _brakes(status: ClusterStatus | None) -> dict[str, tuple[str, str]]:
     return {
         check.ref.key: (
             f"{check.allowed} {check.paused} {check.error} {check.reason}",
-            f"check {check.ref.key}: {check.healthy}/{check.total} healthy, {wording.brake(check)}",
+            f"check {check.ref.key}: {check.healthy}/{check.total} healthy, {wording.may_act(check)}",
         )
         for check in report.checks
     }
@@ -118,7 +118,7 @@ def episode_changes(former: EpisodeStatus | None, episode: EpisodeStatus) -> Ite
         yield f"{name}: restart proven, boot id {episode.restart_proof.boot_id}"
     doing = (episode.phase, episode.step, episode.doing)
     if former is None or (former.phase, former.step, former.doing) != doing:
-        where = ", ".join(filter(None, (wording.phase(episode), episode.step, wording.repeated(episode))))
+        where = ", ".join(filter(None, (wording.phase(episode.phase), episode.step, wording.repeated(episode))))
         yield f"{name}: {where}: {episode.doing}"
     if episode.rung and (former is None or former.rung != episode.rung):
         yield f"{name}: step {episode.rung}{f', machine {episode.machine}' if episode.machine else ''}"

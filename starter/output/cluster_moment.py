@@ -20,7 +20,6 @@ from starter import wording
 from starter.handles.history import MOST_LISTED, EpisodeRecord, History
 from starter.handles.scanners import ScannerHandle
 from starter.output.record_table import moments_of
-from starter.output.sentences import Sentence
 
 AROUND = timedelta(minutes=10)
 EARLIEST = datetime(2020, 1, 1, tzinfo=UTC)
@@ -178,7 +177,7 @@ def as_text(found: ClusterMoment) -> RenderableType:
     parts: list[RenderableType] = []
     for heading, lines in sections(found):
         parts.append(Text(heading, style="bold"))
-        parts += [Padding(Sentence(f"{each.node}: {said}" if each else said), (0, 0, 0, 2)) for each, said in lines]
+        parts += [Padding(Text(f"{each.node}: {said}" if each else said), (0, 0, 0, 2)) for each, said in lines]
     return Group(*parts)
 
 
@@ -193,7 +192,7 @@ def _sentence(each: EpisodeThen, at: datetime) -> str:
             else []
         )
 
-    open_then, phase = each.stood is Stood.OPEN, wording.phase_called(each.phase) if each.phase else ""
+    open_then, phase = each.stood is Stood.OPEN, wording.phase(each.phase) if each.phase else ""
     parts = [
         ", ".join(filter(None, (f"{each.kind.value} since {clock(each.started)}", *((phase, each.step) if open_then else ())))),
         f"because {each.why or 'no reason was given'}",

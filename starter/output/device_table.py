@@ -11,7 +11,7 @@ from rich.text import Text
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, fenceable
 from policy.values.display_text import counted
 from starter import wording
-from starter.output.sentences import Sentence, Sentences
+from starter.output.console import Sentences
 from starter.output.table import columns
 
 _STYLES = {True: "green", None: "yellow", False: "red"}
@@ -55,7 +55,7 @@ def _last_success(row: DeviceRow, report: DeviceReport) -> str:
 
 
 def _problem(row: DeviceRow) -> Text:
-    return Sentence(row.problem, style="red") if row.problem else Sentence(row.warning, style="yellow")
+    return Text(row.problem, style="red") if row.problem else Text(row.warning, style="yellow")
 
 
 def _summary(report: DeviceReport) -> Text:

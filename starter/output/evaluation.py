@@ -23,8 +23,8 @@ from policy.remediation.strategies import Action
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation
 from policy.values.display_text import in_a_line
 from policy.values.object_refs import ObjectRef, in_natural_order
+from starter.output.console import Sentences
 from starter.output.models import CheckAnswer, EvaluateAnswer, Opinion, UnusableObject, VerdictAnswer
-from starter.output.sentences import Sentences
 from starter.wording import HEALTH_STYLE, span
 
 INVALID = "InvalidObject"
@@ -49,11 +49,11 @@ def opinion_of(evaluation: CheckEvaluation, target: TargetEvaluation, unblock: t
 
 def _head_of(evaluation: CheckEvaluation) -> dict[str, Any]:
     """The fields of a CheckHead."""
-    check, counts, brake = evaluation.check, evaluation.counts, evaluation.brake
+    check, counts, breaker = evaluation.check, evaluation.counts, evaluation.breaker
     return {
         **_named(check.ref),
         "dialect": check.dialect,
-        "paused": brake.reason is OpenReason.PAUSED,
+        "paused": breaker.reason is OpenReason.PAUSED,
         "targets": counts.total,
         "healthy": counts.healthy,
         "unhealthy": counts.unwell,
@@ -64,10 +64,10 @@ def _head_of(evaluation: CheckEvaluation) -> dict[str, Any]:
         "excluded": counts.excluded,
         "recovering": counts.recovering,
         "left_out": counts.left_out,
-        "allowed": brake.allowed,
-        "remediations_allowed": max(brake.remaining, 0),
-        "reason": brake.reason.value or ALLOWED,
-        "message": brake.message,
+        "allowed": breaker.allowed,
+        "remediations_allowed": max(breaker.remaining, 0),
+        "reason": breaker.reason.value or ALLOWED,
+        "message": breaker.message,
         "next_check_seconds": _seconds(evaluation.next_look),
         "warnings": tuple(evaluation.warnings),
     }
@@ -125,7 +125,7 @@ def _seconds(wait: timedelta | None) -> int | float | None:
 
 
 def as_table(checks: Sequence[CheckEvaluation], mistakes: Sequence[ManifestMistake], *, now: datetime) -> RenderableType:
-    """A block for each check: its brake, then its targets, the sickest first. Mistakes go last, where they are seen."""
+    """A block for each check: its breaker, then its targets, the sickest first. Mistakes go last, where they are seen."""
     parts: list[RenderableType] = []
     for check in checks:
         parts += [_head(check), _targets(check, now)]
@@ -142,7 +142,7 @@ def described(mistake: ManifestMistake) -> str:
 
 
 def _head(evaluation: CheckEvaluation) -> RenderableType:
-    counts, brake = evaluation.counts, evaluation.brake
+    counts, breaker = evaluation.counts, evaluation.breaker
     head = Text.assemble((evaluation.check.ref.key, "bold"), f"  {evaluation.check.dialect.value}, ")
     head.append(f"{counts.healthy} of {counts.total} healthy")
     words = (
@@ -156,10 +156,10 @@ def _head(evaluation: CheckEvaluation) -> RenderableType:
     )
     head.append("".join(f", {number} {word}" for number, word in words if number))
     head.append("\n  ")
-    if brake.allowed:
-        head.append(f"may act: {brake.message}", style="green")
+    if breaker.allowed:
+        head.append(f"may act: {breaker.message}", style="green")
     else:
-        head.append(f"circuit breaker open ({brake.reason}): {brake.message}", style="red")
+        head.append(f"circuit breaker open ({breaker.reason}): {breaker.message}", style="red")
     if evaluation.next_look is not None:
         head.append(f"\n  looks again in {span(evaluation.next_look)}")
     for warning in evaluation.warnings:

@@ -19,23 +19,18 @@ from activities.cluster.watch.offline import ManifestMistake
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.episode.permits import PermitState
-from policy.remediation.strategies import Action
-from policy.scan.admission import AdmissionRefusal
-from policy.scan.evaluation import TargetEvaluation, opened
-from policy.scan.explanation import CheckOpinion, Explanation
+from policy.scan.evaluation import TargetEvaluation
+from policy.scan.explanation import CheckOpinion, Explanation, conclude
 from policy.scan.outlook import Outlook
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.values.times import written
 from starter import wording
 from starter.handles.status import NodeEpisodes
 from starter.output import outlooks
-from starter.output.evaluation import described, in_one_line, mistake_of, opinion_of, why
+from starter.output.evaluation import described, in_one_line, mistake_of, opinion_of
 from starter.output.models import EndedAnswer, ExplainAnswer, NotCovering, Silent
 from starter.output.permits import still_stopped_by
-from starter.output.sentences import Sentence
 from workflows.kit.messages import ScannerStatus
-
-JUDGED = {Health.HEALTHY: "healthy", Health.SOON: "unhealthy soon", Health.UNHEALTHY: "unhealthy", Health.SKIPPED: "skipped"}
-
 
 _PERMITS = {
     PermitState.RESERVED: "a permit is reserved for incident {}",
@@ -138,7 +133,7 @@ def as_text(answer: NodeExplanation) -> RenderableType:
     parts: list[RenderableType] = [_head(answer)]
     explanation = answer.explanation
     if explanation is not None:
-        parts += [_opinion(opinion, halted=bool(answer.halted)) for opinion in explanation.opinions]
+        parts += [_opinion(opinion, blocked=_blocked(answer)) for opinion in explanation.opinions]
         if explanation.bystanders:
             parts.append(Text("\nNot covered by", style="bold"))
             parts += [Text(f"  {each.check}: {each.why}", style="dim") for each in explanation.bystanders]
@@ -147,12 +142,12 @@ def as_text(answer: NodeExplanation) -> RenderableType:
     concluded = conclusion(answer) if answer.known else ""
     if answer.scanner is not None:
         parts.append(Text("\nThe scanner", style="bold"))
-        parts += [Padding(Sentence(line), (0, 0, 0, 2)) for line in scanner_says(answer, answer.scanner) if line not in concluded]
+        parts += [Padding(Text(line), (0, 0, 0, 2)) for line in scanner_says(answer, answer.scanner) if line not in concluded]
     if answer.episodes is not None:
         parts.append(Text("\nEpisodes", style="bold"))
-        parts += [Padding(Sentence(line), (0, 0, 0, 2)) for line in _told(answer, answer.episodes)]
+        parts += [Padding(Text(line), (0, 0, 0, 2)) for line in _told(answer, answer.episodes)]
     parts += [Text(f"error: {described(mistake)}", style="red") for mistake in answer.mistakes]
-    parts += [Sentence(f"note: {problem}", style="yellow") for problem in answer.problems]
+    parts += [Text(f"note: {problem}", style="yellow") for problem in answer.problems]
     return Group(*parts)
 
 
@@ -173,31 +168,10 @@ def _head(answer: NodeExplanation) -> Text:
 
 
 def conclusion(answer: NodeExplanation) -> str:
-    """The one sentence that most people want."""
+    """The one sentence that most people want: what its open episode does, else what `policy/scan/explanation.py` concludes."""
     if answer.episode is not None:
         return _of_episode(answer.episode, answer.at)
-    opinions = answer.explanation.opinions if answer.explanation is not None else ()
-    if not opinions:
-        unusable = answer.explanation is not None and any(each.unusable for each in answer.explanation.bystanders)
-        which = "no health check that can be used" if unusable else "no health check"
-        return f"{which} covers it: nothing is done to it"
-    if answer.halted and any(each.target.verdict.health in {Health.UNHEALTHY, Health.SOON} for each in opinions):
-        return f"nothing is begun for it: {answer.halted}"
-    acting = [each for each in opinions if each.target.action not in {Action.NONE, Action.SKIP_NO_OWNER}]
-    free = next((each for each in acting if not each.target.held_by), None)
-    if free is not None and (kept := kept_from(answer)):
-        return f"unhealthy, and {kept[0]}"
-    if free is not None:
-        return _due(free, answer.explanation.outlook if answer.explanation is not None else None)
-    held = next((each for each in opinions if each.target.held_by), None)
-    if held is not None:
-        under = f" under {held.check.check.ref.key}" if held.target.held_by == opened(held.check.brake) else ""
-        return f"unhealthy, and held back{under}: {held.target.held_by}"
-    for health in (Health.UNHEALTHY, Health.SOON, Health.SKIPPED):
-        found = next((each for each in opinions if each.target.verdict.health is health), None)
-        if found is not None:
-            return f"{JUDGED[health]}: {why(found.target)}"
-    return JUDGED[Health.HEALTHY]
+    return in_one_line(conclude(answer.explanation, halted=answer.halted, kept_from=kept_from(answer)))
 
 
 def _of_episode(episode: EpisodeStatus, now: datetime) -> str:
@@ -208,7 +182,7 @@ def _of_episode(episode: EpisodeStatus, now: datetime) -> str:
     rung = f", step {episode.rung}" if episode.rung else ""
     trouble = f"; {said}" if (said := wording.trouble(episode)) else ""
     doing = wording.doing(episode, now) or episode.step or episode.reason
-    return f"an episode is {wording.phase(episode)}{rung}: {doing}{trouble}"
+    return f"an episode is {wording.phase(episode.phase)}{rung}: {doing}{trouble}"
 
 
 def kept_from(answer: NodeExplanation) -> list[str]:
@@ -221,24 +195,15 @@ def kept_from(answer: NodeExplanation) -> list[str]:
     return [*held, *(f"not begun ({each.reason}): {each.message}" for each in refused)]
 
 
-def _due(opinion: CheckOpinion, outlook: Outlook | None) -> str:
-    """The step whose turn it is, and what puts it off: what has failed before is not tried again."""
-    action, key = opinion.target.action.value, opinion.check.check.ref.key
-    if outlook is None or outlook.check != key or outlook.plain:
-        return f"{action} is due under {key}"
-    if outlook.turn.exhausted:
-        return f"a person is needed under {key}: {outlook.turn.exhausted}"
-    step = next((planned.step.name for planned in outlook.steps if planned.next), "")
-    if not step:
-        return f"a person is needed under {key}: every step has failed or is not possible"
-    if outlook.turn.not_before is not None:
-        return f"{step} is put off under {key}: {outlook.turn.why}"
-    return f"{action} is due under {key}" if outlook.turn.retry == 0 else f"{step} is due under {key}: {outlook.turn.why}"
+def _blocked(answer: NodeExplanation) -> str:
+    if answer.scanner is None:
+        return wording.blocked(None, answer.at) if answer.halted else ""
+    return wording.blocked(answer.scanner, answer.at)
 
 
-def _opinion(opinion: CheckOpinion, *, halted: bool) -> RenderableType:
+def _opinion(opinion: CheckOpinion, *, blocked: str) -> RenderableType:
     check, target = opinion.check, opinion.target
-    verdict, brake = target.verdict, check.brake
+    verdict, breaker = target.verdict, check.breaker
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -247,15 +212,15 @@ def _opinion(opinion: CheckOpinion, *, halted: bool) -> RenderableType:
     said = in_one_line(target.message) or verdict.reason
     judged.append(f": {said}" if said else "", style="default")
     table.add_row("  verdict", judged)
-    if brake.allowed and halted:
-        may = Text("no", style="red").append(": everything is halted", style="default")
+    if breaker.allowed and blocked:
+        may = Text("not now", style="red").append(f": {blocked}", style="default")
     else:
-        said = "yes" if brake.allowed else f"no, circuit breaker open ({brake.reason})"
-        may = Text(said, style="green" if brake.allowed else "red")
-        may.append(f": {brake.message}", style="default")
+        said = "yes" if breaker.allowed else f"no, circuit breaker open ({breaker.reason})"
+        may = Text(said, style="green" if breaker.allowed else "red")
+        may.append(f": {breaker.message}", style="default")
     table.add_row("  may act", may)
     table.add_row("  action", target.action.value)
-    if target.held_by and target.held_by != opened(brake):
+    if target.held_by and not opinion.is_held_by_own_breaker:
         table.add_row("  held by", Text(target.held_by, style="red"))
     for line in opinion.unblock:
         table.add_row("  unblock", Text(line, style="yellow"))
@@ -298,7 +263,7 @@ def _told(answer: NodeExplanation, episodes: NodeEpisodes) -> list[str]:
 
 def _of_open(answer: NodeExplanation, episode: EpisodeStatus) -> list[str]:
     standing = wording.kept(episode) if episode.kind is Kind.PRESERVATION else wording.standing(episode)
-    lines = [f"open: {episode.kind.value} {episode.incident}, {wording.phase(episode)}, {standing}"]
+    lines = [f"open: {episode.kind.value} {episode.incident}, {wording.phase(episode.phase)}, {standing}"]
     if episode.kind is Kind.PRESERVATION:
         lines.append(wording.kept_by(episode))
     elif episode.permit and standing != episode.doing:

@@ -15,8 +15,8 @@ from policy.scan.pauses import PastPause
 from policy.values.times import written
 from starter import wording
 from starter.handles.history import EndedEpisode, EndedEpisodes
+from starter.output.console import Sentences
 from starter.output.models import HistoryAnswer, HistoryLine, PauseLine
-from starter.output.sentences import Sentences
 from starter.output.table import columns
 
 _GOOD = frozenset(each.value for each in wording.GOOD_ENDS)

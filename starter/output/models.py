@@ -190,7 +190,7 @@ class VerdictAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckHead:
-    """One health check with its counts and its brake; dialect: null for an object that can't be used."""
+    """One health check with its counts and its breaker; dialect: null for an object that can't be used."""
 
     kind: str
     api_version: str

@@ -7,17 +7,18 @@ decides by itself.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from policy.episode.ids import episode_id
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.episode.operator_commands import CIRCUIT_BREAKER
-from policy.episode.permits import PermitDecision, PermitRequest, PermitState
+from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitRequest, PermitState
 from policy.scan import pauses
 from policy.scan.admission import answer_request
 from starter import wording
 from starter.errors import MissingError, RequestError
-from workflows.kit.ids import episode_id
 from workflows.kit.messages import ScannerStatus
 
 if TYPE_CHECKING:
@@ -44,8 +45,22 @@ def still_stopped_by(scanner: ScannerStatus | None, episode: EpisodeStatus, now:
         override=CIRCUIT_BREAKER if episode.override else "",
     )
     others = [each for each in scanner.permits if each.incident != episode.incident or each.holding is not PermitState.PARKED]
-    answer = answer_request(scanner.report, others, request, cap=scanner.concurrency, now=now, paused=pauses.told(scanner.pauses))
+    answer = _answer(scanner, request, now, others)
     return "" if answer.decision is PermitDecision.GRANTED else answer.reason
+
+
+def refused_now(scanner: ScannerStatus | None, cluster: str, node: str, now: datetime) -> str:
+    """Why a person's new request about a node would be refused now, "" where it would begin, or wait for a permit."""
+    if scanner is None:
+        return ""
+    request = PermitRequest(node=node, workflow_id=episode_id(cluster, node), incident="", by_person=True)
+    answer = _answer(scanner, request, now, scanner.permits)
+    return answer.reason if answer.decision is PermitDecision.REFUSED else ""
+
+
+def _answer(scanner: ScannerStatus, request: PermitRequest, now: datetime, permits: Iterable[Permit]) -> PermitAnswer:
+    paused = pauses.told(scanner.pauses)
+    return answer_request(scanner.report, permits, request, cap=scanner.concurrency, now=now, paused=paused)
 
 
 async def in_the_way(warden: Nodewarden, episode: EpisodeHandle) -> str:

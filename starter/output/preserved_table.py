@@ -13,7 +13,7 @@ from policy.values.display_text import counted
 from policy.values.times import written
 from starter import wording
 from starter.handles.preservations import PreservedNode, PreservedNodes
-from starter.output.sentences import Sentences
+from starter.output.console import Sentences
 from starter.output.table import columns
 
 

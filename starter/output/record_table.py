@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from policy.episode.messages import OffProof, Phase, RecordEntry
+from policy.episode.messages import OffProof, RecordEntry
 from policy.values.times import written
 from starter import wording
 from starter.handles.history import EpisodeRecord
@@ -39,7 +39,7 @@ def moments_of(entries: Iterable[RecordEntry]) -> Iterator[Moment]:
     """Each entry of a record. That it went well is not said of each."""
     for entry in entries:
         outcome = "" if entry.outcome == "ok" else entry.outcome
-        outcome = wording.PHASES[Phase.DONE] if (entry.act, outcome) == ("phase", Phase.DONE) else outcome
+        outcome = wording.phase(outcome) if entry.act == "phase" else outcome
         yield Moment(
             at=entry.at,
             what=entry.act.replace("-", " "),
@@ -80,7 +80,7 @@ def as_table(record: EpisodeRecord) -> RenderableType:
 
 def _stands(record: EpisodeRecord) -> str:
     if record.ended is None:
-        return f"open, {wording.phase_called(record.outcome)}: {record.message}"
+        return f"open, {wording.phase(record.outcome)}: {record.message}"
     return f"{record.outcome} after {wording.span(record.ended - record.started)}"
 
 

@@ -1,4 +1,4 @@
-"""The live table: nodes with verdicts and countdowns, checks with their brakes, episodes with their step.
+"""The live table: nodes with verdicts and countdowns, checks with their circuit breakers, episodes with their step.
 
 Pure rendering of a `ClusterStatus` at a moment, so that countdowns move without asking anybody. Where there is no terminal
 `starter/output/changes.py` says the same in lines. Words come from `starter/wording.py`.
@@ -19,7 +19,7 @@ from policy.checks.targets import SICKNESS
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeStatus, Phase
 from policy.fence.device_check import DeviceRow
-from policy.scan.admission import AdmissionRefusal
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import opened_breakers, seen_at
 from policy.scan.scan_report import AtRisk, CheckReport, ScanReport, TargetRow
 from policy.values.display_text import counted
@@ -27,9 +27,8 @@ from policy.values.object_refs import in_natural_order
 from policy.values.times import written
 from starter import wording
 from starter.handles.status import ClusterStatus
+from starter.output.console import Sentences
 from starter.output.permits import still_stopped_by
-from starter.output.sentences import Sentence, Sentences
-from workflows.kit.messages import ScannerStatus
 
 OLD = timedelta(seconds=5)
 """From this age on it is said how old the rows of nodes are."""
@@ -64,7 +63,7 @@ def render(status: ClusterStatus, *, now: datetime, where: str = "") -> Renderab
         parts.append(_devices(status.devices))
     if report is not None:
         if report.checks:
-            parts.append(_checks(report.checks, blocked=_blocked(scanner, now)))
+            parts.append(_checks(report.checks, blocked=wording.blocked(scanner, now)))
         else:
             parts.append(Text("no health check in this cluster: nothing will be done to it", style="dim"))
         parts.append(_nodes(report, now, live=scanner is not None))
@@ -74,7 +73,7 @@ def render(status: ClusterStatus, *, now: datetime, where: str = "") -> Renderab
 
 
 def _head(status: ClusterStatus, now: datetime, where: str) -> RenderableType:
-    line = Sentence.assemble(("nodewarden", "bold"), "  cluster ", (status.cluster, "bold"))
+    line = Text.assemble(("nodewarden", "bold"), "  cluster ", (status.cluster, "bold"))
     if status.scanner is None:
         line.append(f"  {status.problem or 'no scanner'}", style="red")
     else:
@@ -94,7 +93,7 @@ def _head(status: ClusterStatus, now: datetime, where: str) -> RenderableType:
     line.append(f"  {written(now)}", style="dim")
     below = [Text(where, style="dim")] if where else []
     if status.scanner is not None and status.problem:
-        below.append(Sentence(f"as of {written(status.at)}: {status.problem}", style="red"))
+        below.append(Text(f"as of {written(status.at)}: {status.problem}", style="red"))
     return Group(line, *below)
 
 
@@ -123,8 +122,8 @@ def columns(*names: str, flexible: str) -> Table:
 def _devices(rows: tuple[DeviceRow, ...]) -> RenderableType:
     table = columns("CAN'T BE FENCED", "WHY", flexible="WHY")
     for row in rows:
-        table.add_row(row.node, Sentence(row.named, style="red"))
-    return Group(table, Sentence("as read last; `nodewarden fence check` reads all devices now", style="dim"))
+        table.add_row(row.node, Text(row.named, style="red"))
+    return Group(table, Text("as read last; `nodewarden fence check` reads all devices now", style="dim"))
 
 
 def _nodes(report: ScanReport, now: datetime, *, live: bool) -> RenderableType:
@@ -147,38 +146,26 @@ def sickest_first(row: TargetRow) -> tuple[int, list[tuple[bool, int, str]]]:
     return SICKNESS[row.health], in_natural_order(row.node)
 
 
-def _blocked(scanner: ScannerStatus | None, now: datetime) -> str:
-    """Why no check may act, whatever its own circuit breaker says; "" where that decides."""
-    if scanner is None:
-        return "not while no scanner answers"
-    if wording.halted(scanner):
-        return "not while everything is halted"
-    return "not while the first line says why" if wording.obstacles(scanner, now) else ""
-
-
 def _checks(checks: Collection[CheckReport], *, blocked: str) -> RenderableType:
     table = columns("CHECK", "HEALTHY", "MAY IT ACT", flexible="MAY IT ACT")
     for check in checks:
-        free = check.allowed and not check.error
-        said = blocked if free and blocked else wording.brake(check)
-        table.add_row(
-            check.ref.key, f"{check.healthy}/{check.total}", Sentence(said, style="default" if free and not blocked else "red")
-        )
+        style = "default" if check.allowed and not check.error and not blocked else "red"
+        table.add_row(check.ref.key, f"{check.healthy}/{check.total}", Text(wording.may_act(check, blocked), style=style))
     return table
 
 
 def _episodes(status: ClusterStatus, now: datetime) -> RenderableType:
     doing = [(episode.node, _doing(status, episode, now)) for episode in status.episodes]
-    silent = [(each.node, Sentence(each.problem, style="red")) for each in status.silent]
+    silent = [(each.node, Text(each.problem, style="red")) for each in status.silent]
 
     def table(within: bool) -> Table:
-        names = ("EPISODE", "KIND", "PHASE", "STEP", "TRY", "SINCE")
+        names = ("EPISODE", "KIND", "PHASE", "STEP", "TRY", "OPEN FOR")
         table = columns(*names, *(("DOING",) if within else ()), flexible="DOING" if within else "EPISODE")
         for episode, (_, said) in zip(status.episodes, doing, strict=True):
             table.add_row(
                 episode.node,
                 episode.kind.value,
-                Text(wording.phase(episode), style=_PHASE_STYLE.get(episode.phase, "cyan")),
+                Text(wording.phase(episode.phase), style=_PHASE_STYLE.get(episode.phase, "cyan")),
                 episode.step or "-",
                 str(episode.try_number or "-"),
                 wording.span(now - episode.started),
@@ -192,7 +179,7 @@ def _episodes(status: ClusterStatus, now: datetime) -> RenderableType:
 
 
 def _doing(status: ClusterStatus, episode: EpisodeStatus, now: datetime) -> Text:
-    text = Sentence(wording.doing(episode, now))
+    text = Text(wording.doing(episode, now))
     if rung := wording.rung(episode, now):
         text.append(f"\n{rung}", style="dim")
     if said := wording.repeated(episode):
@@ -217,9 +204,9 @@ def _waiting(status: ClusterStatus, now: datetime) -> RenderableType:
     why = {episode.node: episode.queued for episode in status.episodes}
     for request in status.scanner.queue:
         said = f"queued for a permit{': ' if why.get(request.node) else ''}{why.get(request.node, '')}"
-        table.add_row(request.node, Sentence(said))
+        table.add_row(request.node, Text(said))
     for held in status.scanner.held_off:
-        table.add_row(held.node, Sentence(wording.held_off(held, now)))
+        table.add_row(held.node, Text(wording.held_off(held, now)))
     told = {held.node for held in status.scanner.held_off}
     candidates = status.scanner.report.candidates if status.scanner.report is not None else ()
     due = {each.node: each.not_before for each in candidates}
@@ -229,7 +216,7 @@ def _waiting(status: ClusterStatus, now: datetime) -> RenderableType:
         moment = due.get(refused.node) if refused.reason == AdmissionRefusal.RETRY_LATER else None
         left = f" ({wording.countdown(moment, now)})" if moment is not None else ""
         named = refused.message.lower().startswith(refused.reason.lower())  # "Paused: paused by …" says it twice
-        table.add_row(refused.node, Sentence(f"{'' if named else f'{refused.reason}: '}{refused.message}{left}"))
+        table.add_row(refused.node, Text(f"{'' if named else f'{refused.reason}: '}{refused.message}{left}"))
     return table
 
 
@@ -249,7 +236,7 @@ def _ended(status: ClusterStatus, now: datetime) -> RenderableType:
     table = columns("ENDED", "AGE", "HOW", flexible="HOW")
     for result in status.ended:
         style = "green" if result.outcome in wording.GOOD_ENDS else "red"
-        table.add_row(result.node, wording.span(now - result.ended), Sentence(wording.ending(result), style=style))
+        table.add_row(result.node, wording.span(now - result.ended), Text(wording.ending(result), style=style))
     return table
 
 

@@ -1,6 +1,6 @@
 """What would be done to fence one node, for `nodewarden fence plan`: resolved as an episode resolves it, from files or live.
 
-Nothing is done and no secret is read. The answer is `policy/fence/plan_view.py`; here it gets its table, and what can go wrong
+Nothing is done and no secret is read. The answer is `policy/fence/config.py`; here it gets its table, and what can go wrong
 before there is a configuration at all becomes one of its errors.
 """
 
@@ -24,11 +24,9 @@ from activities.errors import ErrorType, error_type
 from policy.checks.fence_policies import PolicySource
 from policy.dialects.common import DEFAULT_NAMESPACE
 from policy.episode.needs import Need
-from policy.fence.compiling import compile_config
-from policy.fence.config import INSTANCE, FenceConfig, FenceStep
-from policy.fence.plan_view import does, shown_parameters
+from policy.fence.config import INSTANCE, FenceConfig, FenceStep, has_placeholder, method_summary, shown_parameters
+from policy.fence.plan_compiler import compile_config
 from policy.fence.templates import KIND as FENCING_TEMPLATE
-from policy.fence.variables import has_placeholder
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
 from policy.values.object_refs import ObjectRef
@@ -95,7 +93,7 @@ def as_table(config: FenceConfig) -> RenderableType:
         lines.append(Text(f"{step.value}:{'' if config.step(step) else ' nothing'}", style="bold"))
         for method in config.step(step):
             template = f" of {method.template}" if method.template else ""
-            lines.append(Text(f"  {method.name}{template}: {does(method)}"))
+            lines.append(Text(f"  {method.name}{template}: {method_summary(method)}"))
             lines += [Text(f"    {name}={value}") for name, value in shown_parameters(method).items()]
     lines += [Text(f"error: {error}", style="red") for error in config.errors]
     lines += [Text(f"warning: {warning}", style="yellow") for warning in config.warnings]

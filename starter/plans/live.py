@@ -9,9 +9,9 @@ from activities.cluster.watch.offline import ClusterSnapshot
 from activities.cluster.watch.snapshot import take_snapshot
 from activities.errors import ErrorType
 from starter.errors import SilentError
+from workers.configuration.clusters import open_cluster
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
-from workers.connections import open_cluster
 
 
 async def read_live(

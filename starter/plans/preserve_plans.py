@@ -19,8 +19,7 @@ from rich.text import Text
 
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.objects.decoding import decode_node
-from activities.cluster.objects.machine_sets import deployment_of
-from activities.cluster.objects.machines_decoding import decode_machine
+from activities.cluster.objects.machines_decoding import decode_machine, deployment_of
 from activities.cluster.watch.offline import ClusterSnapshot
 from policy.checks.verdicts import Health
 from policy.objects.machines import MachineView

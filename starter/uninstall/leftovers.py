@@ -20,9 +20,9 @@ from starter.client import Nodewarden
 from starter.errors import RequestError
 from starter.uninstall import kubernetes, temporal
 from starter.uninstall.kubernetes import Leftover
+from workers.configuration.clusters import open_cluster
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
-from workers.connections import open_cluster
 from workers.errors import NamespaceMissingError, TemporalUnreachableError
 
 Look = Callable[[], Awaitable[list[Leftover]]]

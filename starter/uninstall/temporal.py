@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from temporalio.service import RPCError
 
+from policy.episode.ids import device_check_id, episode_id, scanner_id
 from policy.episode.messages import Kind
 from starter.client import Nodewarden
 from starter.handles.calls import ANSWER_WITHIN, unanswered
 from starter.uninstall.kubernetes import Leftover
-from workers.search_attributes import existing, required
-from workflows.kit.ids import device_check_id, episode_id, scanner_id
+from workers.temporal_namespace import existing_search_attributes, required_search_attributes
 
 MOST = 1000
 
@@ -45,7 +45,7 @@ def _quoted(text: str) -> str:
 async def search_attributes(warden: Nodewarden) -> list[Leftover]:
     """They are the namespace's: of all clusters that are looked after from it."""
     try:
-        there = [name for name in required() if name in await existing(warden.client)]
+        there = [name for name in required_search_attributes() if name in await existing_search_attributes(warden.client)]
     except RPCError as error:
         raise unanswered(error, what="search attributes") from error
     if not there:

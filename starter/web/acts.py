@@ -22,9 +22,9 @@ from policy.episode.operator_commands import (
     override_problem,
     reason_problem,
 )
-from policy.fence.plan_view import ShownConfig, shown_config
+from policy.fence.config import ShownConfig, shown_config
 from policy.preservation.requests import LONGEST_PRESERVATION
-from policy.scan.admission import OVERRIDABLE, against_requests
+from policy.scan.permit_rules import OVERRIDABLE, against_requests
 from policy.values.times import parse_duration
 from starter import wording
 from starter.client import Nodewarden
@@ -34,7 +34,7 @@ from starter.handles.node_actions import name_of
 from starter.output.at_stake import SECONDS_TO_READ, device_words, pods_on, unread
 from starter.output.begun import begun, in_words
 from starter.output.models import Begun, Told
-from starter.output.permits import in_the_way, still_stopped_by
+from starter.output.permits import in_the_way, refused_now, still_stopped_by
 from starter.plans.fence_plans import planned
 from starter.web.answers import UnreadableError
 from starter.web.auth import Caller
@@ -112,7 +112,8 @@ class WordToSay(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActPreview:
-    """What would come of a word. heard: whether it is heard now; why_not: else why not. known: what is known of the machine and
+    """What would come of a word. heard: whether it is heard now; why_not: else why not. refused: why a new episode would get no
+    permit now, also where the word may override that. known: what is known of the machine and
     of what stands in the way. plan: what fencing would do, of `fence`. command: how it is said on the
     command line, "" where it is not heard. owners: to whom the pauses or holds belong of which that word ends one. overridable:
     whether a circuit breaker is open that the word may override."""
@@ -122,6 +123,7 @@ class ActPreview:
     node: str
     heard: bool
     why_not: str
+    refused: str
     consequence: str
     known: tuple[str, ...]
     permits_used: int
@@ -206,6 +208,9 @@ async def preview(views: Views, caller: Caller, cluster: str, word: Verb, node: 
     if episode is not None:
         why_not, consequence = _heard(episode, word, consequence)
     known = _in_the_way(overview, word) if word in CONSEQUENCES and node else []
+    asks = word in {Verb.FENCE, Verb.REMEDIATE} and not why_not
+    refused = refused_now(status.scanner, cluster, node, status.at) if asks else ""
+    known = [each for each in known if each != refused]
     known += [wording.at_risk(row, status.at) for row in overview.at_risk if row.node == node]
     if word in POWERS:
         known += [f"its fence device {row.endpoint} has a problem: {row.problem}" for row in status.devices if row.node == node]
@@ -223,6 +228,7 @@ async def preview(views: Views, caller: Caller, cluster: str, word: Verb, node: 
         node=node,
         heard=not why_not,
         why_not=why_not,
+        refused=refused,
         consequence=consequence,
         known=tuple(known),
         permits_used=overview.permits_used,

@@ -153,7 +153,7 @@ router = APIRouter()
 
 
 def needed(check: CheckReport) -> int | None:
-    """How many of its targets have to be healthy, or else its brake closes; None where its report does not say."""
+    """How many of its targets have to be healthy, or else its circuit breaker opens; None where its report does not say."""
     counted = check.allowed and not check.error and check.dialect is not Dialect.NODE_FENCING
     return max(0, check.healthy - check.remaining) if counted else None
 

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from policy.checks.verdicts import Health
+from policy.episode.gate import MAY_NOT_ACT
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.fence.device_check import DeviceRow
 from policy.scan.pauses import Pauses
@@ -155,6 +156,8 @@ def _of_episode(episode: EpisodeStatus) -> str:
         return f"No: it is kept as it is {wording.kept_by(episode)}"
     if episode.held:
         return f"Not now: its {episode.kind.value.lower()} is held back: {episode.held}"
+    if episode.doing.startswith(MAY_NOT_ACT):
+        return f"Not now: its {episode.kind.value.lower()} {episode.doing}"
     return f"Yes, by {episode.kind.value.lower()}: {episode.doing or episode.step or episode.reason}"
 
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from policy.checks.verdicts import Health
+from policy.episode import gate
 from policy.episode.advice import MOST_NAMED, until_well_or_asked
-from policy.episode.gate import unblocks
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Phase
 from policy.episode.permits import PermitState
-from policy.scan.admission import AdmissionRefusal
+from policy.scan import permit_rules
 from policy.scan.pauses import Pause
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import BLIND, BY_PEOPLE, opened_breakers, seen_at
 from policy.scan.scan_report import AtRisk, CheckReport, NodeAtRisk, ScanReport, TargetRow
 from policy.values.display_text import counted
@@ -21,27 +22,6 @@ from starter import wording
 from starter.handles.status import ClusterStatus, SilentEpisode
 from starter.output.table import sickest_first
 from workflows.kit.messages import ScannerStatus
-
-MOVES = {
-    AdmissionRefusal.CAP: "an episode that ends gives its permit back",
-    AdmissionRefusal.SCOPE_CAP: "an episode in the same group has to end",
-    AdmissionRefusal.IN_FLIGHT: "a repair under the same check has to end",
-    AdmissionRefusal.REPLACEMENT: "the replacement under way has to be done",
-    AdmissionRefusal.NODE_HELD: "the holder of the node has to give it back",
-    AdmissionRefusal.STALE_VIEW: "the view of the cluster has to be live again",
-    AdmissionRefusal.NO_CLUSTER_LEASE: "the cluster Lease has to be ours",
-    AdmissionRefusal.CIRCUIT_BREAKER: "enough targets of the check have to be healthy again, which closes its circuit breaker",
-    AdmissionRefusal.THRESHOLD: "enough nodes have to be responsive again",
-    AdmissionRefusal.CONTROL_PLANE: "the control plane has to be able to spare it",
-    AdmissionRefusal.BAD_POLICIES: "the fence policies have to be corrected",
-    AdmissionRefusal.SWITCHED_OFF: "fencing has to be switched on again",
-    AdmissionRefusal.PAUSED: "each pause has to end: `nodewarden unpause --of NAME`",
-    AdmissionRefusal.STORAGE_DOWN: "the storage has to be back",
-    AdmissionRefusal.SCOPE_STORM: "enough nodes of the same group have to be responsive again",
-    AdmissionRefusal.QUIET_TIME: "the quiet time has to pass",
-    AdmissionRefusal.RETRY_LATER: "time alone, or a person who has it remediated",
-}
-"""What ends each of the guards that keep a node waiting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,15 +49,16 @@ class OpenBreaker:
     why: str
     nodes: tuple[str, ...]
     of: int
-    closes: str = MOVES[AdmissionRefusal.CIRCUIT_BREAKER]
+    closes: str = permit_rules.unblocks(AdmissionRefusal.CIRCUIT_BREAKER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """One cluster at a moment. headline: the one sentence; also: what else is not as it should be. safe: whether nothing keeps us
     from acting and no data is at risk. stops: what keeps us from acting, each with its way out. pauses: those in force.
-    blocked: of the stops those that hold under every check. seen: when the cluster was as it is shown; blind: why it may be
-    otherwise now, "" where it is seen."""
+    blocked: of the stops those that hold under every check; obstacle: the first of them in a few words. seen: when the cluster
+    was as it is shown; blind: why it may be otherwise now, "" where it is seen. at_risk: the nearest of
+    at_risk_nodes; at_risk_problem: why what is attached can't be followed, so that there may be more."""
 
     cluster: str
     at: datetime
@@ -86,6 +67,7 @@ class Overview:
     safe: bool = True
     stops: tuple[str, ...] = ()
     blocked: tuple[str, ...] = ()
+    obstacle: str = ""
     seen: datetime | None = None
     blind: str = ""
     pauses: tuple[Pause, ...] = ()
@@ -100,6 +82,8 @@ class Overview:
     left_out: int = 0
     waiting: tuple[WaitingNode, ...] = ()
     at_risk: tuple[NodeAtRisk, ...] = ()
+    at_risk_nodes: int = 0
+    at_risk_problem: str = ""
     checks: tuple[CheckReport, ...] = ()
     rows: tuple[TargetRow, ...] = ()
 
@@ -128,6 +112,7 @@ def overview_of(status: ClusterStatus) -> Overview:
         safe=not alarms,
         stops=(*halts, *stops),
         blocked=(*halts, *others),
+        obstacle=wording.blocked(scanner, status.at),
         seen=seen_at(report) if report is not None else None,
         blind=next((each.text for each in found if each.code in BLIND), status.problem),
         pauses=scanner.pauses if scanner is not None else (),
@@ -146,6 +131,8 @@ def overview_of(status: ClusterStatus) -> Overview:
         left_out=status.left_out,
         waiting=tuple(_waiting(scanner, status)) if scanner is not None else (),
         at_risk=at_risk.nearest,
+        at_risk_nodes=at_risk.nodes,
+        at_risk_problem=at_risk.problem,
         checks=report.checks if report is not None else (),
         rows=tuple(sorted(report.rows, key=sickest_first)) if report is not None else (),
     )
@@ -185,14 +172,16 @@ def _risks(found: AtRisk) -> Iterator[str]:
 
 def stop_of(check: CheckReport) -> str:
     """What keeps the scanner from acting under that check, "" where nothing does."""
-    return f"{check.ref.key}: {wording.brake(check)}" if check.error or check.paused or not check.allowed else ""
+    return f"{check.ref.key}: {wording.may_act(check)}" if check.error or check.paused or not check.allowed else ""
 
 
 def _waiting(scanner: ScannerStatus, status: ClusterStatus) -> Iterator[WaitingNode]:
     queued = {episode.node: episode.queued for episode in status.episodes}
     for turn, request in enumerate(scanner.queue, start=1):
         why = queued.get(request.node) or "others have all permits"
-        yield WaitingNode(node=request.node, why=why, turn=turn, guard=AdmissionRefusal.CAP, moves=MOVES[AdmissionRefusal.CAP])
+        yield WaitingNode(
+            node=request.node, why=why, turn=turn, guard=AdmissionRefusal.CAP, moves=permit_rules.unblocks(AdmissionRefusal.CAP)
+        )
     for held in scanner.held_off:
         moves = "" if held.until is not None else until_well_or_asked(held.node)
         yield WaitingNode(node=held.node, why=held.reason, until=held.until, guard=AdmissionRefusal.HELD_OFF, moves=moves)
@@ -203,6 +192,6 @@ def _waiting(scanner: ScannerStatus, status: ClusterStatus) -> Iterator[WaitingN
             continue
         candidate = candidates.get(refused.node)
         later = candidate.not_before if candidate is not None and refused.reason == AdmissionRefusal.RETRY_LATER else None
-        moves = MOVES.get(AdmissionRefusal(refused.reason), "") if refused.reason in set(AdmissionRefusal) else ""
-        moves = moves or (unblocks(candidate.vetoed_by) if candidate is not None else "")
+        moves = permit_rules.unblocks(AdmissionRefusal(refused.reason)) if refused.reason in set(AdmissionRefusal) else ""
+        moves = moves or (gate.unblocks(candidate.vetoed_by) if candidate is not None else "")
         yield WaitingNode(node=refused.node, why=refused.message, until=later, guard=refused.reason, moves=moves)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,11 +19,12 @@ from activities.contracts.pages import queries
 from policy.episode.advice import ONLY_IF, advice
 from policy.episode.ids import episode_id, scanner_id
 from policy.episode.runbook import section_of
-from policy.fence.plan_view import does
+from policy.fence.config import method_summary
 from policy.scan.scan_report import TargetRow
 from policy.values import display_text
 from policy.values.times import written
 from starter import wording
+from starter.output.permits import still_stopped_by
 from starter.output.record_table import OFF_PROVEN
 from starter.web.auth import Caller
 from starter.web.overview import Overview, overview_of
@@ -42,6 +44,8 @@ VIEWS = (
     ("History", "/history"),
 )
 
+LONG = 30
+"""Characters of a word that a column of a phone's page may have no room for."""
 EVERY = 15
 """Seconds after which an open page is drawn anew though nothing has changed but the time."""
 
@@ -59,11 +63,15 @@ def _shown(found: object) -> object:
 
 
 def _with_commands(text: str) -> Markup:
-    """What stands between backticks is code. Everything else is text, whatever it looks like (S40)."""
+    """What stands between backticks is code. Everything else is text, whatever it looks like (S40). A path or an address that is
+    longer than a narrow column may be broken after each slash."""
     code = Markup("<code>{}</code>")
-    return Markup().join(
-        code.format(each) if index % 2 else each for index, each in enumerate(display_text.visible(text).split("`"))
+    found = (
+        (index, Markup("<wbr>").join(re.split("(?<=/)(?=[^/])", word)) if len(word) > LONG else word)
+        for index, part in enumerate(display_text.visible(text).split("`"))
+        for word in (re.split(r"(\s+)", part) if index % 2 == 0 else [part])
     )
+    return Markup().join(code.format(each) if index % 2 else each for index, each in found)
 
 
 _FILTERS: dict[str, Any] = {
@@ -71,18 +79,20 @@ _FILTERS: dict[str, Any] = {
     "span": wording.span,
     "seconds": lambda seconds: wording.span(timedelta(seconds=seconds)),
     "left": lambda left: wording.span(timedelta(seconds=math.ceil(left.total_seconds()))),
-    "brake": wording.brake,
+    "may_act": wording.may_act,
     "colour": _colour,
     "health": lambda health: COLOUR[wording.HEALTH_STYLE[health]],
     "kept_by": wording.kept_by,
+    "not_yet": wording.not_yet,
+    "ending": wording.ending,
     "phase": wording.phase,
     "repeated": wording.repeated,
     "more_advice": lambda episode: episode.advice if episode.advice != advice(episode.ways) else "",
     "commands": _with_commands,
-    "does": does,
+    "does": method_summary,
 }
 _GLOBALS: dict[str, Any] = {"only_if": ONLY_IF, "progress": progress, "episode_id": episode_id, "scanner_id": scanner_id}
-_GLOBALS["section_of"] = section_of
+_GLOBALS |= {"section_of": section_of, "still_stopped_by": still_stopped_by}
 templates.env.finalize = _shown
 templates.env.filters.update(_FILTERS)
 templates.env.globals.update(_GLOBALS)
@@ -146,14 +156,14 @@ async def clusters(request: Request) -> Response:
 async def now(request: Request, cluster: str) -> Response:
     """Is it safe, who is waited for, what is under way, who waits."""
     status = await _view(request, cluster).status()
-    return render(request, "now.html", "Now", cluster=cluster, overview=overview_of(status), every=EVERY)
+    return render(request, "now.html", "Now", cluster=cluster, overview=overview_of(status), scanner=status.scanner, every=EVERY)
 
 
 @router.get("/c/{cluster}/record/{name}")
 async def record(request: Request, cluster: str, name: str) -> Response:
     """What one episode saw, decided and did."""
     found = await views_of(request).warden.history.record(_view(request, cluster).cluster, name)
-    standing = found.outcome if found.ended is not None else wording.phase_called(found.outcome)
+    standing = found.outcome if found.ended is not None else wording.phase(found.outcome)
     return render(
         request,
         "record.html",

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 
 from policy.checks.verdicts import Health
 from policy.episode.messages import Phase, RecordEntry
@@ -31,6 +31,8 @@ WORDS = frozenset({"abort", "acknowledge-off", "extend", "hold", "isolate", "rel
 SPOKEN = frozenset({"asked", "given", "taken back"})
 """An entry of a record is a person's word where its act is among those, and its outcome among these."""
 NONE_BEGINS = ", and no episode could begin during a pause"
+NOT_RECORDED = "the queue for permits, open circuit breakers and a view that was not live"
+"""What may have been why, and is in no record."""
 
 
 class TimelineKind(StrEnum):
@@ -151,7 +153,8 @@ def _episode(episode: EpisodeRecord | EndedEpisode, entries: Sequence[RecordEntr
         until=episode.ended,
         goes_on=open_now,
     )
-    for entry, following in zip_longest(entries, entries[1:]):
+    firsts = [first for first, *_ in (list(same) for _, same in groupby(entries, key=_what))]  # what is tried again is one entry
+    for entry, following in zip_longest(firsts, firsts[1:]):
         last = episode.ended if following is None else following.at
         (told,) = moments_of((entry,))
         what, detail = (told.detail, "") if entry.act == "phase" else (told.what, told.detail)
@@ -177,6 +180,10 @@ def _episode(episode: EpisodeRecord | EndedEpisode, entries: Sequence[RecordEntr
         )
 
 
+def _what(entry: RecordEntry) -> tuple[str, ...]:
+    return entry.step, entry.act, entry.outcome, entry.detail
+
+
 def _kind(entry: RecordEntry, *, proof: bool) -> TimelineKind:
     if entry.act in WORDS and entry.outcome in SPOKEN:
         return TimelineKind.WORD
@@ -198,10 +205,6 @@ def _pauses(pauses: Pauses, now: datetime) -> Iterator[TimelineEntry]:
         )
 
 
-SAID_APART = frozenset({TimelineKind.ACT, TimelineKind.PROOF, TimelineKind.PAUSE})
-"""By other sentences of `why_at` than those of what was so."""
-
-
 # At some moment ---------------------------------------------------------------------------------------------------------
 
 
@@ -214,34 +217,35 @@ def asked_moment(text: str, now: datetime) -> datetime:
 
 
 def why_at(known: NodeTimeline, moment: datetime, pauses: Pauses) -> list[str]:
-    """What is on record of that moment, in sentences: which pauses held in its minute, what was so, what had been done last, and
-    what was done next. pauses: all that are remembered, also those that the timeline leaves out."""
+    """What is on record of that moment, in sentences: which pauses held in its minute, what was so, and what had been done last;
+    nothing that came of it later, and what no record has. pauses: all that are remembered, also those that the timeline leaves
+    out."""
     if moment > known.at:
         return ["that is still to come"]
     paused = [each for each in since(pauses, moment, known.at) if each.pause.since < moment + timedelta(minutes=1)]
-    holding = [each for each in known.entries if each.holds(moment) and each.kind not in SAID_APART]
-    said = [each.looked_back(known.at) for each in paused]
-    said += [_so(each, moment) for each in holding if each.kind is not TimelineKind.WORD]
-    for episode in (each for each in holding if each.kind is TimelineKind.EPISODE):
-        own = [each for each in known.entries if each.incident == episode.incident and each.kind is not TimelineKind.EPISODE]
-        before = [each for each in own if each.at <= moment]
-        after = [each for each in own if each.at > moment]
-        said += [f"last before it, {wording.span(moment - each.at)} earlier: {_told(each)}" for each in before[-1:]]
-        said += [f"next, {wording.span(each.at - moment)} later: {_told(each)}" for each in after[:1]]
-    if not any(each.kind is TimelineKind.EPISODE for each in holding):
+    holding = [each for each in known.entries if each.holds(moment)]
+    episodes = [each for each in holding if each.kind is TimelineKind.EPISODE]
+    said = [f"since {written(each.pause.since)} the cluster was {each.pause}" for each in paused]
+    said += [_so(_told(each), each, moment) for each in holding if each.kind in {TimelineKind.CONDITION, TimelineKind.VERDICT}]
+    for episode in episodes:
+        kind = episode.what.partition(":")[0].removesuffix(" begins")  # how it ended is of a later moment
+        said.append(_so(f"{kind} was open: {episode.detail}", episode, moment))
+        own = [each for each in known.entries if each.incident == episode.incident and each.at <= moment]
+        phase = next((each for each in reversed(own) if each.what in wording.PHASES.values()), None)
+        said += [_so(f"it was in phase {each.what!r}", each, moment) for each in (phase,) if each is not None]
+        last = next((each for each in reversed(own) if each not in {episode, phase}), None)
+        said += [f"last before it, {wording.span(moment - last.at)} earlier: {_told(last)}"] if last is not None else []
+    if not episodes:
         said.append(
             "no episode of the node was open, as far as Temporal remembers: nothing was done to it"
             + (NONE_BEGINS if paused else "")
         )
-        later = [each for each in known.entries if each.kind is TimelineKind.EPISODE and each.at > moment]
-        said += [f"the next one began {wording.span(each.at - moment)} later: {_told(each)}" for each in later[:1]]
-    if not any(each.kind is TimelineKind.CONDITION for each in holding):
-        said.append("conditions of that time are not recorded")
-    return said
+    recorded = episodes or any(each.kind is TimelineKind.CONDITION for each in holding)
+    return [*said, f"not recorded, and so not shown here: {NOT_RECORDED}{'' if recorded else '; conditions of that time'}"]
 
 
-def _so(entry: TimelineEntry, moment: datetime) -> str:
-    return f"{_told(entry)} (for {wording.span(moment - entry.at)} by then)"
+def _so(said: str, entry: TimelineEntry, moment: datetime) -> str:
+    return f"{said} (for {wording.span(moment - entry.at)} by then)"
 
 
 def _told(entry: TimelineEntry) -> str:

@@ -9,8 +9,9 @@ import pytest
 
 from activities.cluster.api.paths import CONFIG_MAPS, NAMESPACES
 from policy.checks.fence_policies import StormRule
-from policy.scan.admission import AdmissionRefusal, admit
+from policy.scan.admission import admit
 from policy.scan.evaluation import evaluate
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import ScanReport
 from policy.values.object_refs import FENCE_NAMESPACE, Dialect
 from simulator.api.control.faults import Accident, Fault

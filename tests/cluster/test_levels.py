@@ -19,7 +19,7 @@ from activities.notification_sender import Notice
 from policy.checks.circuit_breakers import OpenReason
 from policy.episode.events import When
 from policy.episode.notices import Severity
-from policy.scan.admission import AdmissionRefusal
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import alarms as alarms_of
 from policy.scan.scan_report import ScanReport, ViewState
 from policy.values.object_refs import ObjectRef

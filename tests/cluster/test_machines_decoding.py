@@ -152,7 +152,7 @@ DECODER = "activities/cluster/objects/machines_decoding.py"
 
 ELSEWHERE = {
     "providerID": {"activities/cluster/objects/decoding.py", "policy: identity.py"},  # of Nodes
-    "machinePreserveTimeout": {"activities/cluster/objects/machine_sets.py", "policy: pools.py"},  # of templates, and of Shoots
+    "machinePreserveTimeout": {"policy: pools.py"},  # of templates, and of Shoots
     "preserveExpiryTime": {"activities/cluster/acts/preservation.py"},  # is written there
     "failureMessage": {"policy: remediation_objects.py"},  # of remediation objects
     "currentStatus": {

@@ -13,7 +13,7 @@ from policy.checks.circuit_breakers import OpenReason
 from policy.episode import runbook
 from policy.episode.operator_commands import Verb
 from policy.remediation.templates import Unusable
-from policy.scan.admission import AdmissionRefusal
+from policy.scan.permit_rules import AdmissionRefusal
 from tests.docs.reading import ROOT, pages
 
 NEEDS_A_PERSON = pages()["docs/runbooks/needs-a-person.md"]

@@ -21,7 +21,7 @@ from activities.power.driver import DeviceCredentials, PowerDriver, PowerError
 from activities.power.fence_agent import InstalledAgent, _read
 from activities.power.registry import driver_for
 from policy.episode.messages import Reading
-from policy.fence.drivers.agent_metadata import AgentMetadata, AgentParameter
+from policy.fence.drivers.agent_parameters import AgentMetadata, AgentParameter
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState
 from tests.fuzz.documents import flow

@@ -37,7 +37,8 @@ from workflows.definitions.fencing import Fencing
 from workflows.definitions.preservation import Preservation
 from workflows.definitions.remediation import Remediation
 from workflows.definitions.scanner import HealthScanner
-from workflows.kit.messages import AbortRequest, DeviceCheckInput, PauseRequest, PersonRequest, ScannerInput
+from workflows.kit.messages import AbortRequest, DeviceCheckInput, PauseRequest, PersonRequest
+from workflows.scanner.state import ScannerInput
 
 pytestmark = PATIENCE
 

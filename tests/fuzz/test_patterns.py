@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
+from policy.fence.config import fill_in
 from policy.fence.credential_hosts import hosts_written
-from policy.fence.drivers.agent_values import problem_of
-from policy.fence.variables import fill_in
+from policy.fence.drivers.agent_parameters import problem_of
 from policy.values.errors import PolicyError
 from policy.values.fields import Fields, parse_properties
 from policy.values.object_refs import is_relative_file
@@ -230,7 +230,7 @@ def test_the_patterns_of_the_product_are_found() -> None:
     """Or the next test would prove nothing."""
     places = {each.where for each in patterns()}
     assert len(places) > 70
-    assert any(where.startswith("policy.fence.drivers.agent_values") for where in places)
+    assert any(where.startswith("policy.fence.drivers.agent_parameters") for where in places)
     assert any(each.searched for each in patterns())
 
 

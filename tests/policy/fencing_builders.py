@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from policy.checks.health_check import HealthCheck
-from policy.fence.compiling import compile_config
 from policy.fence.plan import FencingPlan
+from policy.fence.plan_compiler import compile_config
 from policy.fence.templates import read_fencing_template
 from policy.objects.nodes import NodeView
 from policy.scan.ledger import Ledger

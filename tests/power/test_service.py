@@ -20,8 +20,7 @@ from activities.power.driver import Deadline, DeviceCredentials, PowerDriver, Po
 from activities.power.service import PowerService
 from policy.episode.messages import Reading
 from policy.fence.plan import PowerDevice
-from policy.fence.power import InterfaceGroups, PowerCapability, PowerState, Quarantine
-from policy.fence.served_system import instance_of, system_of
+from policy.fence.power import InterfaceGroups, PowerCapability, PowerState, Quarantine, instance_of, system_of
 from tests.licensing import BELIEVING, Believing
 from tests.power.targets import target_with
 

@@ -28,7 +28,7 @@ from policy.values.object_refs import ObjectRef
 from tests.cluster.acts.world import CLUSTER, INCIDENT, NODE, WORKFLOW, World, refused
 from workers import worker as workers
 from workers.configuration.process_settings import WorkerSettings
-from workers.interceptors.caller_guard import Callers
+from workers.interceptors.activity_guards import CallerGuard
 from workers.worker import Serving
 
 ASKED = News(events=(ToldEvent(reason=EventReason.NEEDS_HUMAN, message="call this number", warning=True),))
@@ -68,7 +68,7 @@ async def ask(act: Callable[[Any], Any], request: Any, **info: Any) -> Any:
 
     async def run() -> Any:
         given = ExecuteActivityInput(fn=run, args=[request], executor=None, headers={})
-        return await Callers().intercept_activity(Act(act)).execute_activity(given)
+        return await CallerGuard().intercept_activity(Act(act)).execute_activity(given)
 
     return await environment.run(run)
 
@@ -163,4 +163,4 @@ def test_every_worker_that_acts_asks_who_it_is(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(workers, "Worker", lambda _client, **options: built.append(options))
     client: Client = object()  # type: ignore[assignment]
     workers.build(client, Serving(queue="cluster.prod", activities=[]), WorkerSettings())
-    assert [each for each in built[0]["interceptors"] if isinstance(each, Callers)]
+    assert [each for each in built[0]["interceptors"] if isinstance(each, CallerGuard)]

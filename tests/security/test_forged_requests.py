@@ -28,7 +28,7 @@ from tests.system.fixtures import Standing
 from tests.system.harness import System
 from tests.system.questions import commands, episode
 from tests.system.test_api_restarts import under_shipped_rights
-from workflows.kit.ids import WORKFLOW_QUEUE
+from workflows.kit.options import WORKFLOW_QUEUE
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 

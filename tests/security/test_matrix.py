@@ -53,8 +53,8 @@ from tests.system.questions import commands, is_open, parked
 from tests.system.test_api_restarts import under_shipped_rights
 from workers.configuration.settings import Settings
 from workers.payloads.converter import DATA_CONVERTER
-from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue
 from workflows.kit.messages import AcknowledgeRequest
+from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 GROUP = "rbac.authorization.k8s.io"

@@ -26,8 +26,8 @@ from tests.system.fixtures import Standing
 from tests.system.harness import System
 from tests.system.questions import episode, in_phase
 from tests.system.witness import Before
-from workers.configuration.key_sources import new_keys
 from workers.configuration.settings import load
+from workers.deployment_keys import new_keys
 from workers.embedded.server import find_binary
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]

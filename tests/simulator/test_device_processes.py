@@ -12,8 +12,7 @@ from uuid import UUID
 import pytest
 
 from activities.power.driver import PowerDriver
-from policy.fence.power import PowerState
-from policy.fence.served_system import system_of
+from policy.fence.power import PowerState, system_of
 from simulator.bmc import ipmi_sim
 from simulator.bmc.bmc import Bmc, StartError, start_bmc
 from simulator.bmc.chassis import Chassis

@@ -23,7 +23,7 @@ from tests.starter.standins import DeviceCheckStandIn, FencingStandIn, Preservat
 from tests.workers.server import SILENT, development_server
 from workers.configuration.process_settings import TemporalSettings
 from workers.connect import connect
-from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue
+from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue
 
 
 @pytest.fixture(scope="session")

@@ -44,12 +44,12 @@ from workflows.kit.messages import (
     ExtendRequest,
     PauseRequest,
     PersonRequest,
-    ScannerInput,
     ScannerResult,
     ScannerStatus,
     StopRequest,
     UnpauseRequest,
 )
+from workflows.scanner.state import ScannerInput
 
 CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
 QUESTION = 7

@@ -77,12 +77,12 @@ def test_the_story_of_an_episode() -> None:
     done = replace(base, ended=(result(),))
     assert changes(base, begun) == [
         "episode node-7: Fencing incident-node-7 open: NodeHealthCheck/workers: Ready is Unknown",
-        "episode node-7: running, power-management: waits before power is touched",
+        "episode node-7: in progress, power-management: waits before power is touched",
     ]
     assert changes(begun, begun) == []
     assert [line.split(" read ")[0] for line in changes(begun, off)] == [
         "episode node-7: off proven,",
-        "episode node-7: running, power-management: frees its pods",
+        "episode node-7: in progress, power-management: frees its pods",
     ]
     assert changes(off, back) == ["episode node-7: restart proven, boot id b2"]
     (end,) = changes(back, done)
@@ -99,8 +99,8 @@ def test_a_further_try_is_told_with_what_it_does() -> None:
     begun = replace(status(row("n")), episodes=(episode(tries=3, doing="commands power off"),))
     fails = replace(begun, episodes=(replace(begun.episodes[0], doing="will try again: it says on", problem="it says on"),))
     again = replace(begun, episodes=(replace(fails.episodes[0], doing="commands power off", try_number=2),))
-    assert changes(begun, fails)[0] == "episode node-7: running, power-management, try 1 of 3: will try again: it says on"
-    assert changes(fails, again) == ["episode node-7: running, power-management, try 2 of 3: commands power off"]
+    assert changes(begun, fails)[0] == "episode node-7: in progress, power-management, try 1 of 3: will try again: it says on"
+    assert changes(fails, again) == ["episode node-7: in progress, power-management, try 2 of 3: commands power off"]
 
 
 def test_a_problem_is_said_once() -> None:

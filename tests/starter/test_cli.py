@@ -60,8 +60,9 @@ def test_help_loads_neither_temporal_nor_pydantic() -> None:
             ["temporalio", "aiohttp", "google"],
         ),
         ("starter.client, starter.output.display, workers.errors", ["temporalio.worker", "aiohttp", "kubernetes"]),
+        ("starter.deploy.rbac", ["temporalio", "aiohttp", "kubernetes", "pydantic"]),
     ],
-    ids=["judging files", "looking at Temporal"],
+    ids=["judging files", "looking at Temporal", "printing rights"],
 )
 def test_a_command_loads_no_client_that_it_does_not_need(needs: str, without: list[str]) -> None:
     """Each is a quarter of a second of a core, for each command that somebody or some script says."""

@@ -12,6 +12,7 @@ from temporalio import workflow
 from temporalio.client import Client
 from temporalio.worker import Worker
 
+from policy.episode.ids import scanner_id
 from policy.episode.messages import FencingInput, Outcome, Phase
 from policy.episode.needs import NeedKind
 from policy.values.display_text import STAND_IN
@@ -23,10 +24,9 @@ from starter.handles.calls import task_failure
 from tests.starter.standins import ScannerStandIn
 from tests.workers.server import SILENT
 from workers.configuration.settings import load
-from workers.identity import holder
+from workers.temporal_namespace import holder
 from workflows.kit import options
-from workflows.kit.ids import scanner_id
-from workflows.kit.messages import ScannerInput
+from workflows.scanner.state import ScannerInput
 
 TEMPLATE = ObjectRef(api_version="nodewarden.io/v1alpha1", kind="FencingTemplate", name="ipmi", namespace="nodewarden")
 

@@ -126,7 +126,7 @@ def test_each_episode_stands_with_what_it_was_at_and_what_came_before_and_after(
     assert [each.act for each in (parked.last, parked.next) if each is not None] == ["hold", "resume"]
     asked, resumed = "by amy (identity not verified): I look at it", "by amy (identity not verified): it answers"
     of_parked = (
-        "Fencing since 2026-11-21 12:45:00+01:00, needs-human, power-management",
+        "Fencing since 2026-11-21 12:45:00+01:00, needs a person, power-management",
         f"because Ready is Unknown; a hold was asked for {asked}",
         f"last, 20s earlier: hold: asked: {asked}",
         f"next, 1m40s later: resume: asked: {resumed}",

@@ -21,9 +21,9 @@ from policy.episode.permits import Permit, PermitState
 from policy.fence.device_check import DeviceToCheck, NodeToCheck, held_rows, report_of
 from policy.fence.plan import PowerDevice
 from policy.remediation.strategies import Action
-from policy.scan.admission import AdmissionRefusal
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation
 from policy.scan.explanation import CheckOpinion, Explanation
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import ObstacleCode, alarms
 from policy.scan.scan_report import AtRisk, ClusterLease, NodeAtRisk, ViewState
 from simulator.api.server import ApiServer
@@ -68,7 +68,7 @@ def fence_is_due() -> Explanation:
     evaluated = CheckEvaluation(
         check=a_check(),
         counts=Counts(healthy=0, unhealthy=1),
-        brake=CircuitBreaker(allowed=True, remaining=1, reason=OpenReason.NO, message="1 of 1"),
+        breaker=CircuitBreaker(allowed=True, remaining=1, reason=OpenReason.NO, message="1 of 1"),
         storm=Storm(),
         verdicts=(target,),
         next_look=None,
@@ -109,10 +109,10 @@ def test_what_a_device_answers_is_said_while_it_is_tried_again() -> None:
     """What hides the BMC's failure until a person is asked costs him the minutes in which he could mend it."""
     tried = episode(problem="no answer from the BMC within 4.0 s", doing="commands power off", try_number=2, tries=3, permit=True)
     trouble = "try 2 of 3; the last problem: no answer from the BMC within 4.0 s"
-    assert conclusion(explained(opened=tried)) == f"an episode is running: commands power off; {trouble}"
+    assert conclusion(explained(opened=tried)) == f"an episode is in progress: commands power off; {trouble}"
     assert f"it does: commands power off {trouble}" in page_of(explained(opened=tried))
     again = replace(tried, doing=f"will try again: {tried.problem}")
-    assert conclusion(explained(opened=again)) == f"an episode is running: will try again: {tried.problem}; try 2 of 3"
+    assert conclusion(explained(opened=again)) == f"an episode is in progress: will try again: {tried.problem}; try 2 of 3"
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_data_is_not_at_risk_where_off_is_proven() -> None:
 def test_what_an_episode_waits_for_counts_down_there_too() -> None:
     """A person who asks of one node sees how long nothing will be done to it yet."""
     waits = episode(doing="waits before power-management", waiting_until=NOW + timedelta(seconds=8))
-    assert "an episode is running: waits before power-management (8s)" in conclusion(explained(opened=waits))
+    assert "an episode is in progress: waits before power-management (8s)" in conclusion(explained(opened=waits))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
+from policy.episode.ids import device_check_id
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, report_of
 from policy.fence.power import PowerState
 from starter.client import Nodewarden
@@ -18,7 +19,6 @@ from tests.starter.builders import NOW, ago
 from tests.starter.drawing import drawn
 from tests.starter.keyboard import nodewarden
 from tests.workers.server import SILENT
-from workflows.kit.ids import device_check_id
 
 
 async def test_a_silent_device_is_shown_first_with_the_age_of_its_last_success(

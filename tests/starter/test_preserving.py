@@ -20,7 +20,7 @@ from starter.handles.status import SilentEpisode
 from starter.output.preserved_table import as_table
 from tests.starter.builders import NOW
 from tests.starter.keyboard import nodewarden
-from workers.identity import holder
+from workers.temporal_namespace import holder
 
 
 async def listed(warden: Nodewarden, cluster: str, count: int) -> PreservedNodes:

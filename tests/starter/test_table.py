@@ -15,8 +15,8 @@ from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Phase
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.fence.device_check import DeviceRow
-from policy.scan.admission import AdmissionRefusal
 from policy.scan.pauses import Pause
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import AtRisk, Candidate, NodeAtRisk
 from starter.handles.status import ClusterStatus, SilentEpisode
 from starter.output.table import render
@@ -51,9 +51,9 @@ def test_everything_in_its_place() -> None:
     assert drawn(shown, where="Temporal 127.0.0.1:7233") == [
         "nodewarden  cluster prod  4 nodes, view live, cluster Lease held, 0 of 1 permits in use  2026-11-21T12:00:00Z",
         "Temporal 127.0.0.1:7233",
-        "EPISODE   KIND      PHASE     STEP               TRY   SINCE   DOING",
-        "node-2    Fencing   running   power-management   1     1m15s   waits before power is touched (12s)",
-        "                                                               off proven, read at 2026-11-21T11:59:00Z",
+        "EPISODE   KIND      PHASE         STEP               TRY   OPEN FOR   DOING",
+        "node-2    Fencing   in progress   power-management   1     1m15s      waits before power is touched (12s)",
+        "                                                                      off proven, read at 2026-11-21T11:59:00Z",
         "CHECK                     HEALTHY   MAY IT ACT",
         "NodeHealthCheck/workers   11/12     may act on 4 more",
         "NODE      ZONE     READY     VERDICT                          SCHEDULABLE",
@@ -236,7 +236,7 @@ def test_what_waits_for_a_person_does_not_answer_or_does_not_fit_is_not_left_out
     silent = SilentEpisode(node="node-8", workflow_id="w", problem="no answer within 10 s")
     lines = drawn(status(row("node-1"), episodes=(parked,), silent=(silent,), left_out=7))
     assert "0 of 1 permits in use, 1 episode needs a person" in lines[0]
-    assert any("needs-human" in line for line in lines)
+    assert any("needs a person" in line for line in lines[1:])
     assert any("the BMC refuses our password" in line for line in lines)
     assert "first step: `nodewarden fence check --node node-7` reads its devices" in " ".join(" ".join(lines).split())
     assert any(line.startswith("node-8") and "no answer within 10 s" in line for line in lines)

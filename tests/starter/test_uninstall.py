@@ -27,7 +27,7 @@ from tests.deploy.manifests import path_of
 from tests.documents import ROOT, documents
 from tests.starter.conftest import SETTINGS
 from tests.starter.keyboard import nodewarden
-from workers.search_attributes import required
+from workers.temporal_namespace import required_search_attributes
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces"
 DEPLOYED = (
@@ -173,7 +173,7 @@ async def test_open_workflows_are_found_without_search_attributes(
     listed = warden.client.list_workflows
     monkeypatch.setattr(warden.client, "list_workflows", lambda query, **more: queries.append(query) or listed(query, **more))
     await temporal.workflows(warden, cluster)
-    assert not any(re.search(rf"\b{name}\b", query) for name in required() for query in queries)
+    assert not any(re.search(rf"\b{name}\b", query) for name in required_search_attributes() for query in queries)
 
 
 async def test_where_nobody_could_look_something_may_be_left(keyboard: Path, client: object, cluster: str) -> None:

@@ -19,16 +19,16 @@ from policy.episode.messages import Kind, Phase, RecordEntry
 from policy.episode.operator_commands import Verb, Way
 from policy.episode.permits import PermitRequest
 from policy.fence.device_check import DeviceReport, DeviceRow
-from policy.scan.admission import AdmissionRefusal
 from policy.scan.pauses import Pause, Pauses, told
+from policy.scan.permit_rules import AdmissionRefusal, unblocks
 from policy.scan.scan_report import AtRisk, ClusterLease, NodeAtRisk, ViewState
 from starter.client import Nodewarden
-from starter.errors import SilentError
+from starter.errors import MissingError, SilentError
 from starter.handles.history import EndedEpisode, EndedEpisodes, EpisodeRecord
 from starter.handles.preservations import PreservedNodes
 from starter.handles.status import ClusterStatus, NodeEpisodes, SilentEpisode
 from starter.web import views
-from starter.web.overview import MOVES, overview_of
+from starter.web.overview import overview_of
 from starter.web.views import Views
 from tests.starter.builders import CHECK, check, episode, proof, report, result, row, scanner, status
 from tests.unlocked import unlocked
@@ -62,6 +62,9 @@ class ScriptedWarden:
         if seen is not None and seen.report is not None and seen.report.answered_at is None:
             seen = dataclasses.replace(seen, report=dataclasses.replace(seen.report, answered_at=self.began))
         return dataclasses.replace(self.answer, cluster=cluster, at=now, scanner=seen)
+
+    def episode(self, cluster: str, node: str) -> ScriptedWarden:
+        raise MissingError(f"no episode of {node} is open")
 
     async def of_node(self, cluster: str, node: str) -> NodeEpisodes:
         return self.episodes
@@ -227,6 +230,47 @@ async def test_what_needs_a_person_first_stands_first_and_data_at_risk_offers_an
     await asyncio.sleep(views.FRESH.total_seconds())
     scripted.answer = dataclasses.replace(scripted.answer, scanner=dataclasses.replace(seen, queue=(asks,)))
     assert "No node is queued" not in await text(page, f"/c/{CLUSTER}")
+
+
+async def test_now_says_what_is_not_known_of_data_at_risk_how_many_more_there_are_and_what_ended_lately(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden
+) -> None:
+    """S36, S44: as `status` does."""
+    lost = AtRisk(nodes=3, nearest=(NodeAtRisk(node="node-4", since=NOW, volumes=3, due=NOW),), problem="LIST: 403")
+    seen = scanner(report(at_risk=lost))
+    scripted.answer = dataclasses.replace(status(), scanner=seen, ended=(result("node-5"),))
+    body = await text(page, f"/c/{CLUSTER}")
+    risk = body.partition("Data at risk</h2>")[2].partition("Needs a person</h2>")[0]
+    assert "… and 2 more nodes, no nearer than these" in risk
+    assert "Not known: what is attached can&#39;t be followed: LIST: 403" in risk.replace("can't", "can&#39;t")
+    assert "recovered after 2m07s: the node is back Ready" in body.partition("Ended lately</h2>")[2]
+
+
+async def test_resume_says_what_it_comes_to_where_it_is_offered(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
+    """S17: as `status` and `explain` do."""
+    parked = episode("node-7", phase=Phase.NEEDS_HUMAN, ways=(Way(word=Verb.RESUME, command="", consequence="tries again"),))
+    closed = check(allowed=False, reason=OpenReason.TOO_MANY_UNHEALTHY, message="5 of 9 healthy")
+    seen = scanner(report(checks=(closed,)))
+    scripted.answer = dataclasses.replace(status(), scanner=seen, episodes=(parked,))
+    scripted.episodes = NodeEpisodes(episode=parked)
+    for path in (f"/c/{CLUSTER}", f"/c/{CLUSTER}/nodes/node-7"):
+        body = await text(page, path)
+        offered = body.partition("tries again</span>")[2].partition("</li>")[0]
+        assert "it goes on only once there is a permit for it: NodeHealthCheck/workers has its circuit breaker open" in offered
+
+
+async def test_the_preview_of_a_fencing_under_an_open_breaker_says_that_it_is_refused_and_by_what_it_may_go_on(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden
+) -> None:
+    """S17: the large sentence was that the machine is switched off."""
+    closed = check(allowed=False, reason=OpenReason.TOO_MANY_UNHEALTHY, message="5 of 9 healthy")
+    for changes, command in (({"checks": (closed,)}, True), ({"view": ViewState(synced=True, stale="away")}, False)):
+        scripted.answer = dataclasses.replace(status(), scanner=scanner(report(**changes)))
+        await asyncio.sleep(views.FRESH.total_seconds())
+        body = await text(page, f"/c/{CLUSTER}/acts/fence?node=node-4")
+        assert '<p class="headline text-red">fence is refused now: ' in body
+        assert ("With the override below: the machine is switched off" in body) is command
+        assert ("--override circuit-breaker</code>" in body) is command
 
 
 @pytest.mark.parametrize(
@@ -419,7 +463,7 @@ async def test_whoever_waits_is_told_what_would_move_him(page: aiohttp.ClientSes
 
 def test_each_guard_that_people_are_told_of_has_an_end() -> None:
     shown = set(AdmissionRefusal) - {AdmissionRefusal.IN_HAND, AdmissionRefusal.HELD_OFF, AdmissionRefusal.NOT_CARRIED_OUT}
-    assert set(MOVES) == shown
+    assert {code for code in AdmissionRefusal if unblocks(code)} == shown
 
 
 # Nothing but itself ----------------------------------------------------------------------------------------------------

@@ -36,15 +36,17 @@ def test_verdicts_say_when_and_why() -> None:
     assert wording.verdict(row("n"), NOW) == "healthy"
 
 
-def test_a_brake_says_why_it_is_closed() -> None:
-    """S17: the reason is in `status`."""
-    assert wording.brake(check()) == "may act on 4 more"
-    assert wording.brake(check(allowed=False, message="3 of 12 healthy")) == "circuit breaker open: 3 of 12 healthy"
-    assert wording.brake(check(allowed=False, reason="Storm")) == "circuit breaker open: Storm"
-    assert wording.brake(check(paused="maintenance")) == "paused: maintenance"
-    assert wording.brake(check(allowed=True, error="spec.minHealthy: expected")) == "not usable: spec.minHealthy: expected"
+def test_a_check_says_whether_it_may_act_and_why_not() -> None:
+    """S17: the reason is in `status`. What keeps every check from acting stands there in a few words, and not "may act"."""
+    assert wording.may_act(check()) == "may act on 4 more"
+    assert wording.may_act(check(), "the cluster is paused") == "not now: the cluster is paused"
+    assert wording.may_act(check(allowed=False, message="3 of 12"), "the cluster is paused") == "circuit breaker open: 3 of 12"
+    assert wording.may_act(check(allowed=False, message="3 of 12 healthy")) == "circuit breaker open: 3 of 12 healthy"
+    assert wording.may_act(check(allowed=False, reason="Storm")) == "circuit breaker open: Storm"
+    assert wording.may_act(check(paused="maintenance")) == "paused: maintenance"
+    assert wording.may_act(check(allowed=True, error="spec.minHealthy: expected")) == "not usable: spec.minHealthy: expected"
     named = check(allowed=True, error="NodeHealthCheck/workers: it names a template that is not there")
-    assert wording.brake(named) == "not usable: it names a template that is not there", "its row has its name"
+    assert wording.may_act(named) == "not usable: it names a template that is not there", "its row has its name"
 
 
 def test_the_scanners_own_condition_comes_before_everything_else() -> None:
@@ -66,6 +68,12 @@ def test_the_scanners_own_condition_comes_before_everything_else() -> None:
         "view live, cluster Lease not needed": scanner(report(lease=ClusterLease(held=False, needed=False))),
         "view live, cluster Lease not held yet": scanner(report(lease=ClusterLease(held=False))),
         "view not live: the last report is 4m36s old": scanner(report(answered_at=ago(276))),
+        "view not live: no event for 90s; the cluster Lease is not held: Lease is held by 'them'": scanner(
+            report(
+                view=ViewState(synced=True, stale="no event for 90s"),
+                lease=ClusterLease(held=False, holder="them", problem="Lease is held by 'them'"),
+            )
+        ),
         "view live, cluster Lease held": scanner(report(at=ago(276), answered_at=ago(276)), wait=timedelta(minutes=5)),
     }
     assert {words: wording.view(each, NOW) for words, each in said.items()} == {words: words for words in said}

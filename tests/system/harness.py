@@ -31,6 +31,7 @@ import yaml
 from temporalio.client import WorkflowExecutionDescription
 
 from demo.manifests import power_device
+from policy.episode.ids import episode_id
 from policy.episode.messages import EpisodeResult
 from policy.episode.operator_commands import SETTLED
 from simulator.client import ApiClient
@@ -52,7 +53,6 @@ from tests.system.witness import Before, Witness, judge, left_over
 from tests.system.worker_process import ROOT, WorkerProcess
 from workers.configuration.settings import Settings, load
 from workers.deployment_keys import OWN_FILE
-from workflows.kit.ids import episode_id
 from workflows.kit.messages import ScannerStatus
 
 CRDS = ROOT / "deploy" / "crds"

@@ -15,6 +15,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
+from policy.episode.ids import episode_id
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Phase
 from policy.objects.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT
 from simulator.api.control.request_log import Write
@@ -24,7 +25,6 @@ from simulator.objects import JsonObject
 from simulator.resources import EVENTS
 from starter.errors import RequestError
 from tests.system.harness import CHECK, CHECKS, System
-from workflows.kit.ids import episode_id
 
 OUR_USER_AGENT = "nodewarden/"
 CONSEQUENCES = frozenset({"power-management.taint-out-of-service", "power-management.delete-workload"})

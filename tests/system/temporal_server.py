@@ -17,9 +17,9 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from tests.system import mortal
-from workers import search_attributes
 from workers.embedded.server import find_binary, free_ports, server_arguments
 from workers.runtime import runtime
+from workers.temporal_namespace import required_search_attributes
 
 HOST = "127.0.0.1"
 READY_WITHIN = 40.0
@@ -58,7 +58,7 @@ class TemporalServer:
 
     async def start(self) -> None:
         """Start it and wait until each namespace answers."""
-        attributes = dict.fromkeys(search_attributes.required(), "Keyword")
+        attributes = dict.fromkeys(required_search_attributes(), "Keyword")
         arguments = server_arguments(
             host=HOST, port=self.port, ui_host=HOST, ui_port=self._ui_port, database=self.database, search_attributes=attributes
         )
@@ -105,7 +105,7 @@ class TemporalServer:
 
     async def _answers(self, namespace: str) -> None:
         """Until workflows can be listed by our attributes there: then everything is in place."""
-        query = " AND ".join(f"{name} = 'none'" for name in search_attributes.required())
+        query = " AND ".join(f"{name} = 'none'" for name in required_search_attributes())
         while True:
             if self._process is not None and self._process.returncode is not None:
                 raise RuntimeError(f"the Temporal server ended with {self._process.returncode}; {self._tail()}")

@@ -14,7 +14,7 @@ import pytest
 from policy.checks.retries import BACKOFF_ANNOTATION
 from policy.dialects.common import AUTOSCALER_PATIENCE_ANNOTATION
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, read_memory
-from policy.scan.admission import AdmissionRefusal
+from policy.scan.permit_rules import AdmissionRefusal
 from simulator.controllers.autoscaler import Autoscaler, AutoscalerSettings
 from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import MachineDeletion, MachineOptions, Trouble

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from policy.episode.ids import episode_id
 from policy.episode.messages import EpisodeStatus, Outcome, Phase
 from simulator.client import ApiError
 from simulator.resources import LEASES
@@ -24,7 +25,6 @@ from tests.system.witness import NODE_LEASES, Before, PowerLog
 from tests.system.worker_process import KillOrder, When, WorkerProcess
 from workers.configuration.settings import load
 from workflows.definitions.fencing import Fencing
-from workflows.kit.ids import episode_id
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 

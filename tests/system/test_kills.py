@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from policy.episode.ids import episode_id
 from policy.episode.messages import EpisodeResult
 from simulator.bmc.machine import Machine
 from tests import report
@@ -28,7 +29,6 @@ from tests.system.harness import Pace, System
 from tests.system.temporal_server import TemporalServer
 from tests.system.witness import Before, PowerLog
 from tests.system.worker_process import KillOrder, When, WorkerProcess
-from workflows.kit.ids import episode_id
 
 pytestmark = [pytest.mark.system]
 

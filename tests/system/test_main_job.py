@@ -14,6 +14,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowExecutionStatus
 
+from policy.episode.ids import episode_id
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase
 from simulator.client import ApiError
 from simulator.objects import JsonObject, is_ready, is_terminating, name_of, namespace_of, node_of
@@ -23,8 +24,7 @@ from starter.errors import RequestError
 from tests.system.fixtures import MakeSystem
 from tests.system.harness import CHECK, CHECKS, Pace, System
 from tests.system.witness import Before
-from workers.identity import holder
-from workflows.kit.ids import episode_id
+from workers.temporal_namespace import holder
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
 

@@ -13,7 +13,7 @@ import pytest
 
 from policy.checks.verdicts import Health
 from policy.episode.messages import Outcome
-from policy.scan.admission import AdmissionRefusal
+from policy.scan.permit_rules import AdmissionRefusal
 from simulator.client import ApiError
 from simulator.objects import JsonObject, is_ready
 from simulator.resources import LEASES

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from policy.episode.ids import episode_id
 from policy.episode.messages import EpisodeResult, Outcome
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.kept_machine import CONDITION, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_OURS
@@ -29,7 +30,6 @@ from tests.system.harness import System
 from tests.system.nursery import Nursery
 from tests.system.temporal_server import TemporalServer
 from tests.system.worker_process import KillOrder, When
-from workflows.kit.ids import episode_id
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(150)]
 

@@ -19,7 +19,7 @@ from temporalio.client import WorkflowExecution
 
 from policy.episode.messages import EpisodeResult, Outcome
 from policy.objects.scopes import GroupCount
-from policy.scan.admission import AdmissionRefusal
+from policy.scan.permit_rules import AdmissionRefusal
 from simulator.cluster import SimulatedCluster
 from simulator.objects import JsonObject, is_ready, name_of
 from simulator.resources import NODES, Resource

@@ -9,6 +9,7 @@ import pytest
 
 from policy.checks.retries import BACKOFF_ANNOTATION, MAX_RETRY_ANNOTATION
 from policy.dialects.common import AUTOSCALER_PATIENCE_ANNOTATION
+from policy.episode.ids import episode_id
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase
 from policy.episode.permits import PermitState
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, read_memory
@@ -18,7 +19,6 @@ from simulator.node import NodeFault
 from simulator.objects import JsonObject
 from tests.system.fixtures import Standing
 from tests.system.harness import System
-from workflows.kit.ids import episode_id
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 

@@ -10,6 +10,7 @@ import asyncio
 
 import pytest
 
+from policy.episode.ids import episode_id
 from policy.episode.messages import EpisodeResult, Kind, Outcome
 from policy.remediation.ladder import ESCALATION_ANNOTATION
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, read_memory
@@ -19,7 +20,6 @@ from simulator.remediators.self_node import Agent, SelfNodeRemediations
 from tests.system.fixtures import MakeSystem
 from tests.system.harness import CHECKS, TEMPLATE_NAMESPACE, TEMPLATES, System
 from tests.system.test_remediation import QUICK
-from workflows.kit.ids import episode_id
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
 

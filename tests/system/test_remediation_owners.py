@@ -9,6 +9,7 @@ import asyncio
 
 import pytest
 
+from policy.episode.ids import episode_id
 from policy.episode.messages import EpisodeResult, Outcome
 from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import MachineOptions
@@ -18,7 +19,6 @@ from simulator.remediators.metal3 import Metal3Remediations
 from tests.system.fixtures import Standing
 from tests.system.harness import System
 from tests.system.questions import is_open
-from workflows.kit.ids import episode_id
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
 

@@ -63,7 +63,7 @@ async def test_twelve_of_twelve_are_left_alone_and_everybody_is_told_once(system
 
     check = scanner.report.checks[0]
     assert (check.allowed, check.reason) == (False, "TooManyUnhealthy")
-    assert wording.brake(check) == "circuit breaker open: 0 of 12 nodes are healthy, minHealthy 51% needs 7"
+    assert wording.may_act(check) == "circuit breaker open: 0 of 12 nodes are healthy, minHealthy 51% needs 7"
 
     async def told() -> bool:
         return "0 of 12 nodes are healthy" in str((await check_status(system)).get("reason"))

@@ -12,12 +12,12 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 
+from policy.episode.ids import episode_id
 from simulator.bmc.machine import Machine
 from tests.system.fixtures import Standing
 from tests.system.harness import System
 from tests.system.witness import Before, PowerLog
 from tests.system.worker_process import KillOrder, When
-from workflows.kit.ids import episode_id
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(150)]
 

@@ -11,9 +11,8 @@ import pytest
 import yaml
 
 from policy.dialects.node_fencing import parse_cluster_config
-from policy.fence.compiling import compile_config
-from policy.fence.config import FenceConfig
-from policy.fence.plan_view import shown_config
+from policy.fence.config import FenceConfig, shown_config
+from policy.fence.plan_compiler import compile_config
 from policy.values.errors import PolicyError
 from policy.values.fields import parse_properties
 from tests.encoded import encoded

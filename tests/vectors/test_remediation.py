@@ -41,7 +41,8 @@ from policy.remediation.ladder import (
 from policy.remediation.memory import REMEDIATION_FOR_ANNOTATION, memory_of, next_turn
 from policy.remediation.remediation_objects import RemediationConditions, to_be_given_up
 from policy.remediation.strategies import Strategy
-from policy.scan.admission import AdmissionRefusal, admit
+from policy.scan.admission import admit
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.values.thresholds import parse_threshold
 from tests.policy.builders import a_candidate, a_check, a_check_report, a_permit, a_report
 from tests.vectors.objects import NOW, Json, moment, template

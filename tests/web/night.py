@@ -17,8 +17,8 @@ from policy.episode.operator_commands import Verb
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
 from policy.fence.power import PowerState
-from policy.scan.admission import AdmissionRefusal
 from policy.scan.pauses import PastPause, Pause, Pauses
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import AtRisk, NodeAtRisk, TargetRow
 from policy.values.object_refs import ObjectRef
 from starter.errors import MissingError

@@ -109,7 +109,8 @@ async def test_before_a_word_it_is_said_which_check_refuses_it_and_why_that_coun
         aiohttp.ClientSession() as session,
         session.get(f"{url}/api/v1/clusters/{CLUSTER}/acts/{word}?node=node-2") as answer,
     ):
-        known = "\n".join((await answer.json())["known"])
+        found = await answer.json()
+    known = "\n".join((found["refused"], *found["known"]))
     assert ("NodeHealthCheck/gpu" in known) is asked
     assert ("no request begins, not even on nodes that this check does not cover" in known) is asked
 

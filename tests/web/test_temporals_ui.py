@@ -15,7 +15,7 @@ from policy.episode.ids import episode_id
 from policy.episode.messages import Kind, Phase
 from tests.web.night import CLUSTER
 from workers.embedded.server import EmbeddedTemporal
-from workers.search_attributes import required
+from workers.temporal_namespace import required_search_attributes
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
 
@@ -26,7 +26,7 @@ WAITS_MS = 60_000
 @pytest.fixture
 async def ui(tmp_path: Path) -> AsyncIterator[tuple[TemporalUi, str]]:
     """Of a server on which one episode waits for a person; its run. Nobody serves it: the UI shows it all the same."""
-    attributes = dict.fromkeys(required(), "Keyword")
+    attributes = dict.fromkeys(required_search_attributes(), "Keyword")
     async with EmbeddedTemporal(tmp_path / "state", search_attributes=attributes) as server:
         client = await Client.connect(server.endpoint.address)
         about = {"cluster": CLUSTER, "node": NODE, "reason": "its fan is dying"}

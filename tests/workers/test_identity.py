@@ -9,10 +9,10 @@ import pytest
 from temporalio.client import Client
 
 from tests.workers.server import development_server
-from workers import identity
+from workers import temporal_namespace
 from workers.configuration.process_settings import TemporalSettings
 from workers.connect import connect
-from workers.identity import holder, name_embedded
+from workers.temporal_namespace import holder, name_embedded
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ async def test_an_embedded_server_keeps_the_name_of_its_first_start(other_server
     """A laptop's host name changes with its network; an episode that runs must still find its own Lease."""
     client = await client_of(other_server)
     monkeypatch.setattr("platform.node", lambda: "laptop")
-    monkeypatch.setattr(identity, "_user", lambda: "amy")
+    monkeypatch.setattr(temporal_namespace, "_user", lambda: "amy")
     await name_embedded(client)
     first = await holder(client)
     assert first.startswith("amy@laptop/")

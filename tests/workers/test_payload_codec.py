@@ -23,11 +23,10 @@ from starter.handles.calls import task_failure
 from tests.workers.test_signing_keys import Api
 from workers import deployment_keys
 from workers.configuration.clusters import ClusterSettings
-from workers.configuration.key_sources import new_keys
 from workers.configuration.process_settings import TemporalSettings
 from workers.configuration.setting_sources import SettingsError
 from workers.connect import connect
-from workers.deployment_keys import encryption_of
+from workers.deployment_keys import encryption_of, new_keys
 from workers.payloads.codec import ENCODING, Encryption
 from workers.payloads.converter import DATA_CONVERTER
 

@@ -19,7 +19,7 @@ from activities.errors import ErrorType, failure
 from activities.power.registry import LIBRARIES
 from policy.fence.device_check import DeviceToCheck, NodeToCheck
 from policy.fence.plan import PowerDevice
-from workers.preload import Preparing
+from workers.preload import load_drivers
 
 
 class Devices(FenceDeviceActivities):
@@ -43,13 +43,13 @@ class Devices(FenceDeviceActivities):
 
 async def test_each_driver_of_the_cluster_is_loaded_once() -> None:
     loaded = list[str]()
-    await Preparing("prod", Devices("ipmi", "gce"), loads=loaded.append).prepare(("a", "b"))
+    await load_drivers("prod", Devices("ipmi", "gce"), ("a", "b"), loads=loaded.append)
     assert loaded == ["gce", "ipmi"]
 
 
 async def test_a_cluster_that_can_not_be_asked_now_harms_nothing() -> None:
     loaded = list[str]()
-    await Preparing("prod", Devices(), loads=loaded.append).prepare(("a",))
+    await load_drivers("prod", Devices(), ("a",), loads=loaded.append)
     assert loaded == []
 
 

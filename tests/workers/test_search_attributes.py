@@ -14,11 +14,10 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.contracts import search
-from workers import search_attributes
 from workers.configuration.process_settings import TemporalSettings
 from workers.connect import connect
 from workers.errors import SearchAttributesError
-from workers.search_attributes import ensure
+from workers.temporal_namespace import ensure_search_attributes, required_search_attributes
 
 
 @pytest.fixture
@@ -39,19 +38,19 @@ async def client(server: str) -> Client:
 
 
 async def test_missing_ones_are_created_and_usable_at_once(client: Client) -> None:
-    assert set(await ensure(client)) == {"Cluster", "Node", "Zone", "Kind", "Phase", "Reason", "Outcome"}
+    assert set(await ensure_search_attributes(client)) == {"Cluster", "Node", "Zone", "Kind", "Phase", "Reason", "Outcome"}
     await client.start_workflow(
         "Anything",
         id="typed",
         task_queue="none",
         search_attributes=TypedSearchAttributes([SearchAttributePair(search.NODE, "node-7")]),
     )
-    assert await ensure(client) == ()
+    assert await ensure_search_attributes(client) == ()
 
 
 async def test_where_we_shall_not_create_them_the_command_is_told(client: Client) -> None:
     with pytest.raises(SearchAttributesError) as refusal:
-        await ensure(client, create=False)
+        await ensure_search_attributes(client, create=False)
     assert f"temporal operator search-attribute create -n {client.namespace} --name Cluster --type Keyword" in str(refusal.value)
 
 
@@ -61,7 +60,7 @@ async def test_where_we_may_not_create_them_the_command_is_told(client: Client, 
 
     monkeypatch.setattr(client.operator_service, "add_search_attributes", refuse)
     with pytest.raises(SearchAttributesError, match=r"search-attribute create .*\(not allowed\)"):
-        await ensure(client)
+        await ensure_search_attributes(client)
 
 
 @pytest.mark.parametrize("present", [True, False])
@@ -70,17 +69,17 @@ async def test_where_we_may_not_even_look_using_them_is_the_question(
 ) -> None:
     """Temporal Cloud shows a worker's key no operator service."""
     if present:
-        await ensure(client)
+        await ensure_search_attributes(client)
 
     async def refuse(*_args: object, **_kwargs: object) -> None:
         raise RPCError("not allowed", RPCStatusCode.PERMISSION_DENIED, b"")
 
     monkeypatch.setattr(client.operator_service, "list_search_attributes", refuse)
     if present:
-        assert await ensure(client) == ()
+        assert await ensure_search_attributes(client) == ()
     else:
         with pytest.raises(SearchAttributesError, match="lacks the search attributes"):
-            await ensure(client)
+            await ensure_search_attributes(client)
 
 
 async def test_one_of_another_type_is_refused_by_name(client: Client) -> None:
@@ -90,8 +89,8 @@ async def test_one_of_another_type_is_refused_by_name(client: Client) -> None:
         )
     )
     with pytest.raises(SearchAttributesError, match=r"another type than ours \(Keyword\): Node is Int"):
-        await ensure(client)
+        await ensure_search_attributes(client)
 
 
 def test_all_that_workflows_set_are_required() -> None:
-    assert set(search_attributes.required()) == {key.name for key in search.ALL}
+    assert set(required_search_attributes()) == {key.name for key in search.ALL}

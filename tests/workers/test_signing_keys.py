@@ -13,12 +13,11 @@ import pytest
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
 from activities.errors import ErrorType, failure
-from workers.configuration import key_sources
+from workers import deployment_keys
 from workers.configuration.clusters import ClusterSettings
-from workers.configuration.key_sources import new_keys
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
-from workers.deployment_keys import keyring_of
+from workers.deployment_keys import keyring_of, new_keys
 
 CLUSTERS = {"prod": ClusterSettings(in_cluster=True), "edge": ClusterSettings(context="edge")}
 SECRET = "nodewarden/nodewarden-signing-keys"
@@ -111,7 +110,7 @@ async def test_an_empty_secret_is_filled_by_one_of_those_who_find_it_so() -> Non
 
 
 async def test_an_api_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_sources, "AGAIN", 0.01)
+    monkeypatch.setattr(deployment_keys, "AGAIN", 0.01)
     api = Api()
     api.away = 3
     assert await codes(settings(Path("/nowhere"), signing_keys_secret=SECRET), api)

@@ -13,7 +13,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from activities.clocks import wrong_clock
 from activities.errors import ErrorType, error_type
-from workers.interceptors.clock_guard import SCAN, SCANS_DECLINED, Timekeeping
+from workers.interceptors.activity_guards import SCAN, SCANS_DECLINED, ClockGuard
 
 POWER_OFF = "power-management.power-off"
 RIGHT, SLOW, FAST = timedelta(0), timedelta(seconds=-4), timedelta(seconds=6)
@@ -29,7 +29,7 @@ class Act(ActivityInboundInterceptor):
         return "done"
 
 
-async def perform(keeping: Timekeeping, ahead: timedelta, act: Act, *, name: str = POWER_OFF, attempt: int = 1) -> str:
+async def perform(keeping: ClockGuard, ahead: timedelta, act: Act, *, name: str = POWER_OFF, attempt: int = 1) -> str:
     environment = ActivityEnvironment()
     started = datetime.now(UTC) - ahead
     environment.info = replace(environment.info, started_time=started, activity_type=name, attempt=attempt)
@@ -47,7 +47,7 @@ async def test_what_a_worker_with_a_wrong_clock_is_given_does_not_begin_and_goes
     """S45: its idea of "too late" is none."""
     act = Act()
     with pytest.raises(ApplicationError, match=r"the clock of worker .* (ahead of|behind) Temporal's") as declined:
-        await perform(Timekeeping(), ahead, act)
+        await perform(ClockGuard(), ahead, act)
     assert error_type(declined.value) is ErrorType.WRONG_CLOCK
     assert not declined.value.non_retryable
     assert declined.value.next_retry_delay == timedelta(seconds=1)
@@ -57,13 +57,13 @@ async def test_what_a_worker_with_a_wrong_clock_is_given_does_not_begin_and_goes
 @pytest.mark.parametrize("ahead", [RIGHT, timedelta(seconds=-1), timedelta(seconds=4)])
 async def test_a_worker_that_is_a_little_late_goes_on(ahead: timedelta) -> None:
     act = Act()
-    assert await perform(Timekeeping(), ahead, act) == "done"
+    assert await perform(ClockGuard(), ahead, act) == "done"
     assert act.knew == [""]
 
 
 async def test_a_scan_that_nobody_else_takes_is_answered_with_the_reason() -> None:
     """S44: else nobody would ever hear why nothing is done."""
-    act, keeping = Act(), Timekeeping()
+    act, keeping = Act(), ClockGuard()
     for attempt in range(1, SCANS_DECLINED + 1):
         with pytest.raises(ApplicationError):
             await perform(keeping, FAST, act, name=SCAN, attempt=attempt)
@@ -73,8 +73,8 @@ async def test_a_scan_that_nobody_else_takes_is_answered_with_the_reason() -> No
 
 async def test_a_wrong_clock_is_logged_once_and_so_is_its_mending(caplog: pytest.LogCaptureFixture) -> None:
     """S44."""
-    caplog.set_level(logging.INFO, "workers.interceptors.clock_guard")
-    keeping = Timekeeping()
+    caplog.set_level(logging.INFO, "workers.interceptors.activity_guards")
+    keeping = ClockGuard()
     for _ in range(3):
         with pytest.raises(ApplicationError):
             await perform(keeping, SLOW, Act())

@@ -12,9 +12,8 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from activities.errors import ErrorType, error_type, failure
-from workers.interceptors import cluster_identity
-from workers.interceptors.clock_guard import SCAN, SCANS_DECLINED
-from workers.interceptors.cluster_identity import Whereabouts
+from workers.interceptors import activity_guards
+from workers.interceptors.activity_guards import SCAN, SCANS_DECLINED, ClusterGuard
 
 UNTAINT = "power-management.untaint-out-of-service"
 
@@ -33,7 +32,7 @@ class Place:
     def __init__(self, seen: str | None) -> None:
         self.seen, self.own, self.questions = seen, "uid-b", 0
         self.act = Act()
-        self.guard = Whereabouts("this-cluster", own=self.our_uid, seen=self.scanner)
+        self.guard = ClusterGuard("this-cluster", own=self.our_uid, seen=self.scanner)
 
     async def our_uid(self) -> str:
         if not self.own:
@@ -64,7 +63,7 @@ class Place:
 
 @pytest.fixture(autouse=True)
 def asked_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_identity, "ASK_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(activity_guards, "ASK_AGAIN_SECONDS", 0.0)
 
 
 async def test_a_worker_of_another_cluster_does_nothing_and_leaves_it_to_those_of_the_right_one(
@@ -122,7 +121,7 @@ async def test_a_word_stands_until_the_scanner_says_another(monkeypatch: pytest.
     await place.declines()
     place.seen = ""
     await place.perform()
-    monkeypatch.setattr(cluster_identity, "ASK_AGAIN_SECONDS", 60.0)
+    monkeypatch.setattr(activity_guards, "ASK_AGAIN_SECONDS", 60.0)
     place.seen = "uid-a"
     await place.perform()
     assert place.questions == 3

@@ -35,8 +35,7 @@ from policy.objects.nodes import NodeView
 from policy.scan.repeat_alarm import Repetition
 from workers.composition import compose, needs_clusters
 from workers.configuration.clusters import ClusterSettings
-from workers.configuration.notification_settings import NotificationSettings
-from workers.configuration.process_settings import TemporalSettings, WorkerSettings
+from workers.configuration.process_settings import NotificationSettings, TemporalSettings, WorkerSettings
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings, load
 from workers.connect import connect

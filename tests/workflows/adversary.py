@@ -31,7 +31,7 @@ from tests.workflows.machine import OURS
 from tests.workflows.mishaps import LASTING, SELF, SPOKEN, Mishap
 from tests.workflows.node_acts import NodeActs
 from tests.workflows.plans import ASKS
-from workflows.kit.ids import WORKFLOW_QUEUE
+from workflows.kit.options import WORKFLOW_QUEUE
 
 CAPPED = 700
 """So many attempts and the adversary has had its fun: from then on the world works."""

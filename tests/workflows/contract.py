@@ -23,7 +23,7 @@ from activities.contracts.preservation import *
 from activities.contracts.remediation import *
 from activities.contracts.scan import *
 from activities.contracts.target import *
-from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
+from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 CONTRACTS = (
     TargetActivities,

@@ -42,8 +42,8 @@ from tests.workflows.world import NODE, ScriptedTarget, World, clock
 from workflows.definitions.preservation import Preservation
 from workflows.definitions.remediation import Remediation
 from workflows.episode.state import RemediationHistory
-from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
 from workflows.kit.messages import PersonRequest
+from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 MACHINE = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name="w-7", namespace="shoot")
 WORD = PersonRequest(who="ada", reason="its disks are looked at")

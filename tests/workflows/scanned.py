@@ -26,9 +26,11 @@ from tests.replay.recording import keep_history
 from tests.workflows import contract
 from tests.workflows.contract import served_by
 from tests.workflows.surroundings import asked_until, eventually, worker
+from workers.payloads.converter import DATA_CONVERTER
 from workflows.definitions.scanner import HealthScanner
-from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue
-from workflows.kit.messages import ScannerInput, ScannerResult, ScannerStatus
+from workflows.kit.messages import ScannerResult, ScannerStatus
+from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue
+from workflows.scanner.state import ScannerInput, ScannerState
 
 CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
 TEMPLATE = ObjectRef(api_version="nodewarden.io/v1alpha1", kind="FencingTemplate", name="ipmi", namespace="nodewarden")
@@ -212,6 +214,14 @@ class ScriptedCluster:
         self.named += 1
         self._fails("name", "Temporal is away")
         return contract.DeploymentName(holder="default/0815")
+
+
+def carried_over(scanner: HealthScanner) -> ScannerState:
+    """What a scanner remembers, as the next history reads it."""
+    converter = DATA_CONVERTER.payload_converter
+    (request,) = converter.from_payloads(converter.to_payloads([scanner._carried()]), [ScannerInput])
+    assert request.state is not None
+    return request.state
 
 
 @dataclass

@@ -35,6 +35,7 @@ from activities.contracts.device_check import (
 )
 from activities.device_check_client import DeviceCheckClient
 from activities.errors import ErrorType, error_type, failure
+from policy.episode.ids import device_check_id
 from policy.fence.device_check import (
     DeviceAnswer,
     DeviceMemory,
@@ -51,8 +52,8 @@ from tests.replay.recording import keep_history
 from tests.workflows.surroundings import Measured
 from workers.interceptors.liveness import Liveness
 from workflows.definitions.device_check import BATCH, HISTORY_LIMIT, PAGE, DeviceCheck
-from workflows.kit.ids import cluster_queue, device_check_id, power_queue
 from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
+from workflows.kit.options import cluster_queue, power_queue
 
 HOUR = timedelta(hours=1)
 LATENCY = 0.02

@@ -23,8 +23,8 @@ from policy.preservation.kept_machine import CONDITION, ENDED_ANNOTATION, SCALE_
 from tests.workflows.kept_machine import Run, kept, machine, preserving
 from tests.workflows.surroundings import asked_until, worker
 from workflows.definitions.preservation import Preservation
-from workflows.kit.ids import power_queue
 from workflows.kit.messages import ExtendRequest
+from workflows.kit.options import power_queue
 
 HOURS_72 = timedelta(hours=72)
 

@@ -29,8 +29,8 @@ from tests.workflows.remediated import Remediated, ScriptedRemediation, step
 from tests.workflows.world import NODE, World, plan
 from workflows.definitions.remediation import Remediation
 from workflows.kit import continuation
-from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue
 from workflows.kit.messages import PersonRequest
+from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue
 
 MINUTE = timedelta(minutes=1)
 DELETE = step(Strategy.DELETE_MACHINE, 30 * MINUTE)

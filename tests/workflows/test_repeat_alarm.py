@@ -9,6 +9,7 @@ from temporalio import workflow
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts import metrics
+from policy.episode.ids import scanner_id
 from policy.episode.messages import FencingInput
 from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import Release
@@ -17,7 +18,6 @@ from tests.workflows.fencing_run import fencing
 from tests.workflows.scanned import Scan, ScriptedCluster, report, scanning
 from tests.workflows.surroundings import Measured, eventually, worker
 from tests.workflows.world import World
-from workflows.kit.ids import scanner_id
 
 TWICE = RepeatAlarm(count=2, window=timedelta(hours=24))
 

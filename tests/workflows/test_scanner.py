@@ -28,11 +28,11 @@ from policy.scan.scan_report import ClusterLease, ScanReport, ViewState
 from tests.policy.builders import a_check, a_node, ago, ledger_of
 from tests.workflows.scanned import CHECK, NOW, Scan, ScriptedCluster, candidate, check, report, report_of, scanning
 from tests.workflows.surroundings import eventually, let_pass, worker
-from workflows.definitions.scanner import HealthScanner
+from workflows.definitions.scanner import BREATH, HASTY_IN_A_ROW, HealthScanner
 from workflows.kit import options
 from workflows.kit.continuation import HISTORY_LIMIT
-from workflows.kit.messages import PauseRequest, ScannerInput, ScannerState, StopRequest
-from workflows.scanner.long_poll import BREATH, HASTY_IN_A_ROW
+from workflows.kit.messages import PauseRequest, StopRequest
+from workflows.scanner.state import ScannerInput, ScannerState
 
 SCANS_OF_A_RUN = HISTORY_LIMIT // 6
 """Three events of its activity and three of the task that hears of it: so many scans fill a history."""

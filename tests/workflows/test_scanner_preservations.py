@@ -9,13 +9,13 @@ from temporalio.client import WorkflowUpdateStage
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.episodes import Opened
+from policy.episode.ids import episode_id
 from policy.episode.permits import PermitDecision, PermitRequest, PermitState
 from policy.preservation.preservation_index import PreservationNeed
 from policy.scan.scan_report import ClusterLease, ViewState
 from tests.workflows.scanned import Scan, ScriptedCluster, candidate, report, scanning
 from tests.workflows.surroundings import eventually
 from workflows.definitions.scanner import HealthScanner
-from workflows.kit.ids import episode_id
 
 
 def need(victim: str, stamp: str = "one", **changes: object) -> PreservationNeed:

@@ -1,8 +1,9 @@
-"""Whatever happens to a scanner, it gives no permit too many and forgets no abort: random plays on its own classes.
+"""Whatever happens to a scanner, it gives no permit too many and forgets no abort: random plays on its own class.
 
 What is played against is the truth: which episodes are open, and which of them may act. The scanner hears of it by releases,
 requests, reports and descriptions alone. Among the moves are those that were made against it: a check replaced, mended or
-limited, a pool that grows, a request that comes while more wait than a report names, and a reset of the scanner's workflow.
+limited, a pool that grows, a request that comes while more wait than a report names, a new history, and a reset of the scanner's
+workflow.
 `NODEWARDEN_TEST_PLAYS` sets how many plays, `NODEWARDEN_TEST_SEED` from which number on.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Coroutine
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from random import Random
@@ -41,12 +43,10 @@ from policy.scan.ledger import Ledger
 from policy.scan.scan_report import ScanReport
 from policy.values.thresholds import Threshold
 from tests.policy.builders import NOW, a_check, a_node
-from tests.workflows.scanned import report_of
-from workflows.kit.messages import ScannerState
-from workflows.scanner.episode_notifier import Telling
+from tests.workflows.scanned import carried_over, report_of
+from workflows.definitions.scanner import HealthScanner
 from workflows.scanner.holders import DESCRIBE_EVERY
-from workflows.scanner.permit_lines import Grantor
-from workflows.scanner.permits import Granting
+from workflows.scanner.state import ScannerInput, ScannerState
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -105,21 +105,9 @@ class Play:
         self.start(ScannerState(started=NOW, known=True, described_at=NOW))
 
     def start(self, state: ScannerState) -> None:
-        grantor = Grantor(cluster="c", holder="us", concurrency=CAP)
-        beside: Any = SimpleNamespace(begin=self.begun.append)
-        self.granting = Granting(grantor, state, beside, Telling("c", ()), on_change=lambda: None)
-
-    def state(self) -> ScannerState:
-        granting = self.granting
-        return ScannerState(
-            started=NOW,
-            known=True,
-            permits=granting.table.permits(),
-            queue=granting.table.queue(),
-            held_off=granting.holding_off.held_off,
-            described_at=granting.holders.described_at,
-            report=self.shown,
-        )
+        self.scanner = HealthScanner(ScannerInput(cluster="c", holder="us", concurrency=CAP, state=state))
+        self.scanner._background = SimpleNamespace(begin=self.begun.append)  # type: ignore[assignment]
+        self.state = self.scanner._state
 
     # What the scanner sees and asks ---------------------------------------------------------------------------------
 
@@ -132,7 +120,8 @@ class Play:
             self.ledger.put_node(a_node(name, conditions=conditions, mark=body.mark), self.now)
             if body.ready and not body.disk:
                 self.aborted.pop(name, None)
-        self.shown = replace(report_of(self.ledger, self.granting.watched(), self.now), run=self.runs[-1])
+        watching = self.scanner._scan_request().watching
+        self.shown = self.state.report = replace(report_of(self.ledger, watching, self.now), run=self.runs[-1])
         return self.shown
 
     async def activity(self, method: object, request: Any, **_: object) -> object:
@@ -162,7 +151,7 @@ class Play:
             return replace(outcome, opened=Opened.REFUSED, holder="an episode")
         if asked.need is not None and asked.need.kind is NeedKind.CLEAN_UP:
             self.nodes[asked.node].mark = ""
-            self.granting.take_release(Release(node=asked.node, incident=asked.incident, outcome="recovered"))
+            self.scanner.release(Release(node=asked.node, incident=asked.incident, outcome="recovered"))
             return outcome
         at, since = self.aborted.get(asked.node), asked.need.since if asked.need is not None else None
         if at is not None and (since is None or since <= at):
@@ -184,12 +173,12 @@ class Play:
 
     async def admit(self) -> None:
         """Until nothing more comes of it."""
-        self.granting.holding_off.hear_report()
+        self.state.settling.clear()
         for run in self.runs:
-            await self.granting.holders.rebuild(replace(self.see(), run=run))
+            await self.scanner._holders.rebuild(replace(self.see(), run=run))
         del self.runs[:-1]
         for _ in range(2):
-            await self.granting.admit(self.see(), stopped=lambda: False)
+            await self.scanner._admit(self.see())
             while self.begun:
                 await self.begun.pop(0)
             for node in self.granted:
@@ -237,12 +226,12 @@ class Play:
                 self.aborted[node] = self.now
             else:
                 self.nodes[node] = Body(since=self.now)
-            self.granting.take_release(Release(node=node, incident=episode.incident, outcome=outcome, problem="by ada"))
+            self.scanner.release(Release(node=node, incident=episode.incident, outcome=outcome, problem="by ada"))
 
     def park(self) -> None:
         for node, episode in self.some(permit=True):
             episode.permit, episode.parked = False, True
-            self.granting.take_release(Release(node=node, incident=episode.incident, parked=True))
+            self.scanner.release(Release(node=node, incident=episode.incident, parked=True))
 
     def resume(self) -> None:
         for node, _ in self.some(permit=False):
@@ -250,7 +239,7 @@ class Play:
 
     def by_hand(self) -> None:
         node = self.chance.choice([*self.nodes])
-        if node not in self.open and self.granting.table.of(node) is None:
+        if node not in self.open and self.state.permits.get(node) is None:
             self.open[node] = Episode(f"by-hand-{self.chance.random()}", permit=False)
             self.aborted.pop(node, None)
             self.ask(node)
@@ -258,12 +247,12 @@ class Play:
     def ask(self, node: str) -> None:
         self.open[node].parked = False
         asked = PermitRequest(node=node, workflow_id=episode_id("c", node), incident=self.open[node].incident, by_person=True)
-        answer = self.granting.take_request(self.see(), asked)
+        answer = self.scanner._answer(self.see(), asked)
         if answer.decision is PermitDecision.GRANTED:
             self.open[node].permit = True
             self.granted.append(node)
             self.nodes[node].mark = asked.incident
-        elif answer.decision is PermitDecision.REFUSED and self.granting.table.of(node) is None:
+        elif answer.decision is PermitDecision.REFUSED and self.state.permits.get(node) is None:
             del self.open[node]
 
     def some(self, *, permit: bool) -> list[tuple[str, Episode]]:
@@ -292,13 +281,17 @@ class Play:
         self.now += DESCRIBE_EVERY
 
     def save(self) -> None:
-        self.saved.append((self.state(), dict(self.aborted)))
+        self.saved.append((carried_over(self.scanner), dict(self.aborted)))
+
+    def roll(self) -> None:
+        """A new history begins with all that the old one remembers."""
+        self.start(carried_over(self.scanner))
 
     def reset(self) -> None:
         """Of the scanner's workflow: what it learnt since that point it has never known. Aborts of that time are lost, too."""
         if self.saved:
             state, aborted = self.chance.choice(self.saved)
-            self.start(state)
+            self.start(deepcopy(state))
             self.runs = [self.runs[-1], f"after {len(self.done)}"]
             self.aborted = {node: at for node, at in self.aborted.items() if aborted.get(node) == at}
 
@@ -316,7 +309,7 @@ async def played(seed: int, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(workflow, "get_external_workflow_handle", play.hears)
     await play.admit()
     moves = [play.sicken] * 6 + [play.end] * 3 + [play.limit, play.replace_check, play.remove_check, play.put, play.put]
-    moves += [play.grow, play.heal, play.park, play.resume, play.by_hand, play.wait, play.save, play.reset]
+    moves += [play.grow, play.heal, play.park, play.resume, play.by_hand, play.wait, play.save, play.reset, play.roll, play.roll]
     for _ in range(MOVES):
         move = chance.choice(moves)
         move()

@@ -15,7 +15,7 @@ from tests.workflows.scanned import ScriptedCluster, report, scanning
 from tests.workflows.surroundings import eventually, let_pass
 from workflows.definitions.scanner import HealthScanner
 from workflows.scanner import backoff, holders
-from workflows.scanner.permit_table import REMIND_EVERY
+from workflows.scanner.state import REMIND_EVERY
 
 
 async def test_the_scan_is_told_how_many_wait_for_a_person_and_for_a_permit(env: WorkflowEnvironment) -> None:

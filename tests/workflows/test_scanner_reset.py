@@ -21,8 +21,8 @@ from tests.policy.builders import a_permit
 from tests.workflows.scanned import NOW, ScriptedCluster, check, report, scanning
 from tests.workflows.surroundings import let_pass
 from workflows.definitions.scanner import HealthScanner
-from workflows.kit.messages import ScannerState
 from workflows.scanner.holders import DESCRIBE_EVERY, LIST_LAG
+from workflows.scanner.state import ScannerState
 
 AFTER_RESET = ScannerState(started=NOW, known=True, described_at=NOW)
 """It believes that it knows all open episodes."""
@@ -121,7 +121,7 @@ async def test_a_stranger_counts_in_the_last_look_at_a_member_of_the_control_pla
     seen = report(observations=(LOST,), control_plane=ControlPlane(members=3, ready=3))
     world = ScriptedCluster(seen, known={"node-1": OPEN, "cp-1": replace(OPEN, node="cp-1", incident=own.incident)})
     asked = PermitQuestions(questions=(PermitQuestion(node="cp-1", incident=own.incident),))
-    async with scanning(env, world, concurrency=5, state=replace(AFTER_RESET, permits=(own,))) as scan:
+    async with scanning(env, world, concurrency=5, state=replace(AFTER_RESET, permits={own.node: own})) as scan:
         await scan.until(lambda status: status.scans > 0)
         (answer,) = (await scan.handle.query(HealthScanner.holds_permits, asked)).questions
         assert (answer.held, "node-1" in answer.reason) == (False, True), answer.reason

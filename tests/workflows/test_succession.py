@@ -16,7 +16,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.episodes import EpisodeService
 from workers.configuration.process_settings import WorkerSettings
-from workers.interceptors.continuation_guard import Succession
+from workers.interceptors.workflow_guards import ContinuationGuard
 from workers.worker import Serving, activities_of, build
 
 
@@ -83,7 +83,7 @@ async def test_a_state_is_believed_of_an_earlier_run_of_ours_only(server: Workfl
 async def test_nor_of_one_of_another_type(server: WorkflowEnvironment) -> None:
     queue = f"ours-{uuid.uuid4().hex}"
     service = activities_of(EpisodeService(server.client, task_queue=queue, holder=unused))
-    asking = Succession({"Another"})
+    asking = ContinuationGuard({"Another"})
     async with Worker(server.client, task_queue=queue, workflows=[Ours], activities=service, interceptors=[asking]):
         with pytest.raises(WorkflowFailureError) as refused:
             await server.client.execute_workflow("Ours", Request(), id=f"type-{queue}", task_queue=queue)

@@ -1,21 +1,26 @@
 """Which clusters there are and how each is reached, as settings say it; with none named, the one kubectl would talk to.
 
-Only names and places: opening the connection is `activities/cluster/`, called from `workers/composition.py`.
+Names and places first; then their connections, opened. The client is loaded with the first.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import yaml
 from pydantic import Field, model_validator
 
+from workers.configuration.setting_sources import SettingsError
 from workers.configuration.setting_types import Section, UserPath
+
+if TYPE_CHECKING:
+    from activities.cluster.api.connection import ClusterConnection
 
 SAFE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 IN_CLUSTER_NAME = "in-cluster"
@@ -114,3 +119,30 @@ def default_clusters() -> dict[str, ClusterSettings]:
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
         return {IN_CLUSTER_NAME: ClusterSettings(in_cluster=True)}
     return {}
+
+
+async def open_connection(name: str, cluster: ConnectionSettings) -> ClusterConnection:
+    """The connection that the settings describe. It is made when first used: an API that is down now is no mistake."""
+    from temporalio.exceptions import ApplicationError
+
+    from activities.cluster.api.connection import ClusterConnection
+
+    try:
+        if cluster.in_cluster:
+            return ClusterConnection.in_cluster()
+        if cluster.server:
+            return ClusterConnection.to(cluster.server, token_file=cluster.token_file, certificate_authority=cluster.ca_file)
+        return await ClusterConnection.from_kubeconfig(cluster.kubeconfig, cluster.context)
+    except ApplicationError as error:
+        raise SettingsError(f"clusters.{name}: {error.message}") from error
+
+
+@asynccontextmanager
+async def open_cluster(name: str, cluster: ClusterSettings) -> AsyncIterator[tuple[ClusterConnection, ClusterConnection | None]]:
+    """Its connection, and that to where Cluster API's objects live, None where they live in the cluster itself."""
+    async with AsyncExitStack() as stack:
+        connection = await stack.enter_async_context(await open_connection(name, cluster))
+        machines = None
+        if cluster.machines is not None:
+            machines = await stack.enter_async_context(await open_connection(f"{name}.machines", cluster.machines))
+        yield connection, machines

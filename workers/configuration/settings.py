@@ -30,12 +30,12 @@ from workers.configuration.acting_settings import (
     ScanSettings,
 )
 from workers.configuration.clusters import SAFE_NAME, ClusterSettings, default_clusters
-from workers.configuration.notification_settings import NotificationSettings
 from workers.configuration.process_settings import (
     EmbeddedSettings,
     EvidenceSettings,
     KdumpSettings,
     LogSettings,
+    NotificationSettings,
     TemporalSettings,
     TracingSettings,
     WorkerSettings,

@@ -29,7 +29,7 @@ Activate = Callable[[WorkflowActivation], WorkflowActivationCompletion]
 MOST_TOLD = 3
 
 
-class Entrance:
+class InputGuard:
     """Stands before one instance of a workflow; `activate` is the SDK's."""
 
     def __init__(self, details: WorkflowInstanceDetails, activate: Activate) -> None:

@@ -28,6 +28,7 @@ from activities.contracts.device_check import (
     TellDevicesRequest,
 )
 from activities.errors import ErrorType, error_message, error_type
+from policy.episode.ids import device_check_id
 from policy.fence.device_check import (
     DeviceAnswer,
     DeviceClaims,
@@ -46,8 +47,8 @@ from policy.fence.device_check import (
 from policy.values.display_text import without_calls
 from policy.values.times import in_utc, later, written
 from workflows.kit import continuation, options
-from workflows.kit.ids import device_check_id, power_queue
 from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
+from workflows.kit.options import power_queue
 
 KIND = "DeviceCheck"
 

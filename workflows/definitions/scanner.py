@@ -1,7 +1,10 @@
-"""The scanner of one cluster: awaits the next report, decides whom to let act, opens their episodes, tells people.
+"""The scanner of one cluster: awaits the next report, decides which nodes may be disrupted, reserves their permits, opens their
+episodes, notifies episodes and people.
 
-One per cluster (its workflow id is `scanner/<cluster>`, its claim on the cluster a Lease), and the only grantor of permits
-(`workflows/scanner/permits.py`). It awaits one long poll (`activities/cluster/acts/scan.py`) and is woken by episodes meanwhile.
+One per cluster (its workflow id is `scanner/<cluster>`, its claim on the cluster a Lease), and the only grantor of permits. What
+it remembers is one `ScannerState` (`workflows/scanner/state.py`): each step changes it in place, and the next history begins
+with it. Openings, descriptions and notifications run beside the long poll, so that no deadline waits for them; episodes and
+people wake the scanner meanwhile, and are served from the last report.
 """
 
 from __future__ import annotations
@@ -9,82 +12,100 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
 
-from activities.contracts import search
-from activities.contracts.episodes import EpisodeActivities, NameRequest
-from activities.contracts.scan import ScanActivities
+from activities.contracts import metrics, search
+from activities.contracts.episode_news import RepetitionActivities, RepetitionRequest
+from activities.contracts.episodes import EpisodeActivities, NameRequest, NewsRequest, Opened, OpenOutcome, OpenRequest
+from activities.contracts.preservation import PreservationStarts, PreserveRequest
+from activities.contracts.scan import OpenEpisode, Refusal, ScanActivities, ScanRequest
 from activities.errors import ErrorType, error_message
-from policy.episode.freeing_pace import PortionAnswer, PortionRequest
+from policy.episode.freeing_pace import PortionAnswer, PortionRequest, portion_of
+from policy.episode.ids import episode_id, scanner_id
+from policy.episode.messages import FencingInput, RemediationInput
 from policy.episode.operator_commands import CIRCUIT_BREAKER, Spoken, Verb
-from policy.episode.permits import PermitAnswer, PermitDecision, PermitQuestions, PermitRequest, Release
-from policy.scan import pauses
+from policy.episode.permits import PermitAnswer, PermitDecision, PermitQuestions, PermitRequest, PermitState, Release
+from policy.objects.scopes import CLUSTER
+from policy.scan import pauses, repeat_alarm
+from policy.scan.admission import admit, orphans
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses
-from policy.scan.scan_report import ScanReport
+from policy.scan.permit_rules import AdmissionRefusal
+from policy.scan.scan_report import MAXIMUM_OBSERVATIONS, ScanReport
+from policy.scan.urgency import plainly_sick, stamp_of
+from policy.scan.views import another_cluster
 from policy.values.display_text import without_calls
-from workflows.episode.attestation import Heard, by_a_person, heard, refused, still_to_come
+from policy.values.times import format_duration
+from workflows.episode.attestation import Heard, heard, refused, require_future, require_name_and_reason
 from workflows.kit import continuation, options
-from workflows.kit.ids import episode_id, scanner_id
-from workflows.kit.messages import (
-    PauseRequest,
-    RefusedNode,
-    ScannerInput,
-    ScannerResult,
-    ScannerState,
-    ScannerStatus,
-    StopRequest,
-    UnpauseRequest,
-)
+from workflows.kit.interrupts import never_began
+from workflows.kit.messages import PauseRequest, RefusedNode, ScannerResult, ScannerStatus, StopRequest, UnpauseRequest
+from workflows.scanner import backoff
 from workflows.scanner.background_tasks import BackgroundTasks, Repeated
-from workflows.scanner.episode_notifier import Telling
-from workflows.scanner.holders import LIST_LAG
-from workflows.scanner.long_poll import Polling
-from workflows.scanner.permit_lines import Grantor
-from workflows.scanner.permits import Granting
-from workflows.scanner.preservations import Preserving
-from workflows.scanner.repeat_alarm import Repeating
+from workflows.scanner.holders import LIST_LAG, Holders
+from workflows.scanner.permits import Permits
+from workflows.scanner.state import PreservationNotice, ScannerInput, ScannerState
 
 ANSWER_PATIENCE = timedelta(seconds=15)
 """How long a person's request waits for a report that can answer it."""
 PAUSE_AFTER_FAILURE = timedelta(seconds=5)
 SOONEST = timedelta(milliseconds=100)
-"""Between two looks at somebody whose time has come and who can't be admitted for another reason."""
+"""Between two looks at a node that has waited for long enough and can't be admitted for another reason."""
 OUTDATED = timedelta(seconds=2)
-"""How long the running scan tells people of other episodes and refusals than there are: mostly it is answered before that."""
+"""How long the running scan shows people other episodes and refusals than there are: mostly it is answered before that."""
+PRESERVE_AGAIN = timedelta(minutes=1)
+"""What a preservation was notified of is repeated so often, in case that an episode which should have acted never learned it."""
+HASTY, HASTY_IN_A_ROW, BREATH = timedelta(milliseconds=200), 20, timedelta(seconds=1)
+AS_FOUND = ""
+"""The stamp of an episode that was notified of nothing yet: that its node is sick it knows."""
+
+
+@dataclass(slots=True)
+class _Poll:
+    """One that is under way."""
+
+    request: ScanRequest
+    began: datetime
+    scan: workflow.ActivityHandle[ScanReport]
 
 
 @workflow.defn(name="HealthScanner")
 class HealthScanner:
-    """See the module. What outlives continue-as-new is `ScannerState`."""
+    """See the module."""
 
     @workflow.init
     def __init__(self, request: ScannerInput) -> None:
-        state = request.state or ScannerState(started=workflow.now(), pauses=request.pauses)
         self._input = request
-        self._beside = BackgroundTasks()
-        self._grantor = Grantor(cluster=request.cluster, holder=request.holder, concurrency=request.concurrency)
-        self._telling = Telling(request.cluster, state.told)
-        self._granting = Granting(self._grantor, state, self._beside, self._telling, on_change=self._hear)
-        self._repeating = Repeating(request.cluster, request.repeat_alarm, state.incidents, state.untold)
-        self._preserving = Preserving(request.cluster, state.preservations)
-        self._tell = Repeated(self._beside, self._tell_episodes)
-        self._started = state.started
-        self._polling = Polling(
-            state,
-            request.wait,
-            grantor=self._grantor,
-            granting=self._granting,
-            telling=self._telling,
-            preserving=self._preserving,
-        )
-        self._began_with = state.scans
-        self._nameless = ""
+        self._state = state = request.state or ScannerState(started=workflow.now(), pauses=request.pauses)
+        state.holder = state.holder or request.holder
+        self._permits = Permits(request, state)
+        self._holders = Holders(request, state)
+        self._background = BackgroundTasks()
+        self._notifying = Repeated(self._background, self._notify_episodes)
+        # What is under way, and what is shown of it. A new history begins without any of it.
+        self._scans_before = state.scans
         self._stop: StopRequest | None = None
-        self._news = self._heard = 0
+        self._changed = False
+        """Whether another node may be admitted since the last decision."""
+        self._due: datetime | None = None
+        """When a candidate that waits for nothing but its time may be admitted, or a pause ends."""
+        self._refusals: tuple[Refusal, ...] = ()
+        self._poll: _Poll | None = None
+        self._received_at: datetime | None = None
+        """When the last report came in; None: there is none to act on, since the last scan failed or its report was too old."""
+        self._true_at: datetime | None = None
+        """The moment that the last report describes."""
+        self._hasty = 0
+        self._asking: list[str] = []
+        """The nodes whose episodes wait for an answer that only a report can give."""
+        self._asked_with = frozenset[str]()
+        self._opening: set[str] = set()
+        self._describing = False
+        self._nameless = self._scan_problem = self._open_problem = self._preservation_problem = ""
 
     # The story ------------------------------------------------------------------------------------------------------
 
@@ -94,10 +115,10 @@ class HealthScanner:
         # What is carried over is as old as this history, and no report of its first life is left where that was reset to its
         # very beginning; a later point shows in the random seed (S14).
         if workflow.now() - workflow.info().workflow_start_time > LIST_LAG:
-            self._granting.holders.forget()
-        workflow.register_random_seed_callback(lambda _: self._granting.holders.forget())
+            self._holders.forget()
+        workflow.register_random_seed_callback(lambda _: self._holders.forget())
         workflow.upsert_search_attributes([search.CLUSTER.value_set(request.cluster), search.KIND.value_set("HealthScanner")])
-        scanning = asyncio.create_task(self._scan_on())
+        scanning = asyncio.create_task(self._scan())
         try:
             await asyncio.shield(scanning)
         except asyncio.CancelledError:
@@ -111,32 +132,33 @@ class HealthScanner:
             cluster=request.cluster,
             stopped_by=self._stop.by,
             reason=self._stop.reason,
-            scans=self._polling.scans,
-            opened=self._granting.opened,
+            scans=self._state.scans,
+            opened=self._state.opened,
         )
 
-    async def _scan_on(self) -> None:
-        """Scan after scan, until somebody stops it or the history has grown long; then until all that was begun has ended."""
+    async def _scan(self) -> None:
+        """Scan after scan, until it is stopped or the history has grown long; then until all that was begun has ended."""
         await self._learn_our_name()
-        while self._stop is None and not continuation.roll_is_due(may_move=self._polling.scans > self._began_with):
-            if await self._next_report() and (report := self._polling.report) is not None:
-                await self._granting.holders.rebuild(report)
-                # First: whoever is to be kept has its episode, and with it its node, before anybody is let at that node.
-                if self._polling.may_be_acted_on() and self._stop is None:
-                    await self._preserving.act(report, self._grantor.holder)
-                if self._polling.may_be_acted_on():
-                    await self._act(report)
-                self._tell.ask()
-            await self._repeating.tell()
-            self._beside.reap()
+        while self._stop is None and not continuation.roll_is_due(may_move=self._state.scans > self._scans_before):
+            report = await self._next_report()
+            if report is not None:
+                await self._holders.rebuild(report)
+                # First: a machine that is to be preserved has its episode, and that its node, before any node is disrupted.
+                if self._is_young_enough() and self._stop is None:
+                    await self._begin_preservations(report)
+                if self._is_young_enough():
+                    await self._admit(report)
+                self._notifying.ask()
+            await self._publish_repetitions()
+            self._background.reap()
             self._show()
-        self._tell.end()
-        await self._beside.ended()
+        self._notifying.end()
+        await self._background.ended()
 
     async def _learn_our_name(self) -> None:
-        """Whoever started us with nothing but a cluster did not say whose we are. A name that another deployment could have
-        as well, such as the namespace's, would let two scanners hold one Lease (S38)."""
-        while not self._grantor.holder and self._stop is None:
+        """A scanner that was started with nothing but a cluster asks for the name of its deployment. A name that another
+        deployment could have as well, such as the namespace's, would let two scanners hold one Lease (S38)."""
+        while not self._state.holder and self._stop is None:
             try:
                 name = await workflow.execute_activity_method(
                     EpisodeActivities.name_deployment,
@@ -148,127 +170,471 @@ class HealthScanner:
                 self._show()
                 await workflow.sleep(PAUSE_AFTER_FAILURE, summary="before our name is asked again")
                 continue
-            self._grantor.holder, self._nameless = name.holder, ""
+            self._state.holder, self._nameless = name.holder, ""
 
-    async def _next_report(self) -> bool:
-        """Await the long poll. Releases and requests that come meanwhile are served from the last report, at once."""
-        polling = self._polling
-        polling.begin(self._halted(), self._halt_over())
+    # Poll -----------------------------------------------------------------------------------------------------------
+
+    async def _next_report(self) -> ScanReport | None:
+        """Await the long poll; releases and requests that come meanwhile are served from the last report, at once. None: there is
+        no new report to act on."""
+        poll = self._poll = self._begin_poll()
         outdated: datetime | None = None
-        while polling.awaited:
-            self._beside.reap()
+        while not poll.scan.done():
+            self._background.reap()
             with contextlib.suppress(asyncio.TimeoutError):
                 await workflow.wait_condition(
-                    lambda: not polling.awaited or self._news != self._heard or self._beside.failed,
-                    timeout=self._until(self._granting.due, outdated),
+                    lambda: poll.scan.done() or self._changed or self._background.failed,
+                    timeout=self._until(self._due, outdated),
                     timeout_summary="until a remediation may be tried again, or people must be told",
                 )
-            self._heard = self._news
-            self._granting.hear_due()
-            if polling.awaited and polling.is_fresh and polling.report is not None:
-                await self._act(polling.report)
-            await self._repeating.tell()
-            outdated = None if polling.tells_all(self._halted()) else outdated or workflow.now() + OUTDATED
-            if outdated is not None and outdated <= workflow.now():
-                polling.cut_short()
+            self._changed = False
+            if self._due is not None and self._due <= workflow.now():
+                self._due = None  # what that moment meant, the next admission says
+            if not poll.scan.done() and self._is_fresh() and self._state.report is not None:
+                await self._admit(self._state.report)
+            await self._publish_repetitions()
+            shown = (poll.request.in_flight, poll.request.refusals, poll.request.halted)
+            if shown == (self._in_flight(), self._refusals, self._halted()):
+                outdated = None
+                continue
+            outdated = outdated or workflow.now() + OUTDATED
+            if outdated <= workflow.now():
+                poll.scan.cancel()
                 break
         try:
-            return await polling.ended() and self._stop is None
+            report = await self._take_report(poll)
         except ActivityError:
             self._show()
             await workflow.sleep(PAUSE_AFTER_FAILURE, summary="before the next scan")
-            return False
+            return None
+        return report if self._stop is None else None
 
     def _until(self, *moments: datetime | None) -> timedelta | None:
         """How long until the first of them, None where there is none."""
         due = min((moment for moment in moments if moment is not None), default=None)
         return max(due - workflow.now(), SOONEST) if due is not None else None
 
-    async def _act(self, report: ScanReport) -> None:
-        """Let act whoever may. Nobody once we are stopped, which may have been while something else was awaited."""
-        self._heard = self._news
-        await self._granting.admit(report, stopped=lambda: self._stop is not None)
+    def _begin_poll(self) -> _Poll:
+        self._state.polls += 1
+        began, request = workflow.now(), self._scan_request()
+        scan = workflow.start_activity_method(
+            ScanActivities.observe_cluster,
+            request,
+            **(options.scan(self._input.cluster, self._input.wait) | {"summary": "awaits a change of the cluster"}),
+        )
+        return _Poll(request=request, began=began, scan=scan)
 
-    def _hear(self) -> None:
-        """Somebody else may be admitted now."""
-        self._news += 1
+    def _scan_request(self) -> ScanRequest:
+        """What the scan has to know now, to wait for what is new and to show people the rest."""
+        state, report, halted = self._state, self._state.report, self._halted()
+        received = report is not None and self._is_fresh() and (state.known or not report.view.synced)
+        # What is to become of a node whose episode has just ended, a younger report says, also where nothing else has changed.
+        received = received and not state.settling
+        # An episode that asks would wait until a report has its node anyway.
+        received = received and all(self._sees(node) or node in self._asked_with for node in self._asking)
+        self._asked_with = frozenset(self._asking)
+        in_hand = sorted(state.nodes_in_hand())
+        held_off = sorted(set(state.held_off) - set(in_hand))
+        past = sorted(state.pauses, key=lambda each: each.over_at(workflow.now()) or workflow.now())[-1:]
+        halt_over = "; ".join(["new repairs begin again", *(f"the pause was {each.told(workflow.now())}" for each in past)])
+        return ScanRequest(
+            cluster=self._input.cluster,
+            holder=state.holder,
+            known_digest=report.digest if report is not None and received else "",
+            resource_version=report.resource_version if report is not None else "",
+            inventory=report.inventory if report is not None else 0,
+            work_in_hand=bool(self._asking or state.permits or state.queue),
+            # Of the nodes that are held off as many as there is room for: what becomes of them matters to us, too.
+            watching=tuple(dict.fromkeys((*in_hand, *held_off[: max(MAXIMUM_OBSERVATIONS - len(in_hand), 0)], *self._asking))),
+            told=tuple(state.told.items()),
+            wait=self._input.wait,
+            check_versions=report.check_versions if report is not None else (),
+            begun=tuple(state.preservations),
+            in_flight=self._in_flight(),
+            refusals=self._refusals,
+            number=state.polls,
+            halted=halted,
+            need_person=len(state.need_person),
+            permits=state.counted(),
+            queued=len(state.queue),
+            remind=tuple(
+                OpenEpisode(node=each.node, since=(each.since or each.told).isoformat(), incident=each.incident)
+                for each in state.reminders_due(workflow.now())
+            ),
+            halted_is_new=bool(halted) and halted != state.halted,
+            halt_over=halt_over if state.halted and not halted else "",
+        )
 
-    async def _tell_episodes(self) -> None:
-        """Those whose node has changed since they were last told; a level, so a repetition is harmless."""
-        permits = self._granting.table.permits()
-        news = self._telling.news(report, permits) if (report := self._polling.report) is not None else ()
-        if news and not await self._telling.tell_episodes(news):
-            self._granting.holders.described_at = None  # one has closed without our hearing of it: look now
-            self._hear()
+    def _in_flight(self) -> tuple[OpenEpisode, ...] | None:
+        """The open episodes as people are shown them, None while it is not known which there are."""
+        if not self._state.known:
+            return None
+        asking = {each.incident for each in self._state.need_person.values()}
+        return tuple(
+            OpenEpisode(
+                node=each.node,
+                since=each.granted_at.isoformat(),
+                incident=each.incident,
+                kind=each.kind.value,
+                needs_person=each.incident in asking,
+            )
+            for each in self._state.permits.values()
+        )
 
-    # Words from outside ---------------------------------------------------------------------------------------------
+    async def _take_report(self, poll: _Poll) -> ScanReport | None:
+        """The report of the scan. None: it was cut short, or has another cluster's. Raises ActivityError where the cluster can't
+        be scanned, which is the problem then."""
+        state = self._state
+        try:
+            report = await poll.scan
+        except ActivityError as error:
+            if isinstance(error.cause, CancelledError):
+                return None
+            why = "no worker of the cluster takes the scan: does one run?" if never_began(error) else error_message(error)
+            self._received_at, self._scan_problem = None, f"the cluster can't be scanned: {why}"
+            raise
+        finally:
+            self._poll = None
+        # Only now: a scan that was cancelled may never have begun, while no worker served the cluster.
+        state.halted = poll.request.halted
+        state.note_reminded([each.incident for each in poll.request.remind], poll.began)
+        # Two workers whose views differ (one is stale) would answer each other's digests at once, for ever.
+        self._hasty = self._hasty + 1 if workflow.now() - poll.began < HASTY else 0
+        if self._hasty >= HASTY_IN_A_ROW:
+            self._hasty = 0
+            await workflow.sleep(BREATH, summary="many scans in a row were answered at once")
+        if report.cluster_uid not in {"", state.cluster_uid} and state.cluster_uid:
+            # Workers of two clusters serve one name: it can't be known here in which of them the next act would be (S9).
+            self._received_at = None
+            self._scan_problem = another_cluster(self._input.cluster, report.cluster_uid, state.cluster_uid)
+            await workflow.sleep(BREATH, summary="before the cluster is scanned again: another one has answered")
+            return None
+        state.report, state.cluster_uid = report, state.cluster_uid or report.cluster_uid
+        state.scans += 1
+        # It came in after every release that has arrived, so what it says of their nodes may be believed again. It may be older
+        # than the latest by a moment, and the worker's view a little older still; for marks that is what `CLOSING` is for.
+        state.settling.clear()
+        self._received_at, self._scan_problem = workflow.now(), ""
+        # A stale one says itself why it lets no node be disrupted: by a wrong clock, say.
+        answered = report.answered_at if not report.view.stale else None
+        self._true_at = min(answered or self._received_at, self._received_at)
+        return report
+
+    def _is_fresh(self) -> bool:
+        """Whether the last report may still be acted on: without a worker no scan fails, it is only not answered (S18)."""
+        return self._received_at is not None and workflow.now() - self._received_at < self._input.wait + options.SCAN_GRACE
+
+    def _is_young_enough(self) -> bool:
+        """Whether the last report may be acted on while no scan is under way that would show a storm (S17, S18, S45). Where it
+        was long on its way, or something else has taken its time since, the next scan answers at once with what is so then."""
+        late = workflow.now() - self._true_at if self._true_at is not None else timedelta(0)
+        if late <= options.TOLD_LATELY:
+            return True
+        seconds = timedelta(seconds=late // timedelta(seconds=1))
+        self._received_at = None
+        self._scan_problem = f"the last report came when it was {format_duration(seconds)} old: another one is asked for"
+        return False
+
+    def _sees(self, node: str) -> bool:
+        """Whether the last report says in which parts of the cluster the node is, where policies ask for that."""
+        report = self._state.report
+        if report is None or not set(report.policies.scopes) - {CLUSTER}:
+            return True
+        return any(seen.node == node for seen in report.observations)
+
+    # Preserve -------------------------------------------------------------------------------------------------------
+
+    async def _begin_preservations(self, report: ScanReport) -> None:
+        """Begin one for each machine that is not as it should be, or let the open one look again. A machine whose preservation is
+        as it should be is in no report, so that ten thousand of them cost nothing here. Nothing is begun on a stale view, or
+        without the cluster Lease (S18, S38)."""
+        if report.view.stale or not report.lease.held:
+            return
+        state, now = self._state, workflow.now()
+        needs = {need.victim: need for need in report.preservations}
+        state.preservations = {victim: notice for victim, notice in state.preservations.items() if victim in needs}
+        due = [
+            need
+            for victim, need in needs.items()
+            if (notice := state.preservations.get(victim)) is None
+            or notice.stamp != need.stamp
+            or now - notice.at >= PRESERVE_AGAIN
+        ]
+        if not due:
+            return
+        names = ", ".join(need.victim for need in due)
+        try:
+            await workflow.execute_activity_method(
+                PreservationStarts.preserve,
+                PreserveRequest(cluster=self._input.cluster, holder=state.holder, needs=tuple(due)),
+                **(options.temporal_call() | {"summary": f"preservations: {names}"[:200]}),
+            )
+        except ActivityError as error:
+            self._preservation_problem = f"preservations can't be begun: {error_message(error)}"
+            return
+        self._preservation_problem = ""
+        for need in due:
+            state.preservations[need.victim] = PreservationNotice(victim=need.victim, stamp=need.stamp, at=now)
+
+    # Decide and reserve ---------------------------------------------------------------------------------------------
+
+    async def _admit(self, report: ScanReport) -> None:
+        """Serve the queue, then the candidates, then marks and objects that no episode owns. Permits are reserved before episodes
+        open, and those open beside: all of this moment together, the oldest offence first. Once the scanner is stopped, which may
+        come while the queue is served, nothing is begun."""
+        state, self._changed = self._state, False
+        if not state.known:
+            return
+        backoff.forget_what_is_over(state, report)
+        await self._serve_queue(report)
+        if self._stop is not None:
+            return
+        in_force = pauses.in_force(state.pauses, workflow.now())
+        admission = admit(
+            report,
+            self._permits.counted(report),
+            cap=self._input.concurrency,
+            now=workflow.now(),
+            held_off=backoff.against_candidates(state),
+            power=tuple(state.power.values()),
+            replaced=tuple(state.replaced),
+            paused=pauses.told(in_force),
+        )
+        self._refusals = tuple(
+            Refusal(node=refused.node, check=refused.check, reason=refused.reason, message=refused.message)
+            for refused in admission.refused
+            if refused.reason is not AdmissionRefusal.IN_HAND
+        )
+        moments = (admission.again, *(each.until for each in in_force))
+        self._due = min((moment for moment in moments if moment is not None), default=None)
+        reserved: list[FencingInput | RemediationInput] = [
+            *(self._permits.reserve_for_candidate(each) for each in admission.admitted),
+            *(self._permits.reserve_for_candidate(each, holding=PermitState.PARKED) for each in admission.exhausted),
+        ]
+        if not report.view.stale and report.lease.held:
+            known = [*(permit.incident for permit in self._permits.counted(report)), *backoff.closing(state)]
+            reserved += [
+                self._permits.reserve_for_clean_up(orphan)
+                for orphan in orphans(report.observations, known)
+                if orphan.node not in state.settling and orphan.node not in state.permits
+            ]
+            reserved += [
+                self._permits.reserve_for_left_over(each)
+                for each in report.left_over
+                if not backoff.is_left_alone(state, each.node) and each.node not in state.permits
+            ]
+        if reserved:
+            self._opening.update(each.node for each in reserved)
+            # An episode that may begin looks for itself what it finds.
+            state.told |= {each.node: AS_FOUND for each in reserved if each.permit_granted}
+            self._background.begin(self._open(reserved))
+        if not self._describing and (nodes := self._holders.to_be_described(report, self._opening)):
+            self._describing = True
+            self._background.begin(self._describe(nodes, report))
+
+    async def _serve_queue(self, report: ScanReport) -> None:
+        for waiting in tuple(self._state.queue):
+            if self._stop is not None:
+                return
+            request = replace(waiting, ready=True)  # it may have come back since it asked; the guard counts it as a loss
+            if self._permits.answer(report, request).decision is not PermitDecision.GRANTED:
+                continue
+            self._permits.grant(request, report)
+            try:
+                await workflow.get_external_workflow_handle(request.workflow_id).signal("permit_granted")
+            except (ApplicationError, FailureError) as error:
+                workflow.logger.warning("%s no longer waits for its permit: %s", request.workflow_id, error)
+                self._state.remove(request.node, request.incident)
+
+    # Open -----------------------------------------------------------------------------------------------------------
+
+    async def _open(self, inputs: list[FencingInput | RemediationInput]) -> None:
+        request = OpenRequest(
+            cluster=self._input.cluster,
+            episodes=tuple(each for each in inputs if isinstance(each, FencingInput)),
+            remediations=tuple(each for each in inputs if isinstance(each, RemediationInput)),
+        )
+        names = ", ".join(episode.node for episode in inputs)
+        try:
+            result = await workflow.execute_activity_method(
+                EpisodeActivities.open, request, **(options.temporal_call() | {"summary": f"opens episodes: {names}"[:200]})
+            )
+        except ActivityError as error:
+            self._open_problem = f"episodes can't be opened: {error_message(error)}"
+            self._state.described_at = None  # what became of them is unknown: the reservations count until described (S14)
+            self._changed = True
+        else:
+            self._open_problem = ""
+            for outcome in result.outcomes:
+                self._take_outcome(outcome)
+        finally:
+            self._opening.difference_update(each.node for each in inputs)
+
+    def _take_outcome(self, outcome: OpenOutcome) -> None:
+        state, line = self._state, self._state.permits.get(outcome.node)
+        if outcome.opened in {Opened.STARTED, Opened.JOINED}:
+            if line is not None and line.incident == outcome.incident and line.holding is PermitState.RESERVED:
+                state.permits[outcome.node] = replace(line, holding=PermitState.OPEN)
+            state.opened += outcome.opened is Opened.STARTED
+            return
+        state.remove(outcome.node, outcome.incident)
+        state.told.pop(outcome.node, None)  # another episode may have the node
+        if line is not None:
+            reason, until_well = outcome.reason or outcome.holder, outcome.opened is Opened.HELD_OFF
+            backoff.note_refused_opening(state, line, reason, holder=outcome.holder, until_well=until_well)
+        self._changed = True
+
+    async def _describe(self, nodes: tuple[str, ...], report: ScanReport) -> None:
+        try:
+            changed = await self._holders.describe(nodes, report)
+        finally:
+            self._describing = False
+        if changed or self._state.described_at is None:
+            self._changed = True  # a line has gone or changed, and another may have its permit; or one is in doubt again
+
+    # Notify ---------------------------------------------------------------------------------------------------------
+
+    async def _notify_episodes(self) -> None:
+        """Signal the episodes whose node has changed since they were last notified; a level, so a repetition is harmless. What a
+        stale view shows is no change (S18). People are notified by the scan itself (`activities/cluster/report/`)."""
+        state, report = self._state, self._state.report
+        if report is None or report.view.stale:
+            return
+        state.told = {node: stamp for node, stamp in state.told.items() if node in state.permits}
+        stamps = {each: stamp_of(each) for each in report.observations if each.node in state.permits}
+        state.told |= {
+            each.node: stamp for each, stamp in stamps.items() if state.told.get(each.node) == AS_FOUND and plainly_sick(each)
+        }
+        changed = tuple(each for each, stamp in stamps.items() if state.told.get(each.node) != stamp)
+        if not changed:
+            return
+        names = ", ".join(each.node for each in changed)
+        try:
+            result = await workflow.execute_activity_method(
+                EpisodeActivities.tell,
+                NewsRequest(cluster=self._input.cluster, observations=changed),
+                **(options.temporal_call() | {"summary": f"tells episodes of their nodes: {names}"[:200]}),
+            )
+        except ActivityError as error:
+            workflow.logger.warning("episodes can't be notified of their nodes: %s", error_message(error))
+            return
+        state.told |= {each.node: stamps[each] for each in changed if each.node not in result.gone}
+        if result.gone:
+            state.described_at = None  # one has closed and its release has not arrived: describe it now
+            self._changed = True
+
+    def _note_repetition(self, release: Release) -> None:
+        """A node that is fenced again and again raises an alarm, which the metric counts at once, and an Event may say."""
+        state = self._state
+        state.incidents, repetition = repeat_alarm.hear(state.incidents, release, workflow.now(), self._input.repeat_alarm)
+        if repetition is not None:
+            state.untold.append(repetition)
+            meter = workflow.metric_meter()
+            metrics.REPEATED_FENCING.add(meter, cluster=self._input.cluster, node=repetition.node, cause=repetition.cause)
+
+    async def _publish_repetitions(self) -> None:
+        """An alarm that can't be published is left to the metric: the next repetition says it all again."""
+        while self._state.untold:
+            repetition = self._state.untold.pop(0)
+            try:
+                await workflow.execute_activity_method(
+                    RepetitionActivities.tell_repetition,
+                    RepetitionRequest(cluster=self._input.cluster, repetition=repetition),
+                    **(options.report(self._input.cluster) | {"summary": f"{repetition.node} is fenced again and again"}),
+                )
+            except ActivityError as error:
+                why = error_message(error)
+                workflow.logger.warning("%s: %s; it can't be published: %s", repetition.node, repetition.message, why)
+
+    # Requests from outside ------------------------------------------------------------------------------------------
 
     @workflow.query(description="Everything that is known, for people.")
     def status(self) -> ScannerStatus:
         """Everything that is known, for people."""
+        state = self._state
         return ScannerStatus(
             cluster=self._input.cluster,
-            holder=self._grantor.holder,
-            started=self._started,
-            concurrency=self._grantor.cap(self._polling.report),
-            scans=self._polling.scans,
-            opened=self._granting.opened,
-            report=self._polling.report,
-            permits=self._granting.table.permits(),
-            queue=self._granting.table.queue(),
-            held_off=self._granting.holding_off.held_off,
+            holder=state.holder,
+            started=state.started,
+            concurrency=self._input.cap(state.report),
+            scans=state.scans,
+            opened=state.opened,
+            report=state.report,
+            permits=tuple(state.permits.values()),
+            queue=tuple(state.queue),
+            held_off=tuple(state.held_off.values()),
             refused=tuple(
-                RefusedNode(node=refusal.node, reason=refusal.reason, message=refusal.message)
-                for refusal in self._granting.refusals
+                RefusedNode(node=refusal.node, reason=refusal.reason, message=refusal.message) for refusal in self._refusals
             ),
             problem=self._problem(),
             stopping=self._stop is not None,
             wait=self._input.wait,
-            pauses=self._granting.in_force,
+            pauses=pauses.in_force(state.pauses, workflow.now()),
         )
 
     @workflow.query(description="Which of those incidents may disrupt their nodes now.")
     def holds_permits(self, asked: PermitQuestions) -> PermitQuestions:
         """Which of those incidents may disrupt their nodes now. Every last look asks this, one question for all looks of a
         moment. None as soon as a person has stopped the scanner, although it gives the Lease back later."""
-        answers = (self._granting.answer_look(each, self._polling.report, halted=self._halted()) for each in asked.questions)
-        return PermitQuestions(questions=tuple(answers))
+        halted = self._halted()
+        return PermitQuestions(questions=tuple(self._permits.look(each, halted=halted) for each in asked.questions))
 
     @workflow.query(description="Which cluster it scans: the uid of kube-system (not for people).")
     def cluster_uid(self) -> str:
         """Which cluster it scans: the uid of kube-system, "" while it is not known. Workers that serve the cluster's name ask
         it."""
-        return self._polling.cluster_uid
+        return self._state.cluster_uid
 
     @workflow.signal(description="An episode ended, waits for a person or is held (not for people).")
     def release(self, release: Release) -> None:
-        """An episode ended, parked or is held."""
-        self._granting.take_release(release)
-        if not release.held:
-            self._repeating.hear(release)
-        self._hear()
+        """An episode ended, parked, or is held; that is no failure of it."""
+        state = self._state
+        if release.held:
+            state.park(release.node, release.incident)
+        else:
+            backoff.note_release(state, release)
+            if release.parked:
+                state.park(release.node, release.incident, asks=workflow.now())
+            else:
+                state.remove(release.node, release.incident)
+            self._note_repetition(release)
+        self._changed = True
 
     @workflow.update(description="An episode asks for leave to disrupt its node (not for people).")
     async def request_permit(self, request: PermitRequest) -> PermitAnswer:
         """An episode started by hand asks for a permit: granted, queued, or refused with the reason."""
         if self._stop is not None:
             return PermitAnswer(decision=PermitDecision.REFUSED, reason=f"the scanner is being stopped by {self._stop.by}")
-        polling = self._polling
-        polling.asking.append(request.node)
+        self._asking.append(request.node)
         try:
             if not self._can_answer(request):
-                # The running long poll was told that there is no work, or not of this node; the next one takes the Lease.
-                polling.cut_short()
-            await workflow.wait_condition(lambda: self._may_answer(request), timeout=ANSWER_PATIENCE)
+                # The running long poll began without this work, or without this node; the next one takes the Lease.
+                self._cut_poll_short()
+            # Also while another episode is being opened under the id of the one that asks, which in a moment comes to nothing.
+            await workflow.wait_condition(
+                lambda: self._can_answer(request) and not self._opens_another(request), timeout=ANSWER_PATIENCE
+            )
         except TimeoutError:
             return PermitAnswer(decision=PermitDecision.REFUSED, reason=f"the scanner can't decide now: {self._why_not(request)}")
         else:
-            if polling.report is None or self._stop is not None:
+            if self._state.report is None or self._stop is not None:
                 return PermitAnswer(decision=PermitDecision.REFUSED, reason="the scanner is being stopped")
-            return self._granting.take_request(polling.report, request)
+            return self._answer(self._state.report, request)
         finally:
-            polling.asking.remove(request.node)
-            self._hear()
+            self._asking.remove(request.node)
+            self._changed = True
+
+    def _answer(self, report: ScanReport, request: PermitRequest) -> PermitAnswer:
+        """Decide, and carry the answer out. Only a person's request ends a hold-off (S19)."""
+        ahead = sum(waiting.incident != request.incident for waiting in self._state.queue)
+        answer = self._permits.answer(report, request, ahead=ahead)
+        if answer.decision is not PermitDecision.REFUSED and request.by_person:
+            backoff.end_by_person(self._state, request.node)
+        if answer.decision is PermitDecision.GRANTED:
+            self._permits.grant(request, report)
+        elif answer.decision is PermitDecision.QUEUED:
+            self._state.enqueue(request)
+        return replace(answer, holder=self._state.holder)
 
     @request_permit.validator
     def _check_request_permit(self, request: PermitRequest) -> None:
@@ -283,7 +649,9 @@ class HealthScanner:
     @workflow.update(description="An episode asks how many pods it may free now (not for people).")
     def hand_out(self, request: PortionRequest) -> PortionAnswer:
         """An episode asks how many pods it may free now, if the cluster limits how many go in a minute."""
-        return self._granting.hand_out(request)
+        state = self._state  # no permit is needed: what the episode may free its proof says, here only how fast
+        state.portions, answer = portion_of(state.portions, request, workflow.now(), used_within=options.ACT_WINDOW)
+        return answer
 
     @hand_out.validator
     def _check_hand_out(self, request: PortionRequest) -> None:
@@ -303,7 +671,7 @@ class HealthScanner:
 
     @stop.validator
     def _check_stop(self, request: StopRequest) -> None:
-        by_a_person(request)
+        require_name_and_reason(request)
 
     @workflow.update(description="Begin nothing new and do nothing destructive until a moment, or until unpause.")
     async def pause(self, request: PauseRequest) -> str:
@@ -311,9 +679,9 @@ class HealthScanner:
         freed and switched on again."""
         request = await self._verified(Verb.PAUSE, request, self._check_pause, until=request.until)
         pause = Pause(who=request.by, owner=request.owner, reason=request.reason, since=workflow.now(), until=request.until)
-        former = self._granting.in_force
+        former = pauses.in_force(self._state.pauses, workflow.now())
         try:
-            self._keep(pauses.paused(self._granting.pauses, pause))
+            self._keep(pauses.paused(self._state.pauses, pause))
         except ValueError as error:
             raise refused(f"pause: {error}") from error
         replaced = "".join(f"; before, it was {each}" for each in former if each.owner == pause.owner)
@@ -322,8 +690,8 @@ class HealthScanner:
 
     @pause.validator
     def _check_pause(self, request: PauseRequest) -> None:
-        by_a_person(request)
-        still_to_come(request.until)
+        require_name_and_reason(request)
+        require_future(request.until)
         if self._stop is not None:
             raise ValueError("pause: expected a scanner that goes on; this one is being stopped, and begins nothing")
 
@@ -333,34 +701,34 @@ class HealthScanner:
     async def unpause(self, request: UnpauseRequest) -> str:
         """End a pause. The cluster goes on when none is left."""
         request = await self._verified(Verb.UNPAUSE, request, self._check_unpause, of=request.of)
-        granting, cluster, now = self._granting, self._input.cluster, workflow.now()
-        if not granting.in_force:
+        state, cluster, now = self._state, self._input.cluster, workflow.now()
+        in_force = pauses.in_force(state.pauses, now)
+        if not in_force:
             return f"{cluster} was not paused"
         try:
-            ended = pauses.to_be_ended(granting.in_force, owner=request.owner, of=request.of)
+            ended = pauses.to_be_ended(in_force, owner=request.owner, of=request.of)
         except ValueError as error:
             raise refused(f"unpause: {error}") from error
-        self._keep(pauses.unpaused(granting.pauses, ended, who=request.by, reason=request.reason, now=now))
+        self._keep(pauses.unpaused(state.pauses, ended, who=request.by, reason=request.reason, now=now))
         workflow.logger.info("%s ends a pause of %s: %s", request.by, cluster, request.reason)
-        goes_on = (
-            f"{cluster} is still {pauses.told(granting.in_force)}" if granting.in_force else f"{cluster} is no longer paused"
-        )
+        left = pauses.in_force(state.pauses, now)
+        goes_on = f"{cluster} is still {pauses.told(left)}" if left else f"{cluster} is no longer paused"
         return f"{goes_on}; you have ended: {'; '.join(map(str, ended))}"
 
     @unpause.validator
     def _check_unpause(self, request: UnpauseRequest) -> None:
-        by_a_person(request)
+        require_name_and_reason(request)
 
     def _keep(self, pauses: Pauses) -> None:
         """In the memo as well, where people and the next scanner find them, however this one has ended."""
-        self._granting.pauses = pauses
+        self._state.pauses = pauses
         workflow.upsert_memo({PAUSES_MEMO: pauses})
-        self._hear()
+        self._changed = True
 
     def _take_stop(self, request: StopRequest) -> None:
         self._stop = request
-        self._polling.cut_short()
-        self._hear()
+        self._cut_poll_short()
+        self._changed = True
 
     # Small things ---------------------------------------------------------------------------------------------------
 
@@ -379,92 +747,62 @@ class HealthScanner:
                 non_retryable=True,
             )
 
-    def _can_answer(self, request: PermitRequest) -> bool:
-        report = self._polling.report
-        fresh = self._granting.holders.known and self._polling.is_fresh and report is not None and report.lease.held
-        return fresh and self._polling.sees(request.node)
+    def _carried(self) -> ScannerInput:
+        """What the next history begins with."""
+        return replace(self._input, state=self._state, pauses=())
 
-    def _may_answer(self, request: PermitRequest) -> bool:
-        """Also that nothing is being opened under the id of the one that asks, which in a moment comes to nothing."""
-        return self._can_answer(request) and not self._granting.opens(request)
+    def _cut_poll_short(self) -> None:
+        if self._poll is not None:
+            self._poll.scan.cancel()
+
+    def _can_answer(self, request: PermitRequest) -> bool:
+        report = self._state.report
+        fresh = self._state.known and self._is_fresh() and report is not None and report.lease.held
+        return fresh and self._sees(request.node)
+
+    def _opens_another(self, request: PermitRequest) -> bool:
+        """Whether another episode is being opened under the id of the one that asks."""
+        line = self._state.permits.get(request.node)
+        if line is None or line.holding is not PermitState.RESERVED:
+            return False
+        return line.workflow_id == request.workflow_id and line.incident != request.incident
 
     def _why_not(self, request: PermitRequest) -> str:
-        polling = self._polling
-        if polling.is_fresh and not polling.sees(request.node):
+        if self._is_fresh() and not self._sees(request.node):
             return f"no scan has seen {request.node} yet"
         if self._can_answer(request):
             return f"it is not known yet what became of opening another episode of {request.node}"
-        lease = polling.report.lease.problem if polling.report else ""
-        return self._problem() or lease or "the cluster Lease is not held"
+        report = self._state.report
+        return self._problem() or (report.lease.problem if report else "") or "the cluster Lease is not held"
 
     def _problem(self) -> str:
-        if self._polling.unanswered:
+        """What people must know of, the most urgent first; "" where nothing is wrong."""
+        if self._received_at is not None and not self._is_fresh():
             return "no scan has been answered lately: does a worker serve the cluster?"
-        return self._nameless or self._polling.problem or self._granting.problem
+        return self._nameless or self._scan_problem or self._open_problem or self._holders.problem
 
     def _halted(self) -> str:
-        """Why nothing is begun although somebody could need it, as people are told wherever they look (S44); "" else."""
+        """Why nothing is begun although a node could need it, as people are shown everywhere (S44); "" else."""
         if self._stop is not None:
             return f"the scanner was stopped by {self._stop.by}: {self._stop.reason} (`nodewarden scan start` starts it)"
-        return pauses.halted(self._granting.pauses, workflow.now())
-
-    def _halt_over(self) -> str:
-        """How the last pause ended; a scanner that is stopped never goes on."""
-        past = sorted(self._granting.pauses, key=lambda each: each.over_at(workflow.now()) or workflow.now())[-1:]
-        return "; ".join(["new repairs begin again", *(f"the pause was {each.told(workflow.now())}" for each in past)])
-
-    def _carried(self) -> ScannerInput:
-        granting = self._granting
-        state = ScannerState(
-            started=self._started,
-            permits=granting.table.permits(),
-            queue=granting.table.queue(),
-            held_off=granting.holding_off.held_off,
-            report=self._polling.report,
-            told=self._telling.told,
-            described_at=granting.holders.described_at,
-            polls=self._polling.polls,
-            scans=self._polling.scans,
-            opened=granting.opened,
-            known=granting.holders.known,
-            incidents=self._repeating.incidents,
-            untold=tuple(self._repeating.untold),
-            power=granting.holding_off.power,
-            attempts=granting.holding_off.attempts,
-            replaced=granting.holding_off.replaced,
-            released=granting.holding_off.closing(),
-            preservations=self._preserving.told,
-            portions=granting.portions,
-            pauses=granting.pauses,
-            need_person=granting.table.need_person,
-            halted=self._polling.halted_told,
-            cluster_uid=self._polling.cluster_uid,
-        )
-        return ScannerInput(
-            cluster=self._input.cluster,
-            holder=self._grantor.holder,
-            concurrency=self._input.concurrency,
-            wait=self._input.wait,
-            state=state,
-            repeat_alarm=self._input.repeat_alarm,
-        )
+        return pauses.halted(self._state.pauses, workflow.now())
 
     async def _give_back_lease(self) -> None:
         try:
             await workflow.execute_activity_method(
                 ScanActivities.release_lease,
-                self._polling.request(self._halted(), self._halt_over()),
+                self._scan_request(),
                 **(options.report(self._input.cluster) | {"summary": "gives the cluster Lease back"}),
             )
         except ActivityError as error:
             workflow.logger.warning("the cluster Lease lapses by itself: %s", error_message(error))
 
     def _show(self) -> None:
-        report, granting = self._polling.report, self._granting
-        lines = [f"**Scanner of {self._input.cluster}**, {self._polling.scans} scans, {granting.opened} episodes opened"]
+        state, report = self._state, self._state.report
+        lines = [f"**Scanner of {self._input.cluster}**, {state.scans} scans, {state.opened} episodes opened"]
         if halted := self._halted():
             lines.append(f"* **{halted}**")
-        if problem := self._problem() or self._preserving.problem:
+        if problem := self._problem() or self._preservation_problem:
             lines.append(f"* **problem: {problem}**")
         if report is not None:
             lease = (report.lease.problem or "held") if report.lease.needed else "not needed"
@@ -473,5 +811,5 @@ class HealthScanner:
                 f"* {check.ref.key}: {check.healthy}/{check.total} healthy; {check.error or check.message}"
                 for check in report.checks
             ]
-        lines += [f"* `{permit.node}`: {permit.holding.value}, incident {permit.incident}" for permit in granting.table.permits()]
+        lines += [f"* `{each.node}`: {each.holding.value}, incident {each.incident}" for each in state.permits.values()]
         workflow.set_current_details("\n".join(map(without_calls, lines)))  # it is shown as Markdown (S50)

@@ -26,7 +26,7 @@ from activities.contracts.target import (
     Workload,
 )
 from activities.errors import error_message
-from policy.episode.gate import DESTRUCTIVE, Operation
+from policy.episode.gate import DESTRUCTIVE, MAY_NOT_ACT, Operation
 from policy.episode.messages import FencingInput
 from policy.episode.needs import Need, NeedKind
 from policy.episode.permits import Release
@@ -242,7 +242,7 @@ class Preflight:
                         raise Hopeless(f"not licensed to act: {result.reason}")
                     if not result.permitted:
                         await self._ask_for_permit(under)
-                    self._episode.enter(doing=f"waits for its licence: {result.reason}")
+                    self._episode.enter(doing=f"{MAY_NOT_ACT}: {result.reason}")
                     await self._episode.rest(under.next_pause(FIRST_PAUSE, LONGEST_PAUSE), "until the licence is looked at again")
 
     async def _ask_for_permit(self, look: Undertaking) -> None:

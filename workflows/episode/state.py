@@ -443,7 +443,7 @@ class EpisodeState:
     """One of each person; the episode goes on when none is left."""
     resumed: PersonRequest | None = None
     acknowledgement: Acknowledgement | None = None
-    boot_of_word: str = ""
+    acknowledged_boot: str = ""
     """The boot that whoever acknowledged has seen off."""
     words: int = 0
     """How often people have spoken to it."""

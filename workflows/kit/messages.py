@@ -7,13 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from policy.checks.fence_policies import Attempts, PowerMoment
-from policy.episode.freeing_pace import Portion
 from policy.episode.operator_commands import ActionName, Said
-from policy.episode.permits import NeedsPerson, Permit, PermitRequest, Replacing
+from policy.episode.permits import Permit, PermitRequest
 from policy.fence.device_check import DeviceMemory
-from policy.scan.pauses import Pause, Pauses
-from policy.scan.repeat_alarm import DEFAULT_ALARM, PastIncident, RepeatAlarm, Repetition
+from policy.scan.pauses import Pause
 from policy.scan.scan_report import ScanReport
 from policy.values.times import written
 
@@ -104,68 +101,6 @@ class RefusedNode:
     node: str
     reason: str
     message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreservationNotice:
-    """What was last told of a machine, and when."""
-
-    victim: str
-    stamp: str
-    at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScannerState:
-    """What a scanner carries over continue-as-new. Bounded: it grows with open episodes, never with nodes."""
-
-    started: datetime
-    permits: tuple[Permit, ...] = ()
-    queue: tuple[PermitRequest, ...] = ()
-    held_off: tuple[Backoff, ...] = ()
-    report: ScanReport | None = None
-    told: tuple[tuple[str, str], ...] = ()
-    described_at: datetime | None = None
-    polls: int = 0
-    scans: int = 0
-    opened: int = 0
-    known: bool = False
-    """Whether the table is complete: carried over, or built again from our marks on a complete view."""
-    incidents: tuple[PastIncident, ...] = ()
-    """What the alarm about repetitions remembers; bounded in `policy/scan/repeat_alarm.py`."""
-    untold: tuple[Repetition, ...] = ()
-    power: tuple[PowerMoment, ...] = ()
-    attempts: tuple[Attempts, ...] = ()
-    replaced: tuple[Replacing, ...] = ()
-    released: dict[str, datetime] = field(default_factory=dict)
-    """When episodes ended of which a report may still show what they have left; by their incidents."""
-    portions: tuple[Portion, ...] = ()
-    """Of the pods that may be freed in a minute; no more of them than pods."""
-    preservations: tuple[PreservationNotice, ...] = ()
-    pauses: Pauses = ()
-    need_person: tuple[NeedsPerson, ...] = ()
-    halted: str = ""
-    """As people were told last."""
-    cluster_uid: str = ""
-    """Of the cluster that was seen first; the reports of another one are none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScannerInput:
-    """Input of `HealthScanner`; only `cluster` is needed: `{"cluster": "prod"}`.
-
-    holder: our name in the cluster Lease (`starter` fills it in, else the scanner asks once). concurrency: how many nodes of this
-    cluster may be disrupted at once. repeat_alarm: how many fencings of one node for one reason are reported as a repetition.
-    pauses: those of the last scanner; a pause that is in force goes on.
-    """
-
-    cluster: str = ""
-    holder: str = ""
-    concurrency: int = 1
-    wait: timedelta = timedelta(seconds=60)
-    state: ScannerState | None = None
-    repeat_alarm: RepeatAlarm = DEFAULT_ALARM
-    pauses: Pauses = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,13 @@ def entered(cluster: str, kind: Kind, phase: Phase) -> None:
     metrics.EPISODE_PHASES.add(workflow.metric_meter(), cluster=cluster, kind=kind.value, phase=phase.value)
 
 
+def unexpected_phase(cluster: str, kind: Kind, before: Phase, after: Phase) -> None:
+    """An episode has gone from one phase to another to which no arrow leads (`policy/episode/phases.py`)."""
+    metrics.UNEXPECTED_PHASES.add(
+        workflow.metric_meter(), cluster=cluster, kind=kind.value, before=before.value, after=after.value
+    )
+
+
 def detected(cluster: str, kind: Kind, since: datetime) -> None:
     """An episode knows since when its node has offended."""
     metrics.TIME_TO_DETECT.record(workflow.metric_meter(), workflow.now() - since, cluster=cluster, kind=kind.value)

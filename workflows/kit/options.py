@@ -1,4 +1,4 @@
-"""The one place for activity time-outs and retries, by what the activity does to the world.
+"""The one place for task queues, and for activity time-outs and retries, by what the activity does to the world.
 
 Whether an error is final is decided at the client boundary and said by the error (`activities/errors.py`), so no policy lists
 those that are. Whether to try a *command* again is the workflow's decision after it has read the state, so everything that
@@ -13,7 +13,20 @@ from temporalio.common import Priority, RetryPolicy
 from temporalio.workflow import ActivityCancellationType, ActivityConfig
 
 from policy.fence.plan import FencingPlan
-from workflows.kit.ids import WORKFLOW_QUEUE, cluster_queue, power_queue
+
+WORKFLOW_QUEUE = "nodewarden"
+"""Workflows, and the activities that hold a Temporal client."""
+
+
+def cluster_queue(cluster: str) -> str:
+    """Activities that call the API of that cluster."""
+    return f"cluster.{cluster}"
+
+
+def power_queue(site: str) -> str:
+    """Activities that call devices which only that site reaches; a hung BMC there delays no other site."""
+    return f"power.{site}"
+
 
 URGENT = Priority(priority_key=1)
 """Also of a scanner among workflows: in a storm all episodes wait for what it says, and none of them goes before it."""

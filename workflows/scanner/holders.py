@@ -1,134 +1,131 @@
-"""Who holds a node by Temporal's own account: holders are described, and a table without memory is built anew (S14)."""
+"""Which episodes hold nodes by Temporal's own account: holders are described, and a table without memory is built anew (S14)."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.episodes import DescribeRequest, EpisodeActivities, EpisodeDescription, FindRequest, FoundOpen
 from activities.errors import error_message
+from policy.episode.ids import episode_id
 from policy.episode.messages import Kind
 from policy.episode.permits import Permit, PermitState
 from policy.scan.admission import room_in_scopes
 from policy.scan.scan_report import ScanReport
 from workflows.kit import options
-from workflows.kit.ids import episode_id
-from workflows.kit.messages import ScannerState
-from workflows.scanner.backoff import CLOSING, HoldingOff
-from workflows.scanner.permit_lines import Grantor
-from workflows.scanner.permit_table import PermitTable
+from workflows.scanner.backoff import CLOSING, closing
+from workflows.scanner.state import ScannerInput, ScannerState
 
 DESCRIBE_EVERY = timedelta(seconds=60)
-"""How often holders are described, in case a closing episode's release never reached us."""
+"""How often holders are described, in case the release of an episode never arrived."""
 PAUSE_AFTER_FAILURE = timedelta(seconds=5)
 LIST_LAG = timedelta(seconds=10)
-"""How long at most Temporal's list of open workflows does not tell of one that has begun; a second is usual."""
+"""How long at most Temporal's list of open workflows lacks one that has begun; a second is usual."""
 DESCRIBED_AT_ONCE = 200
 
 
+def strangers(cluster: str, state: ScannerState, report: ScanReport) -> tuple[Permit, ...]:
+    """Marked nodes without a line: an episode holds them that we know nothing of, as after a reset of this workflow, and counts
+    as it would at worst until it is described as closed (S14)."""
+    just_released = closing(state)
+    return tuple(
+        Permit(
+            node=seen.node,
+            workflow_id=episode_id(cluster, seen.node),
+            incident=seen.incident,
+            kind=Kind.FENCING,
+            holding=PermitState.OPEN,
+            granted_at=workflow.now(),
+            provider_id=seen.provider_id,
+            control_plane=None,
+            node_uid=seen.uid,
+            groups=seen.groups,
+            found=True,
+        )
+        for seen in report.observations
+        if seen.incident and seen.node not in state.permits and seen.incident not in just_released
+        and state.described.get(seen.incident, True)
+    )  # fmt: skip
+
+
 class Holders:
-    """What Temporal says of the lines in one scanner's table."""
+    """Keeps one scanner's permit table as Temporal's account of its episodes says."""
 
-    def __init__(self, grantor: Grantor, state: ScannerState, table: PermitTable, holding_off: HoldingOff) -> None:
-        self._grantor = grantor
-        self._table = table
-        self._holding_off = holding_off
-        self._began = state.started
-        self.known = state.known
-        """Whether the table holds all open episodes; before, nothing is granted."""
-        self.described_at: datetime | None = state.described_at
-        """None: at the next occasion, whenever they were described last."""
-        self.problem = ""
+    def __init__(self, scanner: ScannerInput, state: ScannerState) -> None:
+        self._scanner = scanner
+        self._state = state
+        self._list_complete_from = state.started + LIST_LAG
         self._run, self._forgotten = "", False
-        self._described = dict[str, bool]()
-        """Of marks that are seen, by incident: whether there was a line of that when the node's episode was described last."""
-        self._marks = dict[str, str]()
-
-    def strangers(self, report: ScanReport) -> tuple[Permit, ...]:
-        """Marked nodes without a line: an episode holds them that we know nothing of, as after a reset of this workflow, and
-        counts as it would at worst until it is described as closed (S14)."""
-        closing = self._holding_off.closing()
-        return tuple(
-            Permit(
-                node=seen.node,
-                workflow_id=episode_id(self._grantor.cluster, seen.node),
-                incident=seen.incident,
-                kind=Kind.FENCING,
-                holding=PermitState.OPEN,
-                granted_at=workflow.now(),
-                provider_id=seen.provider_id,
-                control_plane=None,
-                node_uid=seen.uid,
-                groups=seen.groups,
-                found=True,
-            )
-            for seen in report.observations
-            if seen.incident and self._table.of(seen.node) is None and seen.incident not in closing
-            and self._described.get(seen.incident, True)
-        )  # fmt: skip
+        """Of this history only: another run in a report, or a call of `forget`, shows a reset."""
+        self.problem = ""
 
     def forget(self) -> None:
-        """The table may lack what an earlier life of this history has granted. Called where nobody can tell the time."""
-        self.known, self._forgotten = False, True
+        """The table may lack what an earlier life of this history has granted. Called where the time can't be read."""
+        self._state.known, self._forgotten = False, True
 
     async def rebuild(self, report: ScanReport) -> None:
         """Without carried state nothing is granted before all open episodes are in the table: those that Temporal lists, and
         those whose marks are seen (S14).
 
-        An earlier scanner granted nothing after we began. So a list that is `LIST_LAG` younger than that beginning misses nobody
-        whom it has let act. A reset of this workflow takes back what it knew, which its first report shows: built anew, too.
+        An earlier scanner granted nothing after we began. So a list that is `LIST_LAG` younger than that beginning misses no
+        episode that it let act. A reset of this workflow takes back what it knew, which its first report shows: built anew, too.
         """
+        state = self._state
         if self._forgotten or (report.run and self._run not in {"", report.run}):
-            self.known, self._forgotten, self._began = False, False, workflow.now()
+            state.known, self._forgotten, self._list_complete_from = False, False, workflow.now() + LIST_LAG
         self._run = report.run or self._run
-        if self.known or not report.view.synced:
-            return  # before the first sync there may be marks that nobody has seen yet
+        if state.known or not report.view.synced:
+            return  # before the first sync there may be marks that were not seen yet
         found = await self._find_open()
-        if found is not None and found.earlier and (lag := self._began + LIST_LAG - workflow.now()) > timedelta(0):
+        if found is not None and found.earlier and (lag := self._list_complete_from - workflow.now()) > timedelta(0):
             await workflow.sleep(lag, summary="until the list of open episodes has all that the last scanner admitted")
             found = await self._find_open()
         if found is not None:
             marked = (seen.node for seen in report.observations if seen.incident or seen.mark_problem)
-            lines = self._table.permits()
             # Those may be opening: that there is no episode yet says nothing.
-            reserved = {line.node for line in lines if line.holding is PermitState.RESERVED}
-            nodes = tuple(sorted({*found.nodes, *marked, *(line.node for line in lines)} - reserved))
-            self.known = not nodes or await self._describe(nodes, report)
-            self.described_at = workflow.now()
-        if not self.known:
+            reserved = {line.node for line in state.permits.values() if line.holding is PermitState.RESERVED}
+            nodes = tuple(sorted({*found.nodes, *marked, *state.permits} - reserved))
+            state.known = not nodes or await self._describe(nodes, report)
+            state.described_at = workflow.now()
+        if not state.known:
             await workflow.sleep(PAUSE_AFTER_FAILURE, summary="before the open episodes are looked for again")
 
     def to_be_described(self, report: ScanReport, opening: set[str]) -> tuple[str, ...]:
-        """Whose episodes to describe now, none where that is not due. opening: nodes whose episode is being opened; until that is
-        over, nobody can say that there is none."""
-        if not self.known:
-            return ()  # whoever is found while the table is built is no stranger
-        self._marks = {seen.node: seen.incident for seen in report.observations if seen.incident}
-        marked = self._marks
-        new = not self.problem and any(each.incident not in self._described for each in self.strangers(report))
-        due = new or self.described_at is None or workflow.now() - self.described_at >= DESCRIBE_EVERY
-        asking = (each.node for each in self._table.need_person)
-        return tuple(sorted({*self._table.nodes(), *marked, *asking} - opening)) if due else ()
+        """The nodes whose episodes are to be described now, none where that is not due. opening: nodes whose episode is being
+        opened; until that is over, it is not known that there is none."""
+        state = self._state
+        if not state.known:
+            return ()  # an episode that is found while the table is built is no stranger
+        found = strangers(self._scanner.cluster, state, report)
+        new = not self.problem and any(each.incident not in state.described for each in found)
+        if not new and state.described_at is not None and workflow.now() - state.described_at < DESCRIBE_EVERY:
+            return ()
+        marked = (seen.node for seen in report.observations if seen.incident)
+        return tuple(sorted({*state.nodes_in_hand(), *marked, *state.need_person} - opening))
 
-    async def describe(self, nodes: tuple[str, ...]) -> bool:
-        """Release what has closed without our hearing of it, and learn what became of unknown openings.
+    async def describe(self, nodes: tuple[str, ...], report: ScanReport) -> bool:
+        """Release what has closed without a release that arrived, and learn what became of unknown openings. report: of the
+        marks that are seen.
 
         Returns whether that changed the table.
         """
-        self.described_at = workflow.now()
-        before, marks = (self._table.permits(), self._table.queue(), self._described), self._marks
+        state = self._state
+        state.described_at = workflow.now()
+        marks = {seen.node: seen.incident for seen in report.observations if seen.incident}
+        before = (dict(state.permits), list(state.queue), state.described)
         if await self._describe(nodes):
-            lines = {line.incident for line in self._table.permits()}
-            self._described = {marks[node]: marks[node] in lines for node in nodes if node in marks}
-        return before != (self._table.permits(), self._table.queue(), self._described)
+            lines = {line.incident for line in state.permits.values()}
+            state.described = {marks[node]: marks[node] in lines for node in nodes if node in marks}
+        return before != (state.permits, state.queue, state.described)
 
     async def _describe(self, nodes: tuple[str, ...], report: ScanReport | None = None) -> bool:
-        """Ask what the nodes' episodes do. report: where the table is built anew, by whose policies it is filled."""
+        """Ask what the nodes' episodes do. report: where the table is built anew; its policies say how many lines count."""
+        state = self._state
         asked_at, described = workflow.now(), list[EpisodeDescription]()
         for first in range(0, len(nodes), DESCRIBED_AT_ONCE):
-            request = DescribeRequest(cluster=self._grantor.cluster, nodes=nodes[first : first + DESCRIBED_AT_ONCE])
+            request = DescribeRequest(cluster=self._scanner.cluster, nodes=nodes[first : first + DESCRIBED_AT_ONCE])
             try:
                 result = await workflow.execute_activity_method(
                     EpisodeActivities.describe,
@@ -141,12 +138,13 @@ class Holders:
             described += result.episodes
         self.problem = ""
         for episode in sorted(described, key=lambda each: (each.started or asked_at, each.node)):
-            released_at = self._holding_off.released_at(episode.incident)
+            released_at = state.released.get(episode.incident)
             if not episode.open or released_at is None or asked_at - released_at >= CLOSING:
-                # Who was granted by a predecessor keeps it, as far as the cap goes; later strangers must ask (S14, S15, S17).
-                room = not self.known and self._table.counted() < self._grantor.cap(report)
-                room = room and report is not None and room_in_scopes(report, self._table.permits(), episode.node)
-                self._table.reconcile(episode, asked_at, room=room, anew=not self.known)
+                # An episode that a predecessor granted keeps its permit, as far as the cap goes; later strangers must ask (S14,
+                # S15, S17).
+                room = not state.known and state.counted() < self._scanner.cap(report)
+                room = room and report is not None and room_in_scopes(report, state.permits.values(), episode.node)
+                state.reconcile(episode, asked_at, room=room, anew=not state.known)
         return True
 
     async def _find_open(self) -> FoundOpen | None:
@@ -154,7 +152,7 @@ class Holders:
         try:
             return await workflow.execute_activity_method(
                 EpisodeActivities.find_open,
-                FindRequest(cluster=self._grantor.cluster),
+                FindRequest(cluster=self._scanner.cluster),
                 **(options.temporal_call() | {"summary": "lists the open episodes of the cluster"}),
             )
         except ActivityError as error:

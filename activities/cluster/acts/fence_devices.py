@@ -30,10 +30,10 @@ from activities.contracts.device_check import (
 from activities.errors import ErrorType, error_type
 from activities.licences import Licences
 from policy.episode.needs import Need
-from policy.fence.compiling import compile_config
 from policy.fence.config import FenceConfig, Source
 from policy.fence.credential_hosts import CredentialHosts
 from policy.fence.device_check import DeviceEventReason, DeviceNotice, NodeToCheck, devices_of
+from policy.fence.plan_compiler import compile_config
 from policy.objects.marks import mark_of
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError, no_such_target

@@ -61,7 +61,7 @@ from activities.notification_sender import Notify, nobody
 from policy.checks.targets import MACHINE
 from policy.episode.gate import By, Operation, Seen, objection
 from policy.episode.identity import same_machine
-from policy.fence.builtin_methods import EFFECTS
+from policy.fence.config import EFFECTS
 from policy.objects.belonging import may_be_its_node
 from policy.objects.machines import MachineView
 from policy.objects.marks import Added, Mark, is_marked

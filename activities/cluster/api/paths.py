@@ -83,6 +83,10 @@ PROPOSED_NODE_FENCES = Resource(api_version="ha.k8s.io/v1", kind="NodeFence", pl
 """As the node-fencing proposal has it. The group is Kubernetes' own and was never approved: it takes a setting to be written."""
 FENCE_CONFIGS = Resource(api_version="nodewarden.io/v1alpha1", kind="FenceConfig", plural="fenceconfigs", namespaced=False)
 FENCING_TEMPLATES = Resource(api_version="nodewarden.io/v1alpha1", kind="FencingTemplate", plural="fencingtemplates")
+MACHINE_DELETIONS = Resource(
+    api_version="nodewarden.io/v1alpha1", kind="MachineDeletionTemplate", plural="machinedeletiontemplates"
+)
+REBOOTS = Resource(api_version="nodewarden.io/v1alpha1", kind="RebootTemplate", plural="reboottemplates")
 VOLUME_DETACHMENTS = Resource(
     api_version="nodewarden.io/v1alpha1", kind="VolumeDetachmentTemplate", plural="volumedetachmenttemplates"
 )

@@ -29,10 +29,10 @@ from activities.contracts.target import Target
 from activities.errors import ErrorType, error_type, failure
 from policy.checks.fence_policies import PolicySource
 from policy.episode.needs import Need
-from policy.fence.compiling import compile_config
 from policy.fence.device_check import DeviceEventReason, named_beside
 from policy.fence.drivers import same_device
 from policy.fence.kdump import normal_address
+from policy.fence.plan_compiler import compile_config
 from policy.objects.belonging import claimed_otherwise, contested, identities_of
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView

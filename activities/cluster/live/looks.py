@@ -32,7 +32,7 @@ from activities.cluster.objects.live_node import LiveNode, find_node, observe
 from activities.cluster.objects.marks import is_ours, owner
 from activities.cluster.objects.object_reader import Readers, reading_once
 from activities.contracts.target import LookRequest, LookResult, LookVerdict
-from activities.errors import ErrorType, error_type, failure
+from activities.errors import ErrorType, error_message, error_type, failure
 from activities.licences import Licences
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.targets import MACHINE
@@ -47,6 +47,7 @@ from policy.objects.marks import Mark, is_deleted_by, mark_of
 from policy.objects.nodes import NodeEvent
 from policy.remediation.control_plane import ControlPlaneObjection, taking_of
 from policy.values.errors import PolicyError
+from policy.values.unread import Unread, unread_in_words
 
 READ_SECONDS = 8.0
 """All reads run side by side, so this also bounds the look, well inside an activity's time. A control plane is read after them,
@@ -77,8 +78,12 @@ class _Doubt:
     what: str
     error: Exception
 
+    @property
+    def unread(self) -> Unread:
+        return Unread(what=self.what, why=error_message(self.error) or type(self.error).__name__)
+
     def __str__(self) -> str:
-        return f"{self.what} could not be read: {str(self.error) or type(self.error).__name__}"
+        return unread_in_words([self.unread])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -406,7 +411,7 @@ def _seen(request: LookRequest, sight: _Sight) -> Seen:
         node=node,
         machines=tuple(sight.subject.machines_of(node)),
         pause=sight.subject.pause,
-        doubts=tuple(map(str, sight.doubts)),
+        doubts=tuple(each.unread for each in sight.doubts),
         identity=compare_identity(pinned, observation, destructive=destructive, **early),
         devices=compare_identity(pinned, observation, destructive=True, **late) if late else "",
         devices_unread=str(sight.unplanned or ""),

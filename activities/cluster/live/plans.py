@@ -41,14 +41,18 @@ from policy.dialects import parse
 from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, parse_cluster_config, read_policies
 from policy.episode.fence_agents_remediations import by_devices_of
 from policy.episode.needs import Need, NeedKind
-from policy.fence.compiling import compile_config
 from policy.fence.config import FenceConfig
-from policy.fence.configmaps.object_lookup import ConfigMap, Forbidden, Found, ObjectLookup, ObjectName, ShelfKind
-from policy.fence.configmaps.reading import read_config_maps, winner_for
+from policy.fence.configmap_objects import ConfigMap, Forbidden, Found, LookupKind, ObjectLookup, ObjectName
+from policy.fence.configmaps import read_config_maps, winner_for
 from policy.fence.plan import FencingPlan
-from policy.fence.templates import chosen as chosen_fence_config
-from policy.fence.templates import is_fencing_template, read_fence_config, read_fencing_template, why_untrusted
-from policy.fence.validation import Findings
+from policy.fence.plan_compiler import Findings, compile_config
+from policy.fence.templates import (
+    is_fencing_template,
+    read_fence_config,
+    read_fencing_template,
+    why_untrusted,
+    winning_fence_config,
+)
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError, shown
 from policy.values.fields import Fields
@@ -70,17 +74,17 @@ async def answered(reader: ApiReader, namespace: str, read: Callable[[ObjectLook
     no error here, but something that the reader is told."""
     objects: dict[ObjectName, Found] = {}
     for _ in range(MOST_ROUNDS):
-        shelf = ObjectLookup(namespace, objects)
-        answer = read(shelf)
-        if not shelf.wanted:
+        lookup = ObjectLookup(namespace, objects)
+        answer = read(lookup)
+        if not lookup.wanted:
             return answer
-        for name in shelf.wanted:
+        for name in lookup.wanted:
             objects[name] = await _fetched(reader, namespace, name)
     raise failure(ErrorType.INVALID_CONFIG, f"the fence configuration in {namespace} names objects that name objects without end")
 
 
 async def _fetched(reader: ApiReader, namespace: str, wanted: ObjectName) -> Found:
-    resource = SECRETS if wanted.kind is ShelfKind.SECRET else CONFIG_MAPS
+    resource = SECRETS if wanted.kind is LookupKind.SECRET else CONFIG_MAPS
     try:
         found = await reader.get(resource.path(wanted.name, namespace=namespace))
     except ObjectNotFound:
@@ -89,7 +93,7 @@ async def _fetched(reader: ApiReader, namespace: str, wanted: ObjectName) -> Fou
         if error_type(error) is not ErrorType.FORBIDDEN:
             raise
         return Forbidden(reason=error.message)
-    if wanted.kind is ShelfKind.SECRET:
+    if wanted.kind is LookupKind.SECRET:
         return tuple(sorted({*(found.get("data") or {}), *(found.get("stringData") or {})}))
     data = found.get("data") or {}
     if not isinstance(data, Mapping):
@@ -152,8 +156,8 @@ async def configuration_for(
     with as_invalid_config():
         if chosen is not None:
             return read_fencing_template(chosen, node)
-        own = chosen_fence_config(await all_of(reader, FENCE_CONFIGS.path()), node)
-        winner = await answered(reader, source.namespace, lambda shelf: winner_for(node, shelf, Findings()))
+        own = winning_fence_config(await all_of(reader, FENCE_CONFIGS.path()), node)
+        winner = await answered(reader, source.namespace, lambda lookup: winner_for(node, lookup, Findings()))
         if own is not None and winner.holder is not None:
             found = f"FenceConfig/{Fields(own, subject='FenceConfig').within('metadata').text('name')} and {winner.subject}"
             raise failure(ErrorType.INVALID_CONFIG, f"Node/{node.name}: {found} are both about it: keep one of them")
@@ -162,7 +166,7 @@ async def configuration_for(
         only = await _only_template(reader, node, unreadable, source) if winner.holder is None else None
         if only is not None:
             return read_fencing_template(only, node)
-        return await answered(reader, source.namespace, lambda shelf: read_config_maps(node, shelf))
+        return await answered(reader, source.namespace, lambda lookup: read_config_maps(node, lookup))
 
 
 async def _template_named(

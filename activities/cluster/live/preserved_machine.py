@@ -6,14 +6,22 @@ objects do when that is another API server than the nodes'.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import msgspec
+from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.paths import MACHINE_DEPLOYMENTS, MACHINE_SETS, PRESERVATION_POLICIES
+from activities.cluster.api.paths import (
+    MACHINE_DEPLOYMENTS,
+    MACHINE_SETS,
+    PRESERVATION_POLICIES,
+    Resource,
+    deployments_above,
+    set_of,
+)
 from activities.cluster.api.refusals import ObjectNotFound, unless_gone
 from activities.cluster.api.served_cluster import Connections
 from activities.cluster.live.plans import readable_checks
@@ -28,7 +36,7 @@ from activities.cluster.objects.live_machines import (
     resource_of,
 )
 from activities.cluster.objects.live_node import LiveNode, find_node
-from activities.cluster.objects.machine_sets import deployment_of, overridden
+from activities.cluster.objects.machines_decoding import WireSet, deployment_of
 from activities.cluster.objects.object_reader import Readers
 from activities.errors import ErrorType, failure
 from policy.checks.health_check import HealthCheck
@@ -40,13 +48,14 @@ from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.preservation.automatic import is_automatic
 from policy.preservation.kept_machine import EXPIRY_ANNOTATION, Held, MachinePhase
-from policy.preservation.overrides import Overridden, Override
+from policy.preservation.overrides import Overridden, Override, WantedReplicas, overridden_by
 from policy.preservation.pools import DEFAULT_TIMEOUT, Pool, read_policy
 from policy.preservation.preservation_index import NOT_WELL
 from policy.preservation.survey import DeploymentPool, labels_of
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import MCM
 from policy.values.object_refs import Dialect, ObjectRef
+from policy.values.times import moment_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,3 +224,61 @@ async def _subject(connections: Readers, check: HealthCheck, node: NodeView | No
         machines = await machines_of(connections, check, node.name) if node is not None else []
     cluster = await cluster_of(connections, check) if machines and check.dialect is Dialect.CLUSTER_API else None
     return Subject(of_machines=True, machines=tuple(machines), cluster=cluster)
+
+
+# Who has overridden the preservation of a machine: read live from the sets above a Machine that is being deleted, or is gone.
+#
+# For people; what it means is `policy/preservation/overrides.py`. A preservation ends with its machine whether or not this can be
+# read: a server that refuses it, or does not know the kind, is reported and hinders nothing.
+
+REVISIONS = ("deployment.kubernetes.io/revision", "machinedeployment.clusters.x-k8s.io/revision")
+"""On a MachineSet: which roll-out it is of, as machine-controller-manager and Cluster API count them."""
+LONGEST_NUMBER = 20
+
+
+async def overridden(connection: ClusterConnection, machine: ObjectRef, owner: str) -> Overridden:
+    """machine: by its group, version and namespace. owner: kind and name of what controls it, "" where that is not known."""
+    try:
+        return await _overridden_by_sets(connection, machine, owner)
+    except (ApplicationError, msgspec.MsgspecError) as error:
+        return Overridden(override=Override.DELETION, why=f"what is above it can't be read: {error}")
+
+
+async def _overridden_by_sets(connection: ClusterConnection, machine: ObjectRef, owner: str) -> Overridden:
+    found_set = set_of(machine, owner)
+    if found_set is None or (own := await _find_set(connection, found_set[0], machine.namespace, found_set[1])) is None:
+        return overridden_by(None)
+    sets, name = found_set
+    above = own.metadata.controller
+    kind, _, above_name = above.partition("/")
+    deployments = deployments_above(machine)
+    if deployments is None or kind != deployments.kind:
+        return overridden_by(_wanted(sets, own))
+    deployment = await _find_set(connection, deployments, machine.namespace, above_name)
+    if deployment is None:
+        return overridden_by(_wanted(sets, own))
+    found = [msgspec.convert(each, WireSet) for each in await connection.list_objects(sets.path(namespace=machine.namespace))]
+    others = [each for each in found if each.metadata.controller == above and each.metadata.name != name]
+    return overridden_by(_wanted(sets, own), _wanted(deployments, deployment), [_wanted(sets, each) for each in others])
+
+
+async def _find_set(connection: ClusterConnection, resource: Resource, namespace: str, name: str) -> WireSet | None:
+    found = await unless_gone(connection.get(resource.path(name, namespace=namespace)))
+    return msgspec.convert(found, WireSet) if found is not None else None
+
+
+def _wanted(resource: Resource, found: WireSet) -> WantedReplicas:
+    metadata = found.metadata
+    return WantedReplicas(
+        kind=resource.kind,
+        name=metadata.name,
+        replicas=found.spec.replicas if found.spec is not None else None,
+        deleting=metadata.deletion_timestamp is not None,
+        revision=_revision(metadata.annotations or {}),
+        created=moment_of(metadata.creation_timestamp),
+    )
+
+
+def _revision(annotations: Mapping[str, str]) -> int:
+    texts = (annotations.get(key, "") for key in REVISIONS)
+    return next((int(text) for text in texts if text.isascii() and text.isdigit() and len(text) < LONGEST_NUMBER), 0)

@@ -69,10 +69,14 @@ class WatchLine(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Decoding(Generic[T]):
-    """How the bytes of one kind become items. Both raise msgspec.DecodeError for what is no list and no line at all."""
+    """How the bytes of one kind become items. All raise msgspec.DecodeError for what is no list, no line, and no such object.
+
+    one: without a stand-in for an object that can't be read.
+    """
 
     items: Callable[[bytes], Iterable[Item[T]]]
     line: Callable[[bytes], WatchLine[T]]
+    one: Callable[[bytes], Item[T]]
 
 
 class PlainMetadata(msgspec.Struct, rename="camel"):
@@ -302,7 +306,10 @@ def decoding_of(
     def items(body: bytes) -> Iterable[Item[T]]:
         return [item(raw) for raw in _list.decode(body).items or ()]
 
-    return Decoding(_as_deep_as_can_be(items), _as_deep_as_can_be(_lines_of(item)))
+    def one(body: bytes) -> Item[T]:
+        return item_of(msgspec.Raw(body))
+
+    return Decoding(_as_deep_as_can_be(items), _as_deep_as_can_be(_lines_of(item)), one)
 
 
 def _as_deep_as_can_be(decode: Callable[[bytes], T]) -> Callable[[bytes], T]:

@@ -28,6 +28,8 @@ from policy.dialects.common import DEFAULT_NAMESPACE
 from policy.objects.machines import CLUSTER_NAME_LABEL, FAILED, MachineView
 from policy.objects.nodes import Condition
 from policy.preservation.kept_machine import EXPIRY_ANNOTATION
+from policy.preservation.survey import DeploymentPool
+from policy.values.fields import mapping
 from policy.values.machine_apis import MachineApi
 from policy.values.times import moment_of, parse_duration
 
@@ -282,3 +284,43 @@ def merged(newer: WireConditions | None, *lists: list[WireCondition] | None) -> 
         for condition in conditions_of(each):
             found.setdefault(condition.type, condition)
     return tuple(found.values())
+
+
+# What the sets above Machines say: MachineSets and MachineDeployments.
+
+
+class _SetSpec(msgspec.Struct, rename="camel"):
+    replicas: int | None = None
+    auto_preserve_failed_machine_max: int | None = None
+    template: _Template | None = None
+
+
+class _Template(msgspec.Struct):
+    metadata: dict[str, Any] | None = None
+    spec: _TemplateSpec | None = None
+
+
+class _TemplateSpec(msgspec.Struct, rename="camel"):
+    machine_preserve_timeout: Any = None
+
+
+class WireSet(msgspec.Struct):
+    """A MachineSet or MachineDeployment, of any of the three APIs."""
+
+    metadata: WireMetadata
+    spec: _SetSpec | None = None
+
+
+def deployment_of(document: JsonObject) -> tuple[DeploymentPool, str]:
+    """What a MachineDeployment or MachineSet of machine-controller-manager says of preservation, and what controls it. Raises
+    ValueError (msgspec's too)."""
+    found = msgspec.convert(document, WireSet)
+    spec = found.spec or _SetSpec()
+    cap = spec.auto_preserve_failed_machine_max or 0
+    if cap < 0:
+        raise ValueError(f"$.spec.autoPreserveFailedMachineMax: expected a whole number of at least 0, got {cap}")
+    template = spec.template or _Template()
+    labels = dict(found.metadata.labels or {})
+    labels |= {key: value for key, value in mapping(mapping(template.metadata).get("labels")).items() if isinstance(value, str)}
+    timeout = preserve_timeout(template.spec.machine_preserve_timeout if template.spec is not None else None)
+    return DeploymentPool(name=found.metadata.name, cap=cap, timeout=timeout, labels=labels), found.metadata.controller

@@ -18,7 +18,7 @@ from activities.notification_sender import Notify, nobody
 from policy.episode.advice import ASK_STATUS
 from policy.episode.events import When
 from policy.episode.notices import Notice
-from policy.scan.admission import WAIT_FOR_A_PERMIT
+from policy.scan.permit_rules import WAIT_FOR_A_PERMIT
 from policy.scan.readiness import Alarm, alarms, opened_breakers
 from policy.scan.scan_report import ScanReport
 from policy.values.times import moment_of

@@ -25,8 +25,8 @@ from activities.cluster.objects.statuses.common import HALTED, INVALID, Situatio
 from activities.cluster.objects.statuses.medik8s import UPDATED
 from activities.cluster.report.background_writer import BackgroundWriter
 from activities.cluster.report.target_events import SILENT, MachineConditions, target_happenings
+from activities.cluster.watch.kinds import Destination, Reader, read_by
 from activities.cluster.watch.view import ClusterView
-from activities.cluster.watch.watches import POLICY_KINDS
 from activities.contracts.scan import OpenEpisode, Refusal
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.verdicts import Health
@@ -298,7 +298,7 @@ def _unhealthy(ref: ObjectRef, seen: ScanReport) -> list[str]:
 def _resource_of(ref: ObjectRef) -> Resource | None:
     """Where the check's object lives, in the version in which it was read."""
     group = ref.api_version.rpartition("/")[0]
-    for resource in POLICY_KINDS:
+    for resource in (kind.resource for kind in read_by(Reader.WATCH) if kind.destination is Destination.CHECKS):
         if (resource.api_version.rpartition("/")[0], resource.kind) == (group, ref.kind):
             return replace(resource, api_version=ref.api_version)
     return None

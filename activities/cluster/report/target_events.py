@@ -53,9 +53,9 @@ SILENT = frozenset({OpenReason.ELSEWHERE, OpenReason.OBSERVE_ONLY, OpenReason.PA
 def target_happenings(known: LedgerSnapshot, key: str) -> Iterator[Happening]:
     """Events about the check's targets; each holds for as long as it is true, so it is told once in a while."""
     check = known.checks.get(key)
-    if check is None or known.brakes[key].reason in SILENT:
+    if check is None or known.breakers[key].reason in SILENT:
         return
-    if check.of_machines and known.brakes[key].reason is OpenReason.TOO_MANY_UNHEALTHY and known.counts[key].unhealthy:
+    if check.of_machines and known.breakers[key].reason is OpenReason.TOO_MANY_UNHEALTHY and known.counts[key].unhealthy:
         limit = check.unhealthy_range or check.max_unhealthy
         message = f"Remediation restricted: the number of not started or unhealthy machines is beyond {limit}"
         yield Happening(about=check.ref, uid=check.uid, reason=RESTRICTED, message=message, warning=True)
@@ -150,7 +150,7 @@ def differing(known: LedgerSnapshot, keys: Collection[str]) -> list[MachineOpini
     checks = [
         check
         for key, check in known.checks.items()
-        if key in keys and check.dialect is Dialect.CLUSTER_API and known.brakes[key].reason not in SILENT
+        if key in keys and check.dialect is Dialect.CLUSTER_API and known.breakers[key].reason not in SILENT
     ]
     found: list[MachineOpinion] = []
     for target in known.machines.values() if checks else ():

@@ -20,6 +20,7 @@ from activities.cluster.watch.reflector import version_number
 from activities.cluster.watch.watches import Following, Watches
 from policy.scan.scan_report import SeenVersion
 from policy.values.times import format_duration
+from policy.values.unread import Unread, by_cause
 
 # A cheap live question beside the watches: does the API server answer at all, and is it still the same cluster?
 #
@@ -197,10 +198,10 @@ class Management:
 
 
 def listed(reflectors: Iterable[Following]) -> str:
-    """Kinds, and what is the matter with them: of many the first ones, since an outage has one cause."""
-    found = list(reflectors)
-    named = [f"{each.resource.plural} ({each.problem or 'no answer'})" for each in found[:MOST_NAMED]]
-    return ", ".join(named) + (f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else "")
+    """Kinds, and what is the matter with them, by cause: an outage has one. Of many kinds the first ones."""
+    found = by_cause(Unread(what=each.resource.plural, why=each.problem or "no answer") for each in reflectors)
+    more = {cause: f" and {len(kinds) - MOST_NAMED} more" if len(kinds) > MOST_NAMED else "" for cause, kinds in found.items()}
+    return "; ".join(f"{', '.join(kinds[:MOST_NAMED])}{more[cause]} ({cause})" for cause, kinds in found.items())
 
 
 def longest_silence(reflectors: Iterable[Following]) -> float:

@@ -1,29 +1,39 @@
-"""How each kind of object enters a ledger: one way in, for the watches of a live cluster and for files alike.
+"""How each kind of object enters a ledger, or the index of what is preserved: one way in for watches, snapshots and files alike.
 
-Health checks go through `policy/dialects`; a bad one is put as bad, never dropped. What tells of upgrades and of etcd is folded
-into one `Surroundings`.
+Which kinds go where is the table of `kinds.py`. Health checks go through `policy/dialects`; a bad one is put as bad, never
+dropped. What says that an upgrade goes on, and what etcd can do without, is folded into one `Surroundings`.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from activities.cluster.api.paths import (
     CLUSTER_VERSIONS,
     CONFIG_MAPS,
     DISRUPTION_BUDGETS,
     MACHINE_CONFIG_POOLS,
+    MACHINES,
+    PRESERVATION_POLICIES,
     Resource,
 )
+from activities.cluster.objects.machines_decoding import deployment_of
+from activities.cluster.watch.kinds import Destination, ReadKind
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource, stricter, unusable
 from policy.checks.health_check import HealthCheck
 from policy.dialects import parse, refuse_update
 from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, holds_back_only, read_policies
+from policy.objects.machines import MachineView, machine_key
 from policy.objects.surroundings import EtcdGuard, Surroundings
+from policy.preservation.pools import read_policy
+from policy.preservation.preservation_index import PreservationBook
 from policy.remediation.templates import NoRemedy, TemplateSeen, no_remedy
 from policy.scan.ledger import Ledger
 from policy.values.errors import PolicyError, shown
@@ -38,8 +48,9 @@ _UPGRADES = {CLUSTER_VERSIONS.kind: "Progressing", MACHINE_CONFIG_POOLS.kind: "U
 
 LONGEST_MESSAGE = 300
 
-SURROUNDING_KINDS: tuple[Resource, ...] = (CLUSTER_VERSIONS, MACHINE_CONFIG_POOLS)
-"""What is watched to learn of upgrades."""
+MACHINE_API_OF = {resource: api for api, resource in MACHINES.items()}
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +82,37 @@ class Intake:
         self._fence_policies: dict[str, JsonObject] = {}
         self._unread = ""
         self.ledger.follow(source.policies)
+
+    def take(self, kind: ReadKind, key: str, found: Any) -> None:
+        """One object as it is now, None for one that is gone, where its kind goes. Health checks go in by `put_check`.
+
+        Raises ValueError for one that can't be read: nothing of it counts then.
+        """
+        ledger, now = self.ledger, self._clock()
+        namespace, _, name = key.rpartition("/")
+        match kind.destination:
+            case Destination.NODES if found is None:
+                ledger.remove_node(key)
+            case Destination.NODES:
+                ledger.put_node(found, now)
+            case Destination.FENCE_POLICIES:
+                self.put_config_map(name, found)
+            case Destination.MACHINES if found is None:
+                ledger.remove_machine(machine_key(MACHINE_API_OF[kind.resource], namespace, name))
+            case Destination.MACHINES:
+                ledger.put_machine(found, now)
+            case Destination.CLUSTERS if found is None:
+                ledger.remove_cluster(key)
+            case Destination.CLUSTERS:
+                ledger.put_cluster(found, now)
+            case Destination.SURROUNDINGS:
+                self._put_surrounding(kind.resource.kind, key, found)
+            case Destination.REMEDIATIONS if found is None:
+                ledger.remove_remediation(kind.resource.ref(name, namespace).key)
+            case Destination.REMEDIATIONS:
+                ledger.put_remediation(found, now)
+            case _:
+                raise TypeError(kind.destination)
 
     def put_config_map(self, name: str, obj: JsonObject | None) -> None:
         """A ConfigMap of the node-fencing proposal, None for one that is gone; any other ConfigMap of such a name is ignored.
@@ -184,22 +226,63 @@ class Intake:
         self.checks.pop(key, None)
         self._no_remedy.pop(key, None)
 
-    def put_surrounding(self, kind: str, key: str, obj: JsonObject | None) -> None:
-        """An object that tells of upgrades or of etcd, None for one that is gone. Raises ValueError for one that can't be read:
-        nothing of it counts then."""
+    def _put_surrounding(self, kind: str, key: str, obj: JsonObject | None) -> None:
         self._facts.pop((kind, key), None)
         if obj is not None:
             self._facts[kind, key] = _fact(kind, key, obj)
-        self.ledger.surround(self._surrounding())
-
-    def _surrounding(self) -> Surroundings:
         facts = [fact for _, fact in sorted(self._facts.items())]
         allowances = tuple(fact.allowance for fact in facts if fact.allowance is not None)
         guards = dict(fact.guard for fact in facts if fact.guard is not None)
-        return Surroundings(
-            upgrade="; ".join(fact.upgrade for fact in facts if fact.upgrade),
-            etcd=EtcdGuard(known=bool(allowances or guards), disruptions_allowed=allowances, guards=guards),
-        )
+        etcd = EtcdGuard(known=bool(allowances or guards), disruptions_allowed=allowances, guards=guards)
+        self.ledger.surround(Surroundings(upgrade="; ".join(fact.upgrade for fact in facts if fact.upgrade), etcd=etcd))
+
+
+class PreservationIntake:
+    """Feeds the index of preserved machines with Machines, the sets above them, and the pools."""
+
+    def __init__(self, book: PreservationBook, clock: Callable[[], datetime]) -> None:
+        self._book = book
+        self._clock = clock
+
+    def take(self, kind: ReadKind, version: Resource, key: str, found: Any) -> None:
+        """One object as it is now, None for one that is gone. version: of its kind, that the server has."""
+        name = key.rpartition("/")[2]
+        match kind.destination:
+            case Destination.POOLS:
+                self._put_pool(name, found)
+            case Destination.SETS:
+                self._put_set(f"{version.kind}/{name}", key, found)
+            case _ if found is None:
+                self._book.remove_machine(key)
+            case _:
+                self._put_machine(version, found)
+
+    def _put_machine(self, version: Resource, machine: MachineView) -> None:
+        ref = version.ref(machine.name, machine.namespace)
+        if machine.preservation_problem:
+            log.warning("%s is left out of preservation: %s", ref.key, machine.preservation_problem)
+        self._book.put_machine(ref, machine, self._clock())
+
+    def _put_set(self, owner: str, key: str, found: JsonObject | None) -> None:
+        if found is None:
+            self._book.put_deployment(owner, None)
+            return
+        try:
+            deployment, above = deployment_of(found)
+        except (msgspec.MsgspecError, ValueError) as error:
+            log.warning("%s (%s) can't be read: %s", owner, key, error)
+        else:
+            self._book.put_deployment(owner, deployment, above)
+
+    def _put_pool(self, name: str, found: JsonObject | None) -> None:
+        if found is None:
+            self._book.put_pool(name, None)
+            return
+        try:
+            self._book.put_pool(name, read_policy(PRESERVATION_POLICIES.whole(found)))
+        except PolicyError as error:
+            log.warning("%s", error)
+            self._book.put_pool(name, None, str(error))
 
 
 def _plain_config_map(obj: JsonObject | None) -> JsonObject | None:

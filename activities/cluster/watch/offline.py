@@ -1,44 +1,32 @@
-"""A ledger from objects that were read from files: the same decoding and the same rules as for a live cluster.
+"""A ledger from objects that were read from files: the same kinds, the same decoding and the same rules as for a live cluster.
 
-Nothing is asked of any server. An object that can't be decoded is one error and holds up no other; kinds that have nothing to
-do with health are passed over.
+Which kinds are read is the table of `kinds.py`. Nothing is asked of any server. An object that can't be decoded is one error and
+holds up no other; kinds that have nothing to do with health are passed over.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import orjson
 
-from activities.cluster.api.leases import NODE_LEASE_NAMESPACE, is_nodewarden, read_lease
+from activities.cluster.api.leases import is_nodewarden, read_lease
 from activities.cluster.api.paths import (
-    CAPI_CLUSTERS,
-    CLUSTER_VERSIONS,
-    DISRUPTION_BUDGETS,
-    KUBEADM_CONTROL_PLANES,
-    LEASES,
-    MACHINE_CONFIG_POOLS,
-    NODES,
-    PODS,
     Resource,
 )
-from activities.cluster.objects.clusters_decoding import decode_cluster, decode_remediation
-from activities.cluster.objects.decoding import decode_node
-from activities.cluster.objects.machines_decoding import decode_machine
+from activities.cluster.objects.clusters_decoding import decode_remediation
+from activities.cluster.objects.decoding import OBJECT_DECODING
 from activities.cluster.watch.intake import Intake
+from activities.cluster.watch.kinds import Destination, Reader, ReadKind, read_by
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.health_check import HealthCheck, Overlap
 from policy.checks.retries import RetryRules
-from policy.dialects import is_health_check
 from policy.dialects.common import DEFAULT_NAMESPACE
-from policy.dialects.node_fencing import is_cluster_config, is_fence_policy
-from policy.objects.surroundings import ETCD_NAMESPACE, is_guard
 from policy.remediation.control_plane import read_strategy
 from policy.remediation.memory import DEFAULT_RETRIES
 from policy.remediation.templates import UNKNOWN, TemplateSeen
@@ -46,14 +34,11 @@ from policy.scan.ledger import Ledger
 from policy.scan.outlook import OwnersRules
 from policy.values.errors import PolicyError, shown
 from policy.values.fields import Fields
-from policy.values.machine_apis import CLUSTER_API, OPENSHIFT, machine_api
 from policy.values.object_refs import ObjectRef
 from policy.values.times import moment_of, written
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import JsonObject
-
-CLUSTER_SCOPED = frozenset({"NodeHealthCheck", "Node", "ClusterVersion", "MachineConfigPool"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,40 +117,36 @@ class ClusterSnapshot:
             if any(check.makes(remediation) for check in checks):
                 self.ledger.put_remediation(remediation, self.now)
 
+    def take(self, kind: ReadKind, key: str, view: Any) -> None:
+        """One object that was decoded already."""
+        self._intake.take(kind, key, view)
+
     def _put(self, obj: JsonObject, ref: ObjectRef, source: str) -> None:
-        if is_cluster_config(obj) or is_fence_policy(obj):
-            # Read together, once all are there: what names a policy may come before it.
-            self._fencing_source = source
-            self._intake.put_config_map(ref.name, obj)
-            return
-        if is_health_check(obj):
-            mistake = self._put_check(ref, obj)
-            if mistake is not None:
-                self.mistakes.append(
-                    ManifestMistake(source=source, ref=ref, field=mistake.field, message=f"{mistake.field}: {mistake.problem}")
-                )
+        kind = _kind_of(ref, obj)
+        if kind is not None and kind.destination is Destination.CHECKS:
+            self._put_check(ref, obj, source)
             return
         if not ref.name:
             raise ValueError("metadata.name: expected a name, got nothing")
-        if _is(ref, KUBEADM_CONTROL_PLANES):
-            self._put_owner(ref, obj, source)
-            return
-        if _is(ref, LEASES):
-            self._put_lease(ref, obj)
-            return
-        reader = self._reader(ref)
-        if reader is not None:
-            put = reader(orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS))
-            _require_moments(obj)
-            put()
-        elif _surrounds(ref, obj):
-            self._intake.put_surrounding(ref.kind, ref.name, obj)
-        else:
-            self._others.append((obj, source))
+        match kind.destination if kind is not None else None:
+            case None:
+                self._others.append((obj, source))
+            case Destination.FENCE_POLICIES:
+                # Read together, once all are there: what names a policy may come before it.
+                self._fencing_source = source
+                self._intake.put_config_map(ref.name, obj)
+            case Destination.OWNERS:
+                self._put_owner(ref, obj, source)
+            case Destination.NODE_LEASES:
+                self._put_lease(ref, obj)
+            case _:
+                assert kind is not None
+                item = kind.decoding.one(orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS))
+                if kind.decoding is not OBJECT_DECODING:
+                    _require_moments(obj)
+                self._intake.take(kind, item.key, item.value)
 
     def _put_lease(self, ref: ObjectRef, obj: JsonObject) -> None:
-        if ref.namespace != NODE_LEASE_NAMESPACE or not ref.name.startswith("node-"):
-            return
         lease = read_lease(orjson.loads(orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS)))  # YAML has moments of its own
         if not is_nodewarden(lease.holder) and lease.live(self.now):
             until = f" until {written(lease.until)}" if lease.until is not None else ""
@@ -181,27 +162,19 @@ class ClusterSnapshot:
             )
         self.owners[f"{ref.namespace}/{ref.name}"] = rules
 
-    def _put_check(self, ref: ObjectRef, obj: JsonObject) -> PolicyError | None:
+    def _put_check(self, ref: ObjectRef, obj: JsonObject, source: str) -> None:
         """What only YAML can say is a mistake of its field, so it is written as something that no field takes."""
         try:
             plain = json.loads(json.dumps(obj, default=repr))
         except (TypeError, ValueError, RecursionError) as error:
-            mistake = PolicyError(ref.key, "spec", f"expected what JSON can say: {error}")
+            mistake: PolicyError | None = PolicyError(ref.key, "spec", f"expected what JSON can say: {error}")
+            assert mistake is not None
             self._intake.refuse_check(ref, obj, mistake)
-            return mistake
-        return self._intake.put_check(ref, plain, update=True)
-
-    def _reader(self, ref: ObjectRef) -> Callable[[bytes], Callable[[], None]] | None:
-        """How such an object is decoded, and then put."""
-        ledger, now = self.ledger, self.now
-        if _is(ref, NODES):
-            return lambda body: partial(ledger.put_node, decode_node(body), now)
-        api = machine_api(ref.api_version)
-        if ref.kind == "Machine" and (api is OPENSHIFT or api is CLUSTER_API):
-            return lambda body: partial(ledger.put_machine, decode_machine(body, api), now)
-        if _is(ref, CAPI_CLUSTERS):
-            return lambda body: partial(ledger.put_cluster, decode_cluster(body), now)
-        return None
+        else:
+            mistake = self._intake.put_check(ref, plain, update=True)
+        if mistake is not None:
+            message = f"{mistake.field}: {mistake.problem}"
+            self.mistakes.append(ManifestMistake(source=source, ref=ref, field=mistake.field, message=message))
 
 
 def _require_moments(obj: JsonObject) -> None:
@@ -216,29 +189,24 @@ def _require_moments(obj: JsonObject) -> None:
             raise ValueError(f"$.{path}: expected a moment like 2026-01-31T12:00:00Z, got {shown(moment)}")
 
 
-def _surrounds(ref: ObjectRef, obj: JsonObject) -> bool:
-    """Whether the object tells of an upgrade or of etcd."""
-    if _is(ref, DISRUPTION_BUDGETS):
-        return ref.namespace == ETCD_NAMESPACE
-    return _is(ref, CLUSTER_VERSIONS) or _is(ref, MACHINE_CONFIG_POOLS) or (_is(ref, PODS) and is_guard(obj))
+def _kind_of(ref: ObjectRef, obj: JsonObject) -> ReadKind | None:
+    """The row of what is read from files, whatever its version: files outlive the one that was stored. None for all else."""
+    found = (kind for kind in read_by(Reader.FILES) if _group_and_kind(kind.resource) == _group_and_kind(ref))
+    return next((kind for kind in found if kind.about(obj)), None)
+
+
+def _group_and_kind(named: ObjectRef | Resource) -> tuple[str, str]:
+    return named.api_version.rpartition("/")[0], named.kind
 
 
 def _ref(obj: JsonObject) -> ObjectRef:
     metadata = obj.get("metadata")
     written = metadata if isinstance(metadata, dict) else {}
     kind = str(obj.get("kind"))
-    namespace = "" if kind in CLUSTER_SCOPED else _text(written.get("namespace")) or DEFAULT_NAMESPACE
+    cluster_scoped = any(each.resource.kind == kind and not each.resource.namespaced for each in read_by(Reader.FILES))
+    namespace = "" if cluster_scoped else _text(written.get("namespace")) or DEFAULT_NAMESPACE
     return ObjectRef(api_version=str(obj.get("apiVersion")), kind=kind, name=_text(written.get("name")), namespace=namespace)
 
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else shown(value)
-
-
-def _is(ref: ObjectRef, resource: Resource) -> bool:
-    """Whatever the version: files outlive the one that was stored."""
-    return (_group(ref.api_version), ref.kind) == (_group(resource.api_version), resource.kind)
-
-
-def _group(api_version: str) -> str:
-    return api_version.rpartition("/")[0]

@@ -1,53 +1,37 @@
 """One reading of a live cluster, for people who ask: the objects that health checks are about, listed once.
 
-A scanner never works from this; it follows (`watches.py`). Discovery that the server does not know are passed over; what may
-not be read is said.
+Which kinds are listed is the table of `kinds.py`. A scanner never works from this; it follows (`watches.py`). Kinds that the
+server does not know are passed over; what may not be read is a mistake of the answer.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
-from typing import TypeVar
+from typing import Any
 
+import msgspec
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.api.connection import ClusterConnection, JsonObject
-from activities.cluster.api.leases import NODE_LEASE_NAMESPACE
-from activities.cluster.api.paths import (
-    CAPI_CLUSTERS,
-    CONFIG_MAPS,
-    KUBEADM_CONTROL_PLANES,
-    LEASES,
-    MACHINES,
-    NODES,
-    Resource,
-    ref_of,
-)
-from activities.cluster.api.served_cluster import Connections, Discovery, as_served
-from activities.cluster.live.templates import see_templates
-from activities.cluster.objects.clusters_decoding import CLUSTER_DECODING, remediation_decoding
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.paths import Resource, ref_of
+from activities.cluster.api.refusals import unless_gone
+from activities.cluster.api.served_cluster import Connections, Discovery
 from activities.cluster.objects.conflicts import Conflicts
-from activities.cluster.objects.decoding import NODE_DECODING, Decoding
-from activities.cluster.objects.machines_decoding import machine_decoding
-from activities.cluster.objects.object_reader import read_views
-from activities.cluster.watch.intake import SURROUNDING_KINDS
-from activities.cluster.watch.kinds import made_for
+from activities.cluster.objects.decoding import OBJECT_DECODING, Item
+from activities.cluster.watch.kinds import Destination, Reader, ReadKind, Since, made_for, read_by
 from activities.cluster.watch.offline import ClusterSnapshot, ManifestMistake
-from activities.cluster.watch.watches import POLICY_KINDS
+from activities.cluster.watch.templates import see_templates
+from activities.errors import ErrorType, failure
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.health_check import Overlap
 from policy.checks.retries import RetryRules
-from policy.checks.rival_controllers import LEADER_LEASES
-from policy.dialects.node_fencing import is_cluster_config, is_fence_policy
 from policy.objects.belonging import cluster_named_by
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.remediation.memory import DEFAULT_RETRIES, OWNERS_OWN
 from policy.remediation.remediation_objects import REMEDIATORS, Remediator
-from policy.values.machine_apis import CLUSTER_API, OPENSHIFT
 from policy.values.object_refs import Dialect
-
-T = TypeVar("T")
 
 
 async def take_snapshot(
@@ -65,91 +49,100 @@ async def take_snapshot(
     """Everything at one moment: by default that of the API server's clock, by which the scanner judges too. What can't be read
     is a mistake. leased: also whom others hold by their node lease, which workers may not list. Raises what the API refuses where
     not even Nodes can be listed."""
-    nodes = await read_views(connection, NODES, NODE_DECODING)
+    connections = Connections(nodes=connection, machines=machines or connection)
+    nodes, *others = read_by(Reader.SNAPSHOT)
+    listed = await _list(connection, nodes, source)
     now = now or connection.now()  # the server's clock is known by its first answer
     cluster = ClusterSnapshot(now, overlap=overlap, sees_all_nodes=False, policies=source, retries=retries)
-    for node in nodes:
-        _note_unreadable(cluster, NODES, node)
-        cluster.ledger.put_node(node, now)
-    conflicts = Conflicts(cluster.ledger, takeover=takeover)
-    elsewhere = machines or connection
-    dialects = set()
-    for resource, dialect in POLICY_KINDS.items():
-        for obj in await _listed(cluster, elsewhere if dialect is Dialect.CLUSTER_API else connection, resource):
-            dialects.add(dialect)
-            cluster.put(obj, resource.plural)
-            conflicts.check_changed(dialect, ref_of(obj), obj)
-    for obj in await _listed(cluster, connection, CONFIG_MAPS, namespace=source.namespace):
-        if is_cluster_config(obj) or is_fence_policy(obj):
-            cluster.put(obj, CONFIG_MAPS.plural)
-            dialects.add(Dialect.NODE_FENCING)
-    for resource in SURROUNDING_KINDS if dialects else ():
-        for obj in await _listed(cluster, connection, resource):
-            cluster.put(obj, resource.plural)
-    owned = False
-    for api, holder in ((OPENSHIFT, connection), (CLUSTER_API, elsewhere)):
-        resource = MACHINES[api]
-        for machine in await _tried(cluster, holder, resource, machine_decoding(api)) if dialects else ():
-            _note_unreadable(cluster, resource, machine)
-            cluster.ledger.put_machine(machine, now)
-            owned |= machine.controller.startswith(f"{OWNERS_OWN}/")
-    for control_plane in await _listed(cluster, elsewhere, KUBEADM_CONTROL_PLANES) if owned else ():
-        cluster.put(control_plane, KUBEADM_CONTROL_PLANES.plural)
-    named = bool(dialects) or any(map(cluster_named_by, nodes))
-    for each in await _tried(cluster, elsewhere, CAPI_CLUSTERS, CLUSTER_DECODING) if named else ():
-        cluster.ledger.put_cluster(each, now)
-    made = {key: (check.dialect, resources) for check in cluster.checks for key, resources in made_for(check).items()}
-    for dialect, resources in made.values():
-        for resource in resources:
-            there = elsewhere if dialect is Dialect.CLUSTER_API else connection
-            decoding = remediation_decoding(resource.api_version, resource.kind, remediators)
-            for found in await _tried(cluster, there, resource, decoding):
-                cluster.ledger.put_remediation(found, now)
-    for lease in await _listed(cluster, connection, LEASES, namespace=NODE_LEASE_NAMESPACE) if dialects and leased else ():
-        cluster.put(lease, LEASES.plural)
-    for dialect in dialects & LEADER_LEASES.keys():
-        leader = elsewhere if dialect is Dialect.CLUSTER_API else connection
-        for lease in await _listed(cluster, leader, LEASES, only=LEADER_LEASES[dialect]):
-            metadata = lease["metadata"]
-            conflicts.lease_changed(dialect, f"{metadata.get('namespace')}/{metadata['name']}", lease, now)
-    connections = Connections(nodes=connection, machines=elsewhere)
-    kinds = Connections(nodes=Discovery(connection), machines=Discovery(elsewhere))
+    reading = _Reading(cluster, Conflicts(cluster.ledger, takeover=takeover), now)
+    reading.take(nodes, listed)
+    for kind in others:
+        if reading.is_due(kind) and (leased or kind.destination is not Destination.NODE_LEASES):
+            await reading.read(connections.machines if kind.with_machines else connection, kind, source)
+    made = {key: (check, kind) for check in cluster.checks for key, kind in made_for(check, remediators).items()}
+    for check, kind in made.values():
+        await reading.read(connections.machines if check.dialect is Dialect.CLUSTER_API else connection, kind, source)
+    kinds = Connections(nodes=Discovery(connection), machines=Discovery(connections.machines))
     for check in cluster.checks:
         cluster.templates[check.ref.key] = await see_templates(check, connections, kinds)
     cluster.judge_templates()
-    conflicts.hold(now)
+    reading.conflicts.hold(now)
     cluster.finish()
     return cluster
 
 
-def _note_unreadable(cluster: ClusterSnapshot, resource: Resource, view: NodeView | MachineView) -> None:
-    """It counts all the same, as it does for the scanner."""
-    if view.unreadable:
-        namespace = view.namespace if isinstance(view, MachineView) else ""
-        ref = resource.ref(view.name, namespace)
-        message = f"expected a {resource.kind}: {view.unreadable}"
-        cluster.mistakes.append(ManifestMistake(source=resource.plural, ref=ref, message=message))
+class _Reading:
+    """One snapshot that is being taken, and what it has shown so far that has more kinds read."""
+
+    def __init__(self, cluster: ClusterSnapshot, conflicts: Conflicts, now: datetime) -> None:
+        self.conflicts = conflicts
+        self._cluster = cluster
+        self._now = now
+        self._since = {Since.START}
+        self._dialects = set[Dialect]()
+
+    def is_due(self, kind: ReadKind) -> bool:
+        """Whether it is to be read, by what was read before it."""
+        of_a_check = Since.CHECK in self._since and kind.dialect in {None, *self._dialects}
+        return bool((kind.since - {Since.CHECK}) & self._since) or (Since.CHECK in kind.since and of_a_check)
+
+    async def read(self, connection: ClusterConnection, kind: ReadKind, source: PolicySource) -> None:
+        """List it. Without it there is still something to say."""
+        try:
+            self.take(kind, await _list(connection, kind, source))
+        except ApplicationError as error:
+            message = f"{kind.resource.plural}: {error.message}"
+            self._cluster.mistakes.append(ManifestMistake(source=connection.url, message=message))
+
+    def take(self, kind: ReadKind, listed: list[Item[Any]]) -> None:
+        """Put what was listed where it goes."""
+        for key, value in ((each.key, each.value) for each in listed):
+            if kind.decoding is not OBJECT_DECODING:
+                self._take_view(kind, key, value)
+            elif kind.destination is Destination.LEADERS:
+                self.conflicts.lease_changed(_dialect(kind), key, value, self._now)
+            elif kind.about(value):
+                self._cluster.put(value, kind.resource.plural)
+                if kind.destination in {Destination.CHECKS, Destination.FENCE_POLICIES}:
+                    self._since.add(Since.CHECK)
+                    self._dialects.add(_dialect(kind))
+                if kind.destination is Destination.CHECKS:
+                    self.conflicts.check_changed(_dialect(kind), ref_of(value), value)
+
+    def _take_view(self, kind: ReadKind, key: str, view: Any) -> None:
+        """One that can't be read counts all the same, as it does for the scanner."""
+        self._cluster.take(kind, key, view)
+        if isinstance(view, NodeView | MachineView) and view.unreadable:
+            ref = kind.resource.ref(view.name, view.namespace if isinstance(view, MachineView) else "")
+            message = f"expected a {kind.resource.kind}: {view.unreadable}"
+            self._cluster.mistakes.append(ManifestMistake(source=kind.resource.plural, ref=ref, message=message))
+        if isinstance(view, NodeView) and cluster_named_by(view):
+            self._since.add(Since.NAMED_CLUSTER)
+        if isinstance(view, MachineView) and view.controller.startswith(f"{OWNERS_OWN}/"):
+            self._since.add(Since.OWNED_MACHINE)
 
 
-async def _tried(cluster: ClusterSnapshot, connection: ClusterConnection, resource: Resource, decoding: Decoding[T]) -> list[T]:
-    """The same for a kind without which there is still something to tell."""
+def _dialect(kind: ReadKind) -> Dialect:
+    assert kind.dialect is not None
+    return kind.dialect
+
+
+async def _list(connection: ClusterConnection, kind: ReadKind, source: PolicySource) -> list[Item[Any]]:
+    """All of its objects that are meant, under the first name that is served; none where none is."""
+    query = {"fieldSelector": f"metadata.name={kind.only}"} if kind.only else None
+
+    async def listed(resource: Resource) -> list[Item[Any]]:
+        pages = connection.list_pages(resource.path(namespace=kind.namespace(source)), query=query)
+        found = [item async for page in pages for item in kind.decoding.items(page.body)]
+        if kind.decoding is OBJECT_DECODING:
+            return [replace(item, value=resource.whole(item.value)) for item in found]
+        return found
+
     try:
-        return await as_served(resource, lambda version: read_views(connection, version, decoding)) or []
-    except ApplicationError as error:
-        cluster.mistakes.append(ManifestMistake(source=connection.url, message=f"{resource.plural}: {error.message}"))
-        return []
-
-
-async def _listed(
-    cluster: ClusterSnapshot, connection: ClusterConnection, resource: Resource, *, only: str = "", namespace: str = ""
-) -> list[JsonObject]:
-    query = {"fieldSelector": f"metadata.name={only}"} if only else None
-
-    async def listed(version: Resource) -> list[JsonObject]:
-        return [version.whole(each) for each in await connection.list_objects(version.path(namespace=namespace), query=query)]
-
-    try:
-        return await as_served(resource, listed) or []
-    except ApplicationError as error:
-        cluster.mistakes.append(ManifestMistake(source=connection.url, message=f"{resource.plural}: {error.message}"))
-        return []
+        for resource in kind.spellings:
+            if (found := await unless_gone(listed(resource))) is not None:
+                return found
+    except msgspec.DecodeError as error:
+        line = f"{kind.resource.plural}: expected a list of them, got something else: {error}"
+        raise failure(ErrorType.NOT_SUPPORTED, line) from error
+    return []

@@ -23,8 +23,7 @@ from activities.power.driver import Deadline, DeviceCredentials, PowerError, inv
 from policy.episode.messages import Reading
 from policy.fence.drivers.ipmi import IpmiAddress, ipmi_address
 from policy.fence.drivers.redfish import RedfishAddress, redfish_address
-from policy.fence.power import PowerCapability, PowerState
-from policy.fence.served_system import system_of
+from policy.fence.power import PowerCapability, PowerState, system_of
 from policy.values.system_uuids import same_system
 
 SENT = "sent"

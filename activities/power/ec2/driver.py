@@ -26,8 +26,7 @@ from activities.power.ec2.calls import WRONG_STATE, Ec2Api, Ec2RefusedError
 from activities.power.ec2.quarantine import give_back, shut_off
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.drivers.ec2 import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, Ec2Parameters
-from policy.fence.power import InterfaceGroups, PowerCapability, PowerState, Quarantine, VolumeState
-from policy.fence.served_system import host_of, instance_of
+from policy.fence.power import InterfaceGroups, PowerCapability, PowerState, Quarantine, VolumeState, host_of, instance_of
 
 CONSOLE_LENGTH = 64 * 1024
 """Characters of console output, the newest: what EC2 itself keeps of it."""

@@ -31,8 +31,7 @@ from activities.power.driver import (
 from activities.power.gce.client import NotThereError
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.drivers.gce import SERVICE_ACCOUNT, GceInstance, is_token_uri
-from policy.fence.power import PowerCapability, PowerState, VolumeState
-from policy.fence.served_system import instance_of
+from policy.fence.power import PowerCapability, PowerState, VolumeState, instance_of
 
 if TYPE_CHECKING:
     from google.cloud import compute_v1

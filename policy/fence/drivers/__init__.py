@@ -1,17 +1,20 @@
-"""What each power driver is told: its parameters, which of them identify a device, and the one spelling of its endpoint.
+"""What is known of each power driver without using it: its parameters, which of them identify a device, what its credentials may
+look like, and the one spelling of its endpoint.
 
 Known here so that a plan which no driver could carry out is refused before anything is done, and so that the endpoint that is
-pinned is the one its driver compares (S9). The drivers themselves are `activities/power/`; they are given what is read here.
+pinned is the one that its driver compares (S9). The drivers themselves are `activities/power/`; they get what is read here.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 
 from policy.fence.drivers import fence_agents
+from policy.fence.drivers.agent_parameters import canonical_name, problem_of
 from policy.fence.drivers.contract import DriverParameters
-from policy.fence.drivers.ec2 import EC2
+from policy.fence.drivers.ec2 import ACCESS_KEY, EC2, SECRET_KEY, SESSION_TOKEN
 from policy.fence.drivers.fence_agents import SINGLE_MACHINE_AGENTS
 from policy.fence.drivers.gce import GCE
 from policy.fence.drivers.ipmi import IPMI
@@ -23,24 +26,35 @@ DRIVER_PARAMETERS: Mapping[str, DriverParameters] = {
     "ipmi": IPMI,
     "redfish": REDFISH,
 }
-"""Those with a name of their own; every agent of the fence-agents package is one more, under its name."""
+"""The drivers with a name of their own; every agent of the fence-agents package is one more, under its name."""
 
 
-def canonical(driver: str) -> str:
-    """The one spelling of a driver's name: agents are written with dashes, too."""
-    return fence_agents.canonical(driver) or driver
+def canonical_driver(driver: str) -> str:
+    """The one spelling of a driver's name: agents may be written with dashes."""
+    return fence_agents.agent_name(driver) or driver
 
 
 def parameters_of(driver: str) -> DriverParameters | None:
-    """What a driver of that name takes; None where there is none."""
+    """The parameters of the driver of that name, None if there is no such driver."""
     return DRIVER_PARAMETERS.get(driver) or fence_agents.parameters_of(driver)
+
+
+def unknown_driver(driver: str) -> str:
+    """Why a plan may not use this name, for people."""
+    reason = fence_agents.refusal(driver)
+    if reason is not None:
+        return f"{driver} can't be used: {reason}"
+    known = ", ".join(sorted(DRIVER_PARAMETERS))
+    return f"expected one of {known}, got {driver!r}; or an agent of fence-agents by its name, such as fence_apc_snmp"
+
+
+# One device, whichever driver leads to it.
 
 
 @lru_cache(maxsize=20_000)
 def device_behind(endpoint: str) -> str:
-    """The device that an endpoint leads to, whichever driver is told of it: a BMC by its address, and by the system of a service
-    that has several; an outlet or a guest by the address and its plug. Each protocol has its usual port: only another one tells
-    devices apart."""
+    """The device that an endpoint leads to, by any driver: a BMC by its address, and by the system of a service that has several;
+    an outlet or a guest by the address and its plug. Each protocol has its usual port: only another one distinguishes devices."""
     driver, _, where = endpoint.partition("://")
     address, _, query = where.partition("?")
     host, _, plug = address.partition("/")
@@ -54,7 +68,7 @@ def device_behind(endpoint: str) -> str:
     if driver == "fence_gce":
         return f"gce://{places.get('project', '')}/{places.get('zone', '')}/{plug}"
     if driver == "fence_azure_arm":
-        return endpoint.casefold()  # to Azure names are the same in any case
+        return endpoint.casefold()  # Azure's names are the same in any case
     number, *rest = where.partition("/")[2].partition("?")  # 03 is outlet 3
     parts = (each.lstrip("0") or "0" if each.isdecimal() else each for each in number.split(":"))
     outlet = "".join((":".join(parts), *rest))
@@ -62,24 +76,41 @@ def device_behind(endpoint: str) -> str:
 
 
 def bmc_of(behind: str) -> str:
-    """Of a system behind a BMC the BMC, which is the device of all of them; any other device itself."""
+    """The BMC of a system behind a BMC: it is the device of all its systems. Any other device itself."""
     return "/".join(behind.split("/")[:3]) if behind.startswith("bmc://") else behind
 
 
 def same_device(one: str, other: str) -> bool:
-    """Whether two endpoints lead to one device. A BMC without a system named is the same as each of its systems."""
+    """Whether two endpoints lead to one device. A BMC without a named system is the same as each of its systems."""
     behind, theirs = device_behind(one), device_behind(other)
     return behind in {theirs, bmc_of(theirs)} or bmc_of(behind) == theirs
 
 
-def known_drivers() -> str:
-    """The names that a plan may use, for people."""
-    return ", ".join(sorted(DRIVER_PARAMETERS))
+# What a credential may look like, for each driver (S41). A value that is written into a ConfigMap is checked when that is read;
+# the worker checks every value at the moment of use, and it alone reads Secrets, files and variables.
+
+_LINE = re.compile(r"[^\x00-\x1f\x7f]*")
+# EC2's stand in the headers of requests.
+_KEY_ID = re.compile(r"[A-Za-z0-9_-]{0,128}")
+_PRINTED = re.compile(r"[!-~]*")
+_GRAMMAR = {
+    ("ec2", ACCESS_KEY): (_KEY_ID, "an access key's id of letters and digits"),
+    ("ec2", SECRET_KEY): (_PRINTED, "printed characters without blanks"),
+    ("ec2", SESSION_TOKEN): (_PRINTED, "printed characters without blanks"),
+    # Neither protocol has arguments: IPMI sends them as bytes, Redfish in base64. So a dash in front means nothing there.
+    ("ipmi", "username"): (_LINE, "a single line without control characters"),
+    ("ipmi", "password"): (_LINE, "a single line without control characters"),
+    ("redfish", "username"): (_LINE, "a single line without control characters"),
+    ("redfish", "password"): (_LINE, "a single line without control characters"),
+}
 
 
-def unknown(driver: str) -> str:
-    """Why a plan may not use this name, for people."""
-    reason = fence_agents.refusal(driver)
-    if reason is not None:
-        return f"{driver} can't be used: {reason}"
-    return f"expected one of {known_drivers()}, got {driver!r}; or an agent of fence-agents by its name, such as fence_apc_snmp"
+def problem_of_credential(driver: str, name: str, value: str) -> str | None:
+    """Why the driver can't be given this credential, None if it can; never with the value (S12). The driver for Google checks its
+    keys itself."""
+    if (agent := fence_agents.agent_name(driver)) is not None:
+        return problem_of(agent, canonical_name(name), value, published=agent in fence_agents.PUBLISHED)
+    grammar = _GRAMMAR.get((driver, name))
+    if grammar is None or grammar[0].fullmatch(value) is not None:
+        return None
+    return f"expected {grammar[1]}"

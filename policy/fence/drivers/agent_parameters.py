@@ -1,17 +1,21 @@
-"""The names of fence agents' parameters: their one spelling, and those that are not for a configuration to set.
+"""What is known of the parameters of fence agents: their names, what a value may look like, and whether they fit the agent's own
+metadata.
 
-An agent takes `-` for `_` and old names for new ones. What would make it do something else than switch one device and say what it
-did is refused here, before a worker starts anything. What a value may look like is `agent_values.py`.
+An agent takes `-` for `_` and old names for new ones. A parameter that would make it do something else than switch one device and
+report it is refused here, before a worker starts anything.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 
-from policy.fence.drivers.agent_values import FILES, problem_of
 from policy.fence.drivers.contract import ParameterError, names_a_credential
 from policy.values.errors import shown
+
+# The names.
 
 _RENAMED: Mapping[str, str] = {
     "cmd_prompt": "command_prompt",
@@ -85,3 +89,232 @@ def refusal(name: str) -> str | None:
     if name in _RUNS_OR_WRITES:
         return "has the agent run or write something else"
     return _REFUSED.get(name)
+
+
+# The values (S41). Agents read lines `key=value`, and many of them paste the values into a command line: of ssh, of a tool, of a
+# shell or a menu on the device, of a URL or an XML document. A user called `-oProxyCommand=...` would run a program on the
+# worker. So each kind has a grammar of its own, no value begins with a dash, and none contains the end of a line. Parameters are
+# checked when a configuration is read, and again on the worker.
+
+LONGEST_VALUE = 1024
+
+FILES = frozenset({"cacert", "identity_file", "kubeconfig", "serviceaccount", "tlscacert", "tlscert", "tlskey", "token_file"})
+"""Parameters that an agent reads from a file: here the content itself is the credential, and never a path on some worker."""
+
+
+class ValueKind(StrEnum):
+    """Kinds of parameters. The values are how people are told what was expected."""
+
+    USER = "a user name of letters, digits and . _ @ \\ : ! + = , -"
+    HOST = "an IP address or a host name"
+    PORT = "a port from 1 to 65535"
+    NUMBER = "a whole number"
+    SEGMENT = "a name of letters, digits and . _ : @ + -"
+    WORD = "a word of letters, digits and . _ : / @ + = , ~ -"
+    NAME = "a name of letters, digits, blanks and . _ : / @ + = , ~ ( ) [ ] -"
+    PATH = "a path of letters, digits and . _ : @ + ~ - between slashes"
+    URL = "a URL like https://host:port/path, without a user or a query"
+    QUERY = "pairs like name=value, with & between them"
+    PATTERN = "a pattern that does not begin with a dash"
+    CIPHER = "3 or 17: the other cipher suites of IPMI go without encryption, or by MD5 or RC4"
+    IPMI_2 = "it on: IPMI 1.5 is not spoken"
+    NO_IPMI_1_5 = "nothing: it chooses a login of IPMI 1.5, which is not spoken"
+    SECRET = "a single line without control characters"  # noqa: S105 - what people are told of one
+
+
+_HOST = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|\[?[0-9A-Fa-f:.]{2,45}(?:%[A-Za-z0-9._-]{1,32})?\]?"
+_PIECE = r"(?!\.+(?:/|\Z))[\w~.:@+-]+"
+"""A part of a path that is not of dots alone, as `.` and `..` are. It can be read in one way only: a stranger's text is
+matched on the event loop of every worker (tests/fuzz/test_patterns.py)."""
+
+_GRAMMAR: Mapping[ValueKind, re.Pattern[str]] = {
+    # No blank, quote or slash: agents write it into ssh's command line, into XML and into the name of a file.
+    ValueKind.USER: re.compile(r"\w(?:[\w.@\\:!+=,-]*[\w.@:!+=,-])?"),
+    ValueKind.HOST: re.compile(_HOST),
+    ValueKind.PORT: re.compile(r"[0-9]{1,5}"),
+    ValueKind.NUMBER: re.compile(r"[0-9]{1,9}"),
+    ValueKind.SEGMENT: re.compile(r"\w[\w.:@+-]*"),
+    ValueKind.WORD: re.compile(r"[\w./][\w.:/@+=,~-]*"),
+    ValueKind.NAME: re.compile(r"[\w./][\w .:/@+=,~()\[\]-]*"),
+    ValueKind.PATH: re.compile(rf"(?!-)/?{_PIECE}(?:/{_PIECE})*/?"),
+    ValueKind.URL: re.compile(rf"https?://(?:{_HOST})(?::[0-9]{{1,5}})?(?:/{_PIECE})*/?"),
+    ValueKind.QUERY: re.compile(r"\w[\w.]*=[\w ,.:@+-]*(?:&\w[\w.]*=[\w ,.:@+-]*)*"),
+    ValueKind.PATTERN: re.compile(r"(?!-).*"),
+    ValueKind.CIPHER: re.compile(r"3|17"),
+    ValueKind.IPMI_2: re.compile(r"1|on|yes|true", re.IGNORECASE),
+    ValueKind.NO_IPMI_1_5: re.compile(r"(?!)"),
+    ValueKind.SECRET: re.compile(r".*", re.DOTALL),
+}
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_CLIMBS = re.compile(r"(?:^|/)\.\.(?:/|$)")
+
+_KINDS: Mapping[str, ValueKind] = {
+    "username": ValueKind.USER,
+    **dict.fromkeys(("ip", "crosscableip", "proxyhost"), ValueKind.HOST),
+    **dict.fromkeys(("ipport", "proxyport", "udpport"), ValueKind.PORT),
+    **dict.fromkeys(("ipmitool_timeout", "limit", "timeout"), ValueKind.NUMBER),
+    # Parts of the paths that agents ask for.
+    **dict.fromkeys(("instance", "namespace", "node_name", "pve_node", "vmtype"), ValueKind.SEGMENT),
+    **dict.fromkeys(("api_path", "hidden_page", "page", "redfish_uri", "suborg", "systems_uri"), ValueKind.PATH),
+    **dict.fromkeys(("auth_url", "proxy", "session_url"), ValueKind.URL),
+    "filter": ValueKind.QUERY,
+    # What the agent itself waits for; it goes nowhere.
+    "command_prompt": ValueKind.PATTERN,
+    # What people call things in an account, sent as data; and the one choice with a blank in it.
+    **dict.fromkeys(
+        (
+            *("cloud", "compute_domain", "domain", "project_domain", "project_domain_name", "project_name", "tenant_name"),
+            *("drac_version", "user_domain", "user_domain_name", "vmware_datacenter"),
+        ),
+        ValueKind.NAME,
+    ),
+}
+"""What is not here is a WORD: it may stand in a command line or a shell, and is one word there."""
+
+
+def agents_named(names: str) -> frozenset[str]:
+    """The names of agents, of a text that leaves out their prefix `fence_`."""
+    return frozenset(f"fence_{name}" for name in names.split())
+
+
+_PLUGS_WITH_BLANKS = agents_named("nutanix_ahv openstack ovm vbox virt vmware vmware_rest vmware_soap xenapi")
+"""Their plug is what people call a machine, and they quote it or send it as data."""
+
+_PLUGS_IN_URLS = agents_named(
+    "aliyun azure_arm docker ecloud gce hetzner_cloud ibm_powervs ibm_vpc ironic kubevirt pve rhevm vmware_vcloud"
+)
+"""They paste their plug into the path or the query of a URL."""
+
+_SECRETS_IN_ARGUMENTS = agents_named("vmware")
+"""It passes a password on to its tool as an argument, so a worker takes it only where its setting says so."""
+
+
+IPMI_AGENTS = agents_named("idrac ilo3 ilo4 ilo5 imm ipmilan ipmilanplus")
+"""They have ipmitool speak IPMI."""
+_OF_IPMI = {"cipher": ValueKind.CIPHER, "lanplus": ValueKind.IPMI_2, "auth": ValueKind.NO_IPMI_1_5}
+
+
+def kind_of(agent: str, name: str) -> ValueKind:
+    """The kind of a parameter by its canonical name."""
+    if agent in IPMI_AGENTS and name in _OF_IPMI:
+        return _OF_IPMI[name]
+    if name in {"plug", "uuid"}:
+        if agent in _PLUGS_IN_URLS:
+            return ValueKind.SEGMENT
+        return ValueKind.NAME if agent in _PLUGS_WITH_BLANKS else ValueKind.WORD
+    if name in _KINDS:
+        return _KINDS[name]
+    return ValueKind.SECRET if names_a_credential(name) else ValueKind.WORD
+
+
+def problem_of(agent: str, name: str, value: str, *, published: bool = False) -> str | None:
+    """Why an agent may not be told this value of the parameter of this (canonical) name; None where it may. A bare flag is empty.
+
+    The text never holds the value (S12). A password may hold whatever a line can. It may begin with a dash where
+    the agent is a published one: those pass it on over a terminal, HTTP or a file in memory, and not as an argument. published:
+    whether the agent is one of these.
+    """
+    if name in FILES:
+        return "expected text without a NUL" if "\0" in value else None
+    kind = kind_of(agent, name)
+    if len(value) > LONGEST_VALUE and kind is not ValueKind.SECRET:
+        return f"expected at most {LONGEST_VALUE} characters, got {len(value)}"
+    if _CONTROL.search(value) is not None:
+        return f"expected {ValueKind.SECRET}"
+    if kind is ValueKind.SECRET:
+        if value.startswith("-") and (not published or agent in _SECRETS_IN_ARGUMENTS):
+            return f"begins with a dash, and {agent} may pass it on as an argument: expected another one"
+        return None
+    if (value or kind is ValueKind.CIPHER) and (_GRAMMAR[kind].fullmatch(value) is None or not _is_sound(kind, value)):
+        return f"expected {kind}"
+    return None
+
+
+def _is_sound(kind: ValueKind, value: str) -> bool:
+    """What a pattern can't say."""
+    match kind:
+        case ValueKind.PORT:
+            return 0 < int(value) < 65536
+        case ValueKind.USER | ValueKind.PATTERN | ValueKind.QUERY:
+            return True
+        case _:
+            return _CLIMBS.search(value) is None
+
+
+# What an agent's metadata say of its parameters, and whether those of a device fit.
+#
+# Agents ignore parameters that they don't know and guess missing ones; here these are refused before an agent is started. The
+# rules are those of the first node-fencing controller: a required parameter without a default must be given, a boolean must be
+# one, unknown parameters are left out with a warning. `activities/power/fence_agent.py` reads the metadata on the worker.
+
+TRUE = frozenset({"on", "yes", "true", "1"})
+FALSE = frozenset({"off", "no", "false", "0"})
+_WHOLE = re.compile(r"[0-9]{1,9}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentParameter:
+    """One parameter. kind: string, boolean, integer, second or select (one of `choices`). default: None where there is none."""
+
+    kind: str = "string"
+    required: bool = False
+    default: str | None = None
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentMetadata:
+    """One agent: its parameters by their canonical names, and what it can be asked for."""
+
+    agent: str
+    parameters: Mapping[str, AgentParameter]
+    actions: frozenset[str] = frozenset()
+
+    def has(self, name: str) -> bool:
+        """Whether it takes a parameter of this name."""
+        return name in self.parameters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedParameters:
+    """Parameters as the agent takes them, and what was left out, for people."""
+
+    values: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
+
+
+def fitted(metadata: AgentMetadata, given: Mapping[str, str]) -> AcceptedParameters:
+    """The parameters that an agent is handed. Raises ParameterError; a credential's value is in no message (S12)."""
+    values: dict[str, str] = {}
+    unknown: list[str] = []
+    for key, value in given.items():
+        name = canonical_name(key)
+        parameter = metadata.parameters.get(name)
+        if parameter is None:
+            unknown.append(key)
+            continue
+        taken = _taken(key, parameter, value)
+        if taken is not None:
+            values[name] = taken
+    for name, parameter in metadata.parameters.items():
+        if parameter.required and parameter.default is None and name not in values and name != "action":
+            raise ParameterError(name, f"is required by {metadata.agent}, got nothing")
+    warnings = (f"{metadata.agent} knows no {', '.join(sorted(unknown))}: left out",) if unknown else ()
+    return AcceptedParameters(values=values, warnings=warnings)
+
+
+def _taken(key: str, parameter: AgentParameter, value: str) -> str | None:
+    """The value as the agent reads it; None for a boolean that is not to be said at all, because many agents only look whether
+    it was said."""
+    shown = "something else" if names_a_credential(key) else repr(value)
+    if parameter.kind == "boolean":
+        if value.lower() in TRUE or not value:  # a flag that is given without a value is bare, as on a command line
+            return "1"
+        if value.lower() in FALSE:
+            return "0" if (parameter.default or "").lower() in TRUE else None
+        raise ParameterError(key, f"expected on, yes, true, 1, off, no, false or 0, got {shown}")
+    if parameter.kind in {"integer", "second"} and _WHOLE.fullmatch(value) is None:
+        raise ParameterError(key, f"expected a whole number, got {shown}")
+    if parameter.kind == "select" and value.lower() not in {choice.lower() for choice in parameter.choices}:
+        raise ParameterError(key, f"expected one of {', '.join(parameter.choices)}, got {shown}")
+    return value

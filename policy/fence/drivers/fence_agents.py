@@ -10,27 +10,22 @@ import re
 from collections.abc import Mapping
 from functools import cache, partial
 
-from policy.fence.drivers.agent_parameters import canonical_parameters
-from policy.fence.drivers.agent_values import IPMI_AGENTS
+from policy.fence.drivers.agent_parameters import IPMI_AGENTS, agents_named, canonical_parameters
 from policy.fence.drivers.contract import DriverParameters, ParameterError, authority, host_of, port_of
 
 _AGENT = re.compile(r"fence_[a-z0-9]+(_[a-z0-9]+)*")
 
 
-def _agents(names: str) -> frozenset[str]:
-    return frozenset(f"fence_{name}" for name in names.split())
-
-
-FABRIC_AGENTS = _agents("brocade cisco_mds ifmib sanbox2")
+FABRIC_AGENTS = agents_named("brocade cisco_mds ifmib sanbox2")
 """Off switches a port off: a path is cut, and the machine runs on."""
 
-SINGLE_MACHINE_AGENTS = _agents(
+SINGLE_MACHINE_AGENTS = agents_named(
     "alom amt amt_ws drac idrac ilo ilo2 ilo3 ilo3_ssh ilo4 ilo4_ssh ilo5 ilo5_ssh ilo_mp ilo_ssh imm ipmilan ipmilanplus "
     "redfish rsa rsb"
 )
 """Their device is one machine's own: its address tells it apart, and there is no plug."""
 
-_PLUG_AGENTS = _agents(
+_PLUG_AGENTS = agents_named(
     "aliyun apc apc_snmp azure_arm bladecenter cdu cisco_ucs cyberpower_ssh docker drac5 eaton_snmp eaton_ssh ecloud "
     "emerson eps epsr2 gce hds_cb hetzner_cloud hpblade ibm_powervs ibm_vpc ibmblade ibmz ilo_moonshot intelmodular ipdu ironic "
     "kubevirt ldom lindypdu lpar netio nutanix_ahv openstack ovm powerman pve raritan raritan_px3 rhevm shelly_gen2 skalar "
@@ -47,7 +42,7 @@ NOT_BY_DEFAULT: Mapping[str, str] = {
 }
 """Agents that a worker takes only where its setting names them."""
 
-_SUSPENDS = _agents("cisco_ucs pve rhevm vbox virsh vmware_rest vmware_soap vmware_vcloud")
+_SUSPENDS = agents_named("cisco_ucs pve rhevm vbox virsh vmware_rest vmware_soap vmware_vcloud")
 """They call a suspended machine off as well, and command nothing then: switched on, it goes on in the middle of a write. Two of
 them say so also where they are told no state (rhevm), or that another blade was expected in its place (cisco_ucs)."""
 TRUST_OFF = "trust_off"
@@ -89,11 +84,11 @@ _PORTS: Mapping[int, str] = {
     44444: "zvmip",
 }
 """The agents' own default ports, so that a port left out and the same one written are one spelling."""
-_DEFAULT_PORT = {agent: port for port, names in _PORTS.items() for agent in _agents(names)}
+_DEFAULT_PORT = {agent: port for port, names in _PORTS.items() for agent in agents_named(names)}
 USUAL_PORTS = frozenset(map(str, _PORTS))
-_MOVED_BY_SSH = _agents("apc bladecenter brocade drac5 hds_cb hpblade ilo3_ssh ilo4_ssh ilo5_ssh ilo_mp ilo_ssh rsa wti")
-_MOVED_BY_TLS = _agents(_PORTS[80]) - {"fence_eps"}
-_SWITCHED = _agents("apc apc_snmp tripplite_snmp")
+_MOVED_BY_SSH = agents_named("apc bladecenter brocade drac5 hds_cb hpblade ilo3_ssh ilo4_ssh ilo5_ssh ilo_mp ilo_ssh rsa wti")
+_MOVED_BY_TLS = agents_named(_PORTS[80]) - {"fence_eps"}
+_SWITCHED = agents_named("apc apc_snmp tripplite_snmp")
 """Strips in a chain: the plug may be written `2:5`, or as plug 5 of switch 2; 1 is the switch where none is written."""
 
 _PLACES = tuple(
@@ -108,18 +103,18 @@ _PLACES = tuple(
 )
 """Parameters that say in which part of a device, a site or an account a plug is to be found."""
 
-_HTTP = _agents(_PORTS[80]) - {"fence_eps"} | {"fence_shelly_gen2"}
+_HTTP = agents_named(_PORTS[80]) - {"fence_eps"} | {"fence_shelly_gen2"}
 """HTTP without TLS, unless they are told `ssl`."""
-_ALWAYS_HTTP = _agents("amt amt_ws eps epsr2")
-_TELNET = _agents(f"{_PORTS[23]} netio rsb")
+_ALWAYS_HTTP = agents_named("amt amt_ws eps epsr2")
+_TELNET = agents_named(f"{_PORTS[23]} netio rsb")
 """Telnet, unless those of them that can are told `ssh`."""
-_SSH = _agents(f"{_PORTS[22]} cyberpower_ssh eaton_ssh vmware")
+_SSH = agents_named(f"{_PORTS[22]} cyberpower_ssh eaton_ssh vmware")
 _ANY_KEY = "SSH that takes any host key"
 """The agents' library says yes to whatever key it is shown; and where its user's home is read-only, each time it is the first."""
-_SNMP_3 = _agents("ipdu")
+_SNMP_3 = agents_named("ipdu")
 """Of those that speak SNMP the ones whose own default is version 3, which encrypts; versions 1 and 2c show their password."""
-_SNMP = _agents(_PORTS[161])
-_VERIFIED = IPMI_AGENTS | _agents(
+_SNMP = agents_named(_PORTS[161])
+_VERIFIED = IPMI_AGENTS | agents_named(
     "aliyun azure_arm docker dummy ecloud gce hetzner_cloud ibm_powervs ibm_vpc ibmz ilo ilo2 ironic kubevirt nutanix_ahv "
     "openstack ovm pve redfish xenapi zvm zvmip"
 )
@@ -128,7 +123,7 @@ _VERIFIED = IPMI_AGENTS | _agents(
 _UNVERIFIED = ("ssl_insecure", "insecure", "notls", "disable_ssl")
 
 
-def canonical(driver: str) -> str | None:
+def agent_name(driver: str) -> str | None:
     """An agent's name in its own spelling, with underscores; None where no agent could have that name."""
     name = driver.replace("-", "_")
     return name if _AGENT.fullmatch(name) is not None else None
@@ -136,14 +131,14 @@ def canonical(driver: str) -> str | None:
 
 def refusal(driver: str) -> str | None:
     """Why this agent is never used, for people; None where it is none or may be."""
-    return _NEVER.get(canonical(driver) or "")
+    return _NEVER.get(agent_name(driver) or "")
 
 
 @cache
 def parameters_of(driver: str) -> DriverParameters | None:
     """What is known of an agent, None where it is none or is never used. One that only a worker's setting adds is not told
     from a misspelt one here; the worker refuses it."""
-    agent = canonical(driver)
+    agent = agent_name(driver)
     if agent is None or agent in _NEVER:
         return None
     return DriverParameters(
@@ -168,7 +163,7 @@ def has_plugs(agent: str) -> bool:
 
 
 def chooses_a_device(name: str) -> bool:
-    """Whether the (canonical) parameter of any agent says which device or plug it is."""
+    """Whether the (agent_name) parameter of any agent says which device or plug it is."""
     return name in {"ip", "ipport", "plug", "uuid", *_PLACES}
 
 

@@ -22,7 +22,7 @@ _GROUP = "rbac.authorization.k8s.io"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """One thing that somebody wants to do."""
+    """One thing that a user wants to do."""
 
     verb: str
     group: str

@@ -29,7 +29,7 @@ class Accident(StrEnum):
 
 
 _OF_DEFINITIONS = re.compile(r"^/apis/(?![^/]*\.k8s\.io/)[^/]*\.[^/]+/[^/]+/.")
-"""Paths of kinds whose group is no part of Kubernetes."""
+"""Paths of kinds of groups that are no part of Kubernetes."""
 
 _REASONS = {
     400: "BadRequest",

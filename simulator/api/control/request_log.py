@@ -84,7 +84,7 @@ class RequestLog:
         return self._by_user_agent(writes=True)
 
     def total(self, verb: str, resource: str = "", user_agent: str = "") -> int:
-        """How many requests of a verb, of one resource and of clients whose name contains a text."""
+        """How many requests of a verb, of one resource and of clients with a name that contains a text."""
         return sum(
             count
             for (agent, done, on), count in self.counts.items()

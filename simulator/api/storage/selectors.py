@@ -19,7 +19,7 @@ _SET = re.compile(r"^(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*
 _COMPARE = re.compile(r"^(?P<key>[^\s=!<>]+)\s*(?P<operator>==|=|!=|<|>)\s*(?P<value>[^\s=!<>]*)$")
 _EXISTS = re.compile(r"^(?P<absent>!?)\s*(?P<key>[^\s=!<>()]+)$")
 _FIELD = re.compile(r"^(?P<key>[^=!]+)(?P<operator>==|=|!=)(?P<value>.*)$", re.DOTALL)
-# Booleans whose absence reads as false; every other missing field reads as the empty string.
+# Booleans that read as false when they are absent; every other missing field reads as the empty string.
 _FALSE_WHEN_MISSING = frozenset({"spec.unschedulable", "spec.hostNetwork"})
 
 

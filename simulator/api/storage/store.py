@@ -2,7 +2,7 @@
 
 Records are immutable and carry their encoded bytes, made once per write: lists are joins of these bytes, and every
 watcher shares them. One counter gives every write of the whole cluster its resourceVersion. Each collection keeps a
-log of changes with a floor; whoever asks for something below the floor is told that it has expired.
+log of changes with a floor; a request for something below the floor is answered as expired.
 
 The store knows nothing of what a write means: that is `writes/registry.py`.
 """

@@ -277,7 +277,7 @@ class Door:
             else:
                 await response.write_eof()
         except ConnectionError:
-            # The client left while an event was on its way: there is nobody to tell.
+            # The client left while an event was on its way: there is no client to inform.
             return response
         finally:
             watch.end()

@@ -34,7 +34,7 @@ _PATCHES = (_JSON_PATCH, _MERGE, _STRATEGIC, _APPLY)
 
 
 class _JsonLikeLoader(yaml.SafeLoader):
-    """YAML whose scalars are those of JSON: no dates."""
+    """YAML with the scalars of JSON: no dates."""
 
 
 _JsonLikeLoader.yaml_implicit_resolvers = {
@@ -180,7 +180,7 @@ class Writing:
         return orjson.dumps(_scale_of(target, record))
 
     def review(self, plural: str, user: str, document: Any) -> Written:
-        """A question about rights, or about who somebody is: answered, not stored."""
+        """A question about rights, or about an identity: answered, not stored."""
         spec = (document or {}).get("spec") or {}
         if plural == "selfsubjectreviews":
             return Written(status=201, body=orjson.dumps({**document, "status": {"userInfo": {"username": user}}}))

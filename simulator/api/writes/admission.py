@@ -36,7 +36,7 @@ _OMITTED_WHEN_EMPTY = frozenset(
     }
 )
 
-# Fields whose wrong type a real server cannot even decode: a bad request, not an invalid object.
+# Fields that a real server cannot even decode in a wrong type: a bad request, not an invalid object.
 _FIELD_TYPES: dict[str, dict[str, type | tuple[type, ...]]] = {
     "Node": {"spec.unschedulable": bool, "spec.providerID": str, "spec.podCIDR": str, "spec.taints": list},
     "Pod": {"spec.nodeName": str, "spec.containers": list, "spec.terminationGracePeriodSeconds": int},
@@ -53,7 +53,7 @@ _FIELD_TYPES: dict[str, dict[str, type | tuple[type, ...]]] = {
 
 
 def check_types(kind: str, document: Document) -> None:
-    """Refuse what a real server's decoder would. kind "": a custom one, whose schema says what its other fields are."""
+    """Refuse what a real server's decoder would. kind "": a custom one; its schema says what its other fields are."""
     maps = ("metadata.labels", "metadata.annotations", *(("data",) if kind == "ConfigMap" else ()))
     for path in maps:
         value = value_at(document, path)

@@ -1,7 +1,7 @@
 """What follows a deletion: dependents go with their last owner, and a terminating namespace is emptied.
 
 In a real cluster the controller manager does this; it is here because clients see it as part of deleting. Only owners
-whose deletion happened here count: an object that names an owner that never existed is left alone.
+that were deleted here count: an object that names an owner that never existed is left alone.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class MergedList:
-    """A list whose items are matched by one of their fields."""
+    """A list with items that are matched by one of their fields."""
 
     key: str
     item: str = ""

@@ -16,7 +16,7 @@ from activities.cluster.objects.object_reader import FileObjects
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
 from activities.errors import ErrorType
 from policy.episode.needs import Need, NeedKind
-from policy.fence.configmaps.reading import read_config_maps
+from policy.fence.configmaps import read_config_maps
 from policy.fence.device_check import DeviceEventReason, DeviceNotice, NodeToCheck
 from policy.objects.nodes import NodeView
 from simulator.api.control.faults import Accident, Fault
@@ -138,7 +138,7 @@ async def test_files_answer_as_an_api_server_does() -> None:
 
     async def read(name: str) -> tuple[str, tuple[str, ...]]:
         node = NodeView(name=name, uid="uid")
-        found = await answered(reader, "default", lambda shelf: read_config_maps(node, shelf))
+        found = await answered(reader, "default", lambda lookup: read_config_maps(node, lookup))
         return found.name, found.errors
 
     assert await read("n1") == ("fence-config-n1", ())

@@ -21,7 +21,8 @@ from policy.checks.fence_policies import (
 )
 from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState
 from policy.objects.nodes import Condition, NodeEvent, NodeView
-from policy.scan.admission import AdmissionRefusal, admit, answer_request, room_in_scopes
+from policy.scan.admission import admit, answer_request, room_in_scopes
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import MAXIMUM_CANDIDATES, ScanReport
 from tests.policy.builders import NOW, a_candidate, a_permit, a_report, ago
 from tests.policy.fencing_builders import RACK, in_rack, ledger_of, racks, report_of

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from policy.checks.circuit_breakers import Circumstances, Counts, OpenReason, brake
+from policy.checks.circuit_breakers import Circumstances, Counts, OpenReason, circuit_breaker
 from policy.checks.health_check import HealthCheck, Storm, advance, over, stricter
 from policy.dialects import parse
 from policy.scan.ledger import Ledger
@@ -133,7 +133,7 @@ def test_a_breach_that_is_still_there_when_all_is_heard_again_is_the_same_storm(
 
 
 def test_the_sentence_says_since_when_and_until_when() -> None:
-    found = brake(stormy(), Counts(healthy=4), Circumstances(storm=WELL_AGAIN))
+    found = circuit_breaker(stormy(), Counts(healthy=4), Circumstances(storm=WELL_AGAIN))
     assert found.message == (
         "a storm since 2026-03-01T11:55:00Z; well since 2026-03-01T11:59:30Z, acting again from 2026-03-01T12:00:31Z"
     )

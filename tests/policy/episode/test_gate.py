@@ -15,6 +15,7 @@ from policy.episode.gate import DESTRUCTIVE, RULES, By, Objection, Operation, Se
 from policy.objects.machines import MachineView
 from policy.objects.nodes import Condition, NodeEvent, NodeView, Taint
 from policy.values.machine_apis import CLUSTER_API
+from policy.values.unread import Unread
 from tests.policy.builders import NOW, a_node
 
 ROOT = Path(__file__).parents[3]
@@ -63,7 +64,7 @@ SITUATIONS: dict[str, list[Seen]] = {
     "another Node has the same providerID, system UUID, boot id or fence device": [
         replace(FREE, contested="Node/b has the same boot id")
     ],
-    "something could not be read": [replace(FREE, doubts=("the node could not be read",))],
+    "something could not be read": [replace(FREE, doubts=(Unread(what="the node", why="no answer"),))],
     "its health check finds it healthy": [replace(FREE, need=says(Weight.NEED_GONE))],
     "its health check is paused, or its time runs anew": [replace(FREE, need=says(Weight.VETOED))],
     "the cluster Lease is not ours": [replace(FREE, cluster_lease="held by another")],
@@ -232,7 +233,7 @@ def test_no_brake_and_no_program_s_reason_keeps_a_machine_down() -> None:
 
 def test_who_wants_it_left_off_is_heard_though_something_could_not_be_read() -> None:
     """S21 goes before S17."""
-    seen = replace(FREE, node=HELD, doubts=("its Machine could not be read",))
+    seen = replace(FREE, node=HELD, doubts=(Unread(what="its Machine", why="no answer"),))
     found = objection(seen, Operation.GIVE_BACK, By.PROGRAM, NOW)
     assert found is not None
     assert found.rule == "preserved"

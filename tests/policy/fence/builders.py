@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policy.fence.config import FenceConfig, Method
-from policy.fence.configmaps.object_lookup import ConfigMap, Found, ObjectLookup, ObjectName, ShelfKind
-from policy.fence.configmaps.reading import read_config_maps
+from policy.fence.configmap_objects import ConfigMap, Found, LookupKind, ObjectLookup, ObjectName
+from policy.fence.configmaps import read_config_maps
 from policy.objects.nodes import NodeView
 from tests.policy.builders import a_node
 
@@ -25,22 +25,22 @@ def node(name: str = NODE, *, provider_id: str = "", **labels: str) -> NodeView:
     return a_node(name, provider_id=provider_id, labels=labels)
 
 
-def shelf(
+def lookup(
     objects: Mapping[str, Mapping[str, object]], secrets: Mapping[str, tuple[str, ...]] = SECRETS, *, complete: bool = True
 ) -> ObjectLookup:
     """Every object of the namespace `default`, by name."""
     found: dict[ObjectName, Found] = {
-        ObjectName(kind=ShelfKind.CONFIG_MAP, name=name): ConfigMap(name=name, namespace="default", data=data)
+        ObjectName(kind=LookupKind.CONFIG_MAP, name=name): ConfigMap(name=name, namespace="default", data=data)
         for name, data in objects.items()
     }
-    found |= {ObjectName(kind=ShelfKind.SECRET, name=name): keys for name, keys in secrets.items()}
+    found |= {ObjectName(kind=LookupKind.SECRET, name=name): keys for name, keys in secrets.items()}
     return ObjectLookup("default", found, complete=complete)
 
 
 def read(
     objects: Mapping[str, Mapping[str, object]], secrets: Mapping[str, tuple[str, ...]] = SECRETS, *, of: NodeView | None = None
 ) -> FenceConfig:
-    return read_config_maps(of or node(), shelf(objects, secrets))
+    return read_config_maps(of or node(), lookup(objects, secrets))
 
 
 def ipmi(**more: str) -> str:

@@ -26,8 +26,7 @@ from policy.fence.device_check import (
 )
 from policy.fence.drivers import same_device
 from policy.fence.plan import Act, CredentialKind, CredentialRef, FencingPlan, PlannedMethod, PowerDevice
-from policy.fence.power import PowerState
-from policy.fence.served_system import system_of
+from policy.fence.power import PowerState, system_of
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 NODE = NodeToCheck(node="node-1", uid="uid-1", ready=True, tells=True)

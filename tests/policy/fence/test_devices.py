@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from policy.fence.config import FenceConfig, Method
+from policy.fence.config import FenceConfig, Method, shown_parameters
 from policy.fence.plan import CredentialKind, CredentialRef
-from policy.fence.plan_view import shown_parameters
 from tests.policy.fence.builders import PDU, config, ipmi, lines, node, of_node, only, read
 
 GCE = "gce://my-project/us-central1-b/n1"

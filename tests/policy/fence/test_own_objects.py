@@ -7,20 +7,21 @@ from typing import Any
 
 import pytest
 
-from policy.fence.compiling import compile_config
-from policy.fence.config import FenceConfig
+from policy.fence.config import FenceConfig, shown_config, shown_parameters
 from policy.fence.kdump import KdumpRule
 from policy.fence.plan import Act, CredentialKind, CredentialRef, CutStorage, Freeing
-from policy.fence.plan_view import shown_config, shown_parameters
-from policy.fence.power_devices import CREDENTIAL_FIELDS, DEVICE_FIELDS, SECRET_FIELDS
+from policy.fence.plan_compiler import compile_config
 from policy.fence.templates import (
+    CREDENTIAL_FIELDS,
+    DEVICE_FIELDS,
     KDUMP_FIELDS,
     METHOD_FIELDS,
+    NODE_FIELDS,
+    SECRET_FIELDS,
     SPEC_FIELDS,
     STORAGE_FIELDS,
-    WHOM_FIELDS,
-    chosen,
     read_fence_config,
+    winning_fence_config,
 )
 from policy.values.errors import PolicyError
 from tests.documents import document
@@ -84,7 +85,7 @@ OF_NODE = an_object("n1", nodeName="n1")
 )
 def test_the_most_specific_one_holds_as_a_whole(objects: list[dict[str, Any]], expected: str | None) -> None:
     """S11."""
-    found = chosen(objects, node(type="compute"))
+    found = winning_fence_config(objects, node(type="compute"))
     assert (found and found["metadata"]) == (expected and {"name": expected})
 
 
@@ -102,7 +103,7 @@ def test_the_most_specific_one_holds_as_a_whole(objects: list[dict[str, Any]], e
 )
 def test_where_it_cannot_be_told_which_holds_nothing_does(objects: list[dict[str, Any]], problem: str) -> None:
     with pytest.raises(PolicyError) as refusal:
-        chosen(objects, node())
+        winning_fence_config(objects, node())
     assert problem in str(refusal.value)
 
 
@@ -256,7 +257,7 @@ def schema(kind: str) -> dict[str, Any]:
 def test_the_schema_and_the_reader_know_the_same_fields() -> None:
     fields = schema("fenceconfigs")["properties"]
     device = fields["power"]["items"]["properties"]
-    assert set(fields) == {*WHOM_FIELDS, *SPEC_FIELDS}
+    assert set(fields) == {*NODE_FIELDS, *SPEC_FIELDS}
     assert set(device) == set(DEVICE_FIELDS)
     assert set(device["secretRef"]["properties"]) == set(SECRET_FIELDS)
     assert set(device["credentials"]["items"]["properties"]) == set(CREDENTIAL_FIELDS)
@@ -275,7 +276,7 @@ def test_both_kinds_say_the_same() -> None:
 
     own = without_words(schema("fenceconfigs")["properties"])
     template = without_words(schema("fencingtemplates")["properties"]["template"]["properties"]["spec"]["properties"])
-    for field in WHOM_FIELDS:
+    for field in NODE_FIELDS:
         own.pop(field)
     text = str(own).replace("['name', 'namespace']", "['name']")
     assert text == str(template)

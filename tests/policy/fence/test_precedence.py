@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from policy.fence.config import FenceConfig
-from policy.fence.configmaps.object_lookup import Found, ObjectLookup, ObjectName, ShelfKind
-from policy.fence.configmaps.reading import read_config_maps
-from policy.fence.plan_view import shown_parameters
-from tests.policy.fence.builders import PDU, config, ipmi, lines, node, only, read, shelf
+from policy.fence.config import FenceConfig, shown_parameters
+from policy.fence.configmap_objects import Found, LookupKind, ObjectLookup, ObjectName
+from policy.fence.configmaps import read_config_maps
+from tests.policy.fence.builders import PDU, config, ipmi, lines, lookup, node, only, read
 
 EC2 = "aws:///us-east-1a/i-0123456789abcdef0"
 
@@ -116,16 +115,16 @@ def test_a_reader_asks_by_name_until_it_has_seen_all_it_wants() -> None:
     """Nothing is ever listed: what is missing is named, and asked for again and again until nothing is missing."""
     method = lines(template="fence-template-pdu", plug="2", action="off")
     objects = {"fence-config-node-n1": config("", "pdu", pdu=method), "fence-template-pdu": PDU}
-    everything, seen = shelf(objects), dict[ObjectName, Found]()
+    everything, seen = lookup(objects), dict[ObjectName, Found]()
     for _ in range(5):
         asked = ObjectLookup("default", seen)
         found = read_config_maps(node(), asked)
         if not asked.wanted:
             break
         for name in asked.wanted:
-            secret = name.kind is ShelfKind.SECRET
+            secret = name.kind is LookupKind.SECRET
             seen[name] = everything.secret_keys(name.name) if secret else everything.config_map(name.name)
     assert not asked.wanted
     assert found == read(objects)
-    assert ObjectName(kind=ShelfKind.SECRET, name="secret-fence-method-pdu-n1") in seen
+    assert ObjectName(kind=LookupKind.SECRET, name="secret-fence-method-pdu-n1") in seen
     assert len(seen) < 12

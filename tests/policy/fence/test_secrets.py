@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.fence.compiling import compile_config
-from policy.fence.plan_view import shown_config
+from policy.fence.config import shown_config
+from policy.fence.plan_compiler import compile_config
 from policy.values.errors import PolicyError
 from tests.policy.fence.builders import config, lines, node, read
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policy.episode.messages import Pinned
-from policy.fence.served_system import another_machine, host_of, instance_of, system_of
+from policy.fence.power import another_machine, host_of, instance_of, system_of
 
 UUID = "4c4c4544-0042-3510-8051-b4c04f4d3132"
 SWAPPED = "44454c4c-4200-1035-8051-b4c04f4d3132"

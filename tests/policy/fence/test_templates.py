@@ -11,7 +11,7 @@ import pytest
 
 from policy.fence.config import MOST_RESTARTS, MOST_TRIES
 from policy.fence.plan import CredentialRef, FencingPlan, Freeing
-from policy.fence.templates import PLAN_FIELDS
+from policy.fence.templates import SPEC_FIELDS
 from policy.values.errors import PolicyError
 from tests.documents import document
 from tests.policy.builders import a_node
@@ -276,7 +276,7 @@ def plan_schema() -> dict[str, Any]:
 def test_the_defaults_of_the_schema_are_those_of_a_plan() -> None:
     defaults = {name: field["default"] for name, field in plan_schema()["properties"].items() if "default" in field}
     told = {"power", "powerLevels", "powerOn", "isolation", "recovery", "kdump"}
-    assert set(defaults) == set(PLAN_FIELDS) - told
+    assert set(defaults) == set(SPEC_FIELDS) - told
     assert a_plan(**defaults) == a_plan()
 
 

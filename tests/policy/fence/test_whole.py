@@ -157,11 +157,11 @@ def test_a_bad_line_names_object_field_and_what_was_expected(properties: object,
         (ipmi(action="off", site="Rack 4"), ".site: expected lower-case letters, digits and dashes"),
         (
             ipmi(action="off", script_path="/x.sh"),
-            ".script_path: programs of one's own are not run: name an agent or a method of ours",
+            ".script_path: scripts are not run: name an agent or a method of ours",
         ),
         (
             lines(agent_name="clean-pods", script_path="/x.sh"),
-            ".script_path: programs of one's own are not run: clean-pods is a method of ours",
+            ".script_path: scripts are not run: clean-pods is a method of ours",
         ),
         (lines(agent_name="clean-pods", action="on"), ".action: clean-pods is an action of its own: leave it out"),
         (lines(agent_name="clean-pods", force="yes"), ".force: is not a parameter of clean-pods; it takes none"),

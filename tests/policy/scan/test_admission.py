@@ -19,8 +19,9 @@ from policy.episode.permits import Permit, PermitDecision, PermitRequest, Permit
 from policy.objects.scopes import CLUSTER, GroupCount
 from policy.remediation.ladder import EscalationStep
 from policy.remediation.strategies import Strategy
-from policy.scan.admission import AdmissionRefusal, Refused, admit, answer_request, control_plane_guard, orphans
+from policy.scan.admission import Refused, admit, answer_request, orphans
 from policy.scan.pauses import Pause
+from policy.scan.permit_rules import AdmissionRefusal, control_plane_guard
 from policy.scan.scan_report import Candidate, ClusterLease, ScanReport, ViewState
 from tests.policy.builders import NOW, a_candidate, a_check_report, a_permit, a_report, ago, check_ref, seen
 

@@ -16,9 +16,10 @@ from policy.episode.fencing_requests import FencingRequest, Stage
 from policy.episode.needs import NeedKind
 from policy.objects.nodes import EXCLUDE_LABEL, NodeView
 from policy.objects.remediations import Owner, RemediationObject
-from policy.scan.admission import AdmissionRefusal, Refused, admit
+from policy.scan.admission import Refused, admit
 from policy.scan.candidates import MOST_UNCOUNTED, answer_without_trying
 from policy.scan.ledger import Ledger
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import Candidate, ClusterLease, ReportParts, ScanReport, ViewState
 from policy.values.object_refs import ObjectRef
 from tests.policy.builders import NOW, WORKER, a_candidate, a_check, a_check_report, a_node, a_permit, a_report, ago, ledger_of

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import Phase, assume, example, given, settings
 from hypothesis import strategies as st
 
-from policy.checks.circuit_breakers import Circumstances, Counts, brake
+from policy.checks.circuit_breakers import Circumstances, Counts, circuit_breaker
 from policy.checks.health_check import HealthCheck, Overlap, UnhealthyRange
 from policy.checks.verdicts import Standing
 from policy.objects.machines import (
@@ -562,7 +562,7 @@ def test_a_verdict_holds_until_it_is_due_and_then_changes(world: World, data: st
             assert verdicts(later)[key].verdict == rows[key].verdict, (moment, key)
             for was, each in zip(found, later, strict=True):
                 if was.next_look is None or moment < now + was.next_look:
-                    assert (each.counts, each.brake.allowed) == (was.counts, was.brake.allowed)
+                    assert (each.counts, each.breaker.allowed) == (was.counts, was.breaker.allowed)
 
     chosen = data.draw(st.sampled_from(sorted(rows))) if rows else None
     assume(chosen is not None)
@@ -621,7 +621,7 @@ def test_a_machine_health_check_never_exceeds_the_exact_fraction(counts: Counts,
     """S17. Rounded down: of 6 Machines 40 % are 2, not 3."""
     total = counts.total
     for check in (openshift("pool", maxUnhealthy=f"{percent}%"), cluster_api("prod", limit=f"{percent}%")):
-        found = brake(check, counts, Circumstances(cluster=PROD))
+        found = circuit_breaker(check, counts, Circumstances(cluster=PROD))
         assert found.allowed is (counts.unwell * 100 <= percent * total)
         assert found.breached is not found.allowed
         if found.allowed:
@@ -644,7 +644,7 @@ def test_a_node_health_check_rounds_up_whichever_knob_it_has(counts: Counts, per
         (a_check(minHealthy=f"{percent}%"), share),
         (a_check(minHealthy=None, maxUnhealthy=f"{percent}%"), counts.total - share),
     ):
-        found = brake(check, counts)
+        found = circuit_breaker(check, counts)
         assert found.allowed is (counts.healthy >= needed)
         assert found.remaining == (counts.healthy - needed if found.allowed else 0)
 
@@ -654,11 +654,11 @@ def test_a_node_health_check_rounds_up_whichever_knob_it_has(counts: Counts, per
 def test_plain_numbers_and_ranges_are_taken_as_they_are(counts: Counts, first: int, second: int) -> None:
     least, most = sorted((first, second))
     for check in (openshift("pool", maxUnhealthy=most), cluster_api("prod", limit=most)):
-        assert brake(check, counts, Circumstances(cluster=PROD)).allowed is (counts.unwell <= most)
+        assert circuit_breaker(check, counts, Circumstances(cluster=PROD)).allowed is (counts.unwell <= most)
     ranged = replace(cluster_api("prod", limit=0), unhealthy_range=UnhealthyRange(least=least, most=most))
-    assert brake(ranged, counts, Circumstances(cluster=PROD)).allowed is (least <= counts.unwell <= most)
-    assert brake(a_check(minHealthy=most), counts).allowed is (counts.healthy >= most)
-    allowed = brake(a_check(minHealthy=None, maxUnhealthy=most), counts).allowed
+    assert circuit_breaker(ranged, counts, Circumstances(cluster=PROD)).allowed is (least <= counts.unwell <= most)
+    assert circuit_breaker(a_check(minHealthy=most), counts).allowed is (counts.healthy >= most)
+    allowed = circuit_breaker(a_check(minHealthy=None, maxUnhealthy=most), counts).allowed
     assert allowed is (most <= counts.total and counts.healthy >= counts.total - most)
 
 
@@ -708,7 +708,7 @@ def test_nobody_is_acted_on_while_a_check_that_covers_it_may_not_act(world: Worl
         acting = {each.key for each in said_of_it if each.acts}
         assert len(acting) <= 1
         if acting:
-            assert all(each.evaluation.brake.allowed for each in said_of_it)
+            assert all(each.evaluation.breaker.allowed for each in said_of_it)
             assert victim not in candidates or {candidates[victim]} == acting, "a report and an evaluation can't disagree"
 
 
@@ -719,10 +719,10 @@ def test_independent_checks_act_by_their_own_brake_alone(world: World) -> None:
     world.overlap = Overlap.INDEPENDENT
     for said_of_it in opinions(world.evaluated(NOW)).values():
         for each in said_of_it:
-            assert not each.acts or each.evaluation.brake.allowed
+            assert not each.acts or each.evaluation.breaker.allowed
             assert "covers it too, and its circuit breaker is open" not in each.row.held_by
         offended = [each for each in said_of_it if each.offended]
-        closed = [each for each in offended if not each.evaluation.brake.allowed]
+        closed = [each for each in offended if not each.evaluation.breaker.allowed]
         if not closed:  # else see below
             assert len({each.key for each in offended if each.acts}) <= 1
         if len({each.key for each in offended}) == 1 and not any("ControlPlaneGuard" in each.row.held_by for each in offended):

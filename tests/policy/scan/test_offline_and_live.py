@@ -16,21 +16,24 @@ import pytest
 
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies, ScopeCap, StormRule
 from policy.checks.health_check import HealthCheck, Overlap
-from policy.episode.permits import PermitState
+from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState
 from policy.episode.vetoes import TAKEN_AWAY_BY
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, FAILED, PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, MachineView
 from policy.objects.nodes import CONTROL_PLANE_LABELS, EXCLUDE_LABEL, ZONE_LABEL, Condition, NodeView, Taint
 from policy.objects.surroundings import Surroundings
+from policy.remediation.ladder import removes
 from policy.remediation.remedies import RESTORING
 from policy.remediation.strategies import RULES, Action
-from policy.scan.admission import AdmissionRefusal, admit
+from policy.scan import permit_rules
+from policy.scan.admission import admit, answer_request
 from policy.scan.evaluation import TargetEvaluation, evaluate
 from policy.scan.explanation import explain
 from policy.scan.ledger import Ledger
 from policy.scan.ledger_snapshot import LedgerSnapshot
+from policy.scan.permit_rules import OF_FENCE_POLICIES, AdmissionRefusal, Asker
 from policy.scan.scan_report import Candidate, ClusterLease, ScanReport, ViewState
 from policy.values.object_refs import Dialect
-from tests.policy.builders import NOW, TEMPLATE, WORKER, a_check, a_node, a_permit, a_report, ago, put
+from tests.policy.builders import NOW, TEMPLATE, WORKER, a_check, a_node, a_permit, a_report, ago, put, seen
 from tests.policy.pools import FOREIGN, NAMESPACE, PROD, a_machine, cluster_api, openshift
 
 pytestmark = pytest.mark.timeout(900)  # thousands of worlds, where somebody asks for them
@@ -41,6 +44,8 @@ FIRST_SEED = int(os.environ.get("NODEWARDEN_TEST_SEED", "1"))
 ACTS = frozenset(Action) - {Action.NONE, Action.SKIP_NO_OWNER} - RESTORING
 SPENT_BY_OTHERS = {AdmissionRefusal.THRESHOLD, AdmissionRefusal.SCOPE_CAP, AdmissionRefusal.SCOPE_STORM}
 """Why one is refused that would be let in alone: what others of the same scan have taken."""
+LIMITS = {*OF_FENCE_POLICIES, AdmissionRefusal.THRESHOLD}
+"""What files and a scan's report both show, so that both have to say it in the same words."""
 MEMBER = CONTROL_PLANE_LABELS[0]
 DELETION = {"apiVersion": "nodewarden.io/v1alpha1", "kind": "MachineDeletionTemplate", "name": "md", "namespace": "nodewarden"}
 DISKS = [{"type": "DiskPressure", "status": "True", "duration": "20s"}]
@@ -171,6 +176,35 @@ def guarded_more_strictly(known: LedgerSnapshot) -> bool:
     return any(each.control_plane and each.node is None for each in known.machines.values())
 
 
+def requests_differ(seed: int, report: ScanReport, held: list[Permit]) -> Iterator[str]:
+    """What a scan and an open episode's request are answered differently about one node. By what the two are asked alike, in the
+    order of `RULES`, both get the same answer in the same words."""
+    alike = {rule.code for rule in permit_rules.RULES if {Asker.SCAN, Asker.EPISODE, Asker.PERSON} <= rule.stops}
+    for candidate in report.candidates:
+        (*refused,) = admit(replace(report, candidates=(candidate,)), held, cap=99, now=NOW).refused
+        request = PermitRequest(
+            node=candidate.node,
+            workflow_id=f"episode/c/{candidate.node}",
+            incident="new",
+            control_plane=candidate.control_plane,
+            node_uid=candidate.uid,
+            ready=candidate.ready,
+            removes=removes(candidate.ladder),
+        )
+        # A request has its groups from the nodes that are watched.
+        watched = seen(node=candidate.node, ready=candidate.ready, groups=candidate.groups)
+        asked = replace(report, observations=(*report.observations, watched))
+        answer = answer_request(asked, held, request, cap=99, now=NOW)
+        told = f"world {seed}: {candidate.node}: a scan {refused[0].message if refused else 'admits'}, a request: {answer.reason}"
+        if refused and refused[0].reason in alike:
+            if answer.decision is PermitDecision.GRANTED:
+                yield f"granted: {told}"
+            elif refused[0].message not in answer.reason and "circuit breaker" not in answer.reason:
+                yield f"in other words: {told}"
+        if not refused and answer.decision is not PermitDecision.GRANTED and "circuit breaker" not in answer.reason:
+            yield f"refused: {told}"
+
+
 def differences(seed: int) -> Iterator[str]:
     """What the two say differently of one cluster, the kind of difference first."""
     ledger = a_world(seed)
@@ -215,6 +249,16 @@ def differences(seed: int) -> Iterator[str]:
             (each.action in ACTS and not each.held_by) or is_under_way(each) for each in mine
         ):
             yield f"not named: world {seed}: a scan has {act_of(candidate)} done to {victim} for {candidate.check.key}, {mine}"
+    for key, each in said:
+        candidate, rule = candidates.get(victim_of(each)), each.held_by_rule
+        if rule == AdmissionRefusal.CIRCUIT_BREAKER and candidate is not None and candidate.check.key == key:
+            yield f"offered all the same: world {seed}: {key} holds {each.target} back by {each.held_by}"
+        mine = candidate is not None and candidate.check.key == key and not candidate.refused
+        if rule in LIMITS and candidate is not None and mine and candidate.node not in {permit.node for permit in held}:
+            (refused_alone,) = admit(replace(report, candidates=(candidate,)), held, cap=99, now=NOW).refused
+            if refused_alone.reason != rule or not refused_alone.message.startswith(each.held_by):
+                yield f"another reason: world {seed}: {key} of {each.target}: {each.held_by}, a scan: {refused_alone.message}"
+    yield from requests_differ(seed, report, held)
     for victim in known.nodes:
         for opinion in explain(known, victim).opinions:
             if (opinion.check.check.ref.key, opinion.target) not in said:

@@ -17,9 +17,10 @@ from policy.objects.remediations import RemediationObject
 from policy.preservation.kept_machine import CONDITION
 from policy.remediation.remedies import RESTORING
 from policy.remediation.strategies import Action
-from policy.scan.admission import AdmissionRefusal, admit
+from policy.scan.admission import admit
 from policy.scan.evaluation import evaluate
 from policy.scan.ledger import Ledger
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.report_builder import NOT_COVERED
 from policy.scan.scan_report import MAXIMUM_CANDIDATES, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS
 from policy.scan.urgency import stamp_of

@@ -33,7 +33,7 @@ needs_library = pytest.mark.skipif(not LIBRARY.exists(), reason="the package fen
 def agent_driver(agent: str, parameters: dict[str, str], **credentials: str) -> PowerDriver:
     """The driver as a worker gets it."""
     device = PowerDevice(
-        driver=agent, endpoint=fence_agents.endpoint(fence_agents.canonical(agent), parameters), parameters=parameters
+        driver=agent, endpoint=fence_agents.endpoint(fence_agents.agent_name(agent), parameters), parameters=parameters
     )
     return driver_for(device, DeviceCredentials(values=credentials), further_agents=frozenset({"fence_dummy"}))
 

@@ -24,7 +24,7 @@ AS_NOBODY = """
 import asyncio, json, os, sys
 from activities.power import child_process
 from activities.power.fence_agent import agent_input
-from policy.fence.drivers.agent_metadata import AgentMetadata, AgentParameter
+from policy.fence.drivers.agent_parameters import AgentMetadata, AgentParameter
 from tests.power.agents.scripted import agent_driver
 from tests.power.conftest import within
 from workers.os_process import keep_memory_private

@@ -8,9 +8,7 @@ import shutil
 import pytest
 
 from activities.power.fence_agent import SEARCH_PATH, installed
-from policy.fence.drivers.agent_metadata import TRUE
-from policy.fence.drivers.agent_parameters import refusal
-from policy.fence.drivers.agent_values import FILES, ValueKind, kind_of, problem_of
+from policy.fence.drivers.agent_parameters import FILES, TRUE, ValueKind, kind_of, problem_of, refusal
 from policy.fence.drivers.fence_agents import PUBLISHED, insecurity
 from tests.power.agents.scripted import needs_library
 from tests.power.conftest import within

@@ -21,8 +21,7 @@ from activities.power import cloud_call
 from activities.power.driver import Deadline, DeviceCredentials, PowerError
 from activities.power.ec2 import calls
 from activities.power.ec2.driver import CONSOLE_LENGTH, Ec2Driver, Ec2Factory
-from policy.fence.power import PowerState, VolumeState
-from policy.fence.served_system import host_of, instance_of
+from policy.fence.power import PowerState, VolumeState, host_of, instance_of
 from simulator.api.access.certificates import Certificates, issue
 from simulator.cloud.ec2 import CODES, Ec2Cloud, MotoServer
 from tests.power.conftest import fails, within

@@ -24,8 +24,7 @@ from activities.power.gce.driver import CONSOLE_BYTES, GceDriver, GceFactory
 from activities.power.service import PowerService
 from policy.episode.messages import Pinned
 from policy.fence.plan import PowerDevice
-from policy.fence.power import PowerState, VolumeState
-from policy.fence.served_system import instance_in, instance_of
+from policy.fence.power import PowerState, VolumeState, instance_in, instance_of
 from simulator.api.access.certificates import issue
 from tests.licensing import BELIEVING
 from tests.power.conftest import fails, within

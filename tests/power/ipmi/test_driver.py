@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from activities.errors import ErrorType
-from policy.fence.power import PowerState
-from policy.fence.served_system import system_of
+from policy.fence.power import PowerState, system_of
 from simulator.bmc.bmc import start_bmc
 from simulator.bmc.chassis import Chassis
 from tests.power.conftest import PASSWORD, USERNAME, Stand, fails, ipmi_driver, within

@@ -15,8 +15,7 @@ import pytest
 from activities.errors import ErrorType
 from activities.power.bmc.drivers import REDFISH_SERVER
 from activities.power.driver import PowerDriver
-from policy.fence.power import PowerState
-from policy.fence.served_system import system_of
+from policy.fence.power import PowerState, system_of
 from tests.power.conftest import PASSWORD, USERNAME, within
 from tests.power.redfish.stand import (
     RESET,

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from policy.fence.drivers import canonical, fence_agents, parameters_of
-from policy.fence.drivers.agent_metadata import FALSE, TRUE, AgentMetadata, AgentParameter, fitted
+from policy.fence.drivers import canonical_driver, fence_agents, parameters_of
+from policy.fence.drivers.agent_parameters import FALSE, TRUE, AgentMetadata, AgentParameter, fitted
 from policy.fence.drivers.contract import ParameterError
 from policy.fence.drivers.fence_agents import PUBLISHED, SINGLE_MACHINE_AGENTS
-from policy.fence.power_devices import DeviceReader
+from policy.fence.templates import DeviceReader
 from policy.values.errors import PolicyError
 from policy.values.fields import Fields
 from tests.policy.builders import a_node
@@ -114,7 +114,7 @@ def test_one_plug_has_one_spelling(agent: str, parameters: dict[str, str], expec
     takes = parameters_of(agent)
     assert takes is not None
     assert takes.endpoint(parameters) == expected
-    assert canonical(agent) == expected.partition(":")[0]
+    assert canonical_driver(agent) == expected.partition(":")[0]
 
 
 PARAMETER = st.sampled_from(["ip", "ipaddr", "--ip", "plug", "port", "ipport", "switch", "ssh", "region", "target", "bogus"])

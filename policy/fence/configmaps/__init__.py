@@ -1,1 +1,0 @@
-"""Fence configuration in the ConfigMaps and Secrets of the node-fencing proposal."""

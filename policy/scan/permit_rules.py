@@ -1,0 +1,755 @@
+"""The one ordered list of what keeps a node from being disrupted now, and the numbers that its rules compare.
+
+A scan asks it about each node that a report offers and an open episode about its permit (`policy/scan/admission.py`); the order
+of a report, `evaluate` and `explain` ask it as far as the objects of a cluster alone say (`candidates.py`, `evaluation.py`). So
+all of them say the same, in the same words. The first rule that says no is the answer: rules about the node itself stand before
+those of the cluster, and those that only want room before them come last. A new rule is a row of `RULES` and a line of the
+table in docs/semantics.md, which a test compares (`tests/policy/scan/test_permit_rules.py`).
+
+What keeps single acts of an open episode from a node is the table of `policy/episode/gate.py`. Acts that restore a node never
+pass through here (S17).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import cache
+from typing import NamedTuple, Protocol
+
+from policy.checks.circuit_breakers import CircuitBreaker, OpenReason
+from policy.checks.fence_policies import FencePolicies, PowerMoment, quiet_left
+from policy.episode.messages import Kind
+from policy.episode.operator_commands import CIRCUIT_BREAKER
+from policy.episode.permits import Permit, PermitState, Replacing
+from policy.objects.belonging import machine_behind
+from policy.objects.scopes import CLUSTER, GroupCount, called, scope_of
+from policy.scan.ledger_snapshot import LedgerSnapshot
+from policy.scan.scan_report import Candidate, CheckReport, ScanReport
+from policy.values.times import format_duration, written
+
+OVERRIDABLE = frozenset({OpenReason.TOO_MANY_UNHEALTHY, OpenReason.STORM})
+"""The reasons of an open circuit breaker that a person may override for one node: counts, which people can weigh (S17)."""
+
+CLOCKS_APART = timedelta(seconds=30)
+"""By how much the API server's clock and Temporal's may differ."""
+
+
+class AdmissionRefusal(StrEnum):
+    """The code of a rule, for programs. `IN_HAND` is not shown to people: the node's own episode is under way."""
+
+    IN_HAND = "InHand"
+    NODE_HELD = "NodeHeld"
+    NOT_CARRIED_OUT = "NotCarriedOut"
+    HELD_OFF = "HeldOff"
+    STALE_VIEW = "StaleView"
+    NO_CLUSTER_LEASE = "NoClusterLease"
+    CIRCUIT_BREAKER = "CircuitBreakerOpen"
+    THRESHOLD = "Threshold"
+    CONTROL_PLANE = "ControlPlaneGuard"
+    CAP = "CapReached"
+    BAD_POLICIES = "FencePoliciesUnusable"
+    SWITCHED_OFF = "FencingSwitchedOff"
+    PAUSED = "Paused"
+    STORAGE_DOWN = "StorageDown"
+    SCOPE_STORM = "ScopeStorm"
+    SCOPE_CAP = "ScopeCapReached"
+    QUIET_TIME = "QuietTime"
+    RETRY_LATER = "RetryLater"
+    IN_FLIGHT = "InFlightLimit"
+    REPLACEMENT = "ReplacementUnderWay"
+
+
+class Asker(StrEnum):
+    """What asks whether the node may be disrupted."""
+
+    SCAN = "a scan"
+    """A report offers the node, under a health check or an object of another system."""
+    LAST_RESORT = "to ask a person"
+    """A report offers the node so that an episode asks a person: nothing else helps any more."""
+    EPISODE = "an episode"
+    """An open episode asks for a permit."""
+    PERSON = "a person"
+    """The same, because a person wants it now."""
+    HOLDER = "its holder"
+    """An episode that has a permit asks for it again."""
+    OBJECTS = "evaluate"
+    """The objects of a cluster are judged: the order of a report, `evaluate` and `explain`. No permit is known."""
+
+
+class Identity(NamedTuple):
+    """By what a node is known: its name, the uid of its Node object, its machine."""
+
+    node: str
+    uid: str
+    provider_id: str
+
+    def is_same(self, other: Identity) -> bool:
+        """Whether both are one node, Node object or machine (S13): a machine that came back under a new name is the same one.
+        Unknown identities are never equal."""
+        if self.node == other.node or (self.uid and self.uid == other.uid):
+            return True
+        return bool(self.provider_id and machine_behind(self.provider_id) == machine_behind(other.provider_id))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applicant:
+    """The node that is asked about, and by what.
+
+    ready: whether it says Ready=True, as the quorum counts it (S15); ready_now: as it was seen last, for storms. groups: all but
+    the cluster. checks: those that count it among their targets; None where that is not known. needs_closed: the checks
+    whose circuit breakers have to be closed, the one that would act first; None for all. spends: those that count it as
+    healthy, and lose one. passes: reasons of open circuit breakers that do not stop it. candidate: as the report has it; None
+    of a request. impossible: why nothing can be done about it, and vetoed_by the row of the gate that says so, if one does.
+    """
+
+    asker: Asker
+    node: str
+    uid: str = ""
+    provider_id: str = ""
+    incident: str = ""
+    kind: Kind = Kind.FENCING
+    ready: bool = True
+    ready_now: bool = True
+    control_plane: bool = False
+    removes: bool = False
+    groups: tuple[str, ...] = ()
+    checks: frozenset[str] | None = frozenset()
+    needs_closed: tuple[str, ...] | None = None
+    spends: tuple[str, ...] = ()
+    passes: frozenset[OpenReason] = frozenset()
+    candidate: Candidate | None = None
+    impossible: str = ""
+    vetoed_by: str = ""
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.node, self.uid, self.provider_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermitObjection:
+    """Why not. check: the key of the check that says so, "" where none does. waits: it is over once others give their permits
+    back, or a pause ends; a request that meets it waits in the queue."""
+
+    code: AdmissionRefusal
+    message: str
+    check: str = ""
+    waits: bool = False
+
+
+# What the rules compare -----------------------------------------------------------------------------------------------
+
+
+class ObjectLimits:
+    """What the objects of a cluster alone say of its limits.
+
+    breakers: of all checks by key. count_of: of a group, None where it was not counted.
+    """
+
+    def __init__(
+        self,
+        policies: FencePolicies,
+        breakers: Mapping[str, CircuitBreaker] | Mapping[str, CheckReport],
+        count_of: Callable[[str], GroupCount | None],
+    ) -> None:
+        self.policies = policies
+        self.breakers: Mapping[str, CircuitBreaker | CheckReport] = breakers
+        self.count_of = count_of
+
+    @classmethod
+    def of(cls, known: LedgerSnapshot) -> ObjectLimits:
+        """As a ledger counts them at this moment."""
+        return cls(known.policies, known.breakers, known.groups.of)
+
+    def spare(self, key: str) -> int:
+        """How many more of those that a check counts as healthy may be disrupted."""
+        return self.breakers[key].remaining
+
+    def going_down(self, applicant: Applicant) -> Mapping[str, int]:
+        """By group how many nodes are Ready and may be disrupted, with this one."""
+        return Counter({CLUSTER, *applicant.groups} if applicant.ready_now else ())
+
+
+class HeldOffNode(Protocol):
+    """A node that gets no new episode for now (S19). `until` None: until a person ends it. `looked_well`: since when
+    nothing seems to ail it although those that knew better are silent; it is not held off for what began later.
+
+    A Protocol, since the scanner carries it over as a message of its workflow, which policy does not import."""
+
+    @property
+    def node(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def until(self) -> datetime | None: ...
+    @property
+    def looked_well(self) -> datetime | None: ...
+
+
+class Occupancy(ObjectLimits):
+    """Who holds permits, and what room that leaves in the cluster that a report shows (S14).
+
+    Every reservation counts against those after it. A parked permit keeps its node and counts in no budget. report: None where
+    the scanner has not seen the cluster yet. ahead: how many requests wait in the queue before the one that asks. power: the last
+    power command of nodes whose episode has ended. replaced: remediations that have ended lately. paused: by whom and why, ""
+    while the cluster is not paused. now: None where no moment is to be compared.
+    """
+
+    def __init__(
+        self,
+        report: ScanReport | None,
+        permits: Iterable[Permit],
+        *,
+        cap: int,
+        ahead: int = 0,
+        now: datetime | None = None,
+        held_off: Iterable[HeldOffNode] = (),
+        power: Iterable[PowerMoment] = (),
+        replaced: Iterable[Replacing] = (),
+        paused: str = "",
+    ) -> None:
+        self.report = report
+        self.permits = tuple(permits)
+        self.counted = [permit for permit in self.permits if permit.holding is not PermitState.PARKED]
+        self.reserved: list[Candidate] = []
+        self.ahead = ahead
+        self.now = now
+        self.held_off = {each.node: each for each in held_off if each.until is None or now is None or each.until > now}
+        self.power = {each.node: each for each in power}
+        self.paused = paused
+        self.replacing = [
+            *(Replacing(owner=each.owner, node=each.node, since=each.granted_at) for each in self.permits if each.owner),
+            *replaced,
+        ]
+        counts = {count.group: count for count in report.groups} if report is not None else {}
+        super().__init__(
+            report.policies if report is not None else FencePolicies(),
+            {check.ref.key: check for check in report.checks} if report is not None else {},
+            counts.get,
+        )
+        self.cap = self.policies.cap or cap
+        self._spent = Counter[str]()
+        if report is not None:
+            self._spend_unseen(report)
+
+    def _spend_unseen(self, report: ScanReport) -> None:
+        """The report still counts a node as healthy that was granted a permit and is not marked yet."""
+        offered = {candidate.node for candidate in report.candidates}
+        for candidate in report.candidates:
+            if self.holders(Identity(candidate.node, candidate.uid, candidate.provider_id)):
+                self._spent.update(candidate.healthy_under)
+        marks = {seen.node: seen.incident for seen in report.observations}
+        for permit in self.counted:
+            # The same where the report has no room for it among so many candidates.
+            if permit.node not in offered and marks.get(permit.node, "") != permit.incident:
+                self._spent.update(permit.healthy_under)
+
+    def reserve(self, candidate: Candidate) -> None:
+        """Count it from now on."""
+        self.reserved.append(candidate)
+        self._spent.update(candidate.healthy_under)
+
+    def spare(self, key: str) -> int:
+        """How many more of those that a check counts as healthy may be disrupted."""
+        return super().spare(key) - self._spent[key]
+
+    def going_down(self, applicant: Applicant) -> Mapping[str, int]:
+        """By group how many nodes are Ready and may be disrupted, with this one: a storm rule that counts only nodes that are
+        down already would let all the others go down together (S17)."""
+        assert self.report is not None
+        counts = Counter[str](super().going_down(applicant))
+        seen = {each.node: each for each in self.report.observations}
+        for permit in self.counted:
+            if permit.node != applicant.node and permit.node in seen and seen[permit.node].ready:
+                counts.update({CLUSTER, *permit.groups, *seen[permit.node].groups})
+        for candidate in self.reserved:
+            counts.update({CLUSTER, *candidate.groups} if candidate.ready else ())
+        return counts
+
+    def holders(self, identity: Identity) -> list[Permit]:
+        """Lines of the same node, Node object or machine."""
+        return [each for each in self.permits if identity.is_same(Identity(each.node, each.node_uid, each.provider_id))]
+
+    @property
+    def names(self) -> list[str]:
+        """The nodes of all permits that count."""
+        return [*(permit.node for permit in self.counted), *(each.node for each in self.reserved)]
+
+    def other_members(self, node: str) -> set[str]:
+        """The other control-plane members in episodes, parked ones too: their machines may be off (S15)."""
+        held = {permit.node for permit in self.permits if permit.control_plane is not False}
+        return (held | {each.node for each in self.reserved if each.control_plane}) - {node}
+
+    def full_check(self, applicant: Applicant) -> str:
+        """Which check's own limit has no room for one more of its targets, "" where all have (`nodewarden.io/max-in-flight`).
+
+        A permit counts under the checks that counted its node when it was granted and those that count it now; one of which
+        nothing is known counts under all (S14). A preservation remediates nothing.
+        """
+        assert self.report is not None
+        if applicant.kind is Kind.PRESERVATION:
+            return ""
+        keys = applicant.checks
+        limits = [each for each in self.report.checks if each.at_once is not None and (keys is None or each.ref.key in keys)]
+        if not limits:
+            return ""
+        held = [(each.node, self._counted_under(each)) for each in self.counted if each.kind is not Kind.PRESERVATION]
+        held += [(each.node, frozenset(each.checks)) for each in self.reserved]
+        for limit in limits:
+            busy = [node for node, checks in held if checks is None or limit.ref.key in checks]
+            if limit.at_once is not None and len(busy) >= limit.at_once:
+                return f"{limit.ref.key} lets {limit.at_once} be remediated at once: {_some(busy) or 'none'}"
+        return ""
+
+    def _counted_under(self, permit: Permit) -> frozenset[str] | None:
+        """None: all checks."""
+        assert self.report is not None
+        now = checks_of(self.report, permit.node)
+        return None if permit.found and now is None else (now or frozenset()).union(permit.checks)
+
+    def full_group(self, groups: Collection[str]) -> str:
+        """Which group has no room for one more by the caps of the fence policies, "" where all have.
+
+        A permit counts in the groups that its node was in when it was granted and in those that it is seen in now. One of which a
+        scope's group is not known (its line was taken in from an open episode, its Node is gone) counts in all groups of that
+        scope.
+        """
+        assert self.report is not None
+        seen = {each.node: each.groups for each in self.report.observations}
+        held = [(each.node, {*each.groups, *seen.get(each.node, ())}) for each in self.counted]
+        held += [(each.node, {*each.groups, *seen.get(each.node, ())}) for each in self.reserved]
+        for each in self.policies.caps:
+            mine = {group for group in groups if scope_of(group) == each.scope}
+            busy = [node for node, theirs in held if _may_share(each.scope, mine, theirs)]
+            if len(busy) >= each.cap:
+                where = called(min(mine)) if mine else f"whatever {each.scope} it is in"
+                return f"{len(busy)} of {each.cap} permits of {where} are held: {_some(busy)}"
+        return ""
+
+
+def groups_of(report: ScanReport, node: str) -> tuple[str, ...]:
+    """The groups of a node that was watched, none where it was not seen."""
+    return next((seen.groups for seen in report.observations if seen.node == node), ())
+
+
+def checks_of(report: ScanReport, node: str) -> frozenset[str] | None:
+    """The checks that count the node among their targets, None where the report does not say."""
+    found = [each.checks for each in report.observations if each.node == node and (each.present or each.checks)]
+    found += [each.checks for each in report.candidates if each.node == node]
+    return frozenset[str]().union(*found) if found else None
+
+
+def _may_share(scope: str, mine: Collection[str], theirs: Collection[str]) -> bool:
+    """Whether two nodes may be in one group of a scope; unknown is always perhaps."""
+    them = {group for group in theirs if scope_of(group) == scope}
+    return not mine or not them or bool(them.intersection(mine))
+
+
+def _some(nodes: Collection[str]) -> str:
+    """Some names for a sentence, never a fleet."""
+    shown = sorted(nodes)[:3]
+    return ", ".join(shown) + (f" and {len(nodes) - len(shown)} more" if len(nodes) > len(shown) else "")
+
+
+# The rules, in the order of the table ---------------------------------------------------------------------------------
+
+
+class _OfCheck(NamedTuple):
+    """A sentence, and the check that it is about."""
+
+    message: str
+    check: str
+
+
+_Answer = str | _OfCheck
+
+
+def _in_hand(applicant: Applicant, room: Occupancy) -> _Answer:
+    holders = room.holders(applicant.identity)
+    return _held_by(applicant.node, holders[0]) if holders and all(each.node == applicant.node for each in holders) else ""
+
+
+def _node_held(applicant: Applicant, room: Occupancy) -> _Answer:
+    for holder in room.holders(applicant.identity):
+        if holder.incident != applicant.incident:
+            return _held_by(applicant.node, holder)
+    if any(applicant.identity.is_same(Identity(each.node, each.uid, each.provider_id)) for each in room.reserved):
+        return f"another candidate of this scan is the same machine as {applicant.node}"
+    return ""
+
+
+def _held_by(node: str, holder: Permit) -> str:
+    under = "" if holder.node == node else f" under the name {holder.node}"
+    return f"{node} is held by {holder.workflow_id}, incident {holder.incident}{under} ({holder.holding})"
+
+
+def _backed_off(applicant: Applicant, room: Occupancy) -> _Answer:
+    held, candidate = room.held_off.get(applicant.node), applicant.candidate
+    if held is None:
+        return ""
+    if candidate is not None and held.looked_well is not None and candidate.dated and candidate.since > held.looked_well:
+        return ""  # it has looked well since, and this began later
+    return f"held off: {held.reason}"
+
+
+def _stale_view(_applicant: Applicant, room: Occupancy) -> _Answer:
+    if room.report is None:
+        return "the scanner has not seen the cluster yet; ask again in a moment"
+    view = room.report.view
+    return f"the view of the cluster is stale: {view.stale or 'not synced'}" if not view.synced or view.stale else ""
+
+
+def _no_cluster_lease(_applicant: Applicant, room: Occupancy) -> _Answer:
+    assert room.report is not None
+    lease = room.report.lease
+    if lease.held:
+        return ""
+    held_by = f", {lease.holder} holds it" if lease.holder else ""
+    trouble = f" ({lease.problem})" if lease.problem else ""
+    return f"the cluster Lease is not ours{held_by}{trouble}"
+
+
+def _bad_policies(_applicant: Applicant, limits: ObjectLimits) -> _Answer:
+    return f"the fence policies can't be used: {limits.policies.problem}" if limits.policies.problem else ""
+
+
+def _retry_later(applicant: Applicant, room: Occupancy) -> _Answer:
+    candidate = applicant.candidate
+    if candidate is None or candidate.not_before is None or room.now is None or room.now >= candidate.not_before:
+        return ""
+    return candidate.waits or f"its next remediation is postponed until {candidate.not_before}"
+
+
+def _replacement(applicant: Applicant, room: Occupancy) -> _Answer:
+    """It may be what an open remediation waits for, and will get what that remembers."""
+    for each in room.replacing:
+        over = each.until is not None and room.now is not None and each.until <= room.now
+        if not over and applicant.candidate is not None and may_be_successor(applicant.candidate, each):
+            return f"it may be what {each.owner} has made in the place of {each.node}"
+    return ""
+
+
+def may_be_successor(candidate: Candidate, replacing: Replacing) -> bool:
+    """Whether it is young enough, and remembers nothing yet. One that remembers counts by what it remembers."""
+    if not candidate.fresh or candidate.created is None or candidate.owner != replacing.owner:
+        return False
+    return candidate.created >= replacing.since - CLOCKS_APART
+
+
+def _circuit_breaker(applicant: Applicant, limits: ObjectLimits) -> _Answer:
+    """What is asked for without a check is stopped by an open circuit breaker of any check."""
+    if applicant.needs_closed is None:
+        for key, check in limits.breakers.items():
+            passes = check.reason in applicant.passes and not (check.reason == OpenReason.OBSERVE_ONLY and check.breached)
+            if not passes and isinstance(check, CheckReport) and (opened := against_requests(check)):
+                return _OfCheck(opened, key)
+    own = (applicant.needs_closed or ())[:1]
+    for key in (*(applicant.needs_closed or ()), *applicant.spends):
+        check = limits.breakers.get(key)
+        if check is None or not check.allowed:
+            why = check.message if check is not None else "the check is gone"
+            return _OfCheck(
+                f"{key}: {why}" if key in own else f"{key} covers it too, and its circuit breaker is open: {why}", key
+            )
+    return ""
+
+
+def against_requests(check: CheckReport) -> str:
+    """What a check says against a request for any node, "" where nothing. One that selects nothing, can't be read or is
+    looked after from elsewhere stops no request."""
+    if check.allowed or check.error or not check.total or check.reason == OpenReason.ELSEWHERE:
+        return ""
+    also = "until it closes no request begins, not even on nodes that this check does not cover"
+    how = f"; a person may override it for one node: `--override {CIRCUIT_BREAKER}` of `nodewarden fence`, remediate and ack-off"
+    how = how if check.reason in OVERRIDABLE else ""
+    return f"{check.ref.key} has its circuit breaker open: {check.message}; {also}{how}"
+
+
+def _threshold(applicant: Applicant, limits: ObjectLimits) -> _Answer:
+    for key in applicant.spends:
+        if limits.spare(key) < 1:
+            why = limits.breakers[key].message
+            return _OfCheck(f"{key} counts it as healthy and allows no more disruption: {why}", key)
+    return ""
+
+
+def _switched_off(applicant: Applicant, limits: ObjectLimits) -> _Answer:
+    return limits.policies.off_for((CLUSTER, *applicant.groups))
+
+
+def _storage_down(_applicant: Applicant, limits: ObjectLimits) -> _Answer:
+    return limits.policies.storage_down(limits.count_of(CLUSTER))
+
+
+def _scope_storm(applicant: Applicant, limits: ObjectLimits) -> _Answer:
+    if not limits.policies.storms:
+        return ""
+    storm = limits.policies.storm(applicant.groups, limits.count_of, limits.going_down(applicant))
+    return storm.message if storm is not None else ""
+
+
+def quorum(applicant: Applicant, room: Occupancy) -> str:
+    """Why a control-plane member may not be taken, "" when it may, or the node is none (S15)."""
+    if not applicant.control_plane or room.report is None:
+        return ""
+    plane, lost = room.report.control_plane, room.report.members_without_node(applicant.node, applicant.uid)
+    return control_plane_guard(
+        plane.members,
+        plane.ready,
+        target_ready=applicant.ready and applicant.node not in lost,
+        open_member_episodes=room.other_members(applicant.node),
+        removes=applicant.removes,
+        lost=lost,
+    )
+
+
+def control_plane_guard(
+    members: int,
+    ready: int,
+    *,
+    target_ready: bool,
+    open_member_episodes: Collection[str],
+    removes: bool = False,
+    lost: Collection[str] = (),
+) -> str:
+    """Why a control-plane member may not be taken, "" when it may (S15).
+
+    Never the only member, never while another member's episode is open (parked counts: it may be off), and never so that fewer
+    Ready members are left than a quorum: of those that there are, or where its machine is replaced (`removes`) of those that
+    are left then, so that one of two may be. lost: members that are not among the Nodes counted
+    (`ScanReport.members_without_node`); each may vote in etcd, and none is Ready.
+    """
+    if open_member_episodes:
+        return f"another control-plane member is in an episode: {', '.join(sorted(open_member_episodes))}"
+    members += len(lost)
+    if members <= 1:
+        return "it is the only control-plane member"
+    counted = members - 1 if removes else members
+    left, needed = ready - (1 if target_ready else 0), counted // 2 + 1
+    if left < needed:
+        why = f"{left} of {counted} control-plane members would be left Ready, a quorum needs {needed}"
+        return why + (f"; {_some(lost)} counted without a Node: the machine may run and vote in etcd" if lost else "")
+    return ""
+
+
+def _quiet_time(applicant: Applicant, room: Occupancy) -> _Answer:
+    """It was switched on so lately that it may not be switched off again."""
+    last = room.power.get(applicant.node)
+    if last is None or room.now is None:
+        return ""
+    left = quiet_left(last, on=False, quiet_time=room.policies.quiet_time, now=room.now)
+    if left <= timedelta(0):
+        return ""
+    seconds = format_duration(timedelta(seconds=-(-left // timedelta(seconds=1))))
+    return f"{applicant.node} was switched on at {written(last.at)}; it is left alone for another {seconds}"
+
+
+def _cap(_applicant: Applicant, room: Occupancy) -> _Answer:
+    if len(names := room.names) + room.ahead < room.cap:
+        return ""
+    before = f", {room.ahead} asked before" if room.ahead else ""
+    return f"{len(names)} of {room.cap} permits are held: {_some(names) or 'none'}{before}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermitRule:
+    """One row. source: the safety rule. says: why not, "" for no reason. stops: what it stops. unblocks: what ends it, for
+    people;
+    "" where the message says so. waits: see `PermitObjection`."""
+
+    code: AdmissionRefusal
+    source: str
+    says: Callable[[Applicant, Occupancy], _Answer] | Callable[[Applicant, ObjectLimits], _Answer]
+    stops: frozenset[Asker]
+    unblocks: str = ""
+    waits: bool = False
+
+
+_OFFERS = frozenset({Asker.SCAN, Asker.LAST_RESORT})
+_REQUESTS = frozenset({Asker.EPISODE, Asker.PERSON})
+_DISRUPTS = frozenset({Asker.SCAN, *_REQUESTS})
+_OBJECTS = frozenset({Asker.OBJECTS})
+
+RULES: tuple[PermitRule, ...] = (
+    # Of the node itself.
+    PermitRule(code=AdmissionRefusal.IN_HAND, source="S13", says=_in_hand, stops=_OFFERS),
+    PermitRule(
+        code=AdmissionRefusal.NODE_HELD,
+        source="S13",
+        says=_node_held,
+        stops=_OFFERS | _REQUESTS | {Asker.HOLDER},
+        unblocks="the holder of the node has to give it back",
+    ),
+    PermitRule(
+        code=AdmissionRefusal.NOT_CARRIED_OUT,
+        source="S7",
+        says=lambda applicant, _: "" if applicant.vetoed_by else applicant.impossible,
+        stops=_OFFERS,
+    ),
+    PermitRule(
+        code=AdmissionRefusal.HELD_OFF,
+        source="S20",
+        says=lambda applicant, _: applicant.impossible if applicant.vetoed_by else "",
+        stops=_OFFERS | _OBJECTS,
+    ),
+    PermitRule(code=AdmissionRefusal.HELD_OFF, source="S19", says=_backed_off, stops=_OFFERS | {Asker.EPISODE}),
+    # Of the whole cluster. That a person is asked is stopped by these alone: it disrupts nothing.
+    PermitRule(
+        code=AdmissionRefusal.PAUSED,
+        source="S44",
+        says=lambda _, room: room.paused,
+        stops=_OFFERS | _REQUESTS | {Asker.HOLDER},
+        unblocks="each pause has to end: `nodewarden unpause --of NAME`",
+        waits=True,
+    ),
+    PermitRule(
+        code=AdmissionRefusal.STALE_VIEW,
+        source="S18",
+        says=_stale_view,
+        stops=_OFFERS | _REQUESTS,
+        unblocks="the view of the cluster has to be live again",
+    ),
+    PermitRule(
+        code=AdmissionRefusal.NO_CLUSTER_LEASE,
+        source="S38",
+        says=_no_cluster_lease,
+        stops=_OFFERS | _REQUESTS,
+        unblocks="the cluster Lease has to be ours",
+    ),
+    PermitRule(
+        code=AdmissionRefusal.BAD_POLICIES,
+        source="S17",
+        says=_bad_policies,
+        stops=_OFFERS | _REQUESTS | _OBJECTS,
+        unblocks="the fence policies have to be corrected",
+    ),
+    # Not yet.
+    PermitRule(
+        code=AdmissionRefusal.RETRY_LATER,
+        source="S19",
+        says=_retry_later,
+        stops=frozenset({Asker.SCAN}),
+        unblocks="time alone, or a person who has it remediated",
+    ),
+    PermitRule(
+        code=AdmissionRefusal.REPLACEMENT,
+        source="S19",
+        says=_replacement,
+        stops=frozenset({Asker.SCAN}),
+        unblocks="the replacement under way has to be done",
+    ),
+    # Too many are unwell already: of a check, of a fence policy's group, of the control plane.
+    PermitRule(
+        code=AdmissionRefusal.CIRCUIT_BREAKER,
+        source="S17",
+        says=_circuit_breaker,
+        stops=_DISRUPTS | _OBJECTS,
+        unblocks="enough targets of the check have to be healthy again, which closes its circuit breaker",
+    ),
+    PermitRule(
+        code=AdmissionRefusal.THRESHOLD,
+        source="S17",
+        says=_threshold,
+        stops=frozenset({Asker.SCAN, Asker.OBJECTS}),
+        unblocks="enough nodes have to be responsive again",
+    ),
+    PermitRule(
+        code=AdmissionRefusal.SWITCHED_OFF,
+        source="S17",
+        says=_switched_off,
+        stops=_DISRUPTS | _OBJECTS,
+        unblocks="fencing has to be switched on again",
+    ),
+    PermitRule(
+        code=AdmissionRefusal.STORAGE_DOWN,
+        source="S17",
+        says=_storage_down,
+        stops=_DISRUPTS | _OBJECTS,
+        unblocks="the storage has to be back",
+    ),
+    PermitRule(
+        code=AdmissionRefusal.SCOPE_STORM,
+        source="S17",
+        says=_scope_storm,
+        stops=_DISRUPTS | _OBJECTS,
+        unblocks="enough nodes of the same group have to be responsive again",
+    ),
+    PermitRule(
+        code=AdmissionRefusal.CONTROL_PLANE,
+        source="S15",
+        says=quorum,
+        stops=_DISRUPTS,
+        unblocks="the control plane has to be able to spare it",
+    ),
+    PermitRule(
+        code=AdmissionRefusal.QUIET_TIME,
+        source="S17",
+        says=_quiet_time,
+        stops=_DISRUPTS,
+        unblocks="the quiet time has to pass",
+    ),
+    # Room.
+    PermitRule(
+        code=AdmissionRefusal.IN_FLIGHT,
+        source="S14",
+        says=lambda applicant, room: room.full_check(applicant),
+        stops=_DISRUPTS,
+        unblocks="a repair under the same check has to end",
+        waits=True,
+    ),
+    PermitRule(
+        code=AdmissionRefusal.CAP,
+        source="S14",
+        says=_cap,
+        stops=_DISRUPTS,
+        unblocks="an episode that ends gives its permit back",
+        waits=True,
+    ),
+    PermitRule(
+        code=AdmissionRefusal.SCOPE_CAP,
+        source="S14",
+        says=lambda applicant, room: room.full_group(applicant.groups),
+        stops=_DISRUPTS,
+        unblocks="an episode in the same group has to end",
+        waits=True,
+    ),
+)
+
+OF_FENCE_POLICIES = frozenset(
+    {
+        AdmissionRefusal.BAD_POLICIES,
+        AdmissionRefusal.SWITCHED_OFF,
+        AdmissionRefusal.STORAGE_DOWN,
+        AdmissionRefusal.SCOPE_STORM,
+    }
+)
+"""The limits of fence policies that objects alone show. Their caps and quiet times only the scanner can compare."""
+
+WAIT_FOR_A_PERMIT = frozenset(rule.code for rule in RULES if rule.waits) - {AdmissionRefusal.PAUSED}
+"""Why a node waits until others are done, and for nothing else."""
+
+
+@cache
+def _rows(asker: Asker, codes: frozenset[AdmissionRefusal] | None) -> tuple[PermitRule, ...]:
+    return tuple(rule for rule in RULES if asker in rule.stops and (codes is None or rule.code in codes))
+
+
+def objections(
+    applicant: Applicant, room: ObjectLimits, codes: frozenset[AdmissionRefusal] | None = None
+) -> Iterator[PermitObjection]:
+    """All reasons against it, the one that is given first. codes: of these rules alone, None for all. room: an `Occupancy`, but
+    where objects alone are judged."""
+    for rule in _rows(applicant.asker, codes):
+        if found := rule.says(applicant, room):  # type: ignore[arg-type]
+            check = found.check if isinstance(found, _OfCheck) else ""
+            message = found.message if isinstance(found, _OfCheck) else found
+            yield PermitObjection(code=rule.code, message=message, check=check, waits=rule.waits)
+
+
+def unblocks(code: AdmissionRefusal) -> str:
+    """What would end the objections of that code, for people; "" where the message says so."""
+    return next((rule.unblocks for rule in RULES if rule.code is code), "")

@@ -1,0 +1,157 @@
+"""Which nodes the scanner begins nothing for by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from temporalio import workflow
+
+from policy.checks.fence_policies import Attempts, FencePolicies
+from policy.episode.messages import Kind, Observation, Outcome
+from policy.episode.needs import NeedKind
+from policy.episode.permits import Permit, PermitState, Release
+from policy.scan.scan_report import CheckReport, ScanReport
+from tests.workflows.scanned import NOW, candidate, check, report
+from workflows.kit.messages import Backoff
+from workflows.scanner import backoff
+from workflows.scanner.backoff import AFTER_REFUSAL, UNJUDGED
+from workflows.scanner.state import ScannerState
+
+
+def test_a_node_is_left_alone_that_is_held_off_or_whose_episode_has_just_ended() -> None:
+    """S19: neither alone is leave to clean up there."""
+    state = ScannerState(started=NOW, held_off={"held": Backoff(node="held", reason="failed")}, settling={"settling"})
+    assert [backoff.is_left_alone(state, node) for node in ("held", "settling", "other")] == [True, True, False]
+
+
+def test_a_new_history_knows_at_once_how_many_attempts_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S19: an episode may end before the first scan of that history, in which the policies would be read again."""
+    monkeypatch.setattr(workflow, "now", lambda: NOW)
+    policies = FencePolicies(maximum_attempts=2, attempts_pause=timedelta(hours=1))
+    failed = {"n": Attempts(node="n", failed=1, at=NOW)}
+    permit = Permit(node="n", workflow_id="w", incident="i", kind=Kind.FENCING, holding=PermitState.OPEN, granted_at=NOW)
+    state = ScannerState(started=NOW, report=report(policies=policies), attempts=failed, permits={"n": permit})
+    backoff.note_release(state, Release(node="n", incident="i", outcome=Outcome.REFUSED, problem="no template"))
+    assert [each.until for each in state.held_off.values()] == [NOW + timedelta(hours=1)]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.ABORTED, Outcome.FENCED_OFF, Outcome.RELEASED])
+def test_a_report_from_before_an_episodes_end_does_not_call_its_node_well_again(
+    outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S19, S43: a node that flaps was well for the last scan; since a person has ended its episode nobody has seen it so."""
+    monkeypatch.setattr(workflow, "now", lambda: NOW)
+    state = ScannerState(started=NOW)
+    backoff.note_release(state, Release(node="n", incident="i", outcome=outcome, problem="aborted by ada"))
+    well = report(observations=(Observation(node="n", present=True, ready=True),))
+    seen_by(state, well)
+    assert [each.node for each in state.held_off.values()] == ["n"]
+    state.settling.clear()
+    seen_by(state, well)
+    assert not state.held_off
+
+
+def seen_by(state: ScannerState, seen: ScanReport) -> None:
+    """The next scan has come in, and is decided upon."""
+    state.report = seen
+    backoff.forget_what_is_over(state, seen)
+
+
+JUDGE = check()
+HELD_WITH = Permit(
+    node="n", workflow_id="w", incident="i", kind=Kind.FENCING, holding=PermitState.OPEN, granted_at=NOW, checks=(JUDGE.ref.key,)
+)
+SEEMS_WELL = (Observation(node="n", ready=True, checks=(JUDGE.ref.key,)),)
+
+
+def aborted(state: ScannerState) -> ScannerState:
+    """Under the check as it was then."""
+    state.permits["n"] = HELD_WITH
+    backoff.note_release(state, Release(node="n", incident="i", outcome=Outcome.ABORTED, problem="aborted by ada"))
+    state.settling.clear()
+    return state
+
+
+@pytest.mark.parametrize(
+    ("judge", "seen", "stands"),
+    [
+        (JUDGE, SEEMS_WELL, False),
+        (replace(JUDGE, generation=2), SEEMS_WELL, True),
+        (replace(JUDGE, uid="another"), SEEMS_WELL, True),
+        (replace(JUDGE, error="spec.selector: no"), SEEMS_WELL, True),
+        (JUDGE, (replace(SEEMS_WELL[0], checks=()),), True),
+        (replace(JUDGE, generation=2), (Observation(node="n", present=False),), False),
+    ],
+    ids=["as it was", "edited", "made anew", "unreadable", "selects it no more", "the node is gone"],
+)
+def test_only_who_called_it_sick_calls_an_aborted_node_well_within_a_day(
+    judge: CheckReport, seen: tuple[Observation, ...], *, stands: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S19, S44: else an abort would be forgotten while a check is replaced or corrected."""
+    monkeypatch.setattr(workflow, "now", lambda: NOW)
+    state = aborted(ScannerState(started=NOW, report=report(checks=(JUDGE,))))
+    told = report(checks=(judge,), observations=seen)
+    seen_by(state, told)
+    assert [each.looked_well for each in state.held_off.values()] == ([NOW] if stands else [])
+    monkeypatch.setattr(workflow, "now", lambda: NOW + UNJUDGED - timedelta(seconds=1))
+    seen_by(state, told)
+    assert [each.looked_well for each in state.held_off.values()] == ([NOW] if stands else [])
+    monkeypatch.setattr(workflow, "now", lambda: NOW + UNJUDGED)
+    seen_by(state, report(checks=(judge,), observations=(replace(seen[0], ready=False),)))
+    assert bool(state.held_off) is stands, "it is as sick as before"
+    seen_by(state, told)
+    assert not state.held_off
+
+
+def test_the_checks_that_count_a_node_whose_line_names_none_judge_it_after_an_abort(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S19: its line was taken in from Temporal, after a reset, or is not there at all. Else the abort would be forgotten with the
+    first report in which the check is not to be seen."""
+    monkeypatch.setattr(workflow, "now", lambda: NOW)
+    for line in (replace(HELD_WITH, checks=(), found=True), None):
+        state = ScannerState(started=NOW, permits={"n": line} if line is not None else {})
+        seen_by(state, report(checks=(JUDGE,), observations=(replace(SEEMS_WELL[0], ready=False),)))
+        release = Release(node=HELD_WITH.node, incident=HELD_WITH.incident, outcome=Outcome.ABORTED.value, problem="by ada")
+        backoff.note_release(state, release)
+        state.settling.clear()
+        seen_by(state, report(checks=(), observations=(replace(SEEMS_WELL[0], checks=()),)))
+        assert [each.looked_well for each in state.held_off.values()] == [NOW]
+
+
+def test_what_was_held_off_when_an_episode_could_not_be_opened_knows_who_called_it_sick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S19: Temporal remembers an abort that the scanner does not."""
+    monkeypatch.setattr(workflow, "now", lambda: NOW)
+    state = ScannerState(started=NOW, report=report(checks=(JUDGE,)))
+    for until_well in (True, False):
+        backoff.note_refused_opening(state, HELD_WITH, "aborted by ada", holder="", until_well=until_well)
+        seen_by(state, report(checks=(), observations=SEEMS_WELL))
+        assert bool(state.held_off) is until_well
+
+
+def test_a_refused_request_for_a_node_that_is_well_is_not_tried_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S19, S46: that the node is well ends what a check would begin, and no request. It would be refused again in every scan."""
+    monkeypatch.setattr(workflow, "now", lambda: NOW)
+    state = ScannerState(started=NOW)
+    problem = "is not the node's device"
+    for node in ("asked for", "n"):
+        backoff.note_release(state, Release(node=node, incident="i", outcome=Outcome.REFUSED, problem=problem))
+    state.settling.clear()
+    wish = replace(candidate("asked for"), need=NeedKind.FOREIGN_OBJECT)
+    seen = tuple(Observation(node=node, present=True, ready=True) for node in ("asked for", "n"))
+    seen_by(state, report(observations=seen, candidates=(wish,)))
+    assert [each.node for each in state.held_off.values()] == ["asked for"]
+    monkeypatch.setattr(workflow, "now", lambda: NOW + AFTER_REFUSAL)
+    seen_by(state, report(observations=seen, candidates=(wish,)))
+    assert not state.held_off
+
+
+def test_while_any_check_can_t_be_read_an_aborted_node_is_not_known_to_be_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S19: that check may be the one that calls it sick, though it could not say so when the episode was begun by hand."""
+    monkeypatch.setattr(workflow, "now", lambda: NOW)
+    state = aborted(ScannerState(started=NOW, report=report(checks=(JUDGE,))))
+    other = replace(JUDGE, ref=replace(JUDGE.ref, name="other"), error="spec: a typo")
+    seen_by(state, report(checks=(JUDGE, other), observations=SEEMS_WELL))
+    assert [each.looked_well for each in state.held_off.values()] == [NOW]
+    seen_by(state, report(checks=(JUDGE,), observations=SEEMS_WELL))
+    assert not state.held_off

@@ -1,0 +1,240 @@
+"""What a scanner remembers: one object, which each step of the scanner changes in place and the next history begins with.
+
+Whatever must outlive continue-as-new is a field here, and there is no copy of it anywhere else. The permit table has its rules of
+bookkeeping here, too; who gets a permit is `policy/scan/admission.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from activities.contracts.episodes import EpisodeDescription
+from policy.checks.fence_policies import Attempts, PowerMoment
+from policy.episode.freeing_pace import Portion
+from policy.episode.messages import Kind
+from policy.episode.permits import NeedsPerson, Permit, PermitRequest, PermitState, Replacing
+from policy.scan.pauses import Pauses
+from policy.scan.repeat_alarm import DEFAULT_ALARM, PastIncident, RepeatAlarm, Repetition
+from policy.scan.scan_report import ScanReport
+from workflows.kit.messages import Backoff
+
+REMIND_EVERY = timedelta(minutes=30)
+"""How often people are reminded that an episode still waits for one of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreservationNotice:
+    """Which need of a machine its preservation was last notified of, and when."""
+
+    victim: str
+    stamp: str
+    at: datetime
+
+
+@dataclass(slots=True, kw_only=True)
+class ScannerState:
+    """Bounded: it grows with open episodes, never with nodes. The order of `permits` and `queue` counts, on the wire as well."""
+
+    started: datetime
+    holder: str = ""
+    """Our name in the cluster Lease, "" until it is known."""
+    polls: int = 0
+    scans: int = 0
+    opened: int = 0
+    """How many episodes it has opened."""
+    report: ScanReport | None = None
+    """Of the last scan."""
+    cluster_uid: str = ""
+    """Of the cluster that was seen first, "" until a report says it. A report of another cluster is not believed."""
+
+    # The permit table
+    permits: dict[str, Permit] = field(default_factory=dict)
+    """One line per node, in the order in which they were granted; the parked ones as well."""
+    queue: list[PermitRequest] = field(default_factory=list)
+    """The episodes that wait for a permit, first come first; one request of each incident."""
+    need_person: dict[str, NeedsPerson] = field(default_factory=dict)
+    """The open episodes that wait for a person, by node."""
+    known: bool = False
+    """Whether the table holds all open episodes: carried over, or built again on a complete view. Before, nothing is granted."""
+    described_at: datetime | None = None
+    """When the holders of permits were last described; None: describe them at the next occasion."""
+    described: dict[str, bool] = field(default_factory=dict)
+    """Of marks that are seen, by incident: whether there was a line of it when the node's episode was last described."""
+    portions: tuple[Portion, ...] = ()
+    """Of the pods that may be freed in a minute; no more of them than pods."""
+    pauses: Pauses = ()
+
+    # What has become of episodes (`backoff.py`)
+    held_off: dict[str, Backoff] = field(default_factory=dict)
+    """Nodes that get no new episode for now, and why."""
+    settling: set[str] = field(default_factory=set)
+    """Nodes whose episode has ended since the last report was made: it still shows them as they were before."""
+    released: dict[str, datetime] = field(default_factory=dict)
+    """When episodes ended of which a report may still show what they have left; by their incidents."""
+    power: dict[str, PowerMoment] = field(default_factory=dict)
+    """By node, the last power command that may still be too young for the opposite one."""
+    attempts: dict[str, Attempts] = field(default_factory=dict)
+    """Nodes on which the last attempts have failed."""
+    replaced: list[Replacing] = field(default_factory=list)
+    """Remediations that have ended lately, and brought a machine that reports may not know enough of yet."""
+    incidents: tuple[PastIncident, ...] = ()
+    """What the alarm about repetitions remembers; bounded in `policy/scan/repeat_alarm.py`."""
+
+    # What was published
+    told: dict[str, str] = field(default_factory=dict)
+    """By node, the stamp (`policy/scan/urgency.py`) of what its episode was last notified of."""
+    preservations: dict[str, PreservationNotice] = field(default_factory=dict)
+    """By machine; bounded, as a report is."""
+    untold: list[Repetition] = field(default_factory=list)
+    """Alarms that are still to be published."""
+    halted: str = ""
+    """Why nothing was begun, as people were last informed of it."""
+
+    # The permit table -----------------------------------------------------------------------------------------------
+
+    def put(self, permit: Permit) -> None:
+        """Reserve or grant: a request of that incident waits no more."""
+        self.permits[permit.node] = permit
+        self._leave_queue(permit.incident)
+        self.need_person.pop(permit.node, None)
+
+    def enqueue(self, request: PermitRequest) -> None:
+        """An episode that asks twice keeps its place, and what it asked last counts."""
+        places = [place for place, waiting in enumerate(self.queue) if waiting.incident == request.incident]
+        if places:
+            self.queue[places[0]] = request
+        else:
+            self.queue.append(request)
+
+    def park(self, node: str, incident: str, *, asks: datetime | None = None) -> None:
+        """The episode waits: it keeps its node and counts no more. asks: when it asked for a person; None: it has not."""
+        permit = self.permits.get(node)
+        if permit is not None and permit.incident == incident:
+            self.permits[node] = replace(permit, holding=PermitState.PARKED)
+        if asks is not None:
+            self.need_person[node] = NeedsPerson(node=node, incident=incident, told=asks, since=asks)
+
+    def remove(self, node: str, incident: str) -> None:
+        """The episode has ended. The line of another incident is left alone."""
+        self._leave_queue(incident)
+        asking, permit = self.need_person.get(node), self.permits.get(node)
+        if asking is not None and asking.incident == incident:
+            del self.need_person[node]
+        if permit is not None and permit.incident == incident:
+            del self.permits[node]
+
+    def _leave_queue(self, incident: str) -> None:
+        self.queue[:] = [waiting for waiting in self.queue if waiting.incident != incident]
+
+    def counted(self) -> int:
+        """How many lines count in the budgets: all but the parked ones (S14)."""
+        return sum(permit.holding is not PermitState.PARKED for permit in self.permits.values())
+
+    def nodes_in_hand(self) -> tuple[str, ...]:
+        """Nodes that an episode holds or waits for."""
+        return tuple(dict.fromkeys([*self.permits, *(request.node for request in self.queue)]))
+
+    def reminders_due(self, now: datetime) -> tuple[NeedsPerson, ...]:
+        """The episodes that people are to be reminded of."""
+        return tuple(each for each in self.need_person.values() if now - each.told >= REMIND_EVERY)
+
+    def note_reminded(self, incidents: Collection[str], at: datetime) -> None:
+        """People were reminded of these."""
+        self.need_person |= {
+            each.node: replace(each, told=at) for each in self.need_person.values() if each.incident in incidents
+        }
+
+    def reconcile(self, episode: EpisodeDescription, asked_at: datetime, *, room: bool, anew: bool = False) -> None:
+        """Believe the server: closed or unknown holders go, open ones that have no line are taken in.
+
+        A line granted after the server was asked is left alone: the answer is older than it. A holder that has no line counts at
+        once if there is room, else it keeps its node and asks again like any other (its last look stops it until then). anew: a
+        reset has made our account an old one, so what an episode says of its permit goes before it.
+        """
+        permit = self.permits.get(episode.node)
+        if permit is not None and permit.granted_at >= asked_at:
+            return
+        asking = self.need_person.get(episode.node)
+        if asking is None or (asking.since or asking.told) < asked_at:
+            self.need_person.pop(episode.node, None)
+        if episode.open and episode.parked:
+            known = asking is not None and asking.incident == episode.incident
+            new = NeedsPerson(node=episode.node, incident=episode.incident, told=asked_at, since=asked_at)
+            self.need_person[episode.node] = asking if known and asking is not None else new
+        if not episode.open:
+            if permit is not None:
+                self.remove(episode.node, permit.incident)
+            self.queue[:] = [waiting for waiting in self.queue if waiting.node != episode.node]
+            return
+        parked = permit is not None and permit.holding is PermitState.PARKED
+        forgotten = anew and parked and episode.permit and not episode.parked
+        if permit is not None and episode.incident in {"", permit.incident} and not forgotten:
+            self._confirm(permit, episode, parked=episode.parked or (anew and not episode.permit))
+            return
+        if episode.kind is Kind.PRESERVATION and not episode.permit:
+            return  # its workflow id holds the node; a line here would outlive it, for it has no permit to give back
+        asks = not episode.parked and not room
+        self.permits[episode.node] = Permit(
+            node=episode.node,
+            workflow_id=episode.workflow_id,
+            incident=episode.incident,
+            kind=episode.kind,
+            holding=PermitState.OPEN if room and not episode.parked and episode.permit else PermitState.PARKED,
+            granted_at=episode.started or asked_at,
+            provider_id=episode.provider_id,
+            control_plane=episode.control_plane,
+            node_uid=episode.node_uid,
+            found=True,
+            override=episode.override,
+        )
+        if asks and episode.permit and episode.incident:
+            self.enqueue(
+                PermitRequest(
+                    node=episode.node,
+                    workflow_id=episode.workflow_id,
+                    incident=episode.incident,
+                    kind=episode.kind,
+                    provider_id=episode.provider_id,
+                    control_plane=episode.control_plane is not False,
+                    node_uid=episode.node_uid,
+                    override=episode.override,
+                )
+            )
+
+    def _confirm(self, permit: Permit, episode: EpisodeDescription, *, parked: bool) -> None:
+        """A line whose episode is open. Only the episode's own parking parks it: a grant may be younger than its answer. What the
+        line does not say of the node (it was taken in while its episode was silent) the episode does. A node that either of them
+        calls a member of the control plane is one (S15)."""
+        said = {permit.control_plane, episode.control_plane}
+        holding = PermitState.OPEN if permit.holding is PermitState.RESERVED else permit.holding
+        self.permits[permit.node] = replace(
+            permit,
+            holding=PermitState.PARKED if parked else holding,
+            control_plane=next((each for each in (True, False) if each in said), None),
+            node_uid=permit.node_uid or episode.node_uid,
+            provider_id=permit.provider_id or episode.provider_id,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannerInput:
+    """Input of `HealthScanner`; only `cluster` is needed: `{"cluster": "prod"}`.
+
+    holder: our name in the cluster Lease (`starter` fills it in, else the scanner asks once). concurrency: how many nodes of this
+    cluster may be disrupted at once. repeat_alarm: how many fencings of one node for one reason are reported as a repetition.
+    pauses: those of the last scanner; a pause that is in force goes on.
+    """
+
+    cluster: str = ""
+    holder: str = ""
+    concurrency: int = 1
+    wait: timedelta = timedelta(seconds=60)
+    state: ScannerState | None = None
+    repeat_alarm: RepeatAlarm = DEFAULT_ALARM
+    pauses: Pauses = ()
+
+    def cap(self, report: ScanReport | None) -> int:
+        """How many nodes may be disrupted at once: what the cluster's fence policies say, else `concurrency`."""
+        return (report.policies.cap if report is not None else None) or self.concurrency
