@@ -38,7 +38,7 @@ WRONG_ARROWS = {
     "rooms-of-workers": ("workers.configuration.planted", "workers.composition"),
     "policy-is-pure": ("policy.values.planted_dice", "random"),
     "workflows-hold-no-client": ("workflows.kit.planted_client", "kubernetes"),
-    "simulator-stands-alone": ("simulator.planted", "policy.episode.ids"),
+    "simulator-stands-alone": ("simulator.planted", "policy.episode.messages"),
     "nobody-needs-the-simulator": ("workers.planted", "simulator.client"),
     "deploy-is-a-table": ("starter.deploy.planted", "workers.configuration.settings"),
 }

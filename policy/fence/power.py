@@ -13,7 +13,7 @@ from typing import Protocol
 from policy.fence.drivers import parameters_of
 from policy.fence.drivers.contract import ParameterError
 from policy.fence.plan import PowerDevice
-from policy.values.system_uuids import same_system
+from policy.objects.machines import same_system
 
 
 class PowerState(StrEnum):

@@ -14,8 +14,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType, failure
-from policy.episode.messages import Outcome
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind, Outcome
 from policy.fence.plan import Freeing, PowerDevice
 from policy.fence.power import PowerState
 from tests.workflows.fencing_run import fencing, story, told

@@ -82,8 +82,8 @@ class Backoff:
     """A node that gets no new episode, and why. `until` None: until it has been healthy once, or a person asks.
 
     holder: the open episode that is in the way, "" where nothing but the node's own past is. judges: the checks that counted it
-    then, each with its version; while one of them is gone or another, nobody knows whether the node is well. looked_well: since
-    when it has seemed so all the same; what ails it since after that moment is another failure.
+    then, each with its version; while one of them is gone or another, it is not known whether the node is well. looked_well:
+    since when it has seemed so all the same; what ails it since after that moment is another failure.
     """
 
     node: str

@@ -24,7 +24,7 @@ from policy.episode.messages import Reading
 from policy.fence.drivers.ipmi import IpmiAddress, ipmi_address
 from policy.fence.drivers.redfish import RedfishAddress, redfish_address
 from policy.fence.power import PowerCapability, PowerState, system_of
-from policy.values.system_uuids import same_system
+from policy.objects.machines import same_system
 
 SENT = "sent"
 """The stage after which a command may have been carried out, whatever the child says or does not say."""

@@ -23,8 +23,7 @@ from activities.cluster.watch.view import ClusterView
 from activities.contracts.target import Configured, LicenceWanted, LookResult, LookVerdict
 from activities.errors import ErrorType
 from policy.episode.gate import LOOKED_AT, Operation
-from policy.episode.messages import Kind
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Kind, Need, NeedKind
 from policy.fence.power import PowerAct
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.kept_machine import CONDITION, TAINT
