@@ -24,10 +24,18 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from activities.contracts.starting import start_options
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeStatus, FencingInput, Kind, Outcome, PreservationInput, RemediationInput
-from policy.episode.needs import Need, NeedKind
+from activities.contracts.episode_start import start_options
+from policy.episode.messages import (
+    EpisodeStatus,
+    FencingInput,
+    Kind,
+    Need,
+    NeedKind,
+    Outcome,
+    PreservationInput,
+    RemediationInput,
+    episode_id,
+)
 from policy.fence.device_check import DeviceReport, acted_on
 from policy.remediation.ladder import read_strategies
 from policy.scan.repeat_alarm import DEFAULT_ALARM, RepeatAlarm

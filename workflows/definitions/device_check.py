@@ -28,7 +28,7 @@ from activities.contracts.device_check import (
     TellDevicesRequest,
 )
 from activities.errors import ErrorType, error_message, error_type
-from policy.episode.ids import device_check_id
+from policy.episode.messages import device_check_id
 from policy.fence.device_check import (
     DeviceAnswer,
     DeviceClaims,

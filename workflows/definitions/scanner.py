@@ -20,16 +20,23 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
 
 from activities.contracts import metrics, search
-from activities.contracts.episode_news import RepetitionActivities, RepetitionRequest
 from activities.contracts.episodes import EpisodeActivities, NameRequest, NewsRequest, Opened, OpenOutcome, OpenRequest
 from activities.contracts.preservation import PreservationStarts, PreserveRequest
-from activities.contracts.scan import OpenEpisode, Refusal, ScanActivities, ScanRequest
+from activities.contracts.scan import OpenEpisode, Refusal, RepetitionActivities, RepetitionRequest, ScanActivities, ScanRequest
 from activities.errors import ErrorType, error_message
-from policy.episode.freeing_pace import PortionAnswer, PortionRequest, portion_of
-from policy.episode.ids import episode_id, scanner_id
-from policy.episode.messages import FencingInput, RemediationInput
+from policy.episode.messages import FencingInput, RemediationInput, episode_id, scanner_id
 from policy.episode.operator_commands import CIRCUIT_BREAKER, Spoken, Verb
-from policy.episode.permits import PermitAnswer, PermitDecision, PermitQuestions, PermitRequest, PermitState, Release
+from policy.episode.permits import (
+    PermitAnswer,
+    PermitDecision,
+    PermitQuestions,
+    PermitRequest,
+    PermitState,
+    PortionAnswer,
+    PortionRequest,
+    Release,
+    portion_of,
+)
 from policy.objects.scopes import CLUSTER
 from policy.scan import pauses, repeat_alarm
 from policy.scan.admission import admit, orphans

@@ -16,15 +16,23 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from activities.contracts import search
-from activities.contracts.episode_news import ToldEvent
 from activities.contracts.episodes import AskPermit, EpisodeActivities
-from activities.contracts.target import LookResult, Target
+from activities.contracts.target import LookResult, Target, ToldEvent
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode import phases
 from policy.episode.events import EventReason
-from policy.episode.ids import scanner_id
-from policy.episode.messages import Acknowledgement, EpisodeStatus, Observation, Outcome, Phase, Reading, RecordEntry
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import (
+    Acknowledgement,
+    EpisodeStatus,
+    Need,
+    NeedKind,
+    Observation,
+    Outcome,
+    Phase,
+    Reading,
+    RecordEntry,
+    scanner_id,
+)
 from policy.episode.operator_commands import CIRCUIT_BREAKER, VERIFIED, SealedWord, one_line
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, Release
 from policy.fence.config import FenceStep
