@@ -80,7 +80,8 @@ class _Doubt:
 
     @property
     def unread(self) -> Unread:
-        return Unread(what=self.what, why=error_message(self.error) or type(self.error).__name__)
+        late = isinstance(self.error, TimeoutError)
+        return Unread(what=self.what, why="no answer in time" if late else error_message(self.error) or type(self.error).__name__)
 
     def __str__(self) -> str:
         return unread_in_words([self.unread])

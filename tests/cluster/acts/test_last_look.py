@@ -495,7 +495,7 @@ class TestDoubt:
         licensed.server.faults.add(Fault(accident=Accident.DELAY, path="kube-system/leases/", latency=timedelta(seconds=30)))
         result = await licensed.target.last_look(request)
         assert result.verdict is UNLICENSED
-        assert "TimeoutError" in result.reason
+        assert "the cluster Lease could not be read: no answer in time" in result.reason
 
     async def test_a_node_that_cannot_be_read_is_not_taken_for_gone(self, licensed: World) -> None:
         """S3, S18: the observation is what an episode goes on with."""
