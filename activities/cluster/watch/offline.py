@@ -178,7 +178,7 @@ class ClusterSnapshot:
 
 
 def _require_moments(obj: JsonObject) -> None:
-    """A scanner goes on without a moment that can't be read. In a file it is a mistake, and someone is there to be told."""
+    """A scanner goes on without a moment that can't be read. In a file it is a mistake, which its author reads."""
     status = obj.get("status") or {}
     conditions = enumerate(status.get("conditions") or ())
     moments = {f"status.conditions[{index}].lastTransitionTime": each.get("lastTransitionTime") for index, each in conditions}
