@@ -6,7 +6,7 @@ to. A command carries a licence besides: of a last look that said go, for one ac
 of a workflow, by the moment at which its look is old (S20, S45), and once for each device. Which security groups a machine gets
 back is sealed by the worker that took them away. A person's command bears a seal of the cluster worker that has verified it, for
 looks and consequences on any of them. What is signed are facts that both sides know; the look is
-`activities/cluster/live/looks.py`, the commands are `activities/power/service.py`. The other way round a cluster worker frees
+`activities/cluster/live/last_look.py`, the commands are `activities/power/service.py`. The other way round a cluster worker frees
 nothing on a reading that no power worker of this deployment has taken lately: what an activity is given is what its caller says.
 """
 
