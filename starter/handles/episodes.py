@@ -27,9 +27,9 @@ from workflows.kit.messages import (
     AcknowledgeRequest,
     ExtendRequest,
     HoldEpisodeRequest,
+    OperatorCommand,
     PersonRequest,
     ResumeRequest,
-    Word,
 )
 
 
@@ -192,7 +192,7 @@ class EpisodeHandle:
         request = PersonRequest(who=who, reason=reason, question=question)
         return await self._tell("return_path", Verb.RETURN_PATH, request, question=question)
 
-    async def _tell(self, update: str, action: Verb, word: Word, **said: Any) -> str:
+    async def _tell(self, update: str, action: Verb, word: OperatorCommand, **said: Any) -> str:
         """said: what the word says besides."""
         spoken = Spoken(action=action, node=self.node, reason=word.reason, **said)
         word = await attested(self._speaker, self.cluster, word, spoken)
