@@ -56,7 +56,7 @@ from workers.embedded.server import running_endpoint
 from workers.errors import TemporalUnreachableError
 from workers.payloads.converter import for_people
 from workers.temporal_namespace import holder
-from workflows.kit.messages import ScannerStatus, Word
+from workflows.kit.messages import OperatorCommand, ScannerStatus
 from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue
 
 _log = logging.getLogger(__name__)
@@ -118,7 +118,7 @@ class Nodewarden:
         override: str = "",
         seen_off: bool = False,
     ) -> EpisodeHandle:
-        """Start a fencing episode, or join the same request if it runs already. override: see `OperatorCommand`. seen_off: the
+        """Start a fencing episode, or join the same request if it runs already. override: see `NodeActionSpec`. seen_off: the
         requester vouches that the machine is off (S8): its pods are freed on that word.
 
         Raises EpisodeHeldError, naming the holder, where another episode has the node (S13).
@@ -232,7 +232,7 @@ class Nodewarden:
     ) -> EpisodeHandle:
         cluster, node, reason = request.cluster, request.node, request.reason
         await self._expect_served(cluster)
-        word = await attested(self._speaker, cluster, Word(who=request.requester, reason=reason), request.spoken())
+        word = await attested(self._speaker, cluster, OperatorCommand(who=request.requester, reason=reason), request.spoken())
         requester = word.who
         request = replace(request, requester=requester, action=word.action)
         if not isinstance(request, PreservationInput):

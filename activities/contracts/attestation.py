@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from temporalio import activity
 
-from policy.episode.operator_commands import ActionName, OperatorCommand, SealedCommand
+from policy.episode.operator_commands import ActionName, NodeActionSpec, SealedCommand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +17,7 @@ class VerifyRequest:
     to a scanner."""
 
     cluster: str
-    spoken: OperatorCommand
+    spoken: NodeActionSpec
     action: ActionName
     use: str
     incident: str = ""

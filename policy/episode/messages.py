@@ -15,7 +15,7 @@ from policy.episode.operator_commands import (
     AcceptedCommand,
     ActionName,
     CommandAuthor,
-    OperatorCommand,
+    NodeActionSpec,
     SealedCommand,
     Verb,
     Verified,
@@ -102,7 +102,7 @@ class EpisodeInput:
         """Whether a person wants it: the need of a program can be checked live, the need of a person can't."""
         raise NotImplementedError
 
-    def spoken(self) -> OperatorCommand:
+    def spoken(self) -> NodeActionSpec:
         """What a NodeAction has to say to attest this request."""
         raise NotImplementedError
 
@@ -126,7 +126,7 @@ class FencingInput(EpisodeInput):
     """Input of the `Fencing` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
 
     permit_granted: the scanner reserved the permit before it started this episode. template: which FencingTemplate to carry out;
-    None: the one that a health check of the node names, else the only one in the cluster. override: see `OperatorCommand`.
+    None: the one that a health check of the node names, else the only one in the cluster. override: see `NodeActionSpec`.
     seen_off: the requester vouches that the machine is off (S8): its pods are freed because of that, and nothing is switched off.
     """
 
@@ -144,11 +144,11 @@ class FencingInput(EpisodeInput):
         """Also if no need is given, and always if the requester vouches for off (S8)."""
         return self.seen_off or self.need is None or self.need.kind is NeedKind.PERSON
 
-    def spoken(self) -> OperatorCommand:
+    def spoken(self) -> NodeActionSpec:
         """With the template, if one is named."""
         template = f"{self.template.namespace}/{self.template.name}" if self.template is not None else ""
         action = Verb.ACK_OFF if self.seen_off else Verb.FENCE
-        return OperatorCommand(action=action, node=self.node, reason=self.reason, template=template, override=self.override)
+        return NodeActionSpec(action=action, node=self.node, reason=self.reason, template=template, override=self.override)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,9 +174,9 @@ class PreservationInput(EpisodeInput):
         """Not if its objects ask for it already, or a pool has room."""
         return self.keep and not self.automatic
 
-    def spoken(self) -> OperatorCommand:
+    def spoken(self) -> NodeActionSpec:
         """With its duration, and whether it is cut off."""
-        return OperatorCommand(action=Verb.PRESERVE, node=self.node, reason=self.reason, hold=self.hold, isolate=self.isolate)
+        return NodeActionSpec(action=Verb.PRESERVE, node=self.node, reason=self.reason, hold=self.hold, isolate=self.isolate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +198,7 @@ class RemediationInput(EpisodeInput):
     remediation in its row. memory: the target's memory as the scan read it, None without a scan. adopts: the name of an object
     that an earlier episode has left; this episode follows it, takes it back, and does nothing else. exhausted: why a person is
     asked before anything is done. permit_granted: the scanner reserved the permit before it started us.
-    override: see `OperatorCommand`.
+    override: see `NodeActionSpec`.
     """
 
     machine: ObjectRef | None = None
@@ -223,9 +223,9 @@ class RemediationInput(EpisodeInput):
         """Also if no need is given."""
         return self.need is None or self.need.kind is NeedKind.PERSON
 
-    def spoken(self) -> OperatorCommand:
+    def spoken(self) -> NodeActionSpec:
         """With the steps, if some are named."""
-        return OperatorCommand(
+        return NodeActionSpec(
             action=Verb.REMEDIATE,
             node=self.node,
             reason=self.reason,

@@ -14,7 +14,7 @@ from temporalio.service import RPCError
 
 from activities.contracts import search
 from policy.episode.messages import scanner_id
-from policy.episode.operator_commands import OperatorCommand, Verb
+from policy.episode.operator_commands import NodeActionSpec, Verb
 from policy.scan.pauses import PAUSES_MEMO, Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, RepeatAlarm
 from policy.values.times import written
@@ -23,7 +23,7 @@ from starter.handles.calls import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask,
 from starter.handles.node_actions import Speaker, attested
 from workers.temporal_namespace import holder
 from workflows.kit import options
-from workflows.kit.messages import PauseRequest, ScannerResult, ScannerStatus, StopRequest, UnpauseRequest, Word
+from workflows.kit.messages import OperatorCommand, PauseRequest, ScannerResult, ScannerStatus, StopRequest, UnpauseRequest
 from workflows.kit.options import WORKFLOW_QUEUE
 from workflows.scanner.state import ScannerInput
 
@@ -82,9 +82,9 @@ class ScannerHandle:
         await self._handle.cancel(rpc_timeout=ANSWER_WITHIN)
         await self.ended()
 
-    async def _request(self, update: str, verb: Verb, word: Word, **said: Any) -> str:
+    async def _request(self, update: str, verb: Verb, word: OperatorCommand, **said: Any) -> str:
         """said: what the request says besides."""
-        spoken = OperatorCommand(action=verb, node="", reason=word.reason, **said)
+        spoken = NodeActionSpec(action=verb, node="", reason=word.reason, **said)
         word = await attested(self._speaker, self.cluster, word, spoken)
         return await tell(self._client, self.workflow_id, update, word, str, what=self._what)
 

@@ -26,7 +26,7 @@ from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.live.looks import LastLook
+from activities.cluster.live.last_look import LastLook
 from activities.cluster.report.node_actions import NodeActionHandler
 from activities.cluster.report.nodefences import EpisodePublisher, NodeFences
 from activities.cluster.watch.freshness import ViewLimits
@@ -62,7 +62,7 @@ from policy.episode.drain import DrainOptions
 from policy.episode.fencing_requests import RequestAnswer, Stage
 from policy.episode.messages import EpisodeStatus, FencingInput, Kind, Need, NeedKind, OffProof, PathProof, Phase, Pinned, Reading
 from policy.episode.operator_commands import NAMESPACE as NAMESPACE_OF_WORDS
-from policy.episode.operator_commands import ActionName, OperatorCommand, Verb
+from policy.episode.operator_commands import ActionName, NodeActionSpec, Verb
 from policy.fence.config import FenceStep
 from policy.fence.device_check import DeviceEventReason, DeviceNotice
 from policy.fence.plan import CredentialKind, CredentialRef, CutStorage, PowerDevice
@@ -571,13 +571,13 @@ async def _mirror(worker: ClusterConnection, target: Target) -> None:
     assert await fences.sweep(()) == 1
 
 
-async def _refuse_to_dispatch(cluster: str, spoken: OperatorCommand, action: ActionName, who: str) -> str:
+async def _refuse_to_dispatch(cluster: str, spoken: NodeActionSpec, action: ActionName, who: str) -> str:
     raise AssertionError(f"{cluster}: {spoken} of {action.name} by {who} is attested by no policy")
 
 
 async def _hear(worker: ClusterConnection, api: ApiServer) -> None:
     """A person's word, which Kubernetes attests."""
-    spoken = OperatorCommand(action=Verb.HOLD, node=SICK, reason="looks at it")
+    spoken = NodeActionSpec(action=Verb.HOLD, node=SICK, reason="looks at it")
     async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as person:
         body = {"metadata": {"name": "hold"}, "spec": spoken.spec("admin")}
         made = await person.create(f"/apis/nodewarden.io/v1alpha1/namespaces/{NAMESPACE_OF_WORDS}/nodeactions", body)

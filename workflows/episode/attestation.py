@@ -18,11 +18,11 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from activities.contracts.attestation import AttestationActivities, VerifyRequest
 from activities.errors import ErrorType, error_message
 from policy.episode.messages import EpisodeInput
-from policy.episode.operator_commands import OperatorCommand, Verified, name_problem, one_line, reason_problem
+from policy.episode.operator_commands import NodeActionSpec, Verified, name_problem, one_line, reason_problem
 from workflows.kit import options
-from workflows.kit.messages import Word
+from workflows.kit.messages import OperatorCommand
 
-Heard = TypeVar("Heard", bound=Word)
+Heard = TypeVar("Heard", bound=OperatorCommand)
 
 
 def name_or_reason_problem(who: str, reason: str) -> str:
@@ -32,7 +32,7 @@ def name_or_reason_problem(who: str, reason: str) -> str:
     return f"reason: {problem}" if (problem := reason_problem(reason)) else ""
 
 
-def require_name_and_reason(word: Word) -> None:
+def require_name_and_reason(word: OperatorCommand) -> None:
     """Raises ValueError for a word that lacks them."""
     if problem := name_or_reason_problem(word.who, word.reason):
         raise ValueError(problem)
@@ -45,9 +45,9 @@ def require_future(until: datetime | None) -> None:
         raise ValueError(f"until: {expected}, got {until.isoformat()}")
 
 
-def requester_command(request: EpisodeInput) -> Word:
+def requester_command(request: EpisodeInput) -> OperatorCommand:
     """An episode's request as the word of whoever wants it. A name that says how it was verified says too much."""
-    return Word(
+    return OperatorCommand(
         who=request.requester if not name_problem(request.requester) else "unknown",
         reason=one_line(request.reason),
         action=request.action,
@@ -55,7 +55,7 @@ def requester_command(request: EpisodeInput) -> Word:
 
 
 async def heard(
-    word: Heard, spoken: OperatorCommand, *, cluster: str, incident: str = "", still: Callable[[Heard], None] | None = None
+    word: Heard, spoken: NodeActionSpec, *, cluster: str, incident: str = "", still: Callable[[Heard], None] | None = None
 ) -> Heard:
     """The word, with how it was verified. incident: of the episode that it is said to. still: raises ValueError where it can't be
     said (any more); asked once that is known.

@@ -47,7 +47,7 @@ from workflows.episode.state import EpisodeState, Rest, Undertaking
 from workflows.kit import continuation, metrics, options
 from workflows.kit.continuation import NewHistory
 from workflows.kit.interrupts import is_unclear, told_of
-from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, PersonRequest, ResumeRequest, Word
+from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, OperatorCommand, PersonRequest, ResumeRequest
 
 MAXIMUM_RECORD = 500
 ASK_AGAIN_MAXIMUM = timedelta(minutes=10)
@@ -291,7 +291,7 @@ class Episode:
         self._take_command()
         return answer
 
-    def take_acknowledgement(self, request: Word) -> str:
+    def take_acknowledgement(self, request: OperatorCommand) -> str:
         """A person vouches that the machine is off (S8)."""
         self.state.acknowledgement = Acknowledgement(
             who=request.who,

@@ -28,7 +28,7 @@ from policy.episode.operator_commands import (
     SAID_LABEL,
     WITHIN,
     ActionName,
-    OperatorCommand,
+    NodeActionSpec,
     Verb,
     doubt,
     spoken_of,
@@ -48,7 +48,7 @@ KEPT_FOR = timedelta(days=1)
 LOOK_AGAIN_SECONDS = 3600.0
 """Whether something is a day old by now."""
 
-Dispatch = Callable[[str, OperatorCommand, ActionName, str], Awaitable[str]]
+Dispatch = Callable[[str, NodeActionSpec, ActionName, str], Awaitable[str]]
 """Passes a command on, of a cluster, in a person's name. The answer; raises NotLicensed where it is refused."""
 
 

@@ -22,7 +22,7 @@ from activities.licences import Licences
 from policy.episode.drain import DrainOptions
 from policy.episode.gate import Operation
 from policy.episode.messages import Need, NeedKind, OffProof
-from policy.episode.operator_commands import CIRCUIT_BREAKER, OperatorCommand, SealedCommand, Verb
+from policy.episode.operator_commands import CIRCUIT_BREAKER, NodeActionSpec, SealedCommand, Verb
 from tests.cluster.acts.world import CLUSTER, HOLDER, INCIDENT, NODE, World, refused, word
 from tests.licensing import LICENCES
 
@@ -32,7 +32,7 @@ STRANGER = Licences(Keyring([b"a key that somebody else has made up himself"]))
 
 def said(verb: Verb, *, by: Licences = LICENCES, incident: str = INCIDENT, override: str = "", node: str = NODE) -> SealedCommand:
     """As it is answered to a workflow."""
-    spoken = OperatorCommand(action=verb, node=node, reason=REASON, override=override)
+    spoken = NodeActionSpec(action=verb, node=node, reason=REASON, override=override)
     unsealed = SealedCommand(spoken=spoken, action="u-1", speaker="ada")
     return ActivityEnvironment().run(lambda: by.sealed_word(CLUSTER, incident, unsealed))
 
