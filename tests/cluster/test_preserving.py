@@ -18,14 +18,13 @@ from activities.cluster.acts.preservation import ClusterPreservation
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.leases import CLUSTER_LEASE
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.live.looks import LastLook
+from activities.cluster.live.last_look import LastLook
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, Wish
 from activities.contracts.remediation import BeforeActing, RememberRequest
 from activities.contracts.target import LookRequest, LookResult, LookVerdict, Target
 from activities.errors import ErrorType, error_type
 from policy.episode.gate import Operation
-from policy.episode.messages import Observation, Pinned
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind, Observation, Pinned
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL, Mark, digest_of
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, PRESERVE_ANNOTATION
 from policy.preservation.kept_machine import (

@@ -16,8 +16,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.errors import ErrorType, failure
 from policy.episode.gate import Operation
-from policy.episode.messages import Pinned, RemediationInput
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind, Pinned, RemediationInput
 from policy.episode.permits import Release
 from policy.remediation.ladder import EscalationStep
 from policy.remediation.memory import read_memory
@@ -251,7 +250,7 @@ class ScriptedRemediation:
         return self._look(request)
 
     def _look(self, request: Any) -> Any:
-        """As `activities/cluster/live/looks.py`: a check of Machines leaves one that goes alone."""
+        """As `activities/cluster/live/last_look.py`: a check of Machines leaves one that goes alone."""
         world = self.world
         result = _at_once(self._target.last_look(request))
         verdict = result.verdict

@@ -21,9 +21,9 @@ from activities.errors import ErrorType, error_message
 from policy.episode.messages import EpisodeInput
 from policy.episode.operator_commands import Spoken, Verified, name_problem, one_line, reason_problem
 from workflows.kit import options
-from workflows.kit.messages import Word
+from workflows.kit.messages import OperatorCommand
 
-Heard = TypeVar("Heard", bound=Word)
+Heard = TypeVar("Heard", bound=OperatorCommand)
 
 
 def name_or_reason_problem(who: str, reason: str) -> str:
@@ -33,7 +33,7 @@ def name_or_reason_problem(who: str, reason: str) -> str:
     return f"reason: {problem}" if (problem := reason_problem(reason)) else ""
 
 
-def require_name_and_reason(word: Word) -> None:
+def require_name_and_reason(word: OperatorCommand) -> None:
     """Raises ValueError for a word that lacks them."""
     if problem := name_or_reason_problem(word.who, word.reason):
         raise ValueError(problem)
@@ -46,9 +46,9 @@ def require_future(until: datetime | None) -> None:
         raise ValueError(f"until: {expected}, got {until.isoformat()}")
 
 
-def requester_command(request: EpisodeInput) -> Word:
+def requester_command(request: EpisodeInput) -> OperatorCommand:
     """An episode's request as the command of its requester. A name that claims how it was verified is dropped."""
-    return Word(
+    return OperatorCommand(
         who=request.requester if not name_problem(request.requester) else "unknown",
         reason=one_line(request.reason),
         action=request.action,

@@ -17,8 +17,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.errors import ErrorType
 from policy.episode.advice import advice, ways
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Observation, Outcome, Phase, RecordEntry
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Observation, Outcome, Phase, RecordEntry, episode_id
 from policy.episode.operator_commands import CIRCUIT_BREAKER, Spoken, Verb, Way, one_line, override_problem
 from workflows.episode.attestation import (
     Heard,

@@ -16,15 +16,23 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from activities.contracts import search
-from activities.contracts.episode_news import ToldEvent
 from activities.contracts.episodes import AskPermit, EpisodeActivities
-from activities.contracts.target import LookResult, Target
+from activities.contracts.target import LookResult, Target, ToldEvent
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode import phases
 from policy.episode.events import EventReason
-from policy.episode.ids import scanner_id
-from policy.episode.messages import Acknowledgement, EpisodeStatus, Observation, Outcome, Phase, Reading, RecordEntry
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import (
+    Acknowledgement,
+    EpisodeStatus,
+    Need,
+    NeedKind,
+    Observation,
+    Outcome,
+    Phase,
+    Reading,
+    RecordEntry,
+    scanner_id,
+)
 from policy.episode.operator_commands import CIRCUIT_BREAKER, VERIFIED, SealedWord, one_line
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, Release
 from policy.fence.config import FenceStep
@@ -39,7 +47,7 @@ from workflows.episode.state import EpisodeState, Rest, Undertaking
 from workflows.kit import continuation, metrics, options
 from workflows.kit.continuation import NewHistory
 from workflows.kit.interrupts import is_unclear, told_of
-from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, PersonRequest, ResumeRequest, Word
+from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, OperatorCommand, PersonRequest, ResumeRequest
 
 MAXIMUM_RECORD = 500
 ASK_AGAIN_MAXIMUM = timedelta(minutes=10)
@@ -283,7 +291,7 @@ class Episode:
         self._take_command()
         return answer
 
-    def take_acknowledgement(self, request: Word) -> str:
+    def take_acknowledgement(self, request: OperatorCommand) -> str:
         """A person vouches that the machine is off (S8)."""
         self.state.acknowledgement = Acknowledgement(
             who=request.who,

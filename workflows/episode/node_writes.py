@@ -14,7 +14,6 @@ from typing import TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.episode_news import News, ToldEvent
 from activities.contracts.target import (
     ActRequest,
     ActResult,
@@ -23,16 +22,17 @@ from activities.contracts.target import (
     FreeingActivities,
     IsolationActivities,
     LookRequest,
+    News,
     ReleaseRequest,
     RestoreRequest,
     TargetActivities,
+    ToldEvent,
     UntaintRequest,
 )
 from activities.errors import error_message
 from policy.episode.events import WARNINGS, EventReason
 from policy.episode.fencing_requests import RequestAnswer, Stage, last_stage
-from policy.episode.messages import Outcome, Phase
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind, Outcome, Phase
 from policy.episode.permits import Release
 from policy.fence.config import LONGEST_ACT, FenceStep
 from policy.values.object_refs import ObjectRef

@@ -15,8 +15,7 @@ from typing import TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.episode_news import EpisodeSnapshot, News, OffNote, ToldEvent
-from activities.contracts.target import Target, TargetActivities, TellRequest
+from activities.contracts.target import EpisodeSnapshot, News, OffNote, Target, TargetActivities, TellRequest, ToldEvent
 from activities.errors import error_message
 from policy.episode.events import event_of, events_between
 from policy.episode.messages import EpisodeStatus, RecordEntry

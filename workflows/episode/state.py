@@ -12,10 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from activities.contracts.episode_news import OffNote, ToldEvent
 from activities.contracts.preservation import NO_WISH, Hold, Wish
 from activities.contracts.remediation import FailedVolumes, RemediationPin
-from activities.contracts.target import PinResult, Workload
+from activities.contracts.target import OffNote, PinResult, ToldEvent, Workload
 from policy.episode.fencing_requests import Stage
 from policy.episode.messages import (
     Acknowledgement,

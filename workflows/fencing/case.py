@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from activities.contracts.target import Configured
 from policy.episode.fencing import restart_proven
 from policy.episode.identity import same_machine
-from policy.episode.messages import Pinned
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind, Pinned
 from policy.episode.permits import PermitRequest
 from policy.fence.plan import FencingPlan
 from workflows.episode.episode import Episode

@@ -27,8 +27,8 @@ from activities.contracts.target import (
 )
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode.fencing import freeing_choice
-from policy.episode.freeing_pace import PortionAnswer, PortionRequest
 from policy.episode.messages import OffProof
+from policy.episode.permits import PortionAnswer, PortionRequest
 from policy.fence.config import FenceStep
 from policy.fence.kdump import KernelDead
 from policy.fence.plan import FencingPlan, Freeing
@@ -60,7 +60,7 @@ class Pacing:
     is none.
 
     Only where the cluster has such a limit (`Workload.per_minute`); the activity that frees reads it live and frees none
-    without a portion. The rule is `policy/episode/freeing_pace.py`; the portions are in `workflows/scanner/permits.py`.
+    without a portion. The rule is `policy/episode/permits.py`; the portions are in `workflows/scanner/permits.py`.
     """
 
     def __init__(self, episode: Episode, part: str, progress: PacingProgress) -> None:

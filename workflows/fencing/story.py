@@ -23,8 +23,7 @@ from policy.episode.events import EventReason
 from policy.episode.fencing import may_restore_path, power_due
 from policy.episode.fencing_requests import Stage
 from policy.episode.identity import same_machine
-from policy.episode.messages import EpisodeResult, FencingInput, Outcome, Phase
-from policy.episode.needs import NeedKind
+from policy.episode.messages import EpisodeResult, FencingInput, NeedKind, Outcome, Phase
 from policy.fence.config import FenceStep
 from policy.fence.plan import UNCORDON, FencingPlan
 from workflows.episode.end import close, not_begun, refusal

@@ -33,7 +33,7 @@ def detected(cluster: str, kind: Kind, since: datetime) -> None:
 
 
 def proven_off(cluster: str, kind: Kind, since: datetime | None) -> None:
-    """Its node is off. since: None where nobody knows when it began to offend."""
+    """Its node is off. since: None where it is not known when it began to offend."""
     if since is not None:
         metrics.TIME_TO_OFF.record(workflow.metric_meter(), workflow.now() - since, cluster=cluster, kind=kind.value)
 

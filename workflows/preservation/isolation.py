@@ -20,8 +20,7 @@ from temporalio import workflow
 from activities.contracts.preservation import Hold
 from activities.contracts.target import Configured, PinRequest, PinResult, TargetActivities
 from policy.episode.events import EventReason
-from policy.episode.messages import FencingInput, Outcome, Phase
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import FencingInput, Need, NeedKind, Outcome, Phase
 from policy.episode.permits import Release
 from policy.preservation.isolation_plan import isolation_plan
 from policy.preservation.kept_machine import Isolation

@@ -27,7 +27,7 @@ from activities.contracts.remediation import (
 )
 from activities.contracts.target import ActResult, LookRequest, LookVerdict
 from policy.episode.gate import Operation
-from policy.episode.needs import NeedKind
+from policy.episode.messages import NeedKind
 from policy.episode.permits import PermitRequest
 from policy.remediation.ladder import timed_out
 from policy.remediation.memory import LastRemediation, written_memory

@@ -29,7 +29,7 @@ from activities.contracts.device_check import (
 )
 from activities.errors import ErrorType, error_type
 from activities.licences import Licences
-from policy.episode.needs import Need
+from policy.episode.messages import Need
 from policy.fence.config import FenceConfig, Source
 from policy.fence.credential_hosts import CredentialHosts
 from policy.fence.device_check import DeviceEventReason, DeviceNotice, NodeToCheck, devices_of
@@ -85,7 +85,7 @@ class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
         """One after the other. The first that can't be told ends it; when it is repeated, what was told stays as it is."""
         require_cluster(request.cluster, self._cluster)
         for notice in request.tidings:
-            await self._recorder.tell(_happening(notice), quiet=REPEATED)
+            await self._recorder.publish(_happening(notice), quiet=REPEATED)
 
     async def _find(self, connections: Readers, name: str, hosts: CredentialHosts) -> NodeToCheck:
         body = await unless_gone(connections.nodes.get_bytes(NODES.path(name)))

@@ -19,7 +19,7 @@ from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import NODE_HEALTH_CHECKS, Resource, in_management_cluster, ref_of
 from activities.cluster.api.refusals import ObjectNotFound, edit, unless_gone
 from activities.cluster.api.served_cluster import Discovery, require_cluster
-from activities.cluster.live.gate import require_leave, require_machine_of
+from activities.cluster.live.last_look import require_leave, require_machine_of
 from activities.cluster.objects.live_machines import cluster_of, find_check, find_machine, pause_of
 from activities.cluster.objects.live_node import find_node
 from activities.cluster.objects.marks import require_pinned
@@ -28,7 +28,7 @@ from activities.contracts.target import Target
 from activities.errors import ErrorType, as_invalid_config, failure
 from policy.dialects import parse
 from policy.episode.gate import Operation, Seen
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind
 from policy.objects.machines import MachineView
 from policy.objects.remediations import GIVEN_UP_ANNOTATION, HEALTHY_DELAY_ANNOTATION
 from policy.remediation.ladder import OLD_ANNOTATION, OLD_VALUE, to_be_flagged

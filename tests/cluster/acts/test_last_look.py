@@ -16,15 +16,14 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.freeing import ClusterFreeing
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.live import claims, looks
+from activities.cluster.live import claims, last_look
 from activities.cluster.live.claims import MOST_ASKED, MOST_READ, Identities, claimed_by
-from activities.cluster.live.looks import LastLook
+from activities.cluster.live.last_look import LastLook
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.target import Configured, LicenceWanted, LookResult, LookVerdict
 from activities.errors import ErrorType
 from policy.episode.gate import LOOKED_AT, Operation
-from policy.episode.messages import Kind
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Kind, Need, NeedKind
 from policy.fence.power import PowerAct
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.kept_machine import CONDITION, TAINT
@@ -491,12 +490,12 @@ class TestDoubt:
         assert what in result.reason
 
     async def test_a_read_that_hangs_licenses_nothing(self, licensed: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(looks, "READ_SECONDS", 0.05)
+        monkeypatch.setattr(last_look, "READ_SECONDS", 0.05)
         request = await licensed.look(need=CHECK_NEED)
         licensed.server.faults.add(Fault(accident=Accident.DELAY, path="kube-system/leases/", latency=timedelta(seconds=30)))
         result = await licensed.target.last_look(request)
         assert result.verdict is UNLICENSED
-        assert "TimeoutError" in result.reason
+        assert "the cluster Lease could not be read: no answer in time" in result.reason
 
     async def test_a_node_that_cannot_be_read_is_not_taken_for_gone(self, licensed: World) -> None:
         """S3, S18: the observation is what an episode goes on with."""
