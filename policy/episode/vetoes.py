@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from policy.objects.machines import PAUSED_ANNOTATION, SKIP_ANNOTATION, MachineView
 from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, NodeView
-from policy.preservation.kept_machine import CONDITION, TAINT
-from policy.preservation.last_to_go import CLUSTER_API_DELETE, OPENSHIFT_DELETE, PRIORITY_ANNOTATION
+from policy.preservation.kept_machine import CLUSTER_API_DELETE, CONDITION, OPENSHIFT_DELETE, PRIORITY_ANNOTATION, TAINT
 from policy.preservation.requests import KEEPING, Annotated, Intent, requested
 
 HOLD_ANNOTATION = "nodewarden.io/hold"

@@ -169,7 +169,7 @@ class Management:
 
     def unheard(self) -> str:
         """Until the management cluster has been heard, nobody knows which of its checks cover our nodes too, and are paused: a
-        worker that starts while it is down would act past brakes that its predecessor held closed."""
+        worker that starts while it is down would act past circuit breakers that its predecessor held open."""
         if not (missing := self.never_listed()):
             return ""
         return f"the management cluster {self._watches.machines.url} has never been heard: no list yet of {listed(missing)}"

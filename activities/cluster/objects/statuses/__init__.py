@@ -1,8 +1,8 @@
 """What a health check's status says of our work, in the words that its dialect's users and tools know.
 
 Only composed here, from the scan's report and what stands in the object; written by `activities/cluster/report/status_writer.py`,
-and only where something differs. A condition carries the memory of what was said already, so that a brake that closes or opens
-becomes one Event whichever worker sees it.
+and only where something differs. A condition carries the memory of what was said already, so that a circuit breaker that opens
+or closes becomes one Event whichever worker sees it.
 """
 
 from __future__ import annotations

@@ -112,7 +112,8 @@ def notices(situation: Situation) -> dict[str, ConditionText | None]:
 
 
 def another_controller(report: CheckReport) -> str:
-    """Who else acts on the check, in words, "" for nobody. A report of an older worker has it only where the brake says so."""
+    """Who else acts on the check, in words, "" for nobody. A report of an older worker has it only where the circuit breaker
+    says so."""
     return report.another_controller or (report.message if report.reason == CONFLICTING else "")
 
 

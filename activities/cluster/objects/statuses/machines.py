@@ -97,7 +97,7 @@ def _both_generations(current: Mapping[str, Any], new: Said, old: Said, now: dat
 
 
 def _allowed(report: CheckReport) -> ConditionText:
-    """As the shipped controllers write it: an open brake needs no message."""
+    """As the shipped controllers write it: a closed circuit breaker needs no message."""
     said = allowed(report)
     return replace(said, message="") if said.status == "True" else said
 

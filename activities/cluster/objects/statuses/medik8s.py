@@ -88,8 +88,8 @@ def _reason(situation: Situation, remediating: Mapping[str, OpenEpisode]) -> str
     doing = (
         f"remediating {', '.join(sorted(remediating)[:5])}{' and others' if len(remediating) > 5 else ''}" if remediating else ""
     )
-    brake = "" if report.allowed else f"no new remediation: {report.message}"
-    return "; ".join(filter(None, (situation.waiting, doing, brake))) or "enabled, nothing to remediate"
+    stopped = "" if report.allowed else f"no new remediation: {report.message}"
+    return "; ".join(filter(None, (situation.waiting, doing, stopped))) or "enabled, nothing to remediate"
 
 
 def _unhealthy_nodes(
