@@ -20,7 +20,7 @@ from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.errors import ErrorType, failure
-from policy.episode.ids import device_check_id
+from policy.episode.messages import device_check_id
 from policy.fence.credential_hosts import CredentialHosts
 
 ASKED_AGAIN_SECONDS = 60.0

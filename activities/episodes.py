@@ -24,6 +24,7 @@ from temporalio.client import (
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.contracts.episode_start import start_options
 from activities.contracts.episodes import (
     AskPermit,
     AskPortion,
@@ -45,11 +46,8 @@ from activities.contracts.episodes import (
     TellResult,
 )
 from activities.contracts.preservation import PreservationStarts, PreserveOutcome, PreserveRequest, PreserveResult
-from activities.contracts.starting import start_options
 from activities.errors import ErrorType, failure
 from policy.episode.advice import until_well_or_asked
-from policy.episode.freeing_pace import PortionAnswer
-from policy.episode.ids import episode_id, scanner_id
 from policy.episode.messages import (
     EpisodeResult,
     EpisodeStatus,
@@ -61,9 +59,11 @@ from policy.episode.messages import (
     PreservationInput,
     PreservationNews,
     RemediationInput,
+    episode_id,
+    scanner_id,
 )
 from policy.episode.operator_commands import CIRCUIT_BREAKER
-from policy.episode.permits import PermitAnswer, PermitDecision
+from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer
 from policy.preservation.preservation_index import PreservationNeed
 
 Answer = TypeVar("Answer")

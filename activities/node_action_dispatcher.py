@@ -15,11 +15,19 @@ from temporalio.client import Client, WorkflowUpdateFailedError, WorkflowUpdateR
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.contracts.starting import start_options
+from activities.contracts.episode_start import start_options
 from activities.errors import ErrorType, failure
-from policy.episode.ids import episode_id, scanner_id
-from policy.episode.messages import EpisodeInput, FencingInput, Kind, PreservationInput, RemediationInput
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import (
+    EpisodeInput,
+    FencingInput,
+    Kind,
+    Need,
+    NeedKind,
+    PreservationInput,
+    RemediationInput,
+    episode_id,
+    scanner_id,
+)
 from policy.episode.operator_commands import ANSWERS, ActionName, Spoken, Verb
 from policy.fence.templates import GROUP, KIND, VERSION
 from policy.values.object_refs import ObjectRef

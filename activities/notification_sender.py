@@ -25,7 +25,7 @@ from urllib.parse import quote
 from temporalio.common import MetricMeter
 
 from activities.contracts import metrics
-from activities.contracts.pages import page_of
+from activities.contracts.episode_start import page_of
 from policy.episode.notices import FIELDS, Notice, NoticeRule, Severity
 
 _log = logging.getLogger(__name__)

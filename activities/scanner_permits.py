@@ -17,7 +17,7 @@ from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRej
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError
 
-from policy.episode.ids import scanner_id
+from policy.episode.messages import scanner_id
 from policy.episode.permits import PermitQuestion, PermitQuestions
 
 QUERY_TIMEOUT = timedelta(seconds=5)

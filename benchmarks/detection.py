@@ -36,7 +36,7 @@ from benchmarks.stage.figures import Spread, number, table
 from benchmarks.stage.histories import history_cost
 from benchmarks.stage.processes import cpu_time, resident_megabytes
 from benchmarks.stage.running import as_shipped
-from policy.episode.ids import episode_id
+from policy.episode.messages import episode_id
 from policy.values.times import RESOLUTION
 from simulator.api.server import ApiServer
 from simulator.api.storage.kinds import StorageKey

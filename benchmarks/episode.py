@@ -33,8 +33,7 @@ from benchmarks.stage.histories import HistoryCost, history_cost
 from benchmarks.stage.processes import cpu_time
 from benchmarks.stage.running import DATABASE, Spent, Stage, stage
 from benchmarks.stage.sightings import Sighting
-from policy.episode.ids import scanner_id
-from policy.episode.messages import EpisodeResult, Outcome
+from policy.episode.messages import EpisodeResult, Outcome, scanner_id
 from simulator.workloads import NAMESPACE
 from tests.system.harness import Pace
 from tests.system.questions import episode

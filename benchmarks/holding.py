@@ -31,7 +31,7 @@ from activities.contracts import search
 from activities.contracts.evidence import Collected, CollectRequest, Sealed, SealRequest
 from activities.contracts.preservation import Hold, HoldRequest
 from activities.contracts.target import TellRequest
-from policy.episode.ids import episode_id
+from policy.episode.messages import episode_id
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, Condition, NodeView
 from policy.preservation.kept_machine import (

@@ -103,7 +103,7 @@ class Demo:
         if not self._keep:
             return []
         self._where = f"Temporal UI {ui_url}" if ui_url else ""
-        return [*([f"  web UI   {ui_url}"] if ui_url else []), f"  kubectl  KUBECONFIG={kubeconfig}"]
+        return [*([f"  web UI   {ui_url}"] if ui_url else []), f"  kubectl  KUBECONFIG={_from_here(kubeconfig)}"]
 
     async def _show(self, simulation: Simulation, warden: Nodewarden, settings: Settings) -> int:
         await warden.start_scanner(CLUSTER, cap=settings.scan.cap, wait=settings.scan.wait)
@@ -171,20 +171,27 @@ class Demo:
         return settings
 
     def _invite(self, simulation: Simulation, ui_url: str) -> None:
-        config = self._state / "nodewarden.yaml"
         self._say(f"\nStill up. Temporal's web UI: {ui_url}")
         self._say("In another terminal, in this folder:")
-        self._say(f"  . .venv/bin/activate; export KUBECONFIG={simulation.kubeconfig} NODEWARDEN_CONFIG={config}")
+        self._say("  . .venv/bin/activate")
+        self._say(f"  export KUBECONFIG={_from_here(simulation.kubeconfig)}")
+        self._say(f"  export NODEWARDEN_CONFIG={_from_here(self._state / 'nodewarden.yaml')}")
         self._say(f"  export TEMPORAL_ADDRESS={self._address}     # for the temporal command")
         self._say("Three things to try there:")
         self._say("  1. kubectl get nodes,nodehealthchecks; kubectl describe node node-1")
-        self._say(f"  2. python -m simulator break node-7 kubelet-stops --state-dir {self._state}; nodewarden status --watch")
+        self._say("  2. python -m simulator break node-7 kubelet-stops \\")
+        self._say(f"       --state-dir {_from_here(self._state)}; nodewarden status --watch")
         self._say("  3. nodewarden fence node-5 --reason 'my first fencing' --wait")
-        self._say(f"What the worker logs is in {self._state / LOG}. Ctrl-C ends everything.")
+        self._say(f"What the worker logs is in {_from_here(self._state / LOG)}. Ctrl-C ends everything.")
 
     def _say(self, text: str) -> None:
         # A command is copied from there, so a line with one is not broken by us.
         self._console.print(text, highlight=False, soft_wrap=text.startswith("  "))
+
+
+def _from_here(path: Path) -> Path:
+    """The same, shorter where it is below the folder that the demo was started in."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def main() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 
-from activities.power.agents.metadata import SEARCH_PATH
+from activities.power.fence_agent import SEARCH_PATH
 from simulator.platforms import platform_named
 
 DEFAULT = "ipmi"

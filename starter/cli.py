@@ -56,7 +56,8 @@ def globals_(
     cluster: ClusterOption = "",
     output: OutputOption = None,
     config: Annotated[
-        Path | None, typer.Option("--config", help="Settings file; default: ~/.config/nodewarden/nodewarden.yaml.")
+        Path | None,
+        typer.Option("--config", help="Settings file; default: nodewarden.yaml in ~/.config/nodewarden.", metavar="FILE"),
     ] = None,
     kube_context: Annotated[
         str, typer.Option("--context", help="Kubeconfig context of the cluster, as kubectl's.", metavar="NAME")

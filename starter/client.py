@@ -24,10 +24,18 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from activities.contracts.starting import start_options
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeStatus, FencingInput, Kind, Outcome, PreservationInput, RemediationInput
-from policy.episode.needs import Need, NeedKind
+from activities.contracts.episode_start import start_options
+from policy.episode.messages import (
+    EpisodeStatus,
+    FencingInput,
+    Kind,
+    Need,
+    NeedKind,
+    Outcome,
+    PreservationInput,
+    RemediationInput,
+    episode_id,
+)
 from policy.fence.device_check import DeviceReport, acted_on
 from policy.remediation.ladder import read_strategies
 from policy.scan.repeat_alarm import DEFAULT_ALARM, RepeatAlarm
@@ -48,7 +56,7 @@ from workers.embedded.server import running_endpoint
 from workers.errors import TemporalUnreachableError
 from workers.payloads.converter import for_people
 from workers.temporal_namespace import holder
-from workflows.kit.messages import ScannerStatus, Word
+from workflows.kit.messages import OperatorCommand, ScannerStatus
 from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue
 
 _log = logging.getLogger(__name__)
@@ -224,7 +232,7 @@ class Nodewarden:
     ) -> EpisodeHandle:
         cluster, node, reason = request.cluster, request.node, request.reason
         await self._expect_served(cluster)
-        word = await attested(self._speaker, cluster, Word(who=request.requester, reason=reason), request.spoken())
+        word = await attested(self._speaker, cluster, OperatorCommand(who=request.requester, reason=reason), request.spoken())
         requester = word.who
         request = replace(request, requester=requester, action=word.action)
         if not isinstance(request, PreservationInput):

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from policy.checks.verdicts import Health
+from policy.episode.advice import section_of
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase
-from policy.episode.runbook import section_of
 from policy.scan import pauses, readiness
 from policy.scan.readiness import BY_PEOPLE, Obstacle
 from policy.scan.scan_report import AtRisk, CheckReport, NodeAtRisk, TargetRow

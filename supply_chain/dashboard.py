@@ -233,8 +233,14 @@ UNDER_WAY = Row(
         ),
         Graph(
             title="Phases entered",
-            lines=(Line(expr=counted(metrics.EPISODE_PHASES, "kind", "phase"), called="{{kind}} {{phase}}"),),
-            meaning=metrics.EPISODE_PHASES.meaning,
+            lines=(
+                Line(expr=counted(metrics.EPISODE_PHASES, "kind", "phase"), called="{{kind}} {{phase}}"),
+                Line(
+                    expr=counted(metrics.UNEXPECTED_PHASES, "kind", "before", "after"),
+                    called="unexpected: {{kind}} {{before}} to {{after}}",
+                ),
+            ),
+            meaning=f"{metrics.EPISODE_PHASES.meaning} {metrics.UNEXPECTED_PHASES.meaning}",
             stacked=True,
         ),
         Graph(

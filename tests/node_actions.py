@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from activities.cluster.api.connection import ClusterConnection
-from policy.episode import attestation
-from policy.episode.attestation import GROUP, PLURAL, POLICY, VERSION
-from policy.episode.operator_commands import NAMESPACE, ActionName
+from policy.episode import operator_commands
+from policy.episode.operator_commands import GROUP, NAMESPACE, PLURAL, POLICY, VERSION, ActionName
 from simulator.api.server import ApiServer
 from simulator.api.storage.store import Store
 from simulator.client import ApiAddress, ApiClient
@@ -45,7 +44,7 @@ async def made(client: ApiClient, spec: Mapping[str, Any], **metadata: Any) -> A
 async def api_with_actions(*, enforced: bool = True) -> AsyncIterator[tuple[ApiClient, ClusterConnection]]:
     """An administrator and a worker, beside a policy that is in force since long; enforced: whether there is one."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(attestation, "SETTLED", timedelta(0))
+        patched.setattr(operator_commands, "SETTLED", timedelta(0))
         async with (
             ApiServer(tokens={"administrator": "admin"}) as server,
             ApiClient(ApiAddress(url=server.url, token="administrator"), user_agent="administrator") as person,

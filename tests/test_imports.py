@@ -28,7 +28,7 @@ WRONG_ARROWS = {
     "activities-know-no-order": ("activities.cluster.acts.planted", "workflows.kit.options"),
     "workflows-see-contracts-only": ("workflows.kit.planted", "activities.cluster.api.connection"),
     "rooms-of-cluster": ("activities.cluster.live.planted", "activities.cluster.acts.isolation"),
-    "rooms-of-power": ("activities.power.processes.planted", "activities.power.ipmi.driver"),
+    "rooms-of-power": ("activities.power.ec2.planted", "activities.power.registry"),
     "rooms-of-policy": ("policy.checks.planted", "policy.episode.permits"),
     "rooms-of-the-simulated-api": ("simulator.api.storage.planted", "simulator.api.wire.door"),
     "no-circles": ("policy.fence.drivers.planted", "policy.fence.configmap_methods"),
@@ -38,7 +38,7 @@ WRONG_ARROWS = {
     "rooms-of-workers": ("workers.configuration.planted", "workers.composition"),
     "policy-is-pure": ("policy.values.planted_dice", "random"),
     "workflows-hold-no-client": ("workflows.kit.planted_client", "kubernetes"),
-    "simulator-stands-alone": ("simulator.planted", "policy.episode.ids"),
+    "simulator-stands-alone": ("simulator.planted", "policy.episode.messages"),
     "nobody-needs-the-simulator": ("workers.planted", "simulator.client"),
     "deploy-is-a-table": ("starter.deploy.planted", "workers.configuration.settings"),
 }

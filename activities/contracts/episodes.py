@@ -9,9 +9,8 @@ from enum import StrEnum
 
 from temporalio import activity
 
-from policy.episode.freeing_pace import PortionAnswer, PortionRequest
 from policy.episode.messages import FencingInput, Kind, Observation, RemediationInput
-from policy.episode.permits import PermitAnswer, PermitRequest
+from policy.episode.permits import PermitAnswer, PermitRequest, PortionAnswer, PortionRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,6 +112,11 @@ EPISODE_PHASES = Counter(
     labels=("cluster", "kind", "phase"),
     meaning="Phases that episodes have entered. One that goes on in a new history enters its phase once more.",
 )
+UNEXPECTED_PHASES = Counter(
+    name="nodewarden_unexpected_phases",
+    labels=("cluster", "kind", "before", "after"),
+    meaning="Changes of an episode's phase that its automaton does not have: a defect of nodewarden, which stopped nothing.",
+)
 REPEATED_FENCING = Counter(
     name="nodewarden_repeated_fencing",
     labels=("cluster", "node", "cause"),

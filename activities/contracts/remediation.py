@@ -13,8 +13,7 @@ from datetime import datetime, timedelta
 from temporalio import activity
 
 from activities.contracts.target import ActResult, LookRequest, LookResult, Target
-from policy.episode.messages import Observation, Pinned, RemediationInput
-from policy.episode.needs import Need
+from policy.episode.messages import Need, Observation, Pinned, RemediationInput
 from policy.remediation.ladder import EscalationStep
 from policy.remediation.volumes import Failure, VolumeMessage
 from policy.values.object_refs import ObjectRef

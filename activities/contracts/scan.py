@@ -9,6 +9,7 @@ from datetime import timedelta
 from temporalio import activity
 
 from policy.episode.messages import Kind
+from policy.scan.repeat_alarm import Repetition
 from policy.scan.scan_report import ScanReport, SeenVersion
 from policy.values.object_refs import ObjectRef
 
@@ -87,3 +88,20 @@ class ScanActivities(ABC):
     @abstractmethod
     async def release_lease(self, request: ScanRequest) -> None:
         """Give the cluster Lease back on `scan stop`, if it is ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepetitionRequest:
+    """A node that was fenced for the same reason as often as the alarm is set to."""
+
+    cluster: str
+    repetition: Repetition
+
+
+class RepetitionActivities(ABC):
+    """Served on `cluster.<name>`."""
+
+    @activity.defn(name="scan.tell-repetition")
+    @abstractmethod
+    async def tell_repetition(self, request: RepetitionRequest) -> None:
+        """An Event `RepeatedFencing` on the Node and its NodeFence."""

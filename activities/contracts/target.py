@@ -12,12 +12,10 @@ from enum import StrEnum
 
 from temporalio import activity
 
-from activities.contracts.episode_news import News
 from policy.episode.drain import DrainOptions
 from policy.episode.fencing_requests import RequestAnswer
 from policy.episode.gate import DESTRUCTIVE, NEEDED, Operation
-from policy.episode.messages import FencingInput, Observation, OffProof, PathProof, Pinned
-from policy.episode.needs import Need
+from policy.episode.messages import EpisodeStatus, FencingInput, Need, Observation, OffProof, PathProof, Pinned
 from policy.episode.operator_commands import SealedWord
 from policy.fence.kdump import KernelDead
 from policy.fence.plan import Chosen, CutStorage, FencingPlan
@@ -25,6 +23,61 @@ from policy.fence.power import PowerAct
 from policy.objects.marks import Added
 from policy.objects.nodes import Taint
 from policy.values.object_refs import ObjectRef
+
+# What people with kubectl see of an episode: its NodeFence, Events, and whether the node is proven off. Nothing follows from any
+# of it, and each of these writes may fail. It travels with the act before or after which it is due, or by itself while an episode
+# waits.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeSnapshot:
+    """One state of an episode. `sequence` grows within a run, so that a write that was overtaken changes nothing.
+
+    status: what a NodeFence shows of it (`policy/episode/nodefence.py`). at: when the state was entered. jobs: the methods that
+    ran, the latest last. outcome, message: of an episode that has ended.
+    """
+
+    status: EpisodeStatus
+    sequence: int
+    at: datetime
+    jobs: tuple[str, ...] = ()
+    outcome: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldEvent:
+    """A Kubernetes Event on the Node, so that `kubectl describe node` tells the story, and on its NodeFence; and on its Machine,
+    where `about` and its uid name one. outcome: of the episode that it says has ended. words: how often people had spoken to the
+    episode by then: the same problem after another word is news."""
+
+    reason: str
+    message: str
+    warning: bool = False
+    about: ObjectRef | None = None
+    about_uid: str = ""
+    outcome: str = ""
+    words: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffNote:
+    """Since when the node is proven off, None once it no longer is: a note in our mark. For people and for DataAtRisk (S36).
+
+    `not_after`: it is not written after that moment; a note that comes late would call a machine off that runs.
+    """
+
+    off_proven: datetime | None
+    not_after: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """All that is new since people were told last: the latest state where it is shown, Events in their order, the latest note."""
+
+    shown: EpisodeSnapshot | None = None
+    events: tuple[ToldEvent, ...] = ()
+    off: OffNote | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

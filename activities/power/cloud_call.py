@@ -29,8 +29,7 @@ import aiohttp
 from yarl import URL
 
 from activities.errors import ErrorType
-from activities.power.driver import Deadline
-from activities.power.errors import PowerError
+from activities.power.driver import Deadline, PowerError
 from activities.power.hiding import excerpt
 
 Result = TypeVar("Result")

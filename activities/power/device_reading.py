@@ -19,8 +19,7 @@ from temporalio.exceptions import ApplicationError
 from activities.contracts.device_check import READ_AT_ONCE, DeviceReadingActivities, DevicesRead, ReadDevicesRequest
 from activities.errors import ErrorType, error_type
 from activities.licences import Licences
-from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
-from activities.power.errors import PowerError
+from activities.power.driver import Deadline, DeviceCredentials, PowerDriver, PowerError
 from activities.power.registry import driver_for
 from activities.power.service import CredentialSource
 from policy.fence.device_check import DeviceAnswer, DeviceToCheck, Reachability

@@ -1,20 +1,23 @@
-"""What every power driver offers, whatever it talks to: one short act with a hard deadline, and nothing proven by it.
+"""What every power driver offers, whatever it talks to: short acts with a hard deadline, and nothing proven by them.
 
-A driver reads or commands one device and says exactly what is known afterwards (`errors.py`). It never loops until a
-state is reached, never repeats a command and never decides: that is the workflow's. Which driver serves which device is
-in `registry.py`; `ipmi/driver.py` is the first of them.
+A driver reads or commands one device and says exactly what is known afterwards, also when it fails (`PowerError`). It never loops
+until a state is reached, never repeats a command and never decides: that is the workflow's. Which driver serves which device is
+in `registry.py`; those of IPMI and Redfish are `bmc/drivers.py`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from activities.errors import ErrorType
 from activities.power.hiding import hidden
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
+from policy.fence.drivers.contract import ParameterError
 from policy.fence.power import InterfaceGroups, PowerCapability, Quarantine
 
 
@@ -60,20 +63,50 @@ class DeviceCredentials:
         return hidden(text, self.values.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceIdentity:
-    """Which machine the device says that it serves; None where it does not say. For comparing, never for acting on."""
+# How a power driver says that it failed: a stable type, and one line that names the device and what was expected.
+#
+# Not an ApplicationError: a driver knows nothing of Temporal. `service.py` beside it turns type and text into what the
+# workflow sees. The text never holds a credential (S12). What the types let the caller conclude:
+#
+# - InvalidConfig, TargetChanged, Expired: nothing was sent.
+# - Unreachable: the device did not answer, and no command was sent.
+# - Unauthorized, NotSupported, RateLimited, Transient: the device said no, and carried nothing out.
+# - Ambiguous: the command may have been carried out. Wait out the deadline, read the state, then decide (S34).
 
-    system_uuid: str | None = None
-    serial: str | None = None
-    product: str | None = None
-    manufacturer: str | None = None
-    firmware: str | None = None
-    detail: str = ""
+
+class PowerError(Exception):
+    """A power operation that did not end well."""
+
+    def __init__(self, error_type: ErrorType, message: str) -> None:
+        super().__init__(message)
+        self.type = error_type
+
+
+def invalid(message: str) -> PowerError:
+    """The device's configuration cannot be used as written."""
+    return PowerError(ErrorType.INVALID_CONFIG, message)
+
+
+@contextmanager
+def parameters_of(owner: str) -> Iterator[None]:
+    """What is done within refuses a parameter that it can't use by its name, and says to which driver or device it belongs."""
+    try:
+        yield
+    except ParameterError as error:
+        raise invalid(f"{owner}: parameter {error.parameter!r}: {error.problem}") from None
+
+
+def require_own_cloud(device: str, api: str, secret: str, *, own: bool, trusted: Collection[str]) -> None:
+    """The worker's own cloud identity goes to that cloud and to what its operator trusts, and nowhere else: the author of a fence
+    configuration may name any address (S40). own: whether the API is the cloud's. secret: what would serve instead."""
+    if not own and api not in trusted:
+        problem = f"{api} is not an API of that cloud, and not among the worker's setting worker.cloud_endpoints"
+        expected = f"expected credentials ({secret}), since the worker's own identity does not go there"
+        raise invalid(f"{device}: {problem}: {expected}")
 
 
 class PowerDriver(Protocol):
-    """One device, reachable. Each call ends by its deadline, with a result or with an error of `errors.py`."""
+    """One device, reachable. Each call ends by its deadline, with a result or a `PowerError`."""
 
     @property
     def endpoint(self) -> str:
@@ -82,6 +115,10 @@ class PowerDriver(Protocol):
     @property
     def capabilities(self) -> frozenset[PowerCapability]:
         """What may be asked of it; the rest raises NotSupported."""
+
+    def session(self) -> AbstractAsyncContextManager[PowerDriver]:
+        """The same device for the calls of one act: over one login, where its protocol has one. Raises
+        PowerError, Transient, where none can be begun."""
 
     async def read(self, deadline: Deadline) -> Reading:
         """Ask for the power state. `at` is when the question was put, so the state is at least as young as that. `serves`: what
@@ -92,9 +129,6 @@ class PowerDriver(Protocol):
 
     async def on(self, deadline: Deadline) -> None:
         """Command on. Returning means that the device accepted it."""
-
-    async def identity(self, deadline: Deadline) -> DeviceIdentity:
-        """Ask which machine this is."""
 
 
 class CloudDriver(PowerDriver, Protocol):
@@ -127,8 +161,8 @@ class CloudDriver(PowerDriver, Protocol):
         """Command that the machine be given up for good."""
 
     async def given_up(self, machine: str, deadline: Deadline) -> GivenUpReading:
-        """Ask whether it is, which can't be taken back any more. machine: the serial of its `identity` before, where it has one:
-        another one under the name is another machine."""
+        """Ask whether it is, which can't be taken back any more. machine: as its cloud numbered it before, where that is known:
+        another number under the name is another machine."""
 
 
 class EventLogDriver(PowerDriver, Protocol):

@@ -16,8 +16,7 @@ from activities.contracts.evidence import DeviceEvidenceActivities, DeviceEviden
 from activities.errors import ErrorType, failure
 from activities.evidence_directory import EvidenceDirectory, newest
 from activities.licences import Licences
-from activities.power.driver import CloudDriver, Deadline, DeviceCredentials, EventLogDriver, PowerDriver
-from activities.power.errors import PowerError
+from activities.power.driver import CloudDriver, Deadline, DeviceCredentials, EventLogDriver, PowerDriver, PowerError
 from activities.power.registry import driver_for
 from activities.power.service import CredentialSource
 from policy.episode.evidence import without_private_keys

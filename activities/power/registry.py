@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 
 from activities.errors import ErrorType
-from activities.power.driver import DeviceCredentials, DriverFactory, PowerDriver
-from activities.power.errors import PowerError, invalid
+from activities.power.driver import DeviceCredentials, DriverFactory, PowerDriver, PowerError, invalid
 from policy.fence.drivers import problem_of_credential
 from policy.fence.drivers.fence_agents import agent_name
 from policy.fence.plan import PowerDevice
@@ -20,7 +19,7 @@ def _ec2(trusted: frozenset[str]) -> DriverFactory:
 
 
 def _ipmi(_: frozenset[str]) -> DriverFactory:
-    from activities.power.ipmi.driver import IpmiFactory
+    from activities.power.bmc.drivers import IpmiFactory
 
     return IpmiFactory()
 
@@ -32,7 +31,7 @@ def _gce(trusted: frozenset[str]) -> DriverFactory:
 
 
 def _redfish(_: frozenset[str]) -> DriverFactory:
-    from activities.power.redfish.driver import RedfishFactory
+    from activities.power.bmc.drivers import RedfishFactory
 
     return RedfishFactory()
 
@@ -89,6 +88,6 @@ def factory_of(
     if agent is None:
         expected = f"expected one of {', '.join(sorted(DRIVER_FACTORIES))} or a fence agent's name"
         raise invalid(f"power driver {name!r} is not known: {expected}")
-    from activities.power.agents.driver import FenceAgentFactory
+    from activities.power.fence_agent import FenceAgentFactory
 
     return FenceAgentFactory(agent=agent, further=further_agents)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeVar, cast
@@ -30,16 +30,14 @@ from activities.contracts.power import (
 )
 from activities.errors import ErrorType, error_message, failure
 from activities.licences import DeviceCommand, Licences
-from activities.power.driver import CloudDriver, Deadline, DeviceCredentials, PowerDriver
-from activities.power.errors import PowerError
+from activities.power.driver import CloudDriver, Deadline, DeviceCredentials, PowerDriver, PowerError
 from activities.power.registry import driver_for
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.plan import PowerDevice
-from policy.fence.power import RESTORING, PowerAct, PowerCapability, PowerState, Quarantine, another_machine
+from policy.fence.power import RESTORING, PowerAct, PowerCapability, PowerState, Quarantine, another_machine, instance_in
 
 log = logging.getLogger(__name__)
 
-Result = TypeVar("Result")
 Bounded = TypeVar("Bounded", PowerRequest, VolumeRequest, LiftRequest)
 DeviceRequest = DeviceCommand | GivenUpRequest
 
@@ -79,43 +77,40 @@ class PowerService(PowerActivities):
         """Read the state; reading harms nobody, so our own node's may be read too."""
         deadline = Deadline.within(request.deadline)
         driver = await self._driver(request)
-        reading = await _typed(driver.read(deadline))
+        with _as_failures():
+            reading = await driver.read(deadline)
         _refuse_another_machine(request, reading)
         return self._guard.sealed_reading(request.target, reading, utc_now(), request.device.levels)
 
     @activity.defn(name="power-management.power-off")
     async def power_off(self, request: PowerRequest) -> CommandResult:
         """Command off, whatever the device said before: only an off that has ended makes a later reading a proof (S2)."""
-        return await self._off(request, PowerAct.OFF)
+        return await self._switch(request, PowerAct.OFF)
 
     @activity.defn(name="power-management.power-on")
     async def power_on(self, request: PowerRequest) -> CommandResult:
         """Command on, unless the device says on already."""
-        return await self._on(request, PowerAct.ON)
+        return await self._switch(request, PowerAct.ON)
 
     @activity.defn(name="power-management.terminate")
     async def terminate(self, request: PowerRequest) -> CommandResult:
         """Only a machine that says off: whoever started it meanwhile wants it."""
         with self._licensed(request, PowerAct.TERMINATE) as (licensed, deadline):
             driver = _cloud(await self._driver(licensed), PowerCapability.TERMINATE)
-            machine = (await _typed(driver.identity(Deadline.within(licensed.deadline * READ_SHARE)))).serial or ""
             before = await self._read_before(driver, licensed)
-            if before is not PowerState.OFF:
-                raise failure(ErrorType.NOT_PROVEN, f"{driver.endpoint} says {before.value}, it is not given up")
+            if before.state is not PowerState.OFF:
+                raise failure(ErrorType.NOT_PROVEN, f"{driver.endpoint} says {before.state.value}, it is not given up")
             _refuse_late(licensed)
-            await _typed(driver.terminate(deadline))
-            return CommandResult(
-                sent=True,
-                before=before,
-                detail="was off, giving it up was accepted",
-                machine=machine,
-            )
+            await driver.terminate(deadline)
+            detail, machine = "was off, giving it up was accepted", instance_in(before.serves)
+            return CommandResult(sent=True, before=before.state, detail=detail, machine=machine)
 
     @activity.defn(name="power-management.read-given-up")
     async def read_given_up(self, request: GivenUpRequest) -> GivenUpReading:
         """Reading harms nobody."""
         driver = _cloud(await self._driver(request), PowerCapability.TERMINATE)
-        return await _typed(driver.given_up(request.machine, Deadline.within(request.deadline)))
+        with _as_failures():
+            return await driver.given_up(request.machine, Deadline.within(request.deadline))
 
     @activity.defn(name="isolation.read-path")
     async def read_path(self, request: PowerRequest) -> Reading:
@@ -125,12 +120,12 @@ class PowerService(PowerActivities):
     @activity.defn(name="isolation.cut-path")
     async def cut_path(self, request: PowerRequest) -> CommandResult:
         """A path is cut like power is switched off, and never our own node's (S16)."""
-        return await self._off(request, PowerAct.CUT_PATH)
+        return await self._switch(request, PowerAct.CUT_PATH)
 
     @activity.defn(name="recovery.restore-path")
     async def restore_path(self, request: PowerRequest) -> CommandResult:
         """A path is given back like power is switched on."""
-        return await self._on(request, PowerAct.RESTORE_PATH)
+        return await self._switch(request, PowerAct.RESTORE_PATH)
 
     @activity.defn(name="isolation.quarantine")
     async def quarantine(self, request: PowerRequest) -> Quarantine:
@@ -139,7 +134,7 @@ class PowerService(PowerActivities):
             driver = _cloud(await self._driver(licensed), PowerCapability.QUARANTINE)
             await self._read_before(driver, licensed)
             _refuse_late(licensed)
-            found = await _typed(driver.quarantine(deadline))
+            found = await driver.quarantine(deadline)
             return self._guard.sealed_quarantine(licensed.target, licensed.device.endpoint, found)
 
     @activity.defn(name="recovery.lift-quarantine")
@@ -151,13 +146,14 @@ class PowerService(PowerActivities):
             driver = _cloud(await self._driver(licensed), PowerCapability.QUARANTINE)
             await self._read_before(driver, licensed)
             _refuse_late(licensed)
-            return QuarantineLifted(groups=await _typed(driver.lift_quarantine(licensed.quarantine, deadline)))
+            return QuarantineLifted(groups=await driver.lift_quarantine(licensed.quarantine, deadline))
 
     @activity.defn(name="isolation.list-volumes")
     async def list_volumes(self, request: PowerRequest) -> VolumesResult:
         """Asked anew in each episode: what is attached changes with every pod."""
         driver = _cloud(await self._driver(request), PowerCapability.VOLUMES)
-        return VolumesResult(volumes=await _typed(driver.volumes(Deadline.within(request.deadline))))
+        with _as_failures():
+            return VolumesResult(volumes=await driver.volumes(Deadline.within(request.deadline)))
 
     @activity.defn(name="isolation.detach-volume")
     async def detach_volume(self, request: VolumeRequest) -> CommandResult:
@@ -166,7 +162,7 @@ class PowerService(PowerActivities):
             driver = _cloud(await self._driver(licensed), PowerCapability.VOLUMES)
             await self._read_before(driver, licensed)
             _refuse_late(licensed)
-            await _typed(driver.detach(licensed.volume, deadline))
+            await driver.detach(licensed.volume, deadline)
             return CommandResult(
                 sent=True,
                 before=PowerState.UNKNOWN,
@@ -177,28 +173,28 @@ class PowerService(PowerActivities):
     async def read_volume(self, request: VolumeRequest) -> VolumeReading:
         """Wherever it is by now."""
         driver = _cloud(await self._driver(request), PowerCapability.VOLUMES)
-        reading = await _typed(driver.read_volume(request.volume, Deadline.within(request.deadline)))
+        with _as_failures():
+            reading = await driver.read_volume(request.volume, Deadline.within(request.deadline))
         return self._guard.sealed_reading(request.target, reading, utc_now())
 
-    async def _off(self, request: PowerRequest, act: PowerAct) -> CommandResult:
-        with self._licensed(request, act) as (licensed, deadline):
-            driver = await self._driver(licensed)
-            before = await self._read_before(driver, licensed)
-            _refuse_late(licensed)
-            await _typed(driver.off(deadline))
-            after = await self._read_back(driver, licensed, PowerState.OFF)
-            return CommandResult(sent=True, before=before, detail=f"was {before.value}, off accepted", after=after)
+    async def _switch(self, request: PowerRequest, act: PowerAct) -> CommandResult:
+        """One act on one device, in one session of it: read, compare which machine it is (S39), command, read back.
 
-    async def _on(self, request: PowerRequest, act: PowerAct) -> CommandResult:
+        Off is commanded whatever was read before: only an off that has ended makes a later reading a proof (S2). On is not where
+        the device says on.
+        """
+        wanted = PowerState.ON if act in RESTORING else PowerState.OFF
         with self._licensed(request, act) as (licensed, deadline):
             driver = await self._driver(licensed)
-            before = await self._read_before(driver, licensed)
-            if before is PowerState.ON:
-                return CommandResult(sent=False, before=before, detail="was on already")
-            _refuse_late(licensed)
-            await _typed(driver.on(deadline))
-            after = await self._read_back(driver, licensed, PowerState.ON)
-            return CommandResult(sent=True, before=before, detail=f"was {before.value}, on accepted", after=after)
+            async with driver.session() as device:
+                before = (await self._read_before(device, licensed)).state
+                if before is wanted is PowerState.ON:
+                    return CommandResult(sent=False, before=before, detail="was on already")
+                _refuse_late(licensed)
+                await (device.on(deadline) if wanted is PowerState.ON else device.off(deadline))
+                after = await self._read_back(device, licensed, wanted)
+            detail = f"was {before.value}, {wanted.value} accepted"
+            return CommandResult(sent=True, before=before, detail=detail, after=after)
 
     @contextlib.contextmanager
     def _licensed(self, request: Bounded, act: PowerAct) -> Iterator[tuple[Bounded, Deadline]]:
@@ -212,7 +208,8 @@ class PowerService(PowerActivities):
         asked = f"{what} for {about}, asked for by workflow {activity.info().workflow_id}"
         try:
             licensed = _by_our_clock(request)
-            yield licensed, Deadline.within(licensed.deadline, not_after=licensed.not_after)
+            with _as_failures():
+                yield licensed, Deadline.within(licensed.deadline, not_after=licensed.not_after)
         except BaseException as error:
             log.warning("%s: %s", asked, error_message(error) or "cancelled")
             raise
@@ -225,17 +222,15 @@ class PowerService(PowerActivities):
             raise failure(ErrorType.TARGET_CHANGED, f"{device.endpoint} is not a pinned device of {_node(request)}: {pinned}")
         self._guard.require_seal(request.target.cluster, request.target.pinned.node, device)
         credentials = await self._credentials.read(request.target.cluster, device)
-        try:
+        with _as_failures():
             return self._drivers(device, credentials)
-        except PowerError as error:
-            raise failure(error.type, str(error)) from None
 
-    async def _read_before(self, driver: PowerDriver, request: DeviceCommand) -> PowerState:
+    async def _read_before(self, driver: PowerDriver, request: DeviceCommand) -> Reading:
         """A device that can't be read isn't commanded: a lost answer there could not be told from a lost command. Nor is one that
         says it is another machine's by now (S39)."""
-        reading = await _typed(driver.read(Deadline.within(request.deadline * READ_SHARE)))
+        reading = await driver.read(Deadline.within(request.deadline * READ_SHARE))
         _refuse_another_machine(request, reading)
-        return reading.state
+        return reading
 
     async def _read_back(self, driver: PowerDriver, request: PowerRequest, wanted: PowerState) -> Reading | None:
         """What the device says of itself, each time asked for after its command's end (S1, S2), until it says what was commanded
@@ -294,9 +289,10 @@ def _refuse_late(request: DeviceCommand) -> None:
         )
 
 
-async def _typed(call: Awaitable[Result]) -> Result:
+@contextlib.contextmanager
+def _as_failures() -> Iterator[None]:
     """The one boundary where a driver's failure becomes what workflows switch on; its text carries no secret."""
     try:
-        return await call
+        yield
     except PowerError as error:
         raise failure(error.type, str(error)) from None

@@ -108,7 +108,7 @@ class FencePolicies:
     above so many nodes without storage nothing is fenced, since it is the storage that fails. skip_lost_storage: nor is a node
     that says so itself, by its conditions or by Events on it that are no older than storage_event_age. skip_renewed_lease: nor
     one whose kubelet renews its Lease. pods_per_minute: no more than these are freed by force, of all nodes together
-    (`policy/episode/freeing_pace.py`). switched_off: who switched fencing off altogether, in words; off_groups: parts of the
+    (`policy/episode/permits.py`). switched_off: who switched fencing off altogether, in words; off_groups: parts of the
     cluster where it is off. problem: why the configuration can't be used; then nothing new is begun, and what was read before it
     does not count.
     """

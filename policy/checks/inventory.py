@@ -1,6 +1,6 @@
 """All objects that are judged, and which of them belong together: Nodes, Machines, Clusters and remediation objects.
 
-Which Node is a Machine's is said in `policy/objects/belonging.py`. Every change answers with the targets that it touches, so that
+Which Node is a Machine's is said in `policy/objects/machines.py`. Every change answers with the targets that it touches, so that
 nobody else is judged again. What is thought of the targets is `policy/scan/ledger.py`.
 """
 
@@ -13,8 +13,10 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 
 from policy.checks.targets import JudgedTarget
-from policy.objects.belonging import (
+from policy.objects.machines import (
     MOST_NAMED,
+    MachineView,
+    WorkloadCluster,
     answers_of,
     claimed_otherwise,
     claims_of,
@@ -22,10 +24,10 @@ from policy.objects.belonging import (
     cluster_of,
     contested,
     machine_behind,
+    machine_key,
     of_one_cluster,
     taken_name,
 )
-from policy.objects.machines import MachineView, WorkloadCluster, machine_key
 from policy.objects.mistakes import Mistake
 from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject

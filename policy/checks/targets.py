@@ -9,8 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from policy.checks.verdicts import Health, Standing, Verdict
-from policy.objects.belonging import of_control_plane
-from policy.objects.machines import MachineView, WorkloadCluster
+from policy.objects.machines import MachineView, WorkloadCluster, of_control_plane
 from policy.objects.marks import is_marked, strange_mark
 from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject

@@ -1,65 +1,161 @@
-"""May I touch it? The one table of everything that keeps an act from a node or its machine, and the one question put to it.
+"""May we touch it? The one table of everything that keeps an act from a node or its machine, and the one question put to it.
 
-A scan (`policy/scan/candidates.py`), `explain`, `evaluate`, the last look and every write ask `objection`. Who asks brings what
-was read (`Seen`); reading is `activities/cluster/live`. A new reason not to act is a row here, and a line of the table in
-docs/semantics.md with its case in `tests/policy/episode/test_gate.py`; what a label or annotation means is `vetoes.py` beside
-this. What stops new episodes and nothing else (circuit breakers, limits of fence policies, permits) is
-`policy/scan/permit_rules.py`.
+A scan (`policy/scan/candidates.py`), `explain`, `evaluate`, the last look and every write ask `objection`. The caller brings what
+was read (`Seen`); reading is `activities/cluster/live`. A new reason not to act is a row of `RULES`, and a line of the table in
+docs/semantics.md with its case in `tests/policy/episode/test_gate.py`. The first section is the one place that reads labels,
+annotations and taints of people and other systems as reasons not to act. What stops new episodes and nothing else (circuit
+breakers, limits of fence policies, permits) is `policy/scan/permit_rules.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
 
 from policy.checks.fence_policies import FencePolicies, lease_wait, still_renewed
-from policy.episode.vetoes import (
-    FENCING_LABEL,
-    HOLD_ANNOTATION,
-    WITHOUT_LABEL,
-    WITHOUT_MACHINE_ANNOTATION,
-    deleted,
-    excluded,
-    held,
-    kept_by_condition,
-    kept_by_word,
-    kept_out,
-    switched_off_node,
-    taken_away,
-)
-from policy.objects.machines import PAUSED_ANNOTATION, MachineView
-from policy.objects.nodes import NodeEvent, NodeView
+from policy.objects.machines import PAUSED_ANNOTATION, SKIP_ANNOTATION, MachineView
+from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, NodeEvent, NodeView
 from policy.objects.scopes import CLUSTER, group_of
+from policy.preservation.kept_machine import CLUSTER_API_DELETE, CONDITION, OPENSHIFT_DELETE, PRIORITY_ANNOTATION, TAINT
+from policy.preservation.requests import KEEPING, Annotated, Intent, requested
 from policy.remediation.control_plane import BlockingRule, ControlPlaneObjection
 from policy.values.times import format_duration
 from policy.values.unread import Unread, unread_in_words
+
+# What labels, annotations and taints of people and other systems mean. Functions that return a text return the reason, "" for
+# none.
+
+HOLD_ANNOTATION = "nodewarden.io/hold"
+"""A person's "not now" on a node. Any value but `false` holds, because the key alone says what is meant."""
+
+FENCING_LABEL = "nodewarden.io/fencing"
+"""`off` on a node keeps it from being fenced; people put it on all nodes of a scope by a selector. So does any other value but
+`on`: a person who stops something in a hurry writes `OFF`, or `false`, and that counts (S44)."""
+
+ON = "on"
+
+TAKEN_AWAY_BY = {
+    "ToBeDeletedByClusterAutoscaler": "the cluster autoscaler",
+    "karpenter.sh/disrupted": "karpenter",
+    "karpenter.sh/disruption": "karpenter",
+}
+"""The taints of controllers that are taking a node away at this moment. The autoscaler's `DeletionCandidateOfClusterAutoscaler`
+is no reason: it may come to nothing."""
+
+TOLD_TO_DELETE_ANNOTATION = "node.machine.sapcloud.io/trigger-deletion-by-mcm"
+"""On a Node (`true`): machine-controller-manager deletes its Machine."""
+
+FIRST_TO_GO = "1"
+"""The priority that the autoscaler gives a Machine of MCM that it has chosen."""
+
+WITHOUT_LABEL = f"remove the label {EXCLUDE_LABEL} from the node"
+WITHOUT_MACHINE_ANNOTATION = f"remove the annotation {PAUSED_ANNOTATION} or {SKIP_ANNOTATION} from the Machine"
+"""How a person ends it."""
+
+
+def excluded(node: NodeView) -> str:
+    """The medik8s label keeps it out of remediation."""
+    return f"the label {EXCLUDE_LABEL}=true keeps {node.name} out of remediation" if node.excluded else ""
+
+
+def is_held(value: str | None) -> bool:
+    """Whether that value of the annotation holds a node."""
+    return value is not None and value != "false"
+
+
+def held(node: NodeView) -> str:
+    """A person holds it."""
+    hold = node.annotations.get(HOLD_ANNOTATION)
+    if not is_held(hold):
+        return ""
+    return f"the annotation {HOLD_ANNOTATION} holds the node" + (f": {hold}" if hold else "")
+
+
+def switched_off_node(node: NodeView) -> str:
+    """The label switches fencing off for this node."""
+    value = node.labels.get(FENCING_LABEL, ON)
+    return f"the label {FENCING_LABEL}={value} switches fencing off for it" if value.lower() != ON else ""
+
+
+def kept_by_annotation(node: NodeView | None, machines: Iterable[MachineView]) -> str:
+    """An annotation asks for it to be preserved, on the Node or on one of its Machines alone (S21, S27): the Node's value beats
+    the Machine's. The annotation counts before a preservation acts on it. A value that was removed from the Node does not matter
+    here: a Machine's annotation holds while it is there."""
+    on_node = node.annotations.get(PRESERVE_ANNOTATION) if node is not None else None
+    if node is not None and requested(Annotated(node=on_node)).intent in KEEPING:
+        return f"the annotation {PRESERVE_ANNOTATION}={on_node} preserves the node"
+    for machine in machines:
+        on_machine = machine.annotations.get(PRESERVE_ANNOTATION)
+        if requested(Annotated(node=on_node, machine=on_machine), node_exists=node is not None).intent in KEEPING:
+            return f"the annotation {PRESERVE_ANNOTATION}={on_machine} on Machine {machine.name} preserves the node"
+    return ""
+
+
+def kept(node: NodeView) -> bool:
+    """Whether its condition says that it is preserved now."""
+    condition = node.condition(CONDITION)
+    return condition is not None and condition.status == "True"
+
+
+def preserved_as_failed(node: NodeView) -> bool:
+    """Whether the Node is kept although it failed, as its condition says, and the taint that it has only then."""
+    return kept(node) and begun_as_failed(node)
+
+
+def begun_as_failed(node: NodeView) -> bool:
+    """The same for a Node whose pods may be about to be moved; its condition is written after that. A kubelet can't taint its own
+    Node. The annotation `false` counts before anything of the preservation was written (S26)."""
+    if requested(Annotated(node=node.annotations.get(PRESERVE_ANNOTATION))).intent is Intent.FALSE:
+        return False
+    return any(taint.key == TAINT for taint in node.taints)
+
+
+def taken_away(node: NodeView | None, machines: Iterable[MachineView]) -> str:
+    """A controller is taking the node or one of its Machines away."""
+    for taint in node.taints if node is not None else ():
+        if (who := TAKEN_AWAY_BY.get(taint.key)) is not None:
+            return f"{who} is taking the node away, as the taint {taint.key} says"
+    if node is not None and node.annotations.get(TOLD_TO_DELETE_ANNOTATION) == "true":
+        return f"machine-controller-manager is to delete its Machine, as the annotation {TOLD_TO_DELETE_ANNOTATION} says"
+    return next(filter(None, (_chosen(machine.name, machine.annotations) for machine in machines)), "")
+
+
+def _chosen(name: str, annotations: Mapping[str, str]) -> str:
+    """That Machine is chosen as the one that goes when its set is scaled down, which the autoscaler does at once."""
+    found = next((each for each in OPENSHIFT_DELETE if annotations.get(each)), "")
+    if CLUSTER_API_DELETE in annotations:
+        found = CLUSTER_API_DELETE
+    elif annotations.get(PRIORITY_ANNOTATION) == FIRST_TO_GO:
+        found = f"{PRIORITY_ANNOTATION}={FIRST_TO_GO}"
+    return f"Machine {name} is chosen to be scaled down, as the annotation {found} says" if found else ""
 
 
 class Operation(StrEnum):
     """What is about to be done."""
 
     OFFER = "offer"
-    """A program begins an episode: what a scan offers to admission, and what `explain` and `evaluate` tell."""
+    """A program begins an episode: a scan offers it to admission, `explain` and `evaluate` show it."""
     KEEP = "keep"
-    """A program has a machine preserved, or gives one up that a pool's cap no longer covers. A person's word asks nobody."""
+    """A program has a machine preserved, or gives one up that a pool's cap no longer covers. For a person's request the gate is
+    not asked."""
     DISRUPT = "disrupt"
-    """Cordon, taint, drain, cut a path, quarantine, switch off, have others act: whatever a last look licenses."""
+    """Cordon, taint, drain, cut a path, quarantine, switch off, have other controllers act: all that a last look licenses."""
     REMOVE = "remove"
     """The same, and the machine is deleted for another one to take its place."""
     HAND_OVER = "hand-over"
-    """The same, of a machine that was kept; whatever has become of the need."""
+    """The same, of a machine that was kept; the need does not matter."""
     DELETE_NODE = "delete-node"
     EVICT = "evict"
     """A round of evictions, right before its requests."""
     ASK = "ask"
-    """The owner of a Machine, or its operator, is asked by a word on the Machine, right before that is written."""
+    """A condition or annotation on the Machine asks its owner, or its operator, to act; right before that is written."""
     CREATE = "create"
     """A remediation object is created for another controller, right before that."""
     WAIT = "wait"
-    """Others have been asked and have not begun, or marks without an owner are to be taken away."""
+    """Another controller was asked and has not begun, or marks without an owner are to be removed."""
     FREE = "free"
     """Pods, attachments and the out-of-service taint of a machine that is proven off."""
     GIVE_BACK = "give-back"
@@ -68,7 +164,7 @@ class Operation(StrEnum):
 
 
 class By(StrEnum):
-    """Who has decided on the act."""
+    """By whose decision the act is done."""
 
     PROGRAM = "program"
     PERSON = "person"
@@ -79,10 +175,10 @@ MAY_NOT_ACT = "may not act yet"
 
 
 class Weight(StrEnum):
-    """What an objection means for whoever asked."""
+    """What an objection means for the caller."""
 
     VETOED = "vetoed"
-    """Somebody says no: the act, and mostly its episode, is given up."""
+    """A person or another system says no: the act, and mostly its episode, is given up."""
     NOT_LICENSED = "not-licensed"
     """It may pass: ask again later."""
     NEED_GONE = "need-gone"
@@ -91,7 +187,7 @@ class Weight(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objection:
-    """One reason not to act. rule: the row's name. until: when it ends by itself, None where nobody says."""
+    """One reason not to act. rule: the row's name. until: when it ends by itself, None if that is not known."""
 
     rule: str
     words: str
@@ -103,14 +199,14 @@ class Objection:
 class Seen:
     """What was read of one target for one act, live or by a watch.
 
-    None of a field that an act depends on means that nobody read it, which is an objection (S20); a read that failed is one of
-    `doubts`. node: None where there is none. machines: none are empty. pause: why the Cluster API Cluster of the Node or of one
-    of them is paused, "" where none is. identity, devices: how the target and the devices configured for it differ from what was
-    pinned. devices_unread: why the latter is not known. contested: who else says that he is this machine. need: what is to be
-    said of the need. lease: who else holds the node's lease, "" for nobody. cluster_lease, permit: what is wrong with them, ""
-    for nothing. renewed: when its kubelet last renewed its Lease; None keeps nobody. held_by: whose mark stands on it, where that
-    is not ours; mark_unread: why that can't be told; marked: ours does. exempt: why preservation keeps it. preserving: who asks
-    is the preservation that holds it. deletes_it: the deletion of its Machine is the asking episode's own doing.
+    If a field on which an act depends is None, it was not read, which is an objection (S20); a read that failed is one of
+    `doubts`. node: None if there is none. machines: empty if there are none. pause: why the Cluster API Cluster of the Node or of
+    one of its Machines is paused, "" if none is. identity, devices: how the target, and the devices configured for it, differ
+    from what was pinned. devices_unread: why the latter is not known. contested: what else claims to be this machine. need: the
+    objection of the need itself. lease: the other holder of the node's lease, "" for none. cluster_lease, permit: what is wrong
+    with them, "" for nothing. renewed: when its kubelet last renewed its Lease; None is no objection. held_by: the other episode
+    whose mark it carries; mark_unread: why that is not known; marked: it carries our mark. exempt: why preservation keeps it.
+    preserving: the caller is the preservation that holds it. deletes_it: the calling episode deletes its Machine.
     """
 
     node: NodeView | None = None
@@ -138,22 +234,22 @@ class Seen:
     deletes_it: bool = False
 
 
-Said = str | Objection | None
+Answer = str | Objection | None
 Operations = frozenset[Operation]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One row. name: no other row has it. source: the safety rule, or whose system it is. says: why not, "" or None for no
+    """One row. name: unique. source: the safety rule, or the system that the reason comes from. says: why not, "" or None for no
     reason. stops: which acts.
 
-    weight: what that means for them; passes: acts among them for which it is something to wait for. programs_only: a person's
-    act is not stopped. unblocks: what would end it, for people.
+    weight: what the reason means for them; passes: the acts among them that wait for its end. programs_only: a person's act is
+    not stopped. unblocks: what would end it, for people.
     """
 
     name: str
     source: str
-    says: Callable[[Seen, datetime], Said]
+    says: Callable[[Seen, datetime], Answer]
     stops: Operations
     weight: Weight = Weight.VETOED
     passes: Operations = frozenset()
@@ -162,27 +258,27 @@ class Rule:
 
     def objection(self, seen: Seen, operation: Operation, now: datetime) -> Objection | None:
         """This row's answer alone."""
-        if not (said := self.says(seen, now)):
+        if not (answer := self.says(seen, now)):
             return None
-        if isinstance(said, Objection):
-            return replace(said, rule=self.name)
-        return Objection(rule=self.name, words=said, weight=Weight.NOT_LICENSED if operation in self.passes else self.weight)
+        if isinstance(answer, Objection):
+            return replace(answer, rule=self.name)
+        return Objection(rule=self.name, words=answer, weight=Weight.NOT_LICENSED if operation in self.passes else self.weight)
 
 
 def objection(seen: Seen, operation: Operation, by: By, now: datetime) -> Objection | None:
-    """The first reason against the act, None where nothing is in the way."""
+    """The first reason against the act, None if there is none."""
     return next(objections(seen, operation, by, now), None)
 
 
 def objections(seen: Seen, operation: Operation, by: By, now: datetime) -> Iterator[Objection]:
-    """All of them, the one that is told first."""
+    """All reasons, in the order of `RULES`."""
     for rule in _rows(operation, by):
         if found := rule.objection(seen, operation, now):
             yield found
 
 
 def of_control_plane(needed: ControlPlaneObjection | None) -> Objection | None:
-    """What may pass is waited for; that there is no other member is final."""
+    """The last member is a veto; any other objection is waited for."""
     if needed is None:
         return None
     weight = Weight.VETOED if needed.rule is BlockingRule.LAST_MEMBER else Weight.NOT_LICENSED
@@ -190,7 +286,7 @@ def of_control_plane(needed: ControlPlaneObjection | None) -> Objection | None:
 
 
 def unblocks(rule: str) -> str:
-    """What would end the objection of that row, in words; "" where nothing but time does, or nobody can say."""
+    """What would end the objection of that row, in words; "" if only time does, or if it is not known."""
     return next((row.unblocks for row in RULES if row.name == rule and row.unblocks), "")
 
 
@@ -199,11 +295,11 @@ def _rows(operation: Operation, by: By) -> tuple[Rule, ...]:
     return tuple(rule for rule in RULES if operation in rule.stops and not (rule.programs_only and by is By.PERSON))
 
 
-def _doubts(seen: Seen, _now: datetime) -> Said:
+def _doubts(seen: Seen, _now: datetime) -> Answer:
     return unread_in_words(seen.doubts)
 
 
-def _need_gone(seen: Seen, _now: datetime) -> Said:
+def _need_gone(seen: Seen, _now: datetime) -> Answer:
     return seen.need if seen.need is not None and seen.need.weight is Weight.NEED_GONE else None
 
 
@@ -211,26 +307,26 @@ def _unread(what: str) -> Objection:
     return Objection(rule="", words=f"{what} was not read", weight=Weight.NOT_LICENSED)
 
 
-def _cluster_lease(seen: Seen, _now: datetime) -> Said:
+def _cluster_lease(seen: Seen, _now: datetime) -> Answer:
     return _unread("the cluster Lease") if seen.cluster_lease is None else seen.cluster_lease
 
 
-def _permit(seen: Seen, _now: datetime) -> Said:
+def _permit(seen: Seen, _now: datetime) -> Answer:
     return _unread("the permit") if seen.permit is None else seen.permit
 
 
-def _node_lease(seen: Seen, _now: datetime) -> Said:
+def _node_lease(seen: Seen, _now: datetime) -> Answer:
     if seen.lease is None:
         return _unread("the node's lease")
     words = f"the node's lease is held by {seen.lease!r}"
     return Objection(rule="", words=words, until=seen.lease_until) if seen.lease else None
 
 
-def _of_machines(words: Callable[[Seen, tuple[MachineView, ...]], str]) -> Callable[[Seen, datetime], Said]:
+def _of_machines(words: Callable[[Seen, tuple[MachineView, ...]], str]) -> Callable[[Seen, datetime], Answer]:
     return lambda seen, _: _unread("the Machine") if seen.machines is None else words(seen, seen.machines)
 
 
-def _cluster_paused(seen: Seen, _now: datetime) -> Said:
+def _cluster_paused(seen: Seen, _now: datetime) -> Answer:
     if seen.pause is None:
         return _unread("its Cluster")
     return f"its Cluster is paused: {seen.pause}" if seen.pause else ""
@@ -239,14 +335,23 @@ def _cluster_paused(seen: Seen, _now: datetime) -> Said:
 def _preserved(seen: Seen, machines: tuple[MachineView, ...]) -> str:
     if seen.preserving:
         return ""
-    return kept_by_word(seen.node, machines) or (kept_by_condition(seen.node) if seen.node is not None else "")
+    if found := kept_by_annotation(seen.node, machines):
+        return found
+    return f"the condition {CONDITION} says that the node is preserved" if seen.node is not None and kept(seen.node) else ""
 
 
-def _of_node(word: Callable[[NodeView], str]) -> Callable[[Seen, datetime], Said]:
+def _kept_out(_seen: Seen, machines: tuple[MachineView, ...]) -> str:
+    for machine in machines:
+        if found := machine.kept_out_by:
+            return f"the annotation {found} keeps the Machine {machine.name} out of remediation"
+    return ""
+
+
+def _of_node(word: Callable[[NodeView], str]) -> Callable[[Seen, datetime], Answer]:
     return lambda seen, _: word(seen.node) if seen.node is not None else ""
 
 
-def _switched_off(seen: Seen, _now: datetime) -> Said:
+def _switched_off(seen: Seen, _now: datetime) -> Answer:
     if seen.policies is None:
         return _unread("the fence policies")
     scopes = seen.policies.scopes if seen.node is not None else ()
@@ -254,34 +359,37 @@ def _switched_off(seen: Seen, _now: datetime) -> Said:
 
 
 def _being_deleted(seen: Seen, machines: tuple[MachineView, ...]) -> str:
-    return deleted(seen.node, () if seen.deletes_it else machines)
+    if seen.node is not None and seen.node.deleting:
+        return f"Node {seen.node.name} is being deleted"
+    others = () if seen.deletes_it else machines
+    return next((f"Machine {machine.name} is being deleted" for machine in others if machine.deleting), "")
 
 
-def _storage_condition(seen: Seen, _now: datetime) -> Said:
+def _storage_condition(seen: Seen, _now: datetime) -> Answer:
     return seen.policies.host_lost_storage(seen.node) if seen.policies is not None and seen.node is not None else ""
 
 
-def _storage_event(seen: Seen, now: datetime) -> Said:
+def _storage_event(seen: Seen, now: datetime) -> Answer:
     return seen.policies.storage_lost_lately(seen.events, now) if seen.policies is not None and seen.node is not None else ""
 
 
-def _renewed(seen: Seen, now: datetime) -> Said:
+def _renewed(seen: Seen, now: datetime) -> Answer:
     if seen.policies is None or seen.node is None or not seen.policies.skip_renewed_lease:
         return ""
     return still_renewed(seen.renewed, None if seen.node.ready else seen.node.ready_since, now)
 
 
-def _renewal_unknown(seen: Seen, now: datetime) -> Said:
-    """The Lease of a host that just fell silent tells nothing yet. One that can't be read keeps nobody."""
+def _renewal_unknown(seen: Seen, now: datetime) -> Answer:
+    """The Lease of a host that just fell silent says nothing yet. One that can't be read is no objection."""
     node, asked = seen.node, seen.policies is not None and seen.policies.skip_renewed_lease and seen.renewed is not None
     if not asked or node is None or node.ready or not (left := lease_wait(node.ready_since, now)):
         return ""
     return f"whether its kubelet renews its Lease is known in {format_duration(left)} (skip-if-host-renews-lease)"
 
 
-def _without_mark(seen: Seen, _now: datetime) -> Said:
-    """Where there is no mark, only another deployment's Lease stops us: one that is missing or has lapsed keeps no machine off
-    (S17). Our own mark says that nobody has the node: who takes it over writes his first, and waits until nothing of ours is in
+def _without_mark(seen: Seen, _now: datetime) -> Answer:
+    """Without our mark only another deployment's Lease stops us: a missing or lapsed one leaves no machine off (S17). Our own
+    mark shows that no other deployment has the node: it would write its mark first, and wait until nothing of ours is in
     flight."""
     if seen.marked:
         return ""
@@ -291,15 +399,16 @@ def _without_mark(seen: Seen, _now: datetime) -> Said:
 
 
 DESTRUCTIVE: Operations = frozenset({Operation.DISRUPT, Operation.REMOVE, Operation.HAND_OVER, Operation.DELETE_NODE})
-"""What a last look licenses: everything is read for it, right before."""
+"""The acts that a last look licenses: everything is read for it, right before."""
 LOOKED_AT: Operations = DESTRUCTIVE | {Operation.WAIT, Operation.GIVE_BACK}
-"""What a last look may be about: with a licence, to see whether it is needed still, or on the way back."""
+"""The acts for which a last look is made: to license one, to see whether it is still needed, or before something is given
+back."""
 REMOVING: Operations = frozenset({Operation.REMOVE, Operation.HAND_OVER})
 """The machine's owner takes it out of a control plane; else it goes on being counted there (S15)."""
 NEEDED: Operations = frozenset({Operation.DISRUPT, Operation.REMOVE, Operation.WAIT})
-"""What is only done while somebody needs it."""
+"""The acts that are done only while the need stands."""
 _HANDS_OUT: Operations = frozenset({Operation.ASK, Operation.CREATE})
-"""What a last look has licensed a moment before: asked again is what stands on the very objects that the write reads."""
+"""The acts that a last look has licensed a moment before: the rules ask again only what the objects say that the write reads."""
 _LEAVES: Operations = frozenset({Operation.WAIT})
 _OFFERS: Operations = frozenset({Operation.OFFER})
 _BACK: Operations = frozenset({Operation.GIVE_BACK})
@@ -308,7 +417,7 @@ _EVICTS: Operations = frozenset({Operation.EVICT})
 _KEEPS: Operations = frozenset({Operation.KEEP})
 
 RULES: tuple[Rule, ...] = (
-    # Whom it is about, and why. What was not read can't be judged; the way back needs no licence.
+    # Which target, and why. What was not read can't be judged; giving back needs no licence.
     Rule(
         name="identity",
         source="S9",
@@ -351,7 +460,7 @@ RULES: tuple[Rule, ...] = (
         weight=Weight.NOT_LICENSED,
     ),
     Rule(name="permit", source="S14", says=_permit, stops=DESTRUCTIVE | _EVICTS, weight=Weight.NOT_LICENSED),
-    # A person's word, or a maintenance. All but what is freed of a machine that is off, and what the act does not touch.
+    # A person's request, or a maintenance. It does not stop the freeing of a machine that is off, or what the act does not touch.
     Rule(
         name="node lease",
         source="S20, medik8s",
@@ -362,7 +471,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         name="kept out",
         source="S20, Cluster API",
-        says=_of_machines(lambda _, machines: next(filter(None, map(kept_out, machines)), "")),
+        says=_of_machines(_kept_out),
         stops=_OFFERS | DESTRUCTIVE | _LEAVES | _HANDS_OUT,
         unblocks=WITHOUT_MACHINE_ANNOTATION,
     ),
@@ -409,7 +518,7 @@ RULES: tuple[Rule, ...] = (
         stops=DESTRUCTIVE | _EVICTS | _FREES | _KEEPS,
         passes=_FREES | _KEEPS,
     ),
-    # Who is taking it away at this moment. A person may know that he has got stuck.
+    # What is taking it away at this moment. A person may know that it got stuck.
     Rule(name="being deleted", source="S20", says=_of_machines(_being_deleted), stops=_OFFERS | DESTRUCTIVE, programs_only=True),
     Rule(
         name="being deleted before others act",
@@ -445,8 +554,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(name="exempt", source="S21", says=lambda seen, _: seen.exempt, stops=_OFFERS, programs_only=True),
     Rule(name="control plane", source="S15", says=lambda seen, _: seen.control_plane, stops=DESTRUCTIVE),
-    # Before something is given back: another episode may have switched the machine off since (S5). To be left alone needs no
-    # more than one who says so, and so comes before what could not be read.
+    # Before something is given back: another episode may have switched the machine off since (S5). The reasons above are enough
+    # to leave it alone, and so come before what could not be read.
     Rule(name="unread before giving back", source="S20", says=_doubts, stops=_BACK, weight=Weight.NOT_LICENSED),
     Rule(
         name="mark unread",
@@ -458,4 +567,4 @@ RULES: tuple[Rule, ...] = (
     Rule(name="in other hands", source="S5, S38", says=lambda seen, _: seen.held_by, stops=_BACK),
     Rule(name="another deployment", source="S38", says=_without_mark, stops=_BACK, weight=Weight.NOT_LICENSED),
 )
-"""In the order in which they are told."""
+"""In the order in which they are shown."""

@@ -1,6 +1,6 @@
-"""The nouns of an episode: why it exists, whom it holds, what it has proven, how it ended.
+"""The data of an episode: why it exists, what it holds, what it has proven, how it ended, and the ids of its workflow.
 
-All of them travel in workflow inputs, signals and results, so they only ever grow by fields with defaults.
+All of it travels in workflow inputs, signals and results, so a class only ever grows by fields with defaults.
 """
 
 from __future__ import annotations
@@ -10,12 +10,59 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import ClassVar
 
-from policy.episode.needs import Need, NeedKind
-from policy.episode.operator_commands import ActionName, Said, Spoken, Verb, Verified, Way
+from policy.checks.verdicts import Health, Verdict
+from policy.episode.operator_commands import ActionName, Said, SealedWord, Spoken, Verb, Verified, Way
 from policy.fence.kdump import KernelDead
 from policy.fence.power import PowerState, VolumeState
-from policy.remediation.ladder import EscalationStep as Rung
+from policy.remediation.ladder import EscalationStep
 from policy.values.object_refs import ObjectRef
+
+
+class NeedKind(StrEnum):
+    """What asks for the episode, and so when that ends. check: gone when the verdict is healthy. person: gone on abort. clean-up:
+    the node is healthy and only carries the marks of an episode that is no longer open. foreign-object: an object of another
+    system asks, as `policy/episode/fencing_requests.py` reads it; gone when that object is deleted or its operator has given it
+    up. preservation: a failed machine that is kept is to be cut off; gone when its Node no longer says that it is kept as
+    failed."""
+
+    CHECK = "check"
+    PERSON = "person"
+    CLEAN_UP = "clean-up"
+    FOREIGN_OBJECT = "foreign-object"
+    PRESERVATION = "preservation"
+
+    @property
+    def automatic(self) -> bool:
+        """Whether a program has decided, and not a person: what keeps programs from a node keeps this need from it."""
+        return self in {NeedKind.CHECK, NeedKind.FOREIGN_OBJECT}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """Why an episode exists. since: when the node became unhealthy; None if not known. cause: what is wrong with the node, as one
+    stable word (`ReadyUnknown`); "" if a person asks. check: the health check or object that asks; object_uid: its uid, because
+    another object of the same name is another need. delegate: the controller that asked us to act and may therefore hold the
+    node's lease. word: the person's request, if Kubernetes attests it."""
+
+    kind: NeedKind = NeedKind.PERSON
+    reason: str = ""
+    check: ObjectRef | None = None
+    requester: str = ""
+    since: datetime | None = None
+    cause: str = ""
+    object_uid: str = ""
+    delegate: str = ""
+    word: SealedWord | None = None
+
+
+def need_gone(need: Need, verdict: Verdict | None) -> bool:
+    """Whether the reason for an episode is gone. verdict: of the need's check, None if the check no longer covers the node.
+
+    A verdict of soon or skipped keeps the need: the conditions still offend, only their time starts again or a person objects.
+    """
+    if need.kind is not NeedKind.CHECK:
+        return False
+    return verdict is None or verdict.health is Health.HEALTHY
 
 
 class Kind(StrEnum):
@@ -37,23 +84,23 @@ class EpisodeInput:
     incident: str = ""
     holder: str = ""
     action: ActionName | None = None
-    """The object by which Kubernetes attests the requester; None: he only says so himself."""
+    """The object by which Kubernetes attests the requester; None: the name is not verified."""
 
     in_its_word: ClassVar[tuple[str, ...]] = ()
-    """The fields of its kind that `spoken` says."""
+    """The fields of its kind that `spoken` covers."""
 
     @property
     def by_a_person(self) -> bool:
-        """Whether it says that a person wants it: a need that a program has is looked at live, and a person's can't be."""
+        """Whether a person wants it: the need of a program can be checked live, the need of a person can't."""
         raise NotImplementedError
 
     def spoken(self) -> Spoken:
-        """What a NodeAction has to say, to be the requester's word."""
+        """What a NodeAction has to say to attest this request."""
         raise NotImplementedError
 
     def beyond_its_word(self) -> str:
-        """The field by which it asks for something that its word does not say, "" where none does: whoever has attested
-        "remediate node-7" has said nothing of a machine that somebody else names beside it (S42)."""
+        """The field by which it asks for more than its NodeAction says, "" if none does: a person who attested "remediate node-7"
+        did not attest the machine that another caller names beside it (S42)."""
         wish = Need(kind=NeedKind.PERSON, reason=self.reason, requester=self.requester)
         for each in fields(self):
             found = getattr(self, each.name)
@@ -70,9 +117,9 @@ _OF_EVERY_EPISODE = tuple(each.name for each in fields(EpisodeInput))
 class FencingInput(EpisodeInput):
     """Input of the `Fencing` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
 
-    permit_granted: the scanner reserved the permit before it started us. template: which FencingTemplate to carry out;
-    None: the one that a health check covering the node names, else the only one in the cluster. override: see `Spoken`.
-    seen_off: the requester vouches that the machine is off (S8): its pods are freed on that word, and nothing is switched off.
+    permit_granted: the scanner reserved the permit before it started this episode. template: which FencingTemplate to carry out;
+    None: the one that a health check of the node names, else the only one in the cluster. override: see `Spoken`. seen_off: the
+    requester vouches that the machine is off (S8): its pods are freed because of that, and nothing is switched off.
     """
 
     need: Need | None = None
@@ -86,11 +133,11 @@ class FencingInput(EpisodeInput):
 
     @property
     def by_a_person(self) -> bool:
-        """Also where no need is given, and always where it vouches for off (S8)."""
+        """Also if no need is given, and always if the requester vouches for off (S8)."""
         return self.seen_off or self.need is None or self.need.kind is NeedKind.PERSON
 
     def spoken(self) -> Spoken:
-        """With the template, where one is named."""
+        """With the template, if one is named."""
         template = f"{self.template.namespace}/{self.template.name}" if self.template is not None else ""
         action = Verb.ACK_OFF if self.seen_off else Verb.FENCE
         return Spoken(action=action, node=self.node, reason=self.reason, template=template, override=self.override)
@@ -102,7 +149,7 @@ class PreservationInput(EpisodeInput):
 
     machine: the Machine of the node; None: a Node alone. keep: preserve it from now on, as the annotation does; False if the
     annotation is there already. automatic: the pool's cap allows it. hold: for how long, None for the pool's time-out.
-    isolate: cut it off once it has failed. unhealthy: what a health check says about it, "" while none calls it unhealthy.
+    isolate: cut it off once it has failed. unhealthy: what a health check says about it, "" while none finds it unhealthy.
     """
 
     machine: ObjectRef | None = None
@@ -116,18 +163,18 @@ class PreservationInput(EpisodeInput):
 
     @property
     def by_a_person(self) -> bool:
-        """Not where the objects say so already, or a pool has room."""
+        """Not if its objects ask for it already, or a pool has room."""
         return self.keep and not self.automatic
 
     def spoken(self) -> Spoken:
-        """With how long, and how."""
+        """With its duration, and whether it is cut off."""
         return Spoken(action=Verb.PRESERVE, node=self.node, reason=self.reason, hold=self.hold, isolate=self.isolate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreservationNews:
-    """The scanner tells a preservation that something changed. The latest message is all that counts. unhealthy: what a health
-    check says about the machine, "" while none calls it unhealthy. released: why the pool's cap gives it up."""
+    """The scanner notifies a preservation of a change. Only the latest message counts. unhealthy: what a health check says about
+    the machine, "" while none finds it unhealthy. released: why the pool's cap gives it up."""
 
     unhealthy: str = ""
     released: str = ""
@@ -150,7 +197,7 @@ class RemediationInput(EpisodeInput):
     machine_uid: str = ""
     node_uid: str = ""
     need: Need | None = None
-    ladder: tuple[Rung, ...] | None = None
+    ladder: tuple[EscalationStep, ...] | None = None
     strategies: tuple[str, ...] = ()
     skip_impossible: bool = False
     override: str = ""
@@ -165,11 +212,11 @@ class RemediationInput(EpisodeInput):
 
     @property
     def by_a_person(self) -> bool:
-        """Also where no need is given."""
+        """Also if no need is given."""
         return self.need is None or self.need.kind is NeedKind.PERSON
 
     def spoken(self) -> Spoken:
-        """With the steps, where some are named."""
+        """With the steps, if some are named."""
         return Spoken(
             action=Verb.REMEDIATE,
             node=self.node,
@@ -181,7 +228,7 @@ class RemediationInput(EpisodeInput):
 
 
 class Phase(StrEnum):
-    """The states of the node-fencing automaton, and ours for waiting on people and permits."""
+    """The states of the node-fencing automaton, and our own for waiting on people and permits."""
 
     NEW = "new"
     QUEUED = "queued"
@@ -192,12 +239,12 @@ class Phase(StrEnum):
     NEEDS_HUMAN = "needs-human"
     RUNNING_PRESERVED = "Running:Preserved"
     FAILED_PRESERVED = "Failed:Preserved"
-    """As the preservation proposal writes them."""
+    """As the preservation proposal writes these two."""
     TERMINATING = "Terminating"
 
 
 class Outcome(StrEnum):
-    """How an episode ended (S35). needs-human is not among them: that is a parked, open state."""
+    """How an episode ended (S35). needs-human is not an outcome: the episode is still open, and parked."""
 
     RECOVERED = "recovered"
     REPLACED = "replaced"
@@ -205,7 +252,7 @@ class Outcome(StrEnum):
     RELEASED = "released"
     ABORTED = "aborted"
     REFUSED = "refused"
-    """Never began: no permit was to be had. Nothing was touched."""
+    """It did not begin, because it got no permit. Nothing was touched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,20 +269,20 @@ class Pinned:
     endpoints: tuple[str, ...] = ()
     """Every device that this episode may touch, of power and of paths."""
     levels: tuple[tuple[str, ...], ...] = ()
-    """The endpoints whose OFF, all of one level, is the proof (S4); none where nothing of power is configured."""
+    """The endpoints whose OFF, all of one level, is the proof (S4); empty if no power device is configured."""
     machine_uids: tuple[str, ...] = ()
-    """Of the Machines that belong to the Node; none where it has none."""
+    """Of the Machines that belong to the Node."""
     addresses: tuple[str, ...] = ()
-    """Its IP addresses, by which it may be heard of; they identify nobody and are never compared."""
+    """Its IP addresses, from which kdump messages may come; they identify no machine and are never compared."""
     instance_id: str = ""
-    """Its cloud's own number for it, where the Node says one (GKE). Compared with what the cloud says (S39)."""
+    """Its cloud's own number for it, if the Node has one (GKE). Compared with what the cloud says (S39)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """One read of one device: its answer and the moment of the answer (worker's clock). serves: the machine that it says it
-    serves, in the form of `policy/fence/power.py`; empty if it does not say. seal: shows a cluster worker that a power
-    worker of ours has read it, and when by that worker's clock (S1, S42)."""
+    serves, in the form of `policy/fence/power.py`; empty if it does not say. seal: shows a cluster worker that a power worker of
+    ours has read it, and when by that worker's clock (S1, S42)."""
 
     endpoint: str
     state: PowerState
@@ -247,7 +294,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenUpReading:
-    """One read of a cloud machine that was given up: whether that is what its cloud says, asked at that moment."""
+    """One read of a cloud machine that was given up: whether its cloud says so at that moment."""
 
     endpoint: str
     given_up: bool
@@ -257,8 +304,8 @@ class GivenUpReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement(Said):
-    """A person's word that the machine is off: the only substitute for reading it (S8). Who, why and when are required. despite:
-    the reading that the person overrides, to end a sentence with; "" for none."""
+    """A person vouches that the machine is off: the only substitute for reading it (S8). Who, why and when are required. despite:
+    the reading that the person overrides, as the end of a sentence; "" for none."""
 
     why: str
     at: datetime
@@ -267,7 +314,7 @@ class Acknowledgement(Said):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffProof:
-    """`off proven`: OFF read from every device after the off command had ended (S2, S4), or a person's word (S8)."""
+    """`off proven`: OFF read from every device after the off command had ended (S2, S4), or a person's acknowledgement (S8)."""
 
     commanded_at: datetime | None
     readings: tuple[Reading, ...] = ()
@@ -275,23 +322,21 @@ class OffProof:
 
     @property
     def basis(self) -> str:
-        """On what it rests that the machine is off, to go after "off": a reading of its devices, or a person's word."""
+        """Why the machine counts as off, to follow "off" in a sentence: a reading of its devices, or a person's
+        acknowledgement."""
         word = self.acknowledgement
         return "is proven" if word is None else f"is what {word.by} says{word.despite}"
 
     @property
     def former_basis(self) -> str:
-        """The same of a machine that is on again."""
+        """The same for a machine that is on again."""
         return "was proven" if self.acknowledgement is None else f"was acknowledged by {self.acknowledgement.by}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeReading:
-    """One read of one cloud volume: where it is, asked at that moment. `root`: it is the machine's own, which boots from
-    it or takes it along when it ends.
-
-    seal: as of a Reading.
-    """
+    """One read of one cloud volume: where it is at that moment. root: the machine boots from it, or takes it along when it ends.
+    seal: as in `Reading`."""
 
     volume: str
     state: VolumeState
@@ -303,10 +348,8 @@ class VolumeReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathProof:
-    """`path cut proven`: a switch port read as off, or a volume read as available, after the command to cut it had ended.
-
-    Licenses consequences for pods using only what is cut.
-    """
+    """`path cut proven`: a switch port read as off, or a volume read as available, after the command to cut it had ended. It
+    licenses consequences for pods that use only what is cut."""
 
     commanded_at: datetime
     readings: tuple[Reading, ...] = ()
@@ -335,16 +378,15 @@ class RecordEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeStatus:
-    """Answer of the `status` query: what the CLI and the live table show. `queued`: why it waits for a permit, else "".
+    """Answer of the `status` query: what the CLI and the live table show. queued: why it waits for a permit, else "".
 
-    requester: who asked for it, and of a person how that was
-    verified; "" where nobody said. preserved_until: when the hold ends, None where none is in force. rung: of
-    a remediation the step of its ladder, as `2 of 3: reboot`; rung_until: when that has had its time. machine: namespace and name
-    of the Machine that it is about. control_plane: None before the node has been looked at. advice: what a person can do and what
-    comes of it, "" while none is waited for. held: by whom, until when and why a hold keeps it from its next destructive act.
-    ways: the words that it hears now. try_number of tries: of the step in hand, tries 0 while none is under way; restarts of
-    most_restarts: of all its steps, since a person had it go on last. readings: of power devices, the latest since the first off.
-    override: who overrides a circuit breaker for it, and why; "" for none.
+    requester: who asked for it, and how a person was verified; "" if that is not known. preserved_until: when the hold ends, None
+    if none is in force. rung: the step of a remediation's ladder, as `2 of 3: reboot`; rung_until: when that step has had its
+    time. machine: namespace and name of the Machine that it is about. control_plane: None before the node has been looked at.
+    advice: what a person can do and what follows from it, "" while it waits for none. held: by whom, until when and why a hold
+    keeps it from its next destructive act. ways: the commands that it accepts now. try_number of tries: of the current step,
+    tries 0 while there is none; restarts of most_restarts: of all its steps, since a person last let it go on. readings: of power
+    devices, the latest since the first off. override: who overrides a circuit breaker for it, and why; "" for none.
     """
 
     incident: str
@@ -379,9 +421,9 @@ class EpisodeStatus:
     advice: str = ""
     held: str = ""
     held_by: tuple[str, ...] = ()
-    """To whom each hold belongs (`Said.owner`), as `resume --of` names it."""
+    """The owner of each hold (`Said.owner`), as `resume --of` names it."""
     question: int = 0
-    """The number of what people were last asked, which a word that answers it has to name (S48)."""
+    """The number of the latest question to people; an answer has to name it (S48)."""
     ways: tuple[Way, ...] = ()
     tries: int = 0
     most_restarts: int = 0
@@ -391,8 +433,8 @@ class EpisodeStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeResult:
-    """How an episode ended, and on what proof. `left_off`: the machine was left powered off, on purpose. missing: there is no
-    such target, and nothing was begun."""
+    """How an episode ended, and on what proof. left_off: the machine was left powered off, on purpose. missing: there is no such
+    target, and nothing was begun."""
 
     outcome: Outcome
     incident: str
@@ -407,25 +449,23 @@ class EpisodeResult:
     freed_pods: int = 0
     record: tuple[RecordEntry, ...] = ()
     kernel_dead: KernelDead | None = None
-    """The proof on which pods were freed before off was proven, the latest one; None where none were."""
+    """The latest proof on which pods were freed before off was proven; None if none were."""
     missing: bool = False
-
-
-# What an episode is told of the node that it holds: as a scan or a live look has seen it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """A node that an episode cares about, as it is now. `present` False: the Node object is gone.
+    """The node of an episode, as a scan or a live look has seen it. present False: the Node object is gone.
 
-    `incident` is that of the mark it carries ("" for none), so that a mark without an open episode is noticed.
-    `unhealthy`: some check says so now, whether or not we may act on it. `soon`: none does, but a timeout runs; a running
-    episode is not over by that (a node that goes from Unknown to False starts its time anew). Identity fields are "" where
-    unknown. groups: as a candidate's; none for a Node that is gone. asked_by: uids of the objects of other systems that ask for
-    the node, or have their answer and still stand; only a scan says so. preserved: the Node says that it is kept now; also only
-    of a scan. confirmed_well: a person has confirmed by annotation that it is well. others: in brief, what its Machines and the
-    remediation objects about it say, so that a change of these is one; also only of a scan. checks: the keys of the health checks
-    that count it, or its Machine, among their targets; also only of a scan.
+    incident: of the mark that it carries ("" for none), so that a mark without an open episode is noticed. unhealthy: a check
+    says so now, whether or not we may act on it. soon: no check does, but a timeout runs; that does not end a running episode (a
+    node that goes from Unknown to False starts its time again). Identity fields are "" if unknown. groups: as a candidate's;
+    empty for a Node that is gone. confirmed_well: a person has confirmed by annotation that it is well.
+
+    Only a scan fills these in: asked_by: uids of the objects of other systems that ask for the node, or have their answer and
+    still exist. preserved: the Node says that it is kept now. others: a summary of what its Machines and the remediation objects
+    about it say, so that a change of them is a change of this. checks: the keys of the health checks that count it, or its
+    Machine, among their targets.
     """
 
     node: str
@@ -446,3 +486,22 @@ class Observation:
     confirmed_well: bool = False
     others: str = ""
     checks: tuple[str, ...] = ()
+
+
+# Workflow ids: by these names the server keeps one episode per node and one scanner per cluster (S13, S38). The check of fence
+# devices is one per cluster, too, because it remembers when each device last answered.
+
+
+def episode_id(cluster: str, node: str) -> str:
+    """The one id of any kind of episode of that node; while it is taken, a second one is impossible."""
+    return f"episode/{cluster}/{node}"
+
+
+def scanner_id(cluster: str) -> str:
+    """The one scanner of a cluster."""
+    return f"scanner/{cluster}"
+
+
+def device_check_id(cluster: str) -> str:
+    """The one check of a cluster's fence devices."""
+    return f"device-check/{cluster}"

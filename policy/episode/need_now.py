@@ -1,7 +1,8 @@
 """Whether the reason for an episode still stands, as a last look has read it all anew (S20).
 
 Each kind of need has its own answer. What else stands in the way is `gate.py`, which is told this one; the reading is
-`activities/cluster/live/looks.py`. When a scan's own verdict ends a need is `needs.py`.
+`activities/cluster/live/looks.py`. When a scan's own verdict ends a need is `need_gone`
+(`messages.py`).
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import Health
 from policy.dialects import parse
 from policy.episode.fencing_requests import is_another, is_taken_up, why_withdrawn
-from policy.episode.gate import Objection, Weight
-from policy.episode.needs import Need, NeedKind, need_gone
-from policy.episode.vetoes import preserved_as_failed
+from policy.episode.gate import Objection, Weight, preserved_as_failed
+from policy.episode.messages import Need, NeedKind, need_gone
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
 

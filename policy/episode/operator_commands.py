@@ -1,9 +1,9 @@
-"""What a person says to nodewarden, and how it is known that it was he (S42).
+"""The commands of people to nodewarden, and how their identity is verified (S42).
 
-Kubernetes can attest it: he makes a `NodeAction` (deploy/crds), the API server compares its `requestedBy` with who is asking and
-asks its own authorizer whether he may (deploy/people.yaml), and the word names that object. No token travels. What the object has
-to say, for it to be his word, is here; whether it says so on a server that enforces it is
-`activities/cluster/acts/attestation.py`.
+Kubernetes can attest a command: the person creates a `NodeAction` (deploy/crds), the API server compares its `requestedBy` with
+the caller and asks its own authorizer whether the caller may (deploy/people.yaml), and the command names that object. No token
+travels. Here is what the object has to say, and what the server has to enforce for it to count;
+`activities/cluster/acts/attestation.py` reads both live.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from policy.values.times import format_duration, moment_of, parse_duration, written
+from policy.values.times import format_duration, later, moment_of, parse_duration, written
 
 WITHIN = timedelta(minutes=5)
-"""A NodeAction that is older says nothing any more: what it was about may be over."""
+"""An older NodeAction does not count any more: what it was about may be over."""
 
 SETTLED = timedelta(seconds=15)
-"""By then an API server enforces an admission policy that was made; what was made earlier, nobody may have checked."""
+"""So long an API server may take to enforce a new admission policy; objects that are created before then may be unchecked."""
 
 NAMESPACE = "nodewarden"
-"""Where NodeActions are read; elsewhere they say nothing."""
+"""NodeActions count in this namespace only."""
 
 SAID_LABEL = "nodewarden.io/said"
-"""On those that a command line has made, and says itself."""
+"""On NodeActions that the command line has created; it sends their command itself."""
 
 CIRCUIT_BREAKER = "circuit-breaker"
 """What a person may override, for one node (S17): the open circuit breakers of health checks."""
@@ -56,18 +56,17 @@ class Verb(StrEnum):
 
 
 ANSWERS = frozenset({Verb.RESUME, Verb.RETURN_PATH, Verb.ACK_OFF})
-"""Each answers what was asked, and says which question that was (S48)."""
+"""The commands that answer a question of an episode; each names its number (S48)."""
 
 OVERRIDES = {CIRCUIT_BREAKER: frozenset({Verb.FENCE, Verb.REMEDIATE, Verb.ACK_OFF}), DEVICE_READS_ON: frozenset({Verb.ACK_OFF})}
-"""Which words may override it."""
-
+"""Which commands may override what."""
 
 NOT_VERIFIED, VERIFIED = " (identity not verified)", ", verified by Kubernetes"
-"""How a name that is shown ends. No name may contain the word itself (`name_problem`)."""
+"""How a shown name ends. No name may contain the word "verified" itself (`name_problem`)."""
 
 
 class Verified(StrEnum):
-    """How the speaker's identity was verified. no: it was not; the name is what the speaker says."""
+    """How a person's identity was verified. no: it was not; the name is what the person says."""
 
     NO = "no"
     KUBERNETES = "kubernetes"
@@ -83,7 +82,7 @@ class ActionName:
 
 
 def override_problem(override: str, verb: Verb) -> str:
-    """What is wrong with the things that this word overrides, with commas between; "" for nothing."""
+    """What is wrong with the things that this command overrides, given with commas between them; "" for nothing."""
     known = [each for each, verbs in OVERRIDES.items() if verb in verbs]
     if all(each in known for each in override.split(",") if override):
         return ""
@@ -92,10 +91,10 @@ def override_problem(override: str, verb: Verb) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """What a NodeAction says, except the person. node: "" for a word that is not about one node. power_on, until, hold: for the
-    actions that have them. question: the number of the question that the word answers. of: the owner of the pause or hold that
-    ends, "" for one's own. shorten: for `extend`. isolate: for `preserve`. strategies, template: for `remediate` and `fence`.
-    override: what it passes over, with commas between (`override_problem`)."""
+    """What a NodeAction says, except the person. node: "" if the command is not about one node. power_on, until, hold: for the
+    actions that have them. question: the number of the question that it answers. of: the owner of the pause or hold that ends, ""
+    for the person's own. shorten: for `extend`. isolate: for `preserve`. strategies, template: for `remediate` and `fence`.
+    override: what it overrides, with commas between (`override_problem`)."""
 
     action: Verb
     node: str
@@ -113,7 +112,7 @@ class Spoken:
     override: str = ""
 
     def spec(self, requested_by: str) -> dict[str, Any]:
-        """Of the object: what is not said is left out."""
+        """The object's spec, without what is not given."""
         given = {
             "node": self.node,
             "powerOn": self.power_on,
@@ -134,8 +133,8 @@ class Spoken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """A word that an episode hears in the state that it is in. command: how it is said on the command line. consequence: what the
-    word does, or what comes of it then."""
+    """A command that an episode accepts in its present state. command: as it is written on the command line. consequence: what
+    follows from it."""
 
     word: Verb
     command: str
@@ -144,8 +143,8 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedWord:
-    """A word as a cluster worker has verified it. action: the NodeAction's uid. seal: cluster workers recognize the word by
-    it."""
+    """A command as a cluster worker has verified it. action: the NodeAction's uid. seal: by it, cluster workers recognize the
+    command."""
 
     spoken: Spoken
     action: str
@@ -155,8 +154,8 @@ class SealedWord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """Whose word it is. who: as he says himself. speaker: the name by which Kubernetes knows him, "" where that is not verified.
-    sealed: what was verified. Nothing of these but `who` is believed of a caller."""
+    """Who gave a command. who: the name that the person gives. speaker: the name by which Kubernetes knows the person, "" if that
+    is not verified. sealed: what was verified. Of a caller's input only `who` is believed."""
 
     who: str
     verified: Verified = Verified.NO
@@ -165,17 +164,17 @@ class Said:
 
     @property
     def by(self) -> str:
-        """For people, with how it was verified."""
+        """The name for people, with how it was verified."""
         named_too = self.verified is not Verified.NO and self.who not in {"", self.speaker}
         return f"{self.owner} (for {self.who})" if named_too else self.owner
 
     @property
     def owner(self) -> str:
-        """To whom a pause or a hold belongs: the same for all that one person says, and another one where it is not verified."""
+        """The owner of a pause or a hold: the same for all verified commands of one person."""
         return f"{self.who}{NOT_VERIFIED}" if self.verified is Verified.NO else f"{self.speaker}{VERIFIED}"
 
     def belongs_to(self, name: str) -> bool:
-        """Whether that names its owner: as it is shown, or without how it was verified."""
+        """Whether the name is the owner's, as it is shown or without how it was verified."""
         return name in {self.by, self.owner, bare_name(self.owner)}
 
 
@@ -203,15 +202,14 @@ def spoken_of(spec: Mapping[str, Any]) -> Spoken:
 
 
 def difference(word: Spoken, found: Spoken) -> str:
-    """In what a NodeAction says another thing than the word that names it, "" where it says the same."""
-    said, wanted = found.spec(""), word.spec("")
-    fields = sorted(name for name in {*said, *wanted} if said.get(name) != wanted.get(name))
-    return fields[0] if fields else ""
+    """The first field in which a NodeAction differs from the command that names it, "" if they are equal."""
+    there, wanted = found.spec(""), word.spec("")
+    return next((name for name in sorted({*there, *wanted}) if there.get(name) != wanted.get(name)), "")
 
 
 def name_problem(who: str) -> str:
-    """Why that can't be the name of who has spoken, "" where it can. It is shown with how it was verified, and says nothing of
-    that itself (S41)."""
+    """Why that can't be a person's name, "" if it can. It is shown together with how it was verified, and must not claim that
+    itself (S41)."""
     if not who.strip():
         return "expected a name, got nothing; it goes into the decision record"
     if len(who) > LONGEST_NAME or not who.isprintable():
@@ -222,7 +220,7 @@ def name_problem(who: str) -> str:
 
 
 def reason_problem(reason: str) -> str:
-    """Why nothing can be said for that reason, "" where it can."""
+    """What is wrong with the reason of a command, "" for nothing."""
     if not reason.strip():
         return "expected a name or a sentence, got nothing; it goes into the decision record"
     if len(reason) > LONGEST_REASON:
@@ -231,10 +229,75 @@ def reason_problem(reason: str) -> str:
 
 
 def bare_name(owner: str) -> str:
-    """A name without how it was verified."""
+    """The name without how it was verified."""
     return owner.removesuffix(NOT_VERIFIED).removesuffix(VERIFIED)
 
 
 def one_line(text: str) -> str:
-    """For tables and records, whoever has written it."""
+    """Foreign text for tables and records."""
     return "".join(each if each.isprintable() else " " for each in text)
+
+
+# What an API server has to enforce for its NodeActions to name the right person: the admission policy of deploy/people.yaml.
+#
+# A right to change that policy, or the definition of the kind, is an administrator's right anyway. Each command checks that the
+# policy is there, and as it was shipped: a cluster without it accepts any name from every creator of the object.
+
+GROUP, VERSION, PLURAL = "nodewarden.io", "v1alpha1", "nodeactions"
+POLICY = "nodewarden-node-actions"
+"""Name of the policy, and of its binding."""
+HOW_TO = "`nodewarden deploy people | kubectl apply -f -`"
+
+_CREATED = "request.operation != 'CREATE' || "
+_MAY = "authorizer.group('nodewarden.io').resource('nodes').name(has(object.spec.node) ? object.spec.node : '')"
+VALIDATIONS = (
+    _CREATED + "object.spec.requestedBy == request.userInfo.username",
+    _CREATED + _MAY + ".check(object.spec.action).allowed()",
+    _CREATED + "!has(object.spec.override) || " + _MAY + ".check('override').allowed()",
+    "request.operation != 'UPDATE' || object.spec == oldObject.spec",
+)
+
+Object = Mapping[str, Any]
+
+
+def doubt(policy: Object | None, binding: Object | None, created: datetime) -> str:
+    """Why a NodeAction created at that moment may have any name, "" if the server has checked its name."""
+    if policy is None or binding is None:
+        return f"the API server does not check names: it has no ValidatingAdmissionPolicy {POLICY} with its binding ({HOW_TO})"
+    if not (_checks(policy.get("spec") or {}) and _denies(binding.get("spec") or {})):
+        return f"the ValidatingAdmissionPolicy {POLICY}, or its binding, is not as nodewarden ships it ({HOW_TO})"
+    for each in (policy, binding):
+        since = moment_of((each.get("metadata") or {}).get("creationTimestamp"))
+        if since is None or created < later(since, SETTLED):
+            return f"it was made before the ValidatingAdmissionPolicy {POLICY} was in force: give the command again"
+    return ""
+
+
+def _checks(spec: Object) -> bool:
+    constraints = spec.get("matchConstraints") or {}
+    narrowed = any(constraints.get(name) for name in ("excludeResourceRules", "namespaceSelector", "objectSelector"))
+    said = {each.get("expression") for each in spec.get("validations") or ()}
+    return (
+        spec.get("failurePolicy", "Fail") == "Fail"
+        and not spec.get("matchConditions")
+        and not spec.get("paramKind")
+        and not narrowed
+        and any(_is_about_actions(rule) for rule in constraints.get("resourceRules") or ())
+        and said >= set(VALIDATIONS)
+    )
+
+
+def _is_about_actions(rule: Object) -> bool:
+    return (
+        GROUP in rule.get("apiGroups", ())
+        and VERSION in rule.get("apiVersions", ())
+        and PLURAL in rule.get("resources", ())
+        and {"CREATE", "UPDATE"} <= set(rule.get("operations", ()))
+        and not rule.get("resourceNames")
+        and rule.get("scope", "*") == "*"
+    )
+
+
+def _denies(spec: Object) -> bool:
+    whole = not spec.get("matchResources") and not spec.get("paramRef")
+    return spec.get("policyName") == POLICY and "Deny" in (spec.get("validationActions") or ()) and whole

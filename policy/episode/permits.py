@@ -1,12 +1,15 @@
-"""The permit table: who may disrupt a node now, and the answer to "why not?" for everyone else.
+"""The permit table: which episodes may disrupt a node now, and why the others may not; and the portions of pods that may be
+freed.
 
-The scanner is the only grantor and keeps this table in its workflow state. Admission (`policy/scan/admission.py`) reads it.
+The scanner is the only grantor of both and keeps them in its workflow state. Admission (`policy/scan/admission.py`) reads the
+table.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from policy.episode.messages import Kind
@@ -24,9 +27,9 @@ class PermitState(StrEnum):
 class Permit:
     """One line of the table, keyed by workflow id and incident. A parked line keeps the node but counts in no budget.
 
-    control_plane: None where nobody has said yet. override: a person's override was asked for, which each look has to see
-    attested. found: nobody has told which checks count it, as of an episode
-    that was found open. What is not known counts as it would at worst (S14, S15).
+    control_plane: None while it is not known. override: a person's override was asked for, which each look has to see attested.
+    found: its episode was found open, so it is not known which checks count it. What is not known counts as in the worst case
+    (S14, S15).
     """
 
     node: str
@@ -74,7 +77,7 @@ class PermitRequest:
     """An open episode asks for a permit (update `request_permit` of the scanner).
 
     by_person: a person wants it now; the request of a program is refused while the node is left alone after failed attempts
-    (S19). override: see `Spoken`; whether a person has said so, the last look asks.
+    (S19). override: see `Spoken`; the last look checks that a person asked for it.
     """
 
     node: str
@@ -89,15 +92,15 @@ class PermitRequest:
     owner: str = ""
     removes: bool = False
     ready: bool = True
-    """Whether the node says Ready=True; assumed where unknown, which is the stricter reading for quorum (S15)."""
+    """Whether the node says Ready=True; assumed if unknown, which is the stricter reading for quorum (S15)."""
     by_person: bool = False
     override: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeedsPerson:
-    """An open episode that waits for a person, who was told of it last at that moment. It may have no line: preservations. since:
-    when it asked first, None where only the last time is known."""
+    """An open episode that waits for a person. told: when people were last notified of it. It may have no line of the table:
+    preservations have none. since: when it asked first, None if only the last time is known."""
 
     node: str
     incident: str
@@ -145,11 +148,11 @@ class Release:
     node_uid: str = ""
     powered_on_at: datetime | None = None
     powered_off_at: datetime | None = None
-    """When the episode last commanded either; None where it did not."""
+    """When the episode last commanded either; None if it did not."""
     vetoed_until: datetime | None = None
-    """When the veto for which it ended is over by itself; None where nobody says."""
+    """When the veto for which it ended is over by itself; None if that is not known."""
     missing: bool = False
-    """It was asked for a node that there is none of: nothing is left alone for that."""
+    """There is no such node: no node is left alone because of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,3 +174,71 @@ class PermitQuestions:
     """The scanner's query `holds_permits`, question and answer alike: those of all last looks of a moment."""
 
     questions: tuple[PermitQuestion, ...]
+
+
+# Portions: how many pods may be freed in a minute over a whole cluster, and how many each episode was allowed.
+#
+# Under such a limit an episode asks the scanner for a portion right before it frees, and asks again at the moment that the answer
+# says. A portion counts until a minute after the last moment at which it may be used, whether it is used or not: so episodes need
+# not report, and a lost answer or a dead worker frees too few pods, never too many.
+
+MINUTE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortionRequest:
+    """An episode asks to free that many pods now. number: of its question; the same number is the same question. per_minute: the
+    limit as the episode has just read it."""
+
+    node: str
+    incident: str
+    number: int
+    pods: int
+    per_minute: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portion:
+    """That episode may free that many pods until then."""
+
+    incident: str
+    number: int
+    pods: int
+    until: datetime
+
+    @property
+    def counts_until(self) -> datetime:
+        """From then on none of its pods was freed within the last minute."""
+        return self.until + MINUTE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortionAnswer:
+    """pods: how many may be freed until `until`; 0: none now, ask again at `again`. problem: why there is no answer."""
+
+    pods: int = 0
+    until: datetime | None = None
+    again: datetime | None = None
+    problem: str = ""
+
+
+def standing(portions: Iterable[Portion], now: datetime) -> tuple[Portion, ...]:
+    """The portions that still count."""
+    return tuple(each for each in portions if each.counts_until > now)
+
+
+def portion_of(
+    portions: Iterable[Portion], request: PortionRequest, now: datetime, *, used_within: timedelta
+) -> tuple[tuple[Portion, ...], PortionAnswer]:
+    """The portions that count after the question, and its answer: as many pods as are left, so that a node with more pods than
+    may go in a minute is freed minute by minute. used_within: how long a portion may be used."""
+    counted = standing(portions, now)
+    asked = next((each for each in counted if (each.incident, each.number) == (request.incident, request.number)), None)
+    if asked is not None:
+        return counted, PortionAnswer(pods=asked.pods, until=asked.until)
+    pods = min(request.pods, request.per_minute - sum(each.pods for each in counted))
+    if pods <= 0:
+        again = min((each.counts_until for each in counted), default=now + MINUTE)
+        return counted, PortionAnswer(again=again)
+    portion = Portion(incident=request.incident, number=request.number, pods=pods, until=now + used_within)
+    return (*counted, portion), PortionAnswer(pods=pods, until=portion.until)

@@ -13,7 +13,7 @@ from typing import Protocol
 from policy.fence.drivers import parameters_of
 from policy.fence.drivers.contract import ParameterError
 from policy.fence.plan import PowerDevice
-from policy.values.system_uuids import same_system
+from policy.objects.machines import same_system
 
 
 class PowerState(StrEnum):
@@ -47,7 +47,6 @@ class PowerCapability(StrEnum):
     READ = "read"
     OFF = "off"
     ON = "on"
-    IDENTITY = "identity"
     CONSOLE = "console"
     EVENT_LOG = "event-log"
     VOLUMES = "volumes"
@@ -145,6 +144,11 @@ def system_of(uuid: str) -> str:
 def instance_of(number: str) -> str:
     """How a device names the instance with that id, which its cloud gives to no other instance."""
     return f"instance/{number}"
+
+
+def instance_in(serves: Collection[str]) -> str:
+    """Which instance is said to be served, "" where none is."""
+    return next((value for kind, _, value in (said.partition("/") for said in serves) if kind == "instance"), "")
 
 
 def host_of(name: str) -> str:

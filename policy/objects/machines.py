@@ -1,19 +1,22 @@
-"""What is known of one Machine and of the Cluster API Cluster it belongs to: the fields that decisions use, and nothing else.
+"""What is known of one Machine and of its Cluster API Cluster, which Node and Machine belong together, and by what a machine is
+identified.
 
-Snapshots, as `policy/objects/nodes.py` has them of Nodes. The Machines of OpenShift, Cluster API and machine-controller-manager
-differ in spelling only (`policy/values/machine_apis.py`). How they are decoded is
-`activities/cluster/objects/machines_decoding.py`, what their fields mean for health is `policy/checks/rules/`, and for whether a
-machine is kept `policy/preservation/`.
+The views are snapshots with the fields that decisions use, and nothing else, as in `policy/objects/nodes.py`. The Machines of
+OpenShift, Cluster API and machine-controller-manager differ in spelling only (`policy/values/machine_apis.py`). How they are
+decoded is `activities/cluster/objects/machines_decoding.py`, what their fields mean for health is `policy/checks/rules/`, and for
+whether a machine is kept `policy/preservation/`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 
-from policy.objects.nodes import Condition
-from policy.values.machine_apis import MCM, MachineApi
+from policy.objects.nodes import Condition, NodeView
+from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT, MachineApi
 from policy.values.times import moment_of
 
 PAUSED_ANNOTATION = "cluster.x-k8s.io/paused"
@@ -28,20 +31,20 @@ REMEDIATE_ANNOTATION = "cluster.x-k8s.io/remediate-machine"
 EXTERNAL_REMEDIATION_ANNOTATION = "host.metal3.io/external-remediation"
 
 FAILED = "Failed"
-"""The phase of a Machine that will never work again, in each of the APIs."""
+"""The phase of a Machine that will never work again, in all three APIs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineView:
-    """One Machine as last seen: from the watch cache, a live read, or files. Empty strings mean that the object does not carry
+    """One Machine as last seen: from the watch cache, a live read, or files. An empty string means that the object does not have
     the field.
 
-    node_name: whom it names as its Node. phase: in its API's own words. failure: reason and message of a terminal failure, in
-    words. deletion_waits: what holds its deletion up, in words, "" while nothing says. last_updated: OpenShift's start-up clock.
-    controller: kind and name of the owner that controls it, "" for a Machine that nobody would replace. expiry: until when it is
-    preserved, None while it is not. preserve_timeout: for how long, as its own specification says, None where that says nothing.
-    preservation_problem: why what it says of its preservation can't be read, "" where it can. unreadable: why hardly anything is
-    known of a Machine that is there all the same, "" for all others.
+    node_name: the Node that it names. phase: in its API's own words. failure: reason and message of a terminal failure.
+    deletion_waits: what holds its deletion up, in words, "" if that is not known. last_updated: OpenShift's start-up clock.
+    controller: kind and name of the owner that controls it, "" for a Machine that no controller would replace. expiry: until when
+    it is preserved, None while it is not. preserve_timeout: for how long, by its own specification, None if that does not say.
+    preservation_problem: why its preservation can't be read, "" if it can. unreadable: why hardly anything is known of a Machine
+    that exists, "" for all others.
     """
 
     api: MachineApi
@@ -76,7 +79,7 @@ class MachineView:
 
     @property
     def kept_out_by(self) -> str:
-        """The annotation by which people keep it out of remediation, "" where it carries none."""
+        """The annotation by which people keep it out of remediation, "" if it has none."""
         return next((each for each in (PAUSED_ANNOTATION, SKIP_ANNOTATION) if each in self.annotations), "")
 
     @property
@@ -88,24 +91,24 @@ class MachineView:
 
     @property
     def goes_first(self) -> str:
-        """What stands where somebody says that it goes first when its set is scaled down, "" where nobody does."""
+        """The value of the annotation that makes it the first to go when its set is scaled down, "" without one."""
         for annotation in self.api.goes_first:
             value = self.annotations.get(annotation)
             if self.api is MCM and moment_of(value) is None:
-                continue  # there a mark that is no moment is none
+                continue  # there only a moment counts
             if value or (value is not None and self.api.empty_goes_first):
                 return value or "marked"
         return ""
 
     def condition(self, kind: str) -> Condition | None:
-        """The condition of that type, or None where the Machine does not report it."""
+        """The condition of that type, None if the Machine does not report it."""
         return next((condition for condition in self.conditions if condition.type == kind), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadCluster:
-    """A Cluster API `Cluster`. The moments are None while it is not so; `paused` says why, "" when it is not. version: of
-    Kubernetes, as its topology wants it, "" where it has none. upgrade_step: the version that a chained upgrade wants for now.
+    """A Cluster API `Cluster`. A moment is None while its flag is False; paused: why it is paused, "" if it is not. version: of
+    Kubernetes, as its topology wants it, "" if it has none. upgrade_step: the version that a chained upgrade wants for now.
     """
 
     namespace: str
@@ -127,3 +130,202 @@ class WorkloadCluster:
 def machine_key(api: MachineApi, namespace: str, name: str) -> str:
     """The key of a Machine among all targets."""
     return f"{api.name}/{namespace}/{name}"
+
+
+# Which Node and which Machine belong together, by what each of them says; for a scan and for a live read alike.
+#
+# A Machine's Node is the one that it names. While it names none, it is the one Node that names the Machine by annotation, or that
+# has the Machine's providerID; if several have it, none of them counts (S9). A Node's annotation alone never makes a Machine its
+# own that names another Node. For many of both, `policy/checks/inventory.py` ties them by claims and answers.
+
+OPENSHIFT_MACHINE_ANNOTATION = "machine.openshift.io/machine"
+CAPI_MACHINE_ANNOTATION = "cluster.x-k8s.io/machine"
+"""By these a Node names its Machine: `<namespace>/<name>`, or a name in the namespace of the annotation below."""
+
+MOST_NAMED = 3
+"""How many Nodes with one identity a message names."""
+
+CLUSTER_NAME_ANNOTATION = "cluster.x-k8s.io/cluster-name"
+CLUSTER_NAMESPACE_ANNOTATION = "cluster.x-k8s.io/cluster-namespace"
+"""By these Cluster API says on a Node to which of its Clusters the Node belongs."""
+
+
+def named_by(node: NodeView) -> list[tuple[MachineApi, str, str]]:
+    """The Machines that the Node names as its own, each by API, namespace and name."""
+    annotations = node.annotations
+    found = [(OPENSHIFT, *annotations.get(OPENSHIFT_MACHINE_ANNOTATION, "").partition("/")[::2])]
+    found += [(CLUSTER_API, annotations.get(CLUSTER_NAMESPACE_ANNOTATION, ""), annotations.get(CAPI_MACHINE_ANNOTATION, ""))]
+    return [(api, namespace, name) for api, namespace, name in found if namespace and name]
+
+
+def machine_behind(provider_id: str) -> str:
+    """One spelling of a providerID, to compare it: in any case of its letters, and of EC2 and OpenStack by the id of the instance
+    alone, whatever zone or region stands before it (S39)."""
+    cloud, _, place = provider_id.casefold().partition(":")
+    return f"{cloud}:{place.rpartition('/')[2] if cloud in {'aws', 'openstack'} else place}" if provider_id else ""
+
+
+def claims_of(machine: MachineView) -> tuple[str, ...]:
+    """By what a Machine names its Node, the surest first. A Machine with a node_name means that Node and no other."""
+    if machine.node_name:
+        return (f"node/{machine.node_name}",)
+    whose = f"machine/{machine.key}"
+    return (whose, f"provider/{machine_behind(machine.provider_id)}") if machine.provider_id else (whose,)
+
+
+def answers_of(node: NodeView | None) -> set[str]:
+    """The claims that a Node answers to."""
+    if node is None:
+        return set()
+    answers = {f"node/{node.name}", *(f"machine/{machine_key(*named)}" for named in named_by(node))}
+    return answers | identities_of(node).keys()
+
+
+def is_machine_of(machine: MachineView, name: str, node: NodeView | None) -> bool:
+    """Whether that Machine is the target of that name, or the Machine of the Node of that name. A Machine that has never had a
+    Node has a name of its own, in any API. node: None if it is gone."""
+    if not machine.node_name and name == f"machine/{machine.namespace}/{machine.name}":
+        return True
+    claims = set(claims_of(machine))
+    if node is None:
+        return f"node/{name}" in claims
+    return bool(claims & answers_of(node)) and may_be_its_node(machine, node)
+
+
+def identities_of(node: NodeView | None) -> dict[str, str]:
+    """The identities that only one machine can have, in words, by their keys. A kubelet itself reports all of them when it
+    registers."""
+    if node is None:
+        return {}
+    found = {}
+    if node.provider_id:
+        found[f"provider/{machine_behind(node.provider_id)}"] = f"providerID {node.provider_id}"
+    uuid = node.system_uuid.casefold()
+    if uuid and not tells_nothing(uuid):
+        found[f"system/{uuid}"] = f"system UUID {node.system_uuid}"
+    if node.boot_id:
+        found[f"boot/{node.boot_id}"] = f"boot id {node.boot_id}"
+    return found
+
+
+def contested(node: NodeView, having: Callable[[str], Collection[str]]) -> str:
+    """Which other Nodes claim to be this machine, in words; "" for none (S39). having: the names of the Nodes that have an
+    identity, by its key."""
+    for key, words in identities_of(node).items():
+        names = having(key)
+        some = list(islice((name for name in names if name != node.name), MOST_NAMED))
+        if some:
+            more = len(names) - len(some) - (node.name in names)
+            others = ", ".join(some) + (f" and {more} more" if more else "")
+            return f"Node/{node.name} has the same {words} as {others}: find out which of them is that machine"
+    return ""
+
+
+def claimed_otherwise(node: NodeView, machines: Iterable[MachineView]) -> str:
+    """Which Machine has the Node's providerID and another Node, or has no providerID and names this Node beside the Machine that
+    has its providerID, in words; "" for none (S39). A Machine that names no Node may be its own."""
+    ours, find_out = machine_behind(node.provider_id), "find out which of them is that machine"
+    known = [each for each in machines if of_one_cluster(each, node)] if ours else []
+    same = [each for each in known if machine_behind(each.provider_id) == ours]
+    for machine in same:
+        if machine.node_name not in {"", node.name}:
+            what = f"the same providerID {node.provider_id} as Machine/{machine.namespace}/{machine.name}"
+            return f"Node/{node.name} has {what} of Node/{machine.node_name}: {find_out}"
+    own = {each.api for each in same if each.node_name == node.name}
+    for machine in known:
+        if machine.node_name == node.name and not machine.provider_id and machine.api in own:
+            what = f"is named by Machine/{machine.namespace}/{machine.name}, which says no providerID"
+            return f"Node/{node.name} {what}, and by the Machine that has its: {find_out}"
+    return ""
+
+
+def cluster_of(machine: MachineView) -> str:
+    """Namespace and name of the Machine's Cluster API Cluster, "" if it has none."""
+    return f"{machine.namespace}/{machine.cluster_name}" if machine.api is CLUSTER_API else ""
+
+
+def cluster_named_by(node: NodeView | None) -> str:
+    """Namespace and name of the Node's Cluster, as Cluster API writes it there, "" if it has none."""
+    if node is None:
+        return ""
+    name, namespace = node.annotations.get(CLUSTER_NAME_ANNOTATION), node.annotations.get(CLUSTER_NAMESPACE_ANNOTATION)
+    return f"{namespace}/{name}" if name and namespace else ""
+
+
+def clusters_of(node: NodeView | None, machines: Iterable[MachineView]) -> tuple[str, ...]:
+    """The Clusters of the Node and of its Machines: namespace and name of each."""
+    named = (cluster_named_by(node), *(cluster_of(each) for each in machines if each.cluster_name))
+    return tuple(dict.fromkeys(filter(None, named)))
+
+
+def of_one_cluster(machine: MachineView, node: NodeView | None) -> bool:
+    """Whether a Node of the right name may be the Machine's: names of Nodes repeat between workload clusters."""
+    if node is None:
+        return False
+    says = cluster_named_by(node)
+    return not says or machine.api is not CLUSTER_API or says == cluster_of(machine)
+
+
+def taken_name(machine: MachineView, node: NodeView | None) -> str:
+    """How the Node is another machine than the Machine that names it, by both providerIDs; "" if they agree, or one is unknown
+    (S9). machine-controller-manager spells regions and accounts its own way: of its Machines only the last part is compared."""
+    if node is None or not machine.provider_id or not node.provider_id:
+        return ""
+    ours, theirs = machine_behind(machine.provider_id), machine_behind(node.provider_id)
+    if ours == theirs or (machine.api is MCM and ours.rpartition("/")[2] == theirs.rpartition("/")[2]):
+        return ""
+    both = f"Node/{node.name} has the providerID {node.provider_id}, Machine/{machine.namespace}/{machine.name}"
+    return f"{both} has {machine.provider_id}: the name is another machine's by now"
+
+
+def may_be_its_node(machine: MachineView, node: NodeView | None) -> bool:
+    """Whether a Node of the right name, or with the right claims, may be the Machine's."""
+    return of_one_cluster(machine, node) and not taken_name(machine, node)
+
+
+def of_control_plane(node: NodeView | None, machine: MachineView | None) -> bool:
+    """Whether one of them says that it is a member of the control plane (S15)."""
+    return (machine is not None and machine.control_plane) or (node is not None and node.control_plane)
+
+
+# System UUIDs (SMBIOS), as a Node shows them and as a management controller reports them.
+
+PLACEHOLDERS = frozenset(
+    {
+        "03000200-0400-0500-0006-000700080009",  # American Megatrends' default
+        "12345678-1234-5678-90ab-cddeefaabbcc",
+        "fefefefe-fefe-fefe-fefe-fefefefefefe",
+    }
+)
+"""System UUIDs of firmware whose vendor did not write one: thousands of machines have them, so they identify none."""
+
+_DIGITS = re.compile(r"[0-9a-f]{32}")
+_EMPTY = frozenset(bytes.fromhex(each.replace("-", "")) for each in PLACEHOLDERS)
+
+
+def tells_nothing(uuid: str) -> bool:
+    """Whether a system UUID is a placeholder."""
+    return uuid.casefold() in PLACEHOLDERS or len(set(uuid) - {"-"}) <= 1
+
+
+def same_system(told: str, shown: str) -> bool | None:
+    """Whether a device's GUID is the system UUID that a Node shows; None where they can't be compared.
+
+    Firmwares disagree on the byte order of a GUID (SMBIOS, RFC 4122, wholly reversed), so each is accepted.
+    """
+    theirs, ours = _read(told), _read(shown)
+    if theirs is None or ours is None:
+        return None
+    orders = {_swapped(theirs), theirs, theirs[::-1], _swapped(theirs[::-1]), _swapped(theirs)[::-1]}
+    return None if orders & _EMPTY or ours in _EMPTY else ours in orders
+
+
+def _read(uuid: str) -> bytes | None:
+    """None for what is no UUID, or one whose digits are all the same."""
+    digits = uuid.casefold().replace("-", "")
+    return bytes.fromhex(digits) if _DIGITS.fullmatch(digits) and len(set(digits)) > 1 else None
+
+
+def _swapped(uuid: bytes) -> bytes:
+    """With its first three fields in the other byte order, as SMBIOS keeps them."""
+    return uuid[3::-1] + uuid[5:3:-1] + uuid[7:5:-1] + uuid[8:]

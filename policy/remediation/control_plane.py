@@ -17,8 +17,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from policy.checks.retries import DEFAULT_MIN_HEALTHY_PERIOD, MOST_RETRIES, RetryRules
-from policy.objects.belonging import OPENSHIFT_MACHINE_ANNOTATION
-from policy.objects.machines import MachineView
+from policy.objects.machines import OPENSHIFT_MACHINE_ANNOTATION, MachineView
 from policy.objects.nodes import ETCD_LABEL, SERVING_LABELS, NodeView
 from policy.objects.surroundings import CURRENT_CONFIG_ANNOTATION
 from policy.remediation import etcd

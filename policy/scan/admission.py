@@ -14,8 +14,7 @@ from datetime import datetime
 
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.fence_policies import PowerMoment
-from policy.episode.messages import Observation
-from policy.episode.needs import NeedKind
+from policy.episode.messages import NeedKind, Observation
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitRequest, PermitState, Replacing
 from policy.remediation.ladder import removes

@@ -19,7 +19,7 @@ from policy.checks.targets import NEVER, JudgedTarget
 from policy.checks.verdicts import Standing, Verdict
 from policy.episode.fencing_requests import FencingRequest, Stage
 from policy.episode.gate import By, Objection, Operation, Seen, objection
-from policy.episode.needs import NeedKind
+from policy.episode.messages import NeedKind
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject

@@ -18,7 +18,7 @@ from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import Health, Standing
 from policy.dialects.node_fencing import CLUSTER_CONFIG
 from policy.episode import gate
-from policy.episode.vetoes import WITHOUT_LABEL, WITHOUT_MACHINE_ANNOTATION
+from policy.episode.gate import WITHOUT_LABEL, WITHOUT_MACHINE_ANNOTATION
 from policy.objects.machines import PAUSED_ANNOTATION
 from policy.objects.nodes import Condition
 from policy.remediation.strategies import Action

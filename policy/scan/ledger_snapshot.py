@@ -19,8 +19,7 @@ from policy.checks.retries import RetryRules
 from policy.checks.targets import MACHINE, JudgedTarget
 from policy.checks.verdicts import Standing, Verdict
 from policy.episode.fencing_requests import FencingRequest
-from policy.objects.belonging import clusters_of
-from policy.objects.machines import WorkloadCluster
+from policy.objects.machines import WorkloadCluster, clusters_of
 from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject
 from policy.objects.scopes import GroupTally

@@ -25,7 +25,7 @@ from policy.checks.fence_policies import FencePolicies, PowerMoment, quiet_left
 from policy.episode.messages import Kind
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import Permit, PermitState, Replacing
-from policy.objects.belonging import machine_behind
+from policy.objects.machines import machine_behind
 from policy.objects.scopes import CLUSTER, GroupCount, called, scope_of
 from policy.scan.ledger_snapshot import LedgerSnapshot
 from policy.scan.scan_report import Candidate, CheckReport, ScanReport

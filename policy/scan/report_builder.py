@@ -21,12 +21,10 @@ from policy.checks.health_check import HealthCheck, Storm
 from policy.checks.rules.medik8s import CONFIRMED_ANNOTATION
 from policy.checks.targets import NEVER, SICKNESS, JudgedTarget
 from policy.checks.verdicts import Health, Standing, Verdict
-from policy.episode.gate import By, Operation, Seen, objections
+from policy.episode.gate import By, Operation, Seen, kept, objections
 from policy.episode.messages import Observation
-from policy.episode.vetoes import kept
 from policy.fence.templates import is_own_template
-from policy.objects.belonging import cluster_named_by
-from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION
+from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, cluster_named_by
 from policy.objects.marks import mark_of
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, READY
 from policy.objects.remediations import RemediationObject, kind_of

@@ -15,8 +15,7 @@ from policy.checks.circuit_breakers import StandingCounts
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.inventory import ControlPlane
 from policy.checks.verdicts import Health
-from policy.episode.messages import Observation
-from policy.episode.needs import NeedKind
+from policy.episode.messages import NeedKind, Observation
 from policy.objects.scopes import GroupCount
 from policy.preservation.preservation_index import PreservationNeed
 from policy.remediation.ladder import EscalationStep

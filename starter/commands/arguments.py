@@ -43,6 +43,7 @@ OverrideOption = Annotated[
     list[Overridable] | None,
     typer.Option(
         "--override",
+        metavar="WHAT",
         help="circuit-breaker: pass over the open circuit breaker, for this node only. device-reads-on, of ack-off: a device "
         "says on, and is wrong or was read too early. You need the right `override`.",
     ),

@@ -35,7 +35,7 @@ async def serve(
     ui_origin: Annotated[
         list[str] | None,
         typer.Option(
-            "--ui-origin", help="Where the web UI is, such as https://temporal.example.org (repeatable); default: ours."
+            "--ui-origin", help="Where the web UI is, such as https://ui.example.org (repeatable); default: ours.", metavar="URL"
         ),
     ] = None,
     host: Annotated[

@@ -88,7 +88,7 @@ async def _seen(warden: Nodewarden, cluster: str) -> Sequence[str]:
 
 
 async def _open_nodes(session: Session, settings: Settings) -> Sequence[str]:
-    from policy.episode.ids import episode_id
+    from policy.episode.messages import episode_id
     from starter.client import Nodewarden
 
     async with Nodewarden.connect(settings) as warden:

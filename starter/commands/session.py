@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import inspect
 import os
 import platform
 import shutil
@@ -253,6 +254,8 @@ def working(
     def command(context: typer.Context, *given: Options.args, **options: Options.kwargs) -> None:
         _run(session_of(context), work(context, *given, **options))
 
+    paragraphs = inspect.cleandoc(work.__doc__ or "").split("\n\n")
+    command.__doc__ = "\n\n".join(" ".join(each.split()) for each in paragraphs)  # typer keeps the line ends of all but the first
     return command
 
 

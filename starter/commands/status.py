@@ -48,9 +48,9 @@ async def status(
 
 def _where(settings: Settings, cluster: str) -> str:
     """Where else to look, as far as the settings say it."""
-    from activities.contracts.pages import TemporalUi, page_of
-    from policy.episode.ids import scanner_id
-    from policy.episode.runbook import PAGE
+    from activities.contracts.episode_start import TemporalUi, page_of
+    from policy.episode.advice import PAGE
+    from policy.episode.messages import scanner_id
 
     page, ui = page_of(settings.page_url, cluster), settings.temporal.ui_url
     temporal = TemporalUi(address=ui, namespace=settings.temporal.namespace).of(scanner_id(cluster)) if ui else ""

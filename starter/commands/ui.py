@@ -18,7 +18,7 @@ from starter.commands.session import Exit, folded, me, session_of, working
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from activities.contracts.pages import TemporalUi
+    from activities.contracts.episode_start import TemporalUi
     from starter.client import Nodewarden
     from starter.web.auth import Doorkeeper
     from starter.web.sessions import Sessions
@@ -122,7 +122,7 @@ async def page_beside(settings: Settings, client: Client, clusters: tuple[str, .
 
 def _temporal_ui(settings: Settings) -> TemporalUi | None:
     """As the settings have it; the embedded server knows its own."""
-    from activities.contracts.pages import TemporalUi
+    from activities.contracts.episode_start import TemporalUi
     from workers.embedded.server import running_endpoint
 
     temporal, address = settings.temporal, settings.temporal.ui_url

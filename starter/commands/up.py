@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands.arguments import ClusterOption, OutputOption
-from starter.commands.session import Exit, session_of, working
+from starter.commands.session import Exit, folded, session_of, working
 from starter.commands.ui import PAGE_PORT, page_beside
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ async def up(
         where = f"{_where(running, settings)}{page}"
         display = display_for(session.output, live=True, where=where)
         if not live:
-            typer.echo(where, err=True)
+            typer.echo(folded(where, sys.stderr), err=True)
         await alongside(
             process.work(settings, running, clusters=clusters),
             running.failed(),

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from activities.cluster.api import paths
 from activities.cluster.api.paths import Resource
 from activities.cluster.watch.kinds import KINDS, ReadKind
-from policy.episode.attestation import POLICY
-from policy.episode.fence_agents_remediations import GROUP as FENCE_AGENTS
+from policy.episode.fencing_requests import GROUP as FENCE_AGENTS
 from policy.episode.operator_commands import NAMESPACE as WORDS
+from policy.episode.operator_commands import POLICY
 from policy.remediation.remediation_objects import REMEDIATORS
 from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT
 from policy.values.object_refs import FENCE_NAMESPACE

@@ -21,7 +21,7 @@ from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.object_reader import read_views, reading_once
 from activities.errors import ErrorType, error_type
 from policy.checks.fence_policies import PolicySource
-from policy.episode.needs import Need
+from policy.episode.messages import Need
 from policy.fence.device_check import devices_of
 from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice
 from policy.fence.plan_compiler import compile_config

@@ -29,7 +29,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.contracts import search
 from activities.errors import ErrorType, error_type
-from policy.episode.ids import device_check_id
+from policy.episode.messages import device_check_id
 from policy.fence.device_check import DeviceMemory, DeviceReport
 from starter.errors import RequestError, SilentError
 from starter.handles.calls import ANSWER_WITHIN, ask, unanswered, why_silent

@@ -15,8 +15,7 @@ from temporalio.client import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, RecordEntry
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, RecordEntry, episode_id
 from policy.episode.operator_commands import Spoken, Verb
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
 from starter.handles.calls import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, tell, unanswered
@@ -28,9 +27,9 @@ from workflows.kit.messages import (
     AcknowledgeRequest,
     ExtendRequest,
     HoldEpisodeRequest,
+    OperatorCommand,
     PersonRequest,
     ResumeRequest,
-    Word,
 )
 
 
@@ -193,7 +192,7 @@ class EpisodeHandle:
         request = PersonRequest(who=who, reason=reason, question=question)
         return await self._tell("return_path", Verb.RETURN_PATH, request, question=question)
 
-    async def _tell(self, update: str, action: Verb, word: Word, **said: Any) -> str:
+    async def _tell(self, update: str, action: Verb, word: OperatorCommand, **said: Any) -> str:
         """said: what the word says besides."""
         spoken = Spoken(action=action, node=self.node, reason=word.reason, **said)
         word = await attested(self._speaker, self.cluster, word, spoken)

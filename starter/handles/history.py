@@ -15,8 +15,7 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.service import RPCError
 
 from activities.contracts import search
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, Kind, OffProof, Outcome, RecordEntry
+from policy.episode.messages import EpisodeResult, Kind, OffProof, Outcome, RecordEntry, episode_id
 from policy.values.times import written
 from starter import wording
 from starter.errors import MissingError, RequestError, SilentError

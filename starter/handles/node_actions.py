@@ -18,13 +18,13 @@ from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType, error_type
 from policy.episode.operator_commands import NAMESPACE, SAID_LABEL, ActionName, Spoken
 from starter.errors import RefusedError, UnattestedError
-from workflows.kit.messages import Word
+from workflows.kit.messages import OperatorCommand
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import ClusterConnection
     from workers.configuration.settings import Settings
 
-W = TypeVar("W", bound=Word)
+W = TypeVar("W", bound=OperatorCommand)
 Opening = Callable[[str], AbstractAsyncContextManager["ClusterConnection | None"]]
 
 

@@ -15,7 +15,7 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.api.paths import NODES
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType, error_type
-from policy.episode.vetoes import HOLD_ANNOTATION, is_held
+from policy.episode.gate import HOLD_ANNOTATION, is_held
 from starter.errors import MissingError, NoSuchNodeError, RefusedError, SilentError
 from starter.handles.node_actions import Opening, name_of
 

@@ -12,8 +12,7 @@ from datetime import UTC, datetime, timedelta
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeStatus, Kind, Phase
+from policy.episode.messages import EpisodeStatus, Kind, Phase, episode_id
 from policy.values.times import LATEST
 from starter.handles.calls import ANSWER_WITHIN, unanswered
 from starter.handles.episodes import EpisodeHandle

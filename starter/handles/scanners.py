@@ -1,4 +1,4 @@
-"""The scanner of one cluster from outside: start it, ask it, stop it. One runs per cluster: its workflow id sees to that."""
+"""The scanner of one cluster from outside: start it, ask it, stop it. Its workflow id admits one per cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from activities.contracts import search
-from policy.episode.ids import scanner_id
+from policy.episode.messages import scanner_id
 from policy.episode.operator_commands import Spoken, Verb
 from policy.scan.pauses import PAUSES_MEMO, Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, RepeatAlarm
@@ -23,7 +23,7 @@ from starter.handles.calls import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask,
 from starter.handles.node_actions import Speaker, attested
 from workers.temporal_namespace import holder
 from workflows.kit import options
-from workflows.kit.messages import PauseRequest, ScannerResult, ScannerStatus, StopRequest, UnpauseRequest, Word
+from workflows.kit.messages import OperatorCommand, PauseRequest, ScannerResult, ScannerStatus, StopRequest, UnpauseRequest
 from workflows.kit.options import WORKFLOW_QUEUE
 from workflows.scanner.state import ScannerInput
 
@@ -43,7 +43,7 @@ class StartedScanner:
 
 
 class ScannerHandle:
-    """Where there is no scanner, asking and telling raise MissingError."""
+    """Where there is no scanner, questions and requests raise MissingError."""
 
     def __init__(self, client: Client, cluster: str, *, speaker: Speaker | None = None) -> None:
         self._speaker = speaker
@@ -75,15 +75,15 @@ class ScannerHandle:
 
     async def stop(self, *, who: str, reason: str) -> str:
         """Stop it and give the cluster Lease back; open episodes pause before their next destructive act."""
-        return await self._told("stop", Verb.STOP_SCAN, StopRequest(who=who, reason=reason))
+        return await self._request("stop", Verb.STOP_SCAN, StopRequest(who=who, reason=reason))
 
     async def withdraw(self) -> None:
-        """Have one that this process has started end, as by a word. It is nobody's, so that none has to be verified (S42)."""
+        """End one that this process has started. No person asks for it, so that no identity has to be verified (S42)."""
         await self._handle.cancel(rpc_timeout=ANSWER_WITHIN)
         await self.ended()
 
-    async def _told(self, update: str, verb: Verb, word: Word, **said: Any) -> str:
-        """said: what the word says besides."""
+    async def _request(self, update: str, verb: Verb, word: OperatorCommand, **said: Any) -> str:
+        """said: what the request says besides."""
         spoken = Spoken(action=verb, node="", reason=word.reason, **said)
         word = await attested(self._speaker, self.cluster, word, spoken)
         return await tell(self._client, self.workflow_id, update, word, str, what=self._what)
@@ -91,23 +91,24 @@ class ScannerHandle:
     async def pause(self, *, who: str, reason: str, until: datetime | None = None) -> str:
         """Begin nothing new and do nothing destructive, until then or until `unpause`. What is off is still freed and switched on
         again."""
-        return await self._told("pause", Verb.PAUSE, PauseRequest(who=who, reason=reason, until=until), until=until)
+        return await self._request("pause", Verb.PAUSE, PauseRequest(who=who, reason=reason, until=until), until=until)
 
     async def unpause(self, *, who: str, reason: str, of: str = "") -> str:
-        """End a pause; the cluster goes on when none is left. of: to whom it belongs, "" for one's own; RefusedError
-        says whom the pauses belong to where that is another person."""
-        return await self._told("unpause", Verb.UNPAUSE, UnpauseRequest(who=who, reason=reason, of=of), of=of)
+        """End a pause; the cluster goes on when none is left. of: its owner, "" for one's own; RefusedError names the owners
+        where the pauses are those of other people."""
+        return await self._request("unpause", Verb.UNPAUSE, UnpauseRequest(who=who, reason=reason, of=of), of=of)
 
     async def pauses(self) -> Pauses:
-        """The last ones that this scanner or, where none runs, the last one has heard of; needs no worker. () where Temporal
+        """The last ones that this scanner or, where none runs, the last one was given; needs no worker. () where Temporal
         remembers no scanner. Raises SilentError where Temporal does not answer."""
         if (last := await remembered(self._handle, what=self._what)) is None:
             return ()
-        heard: Pauses = await last.memo_value(PAUSES_MEMO, default=(), type_hint=Pauses)
-        return heard
+        found: Pauses = await last.memo_value(PAUSES_MEMO, default=(), type_hint=Pauses)
+        return found
 
     async def status(self) -> ScannerStatus:
-        """What it knows. Raises MissingError, with who stopped it, where none runs, SilentError where no worker answers."""
+        """What it knows. Raises MissingError, which says how the last one ended, where none runs, SilentError where no worker
+        answers."""
         try:
             return await ask(self._client, self.workflow_id, "status", ScannerStatus, what=self._what, only_open=True)
         except MissingError as error:
@@ -131,7 +132,8 @@ class ScannerHandle:
             return None
 
     async def last_status(self) -> ScannerStatus | None:
-        """What the last one knew when it ended; None where there was none, or nobody remembers. A worker replays it for that."""
+        """What the last one knew when it ended; None where there was none, or Temporal forgot it. A worker replays it for
+        that."""
         try:
             return await ask(self._client, self.workflow_id, "status", ScannerStatus, what=self._what)
         except RequestError:
@@ -150,7 +152,7 @@ class ScannerHandle:
         return f"stopped by {result.stopped_by} at {written(last.close_time)}: {result.reason}; {begin}"
 
     async def ended(self) -> bool:
-        """Wait until a scanner that was told to stop has given the Lease back; False where that takes too long."""
+        """Wait until a scanner that is stopping has given the Lease back; False where that takes too long."""
         try:
             async with asyncio.timeout(STOPS_WITHIN.total_seconds()):
                 await self._handle.result()

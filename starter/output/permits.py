@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeStatus, Kind, Phase
+from policy.episode.messages import EpisodeStatus, Kind, Phase, episode_id
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import Permit, PermitAnswer, PermitDecision, PermitRequest, PermitState
 from policy.scan import pauses

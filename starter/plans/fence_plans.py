@@ -23,7 +23,7 @@ from activities.cluster.objects.object_reader import ApiReader, FileObjects
 from activities.errors import ErrorType, error_type
 from policy.checks.fence_policies import PolicySource
 from policy.dialects.common import DEFAULT_NAMESPACE
-from policy.episode.needs import Need
+from policy.episode.messages import Need
 from policy.fence.config import INSTANCE, FenceConfig, FenceStep, has_placeholder, method_summary, shown_parameters
 from policy.fence.plan_compiler import compile_config
 from policy.fence.templates import KIND as FENCING_TEMPLATE

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from temporalio.service import RPCError
 
-from policy.episode.ids import device_check_id, episode_id, scanner_id
-from policy.episode.messages import Kind
+from policy.episode.messages import Kind, device_check_id, episode_id, scanner_id
 from starter.client import Nodewarden
 from starter.handles.calls import ANSWER_WITHIN, unanswered
 from starter.uninstall.kubernetes import Leftover

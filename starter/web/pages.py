@@ -15,10 +15,9 @@ from fastapi.responses import RedirectResponse, Response
 from markupsafe import Markup
 from starlette.templating import Jinja2Templates
 
-from activities.contracts.pages import queries
-from policy.episode.advice import ONLY_IF, advice
-from policy.episode.ids import episode_id, scanner_id
-from policy.episode.runbook import section_of
+from activities.contracts.episode_start import queries
+from policy.episode.advice import ONLY_IF, advice, section_of
+from policy.episode.messages import episode_id, scanner_id
 from policy.fence.config import method_summary
 from policy.scan.scan_report import TargetRow
 from policy.values import display_text

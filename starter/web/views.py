@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 from fastapi import Request
 
 from activities.cluster.watch.offline import ClusterSnapshot
-from activities.contracts.pages import TemporalUi
+from activities.contracts.episode_start import TemporalUi
 from policy.checks.fence_policies import PolicySource
 from policy.episode.messages import Phase
 from policy.fence.device_check import DeviceReport, acted_on

@@ -14,7 +14,7 @@ from activities.cluster.objects.fencing_requests import FencingRequests
 from activities.cluster.report.status_writer import Published
 from activities.contracts.scan import OpenEpisode, Refusal
 from policy.checks.fence_policies import DEFAULT_SOURCE
-from policy.episode.needs import NeedKind
+from policy.episode.messages import NeedKind
 from policy.scan.admission import admit
 from policy.scan.candidates import MOST_UNCOUNTED
 from policy.scan.ledger import Ledger

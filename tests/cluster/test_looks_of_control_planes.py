@@ -14,8 +14,7 @@ from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.target import LookResult, LookVerdict, Target
 from policy.episode.gate import Operation
-from policy.episode.messages import Pinned
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind, Pinned
 from simulator.api.control.faults import Accident, Fault
 from simulator.client import ApiClient
 from simulator.resources import DISRUPTION_BUDGETS, NAMESPACES, PODS

@@ -19,8 +19,7 @@ from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.target import LookResult, LookVerdict, PinRequest, PinResult, Target
 from activities.errors import ErrorType
 from policy.episode.gate import Operation
-from policy.episode.messages import FencingInput, Pinned
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import FencingInput, Need, NeedKind, Pinned
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL, claim_of, digest_of
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.values.object_refs import ObjectRef

@@ -221,7 +221,7 @@ NAMES_OF_A_NODE_S_MACHINE = ("machine.openshift.io/machine", "cluster.x-k8s.io/m
 
 @pytest.mark.parametrize(
     ("words", "module"),
-    [(GROUPS + VERSIONS, "policy/values/machine_apis.py"), (NAMES_OF_A_NODE_S_MACHINE, "policy/objects/belonging.py")],
+    [(GROUPS + VERSIONS, "policy/values/machine_apis.py"), (NAMES_OF_A_NODE_S_MACHINE, "policy/objects/machines.py")],
     ids=["the groups of the APIs", "how a Node names its Machine"],
 )
 def test_one_module_knows(words: tuple[str, ...], module: str) -> None:

@@ -24,8 +24,7 @@ from activities.contracts.remediation import BeforeActing, RememberRequest
 from activities.contracts.target import LookRequest, LookResult, LookVerdict, Target
 from activities.errors import ErrorType, error_type
 from policy.episode.gate import Operation
-from policy.episode.messages import Observation, Pinned
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind, Observation, Pinned
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL, Mark, digest_of
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, PRESERVE_ANNOTATION
 from policy.preservation.kept_machine import (

@@ -33,7 +33,6 @@ from activities.cluster.watch.freshness import ViewLimits
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.attestation import VerifyRequest
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
-from activities.contracts.episode_news import EpisodeSnapshot, News, ToldEvent
 from activities.contracts.preservation import NO_WISH, GiveUpRequest, HoldRequest, Wish
 from activities.contracts.remediation import BeforeActing, ExternalRequest, FailedVolumesRequest, RememberRequest
 from activities.contracts.scan import Refusal, ScanRequest
@@ -42,15 +41,18 @@ from activities.contracts.target import (
     AnswerRequest,
     CordonRequest,
     DrainRequest,
+    EpisodeSnapshot,
     FreeCutRequest,
     FreeRequest,
     LookRequest,
     LookVerdict,
+    News,
     PinRequest,
     ReleaseRequest,
     RestoreRequest,
     Target,
     TellRequest,
+    ToldEvent,
     UntaintRequest,
     WorkloadRequest,
 )
@@ -58,8 +60,7 @@ from policy.checks.fence_policies import FencePolicies, PolicySource
 from policy.dialects.medik8s import MACHINES_NAMESPACE
 from policy.episode.drain import DrainOptions
 from policy.episode.fencing_requests import RequestAnswer, Stage
-from policy.episode.messages import EpisodeStatus, FencingInput, Kind, OffProof, PathProof, Phase, Pinned, Reading
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import EpisodeStatus, FencingInput, Kind, Need, NeedKind, OffProof, PathProof, Phase, Pinned, Reading
 from policy.episode.operator_commands import NAMESPACE as NAMESPACE_OF_WORDS
 from policy.episode.operator_commands import ActionName, Spoken, Verb
 from policy.fence.config import FenceStep

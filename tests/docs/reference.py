@@ -19,6 +19,7 @@ from typer.cli import get_docs_for_click
 
 from activities.contracts.metrics import TABLE
 from policy.episode.messages import EpisodeResult, FencingInput, PreservationInput, RemediationInput
+from policy.episode.phases import ARROWS, Arrows
 from policy.values.times import format_duration
 from starter.cli import app
 from starter.commands import answers
@@ -319,6 +320,24 @@ def metrics() -> str:
     return table(["metric", "type", "labels", "unit", "meaning"], rows)
 
 
+# The phases of an episode ---------------------------------------------------------------------------------------------
+
+
+def phases() -> str:
+    """The automaton of each kind of episode, an arrow a line with its reason."""
+    return "\n".join(f"**{kind.value}**\n\n```text\n{_drawn(arrows)}```\n" for kind, arrows in ARROWS.items())
+
+
+def _drawn(arrows: Arrows) -> str:
+    lines = []
+    for before, following in arrows.items():
+        for index, (after, why) in enumerate(following.items()):
+            first, last = index == 0, index == len(following) - 1
+            bend = f" {'├└'[last]}─" if not first else f"─{'┬─'[last]}─"
+            lines.append(f"{before.value if first else '':<17} {bend}▶ {after.value:<17}  {why}\n")
+    return "".join(lines)
+
+
 # Who can do what ------------------------------------------------------------------------------------------------------
 
 
@@ -363,7 +382,12 @@ FILES: dict[str, Callable[[], str]] = {
     "reference/workflows.schema.json": as_file(schemas),
     "schemas/answers.json": as_file(answers.schemas),
 }
-PARTS: dict[str, Callable[[], str]] = {"metrics.md": metrics, "json.md": http_paths, "security.md": who_can_do_what}
+PARTS: dict[str, Callable[[], str]] = {
+    "architecture.md": phases,
+    "metrics.md": metrics,
+    "json.md": http_paths,
+    "security.md": who_can_do_what,
+}
 """Between the line `MADE` and the next heading."""
 
 

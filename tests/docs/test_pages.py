@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from activities.contracts import search
-from activities.contracts.pages import queries
+from activities.contracts.episode_start import queries
 from policy.dialects import parse
 from policy.fence.templates import is_fencing_template
 from policy.objects.nodes import NodeView

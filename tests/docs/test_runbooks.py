@@ -10,7 +10,7 @@ import pytest
 
 from activities.errors import ErrorType
 from policy.checks.circuit_breakers import OpenReason
-from policy.episode import runbook
+from policy.episode import advice
 from policy.episode.operator_commands import Verb
 from policy.remediation.templates import Unusable
 from policy.scan.permit_rules import AdmissionRefusal
@@ -68,15 +68,15 @@ def sections() -> dict[str, str]:
 
 def test_each_section_of_the_runbook_begins_with_the_first_step_that_is_shown_beside_the_buttons() -> None:
     """S44: and its address is where the site has the heading."""
-    assert [each.heading for each in runbook.SECTIONS] == [each for each in sections() if each != "Afterwards"]
-    for each in runbook.SECTIONS:
+    assert [each.heading for each in advice.SECTIONS] == [each for each in sections() if each != "Afterwards"]
+    for each in advice.SECTIONS:
         assert sections()[each.heading].split("\n")[2] == f"**First step:** {each.step}."
         assert each.address == f"runbooks/needs-a-person.html#{anchor_of(each.heading)}"
 
 
 @pytest.mark.parametrize("where", PROBLEMS)
 def test_the_first_step_of_each_problem_is_that_of_its_section(where: str) -> None:
-    assert PROBLEMS[where] in sections()[runbook.section_of(f"{PROBLEMS[where]}: ipmi://node-1:623: no answer").heading]
+    assert PROBLEMS[where] in sections()[advice.section_of(f"{PROBLEMS[where]}: ipmi://node-1:623: no answer").heading]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_the_first_step_of_each_problem_is_that_of_its_section(where: str) -> No
     ],
 )
 def test_what_a_device_or_a_step_adds_does_not_hide_what_a_problem_is(problem: str, heading: str) -> None:
-    assert runbook.section_of(problem).heading == heading
+    assert advice.section_of(problem).heading == heading
 
 
 @pytest.mark.parametrize(

@@ -14,17 +14,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from activities.errors import ErrorType
-from activities.power.agents import driver as agents
-from activities.power.agents.metadata import InstalledAgent, _read
-from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
-from activities.power.errors import PowerError
-from activities.power.ipmi import child as ipmi
-from activities.power.processes import operation_child
-from activities.power.processes.child_process import Ended
-from activities.power.processes.operation_child import OperationError
-from activities.power.processes.staged_child import StagedChild
-from activities.power.redfish import child as redfish
-from activities.power.redfish import transport
+from activities.power import fence_agent
+from activities.power.bmc import ipmi, redfish, redfish_http
+from activities.power.child_process import Ended
+from activities.power.driver import DeviceCredentials, PowerDriver, PowerError
+from activities.power.fence_agent import InstalledAgent, _read
 from activities.power.registry import driver_for
 from policy.episode.messages import Reading
 from policy.fence.drivers.agent_parameters import AgentMetadata, AgentParameter
@@ -36,12 +30,13 @@ from tests.fuzz.strange import NO_JSON, PATIENCE, Json, as_bytes, changed, examp
 from tests.power.conftest import PASSWORD, USERNAME, within
 from tests.power.gce.stand import load_client
 from tests.power.redfish.stand import RESET, SYSTEM
+from tests.power.sessions_here import SAID, SessionsHere
 from tests.power.targets import endpoint_of
 
 pytestmark = PATIENCE
 
-ACTS = st.sampled_from(("read", "read", "off", "on", "identity", "event_log"))
-CLOUD_ACTS = st.sampled_from(("read", "read", "off", "on", "identity", "console", "volumes"))
+ACTS = st.sampled_from(("read", "read", "off", "on", "event_log"))
+CLOUD_ACTS = st.sampled_from(("read", "read", "off", "on", "console", "volumes"))
 GARBAGE = [*b'|<html>Status: OFF</html>|null|[]|7|{|\xff\xfe|Off|"Off"'.split(b"|"), b"[" * 5000, *map(as_bytes, NO_JSON)]
 BODIES = st.one_of(st.sampled_from(GARBAGE), st.binary(max_size=40))
 STATUSES = st.sampled_from((200, 200, 200, 200, 204, 301, 302, 307, 400, 401, 403, 404, 409, 429, 500, 503, 999))
@@ -69,32 +64,11 @@ def is_off(found: Any) -> bool:
     return isinstance(found, Reading) and found.state is PowerState.OFF
 
 
-class Here:
-    """In place of a process for each operation: its lines as it says them, in this one."""
-
-    def __init__(self, perform: Callable[[Json], None]) -> None:
-        self.perform, self.lines = perform, list[bytes]()
-
-    def say(self, **line: Any) -> None:
-        self.lines.append(json.dumps(line).encode())
-
-    async def run(self, request: bytes, _deadline: Deadline) -> Ended:
-        self.lines.clear()
-        try:
-            self.perform(json.loads(request))
-        except OperationError as error:
-            self.say(error=error.kind, message=str(error))
-        return Ended(stdout=b"".join(line + b"\n" for line in self.lines), stderr=b"", returncode=0, timed_out=False)
-
-
-def spoken(device: PowerDriver, act: str, here: Here, *patches: tuple[Any, str, Any]) -> Any:
+def spoken(device: PowerDriver, act: str, here: SessionsHere, *patches: tuple[Any, str, Any]) -> Any:
     with pytest.MonkeyPatch.context() as patched:
-        for module, name, instead in (
-            *((each, "say", here.say) for each in (operation_child, ipmi, redfish, transport)),
-            *patches,
-        ):
+        here.patch(patched, type(device))
+        for module, name, instead in patches:
             patched.setattr(module, name, instead)
-        patched.setattr(type(device), "operations", StagedChild(server=here, silences={}, silence="nothing"))  # type: ignore[arg-type]
         return done(getattr(device, act)(within(5)))
 
 
@@ -122,7 +96,9 @@ class Session:
 @examples(100)
 @given(ACTS, st.lists(st.tuples(st.sampled_from((0, 0, 0, 0, 0xC0, 0xD5, 0xFF)), st.binary(max_size=24)), max_size=12))
 def test_whatever_a_bmc_answers(act: str, answers: list[tuple[int, bytes]]) -> None:
-    found = spoken(driver("ipmi", ip="10.0.0.7"), act, Here(ipmi.perform), (ipmi, "log_in", lambda _request: Session(answers)))
+    found = spoken(
+        driver("ipmi", ip="10.0.0.7"), act, SessionsHere(ipmi.IpmiSession), (ipmi, "log_in", lambda _device: Session(answers))
+    )
     code, data = answers[0] if answers else (1, b"")
     assert is_off(found) == (act == "read" and code == 0 and len(data) >= 3 and not data[0] & 1)
 
@@ -138,8 +114,12 @@ LINES = (
 @given(ACTS, st.lists(st.one_of(BODIES, st.sampled_from([*LINES, b'{"answer": {"state": "off"}}']))))
 def test_whatever_a_child_of_ours_says_in_the_end(act: str, said: list[bytes]) -> None:
     """Its pipe may be full of anything."""
-    here = Here(lambda _request: here.lines.extend(said))
-    assert not is_off(spoken(driver("ipmi", ip="10.0.0.7"), act, here))
+
+    class SaysAnything(SessionsHere):
+        def answer(self, *_: Any) -> None:
+            SAID.get().extend(line + b"\n" for line in said)
+
+    assert not is_off(spoken(driver("ipmi", ip="10.0.0.7"), act, SaysAnything(ipmi.IpmiSession)))
 
 
 # Redfish ----------------------------------------------------------------------------------------------------------------
@@ -202,8 +182,8 @@ def services(draw: st.DrawFn) -> Said:
 )
 def test_whatever_a_redfish_service_says(act: str, said: Said, named: bool) -> None:
     service = driver("redfish", ip="10.0.0.7", scheme="http", **({"system": "1"} if named else {}))
-    connected = (transport.Service, "_connect", lambda _service: Connection(said))
-    off = is_off(spoken(service, act, Here(redfish.perform), connected))
+    connected = (redfish_http.Service, "_connect", lambda _service: Connection(said))
+    off = is_off(spoken(service, act, SessionsHere(redfish.RedfishSession), connected))
     assert off == (act == "read") or said != WELL
     assert not off or json.loads(said[SYSTEM][2])["PowerState"] == "Off"
 
@@ -240,9 +220,9 @@ def test_whatever_an_agent_says_and_ends_with(act: str, ends: list[Ended]) -> No
         return InstalledAgent(program=SimpleNamespace(), metadata=METADATA)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(agents.child_process, "run", run)
-        patched.setattr(agents, "installed", installed)
-        agents._seen.clear()
+        patched.setattr(fence_agent.child_process, "run", run)
+        patched.setattr(fence_agent, "installed", installed)
+        fence_agent._seen.clear()
         device = driver("fence_apc_snmp", {"community": PASSWORD}, ip="10.0.0.7", plug="1")
         off = is_off(done(getattr(device, act)(within(5))))
     listed = ends[min(1, len(ends) - 1)]

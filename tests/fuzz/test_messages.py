@@ -21,8 +21,7 @@ from temporalio.service import RPCError
 
 from activities.contracts.device_check import DeviceReadingActivities, FenceDeviceActivities
 from activities.errors import ErrorType, error_type
-from policy.episode.messages import FencingInput, Outcome, PreservationInput, RemediationInput
-from policy.episode.needs import Need
+from policy.episode.messages import FencingInput, Need, Outcome, PreservationInput, RemediationInput
 from policy.episode.permits import PermitQuestion, PermitQuestions, PermitRequest, Release
 from policy.values.object_refs import ObjectRef
 from tests.fuzz.strange import PATIENCE, as_bytes, changed, examples

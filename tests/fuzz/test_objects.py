@@ -23,7 +23,7 @@ from activities.cluster.watch.view import ClusterView
 from activities.cluster.watch.watches import Watches
 from activities.contracts.scan import OpenEpisode
 from activities.errors import ErrorType, error_type
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind
 from policy.scan.data_at_risk import DataAtRisk
 from policy.scan.evaluation import evaluate
 from policy.scan.explanation import explain

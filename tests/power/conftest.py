@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
-from activities.power.errors import PowerError
+from activities.power.driver import Deadline, DeviceCredentials, PowerDriver, PowerError
 from activities.power.registry import driver_for
 from policy.fence.plan import PowerDevice
 from simulator.bmc import ipmi_sim

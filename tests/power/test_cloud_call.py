@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from activities.power.cloud_call import CloudCall, HttpRequest, NotSentError
-from activities.power.errors import PowerError
+from activities.power.driver import PowerError
 from tests.power.conftest import within
 from tests.power.raw_server import raw_server, saying
 

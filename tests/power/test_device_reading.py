@@ -15,8 +15,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.contracts.device_check import READ_AT_ONCE, ReadDevicesRequest
 from activities.errors import ErrorType, failure
 from activities.power.device_reading import DeviceReadings
-from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
-from activities.power.errors import PowerError
+from activities.power.driver import Deadline, DeviceCredentials, PowerDriver, PowerError
 from policy.episode.messages import Reading
 from policy.fence.device_check import DeviceAnswer, DeviceToCheck, Reachability
 from policy.fence.plan import PowerDevice

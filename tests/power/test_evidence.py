@@ -15,11 +15,10 @@ from temporalio.testing import ActivityEnvironment
 from activities.contracts.evidence import BundleName, DeviceEvidenceRequest, EvidenceFile
 from activities.errors import ErrorType
 from activities.evidence_directory import EvidenceDirectory, Limits
-from activities.power.driver import Deadline, PowerDriver
-from activities.power.errors import PowerError
+from activities.power.bmc import ipmi as ipmi_child
+from activities.power.bmc.session import OperationError
+from activities.power.driver import Deadline, PowerDriver, PowerError
 from activities.power.evidence import DeviceEvidence
-from activities.power.ipmi import child as ipmi_child
-from activities.power.processes.operation_child import OperationError
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerCapability
 from tests.cluster.acts.world import refused

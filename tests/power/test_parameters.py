@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from activities.errors import ErrorType
-from activities.power.errors import PowerError
+from activities.power.driver import PowerError
 from policy.fence.drivers import DRIVER_PARAMETERS
 from policy.fence.drivers.contract import ParameterError
 from tests.power.targets import endpoint_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from activities.errors import ErrorType
-from activities.power.driver import DeviceCredentials
-from activities.power.errors import PowerError
+from activities.power.driver import DeviceCredentials, PowerError
 from activities.power.registry import DRIVER_FACTORIES, driver_for
 from policy.fence import drivers as power_drivers
 from policy.fence.plan import PowerDevice

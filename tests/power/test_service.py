@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import cast
@@ -15,8 +16,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.contracts.power import CommandResult, LiftRequest, PowerRequest, VolumeRequest
 from activities.errors import ErrorType, error_type
 from activities.licences import Licences
-from activities.power.driver import Deadline, DeviceCredentials, PowerDriver
-from activities.power.errors import PowerError
+from activities.power.driver import Deadline, DeviceCredentials, PowerDriver, PowerError
 from activities.power.service import PowerService
 from policy.episode.messages import Reading
 from policy.fence.plan import PowerDevice
@@ -37,12 +37,18 @@ class Plug:
     def __init__(self) -> None:
         self.state = PowerState.ON
         self.told: list[str] = []
+        self.sessions = 0
         self.slow = 0
         """How often it is read as before a command once that was sent."""
         self.silent_after = False
         self.serves: tuple[str, ...] = ()
         self.serves_after: tuple[str, ...] | None = None
         self._to_be: PowerState | None = None
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Plug]:
+        self.sessions += 1
+        yield self
 
     async def read(self, deadline: Deadline) -> Reading:
         self.told.append("read")
@@ -131,6 +137,7 @@ async def test_a_command_is_read_back_after_its_end_until_it_has_worked(
     plug.state, plug.slow = PowerState.UNKNOWN, 1
     result: CommandResult = await ActivityEnvironment().run(getattr(service, act), request(read_back=timedelta(seconds=5)))
     assert plug.told == ["read", act.removeprefix("power_"), "read", "read"]
+    assert plug.sessions == 1
     assert result.after is not None
     assert result.after.state is state
 

@@ -27,8 +27,8 @@ from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import LONGEST_MESSAGE, EventRecorder, Happening
 from activities.cluster.objects.statuses.common import ConditionText, conditions
 from activities.cluster.report.nodefences import NodeFences
-from activities.contracts.episode_news import EpisodeSnapshot
-from activities.contracts.pages import introduced
+from activities.contracts.episode_start import introduced
+from activities.contracts.target import EpisodeSnapshot
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.episode.notices import PLAIN
 from policy.values.display_text import STAND_IN

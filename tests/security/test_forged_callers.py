@@ -15,11 +15,10 @@ from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
-from activities.contracts.episode_news import News, ToldEvent
 from activities.contracts.preservation import GiveUpRequest, HoldRequest
 from activities.contracts.remediation import BeforeActing
 from activities.contracts.scan import ScanRequest
-from activities.contracts.target import ActRequest, PinRequest, Target, TellRequest, UntaintRequest
+from activities.contracts.target import ActRequest, News, PinRequest, Target, TellRequest, ToldEvent, UntaintRequest
 from activities.errors import ErrorType
 from policy.episode.events import EventReason
 from policy.episode.messages import FencingInput

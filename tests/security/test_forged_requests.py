@@ -22,7 +22,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from activities.contracts.power import PowerRequest
 from activities.errors import ErrorType
 from policy.episode.gate import LOOKED_AT, Operation
-from policy.episode.ids import episode_id
+from policy.episode.messages import episode_id
 from tests.security.listener import listening
 from tests.system.fixtures import Standing
 from tests.system.harness import System

@@ -25,11 +25,9 @@ from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.worker import Worker
 
 from activities.contracts.target import ActRequest, Added, RestoreRequest
-from policy.episode.ids import episode_id, scanner_id
-from policy.episode.messages import FencingInput, Outcome
-from policy.episode.needs import Need, NeedKind
+from policy.episode.gate import HOLD_ANNOTATION
+from policy.episode.messages import FencingInput, Need, NeedKind, Outcome, episode_id, scanner_id
 from policy.episode.operator_commands import DEVICE_READS_ON, ActionName
-from policy.episode.vetoes import HOLD_ANNOTATION
 from policy.fence.credential_hosts import HOSTS_ANNOTATION
 from policy.objects.nodes import MARK_ANNOTATION
 from policy.values.object_refs import ObjectRef

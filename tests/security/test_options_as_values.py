@@ -24,8 +24,8 @@ from activities.contracts.device_check import FenceDevicesRequest
 from activities.contracts.power import PowerRequest
 from activities.contracts.target import Target
 from activities.errors import ErrorType, error_type
-from activities.power.agents.driver import FenceAgentFactory
 from activities.power.driver import DeviceCredentials
+from activities.power.fence_agent import FenceAgentFactory
 from activities.power.service import PowerService
 from policy.checks.fence_policies import PolicySource
 from policy.episode.messages import Pinned

@@ -26,14 +26,15 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.attestation import Verification, VerifyRequest
 from activities.contracts.target import Target
-from policy.episode.attestation import GROUP, PLURAL, POLICY, doubt
-from policy.episode.messages import FencingInput, Kind, Outcome, Phase, Pinned
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import FencingInput, Kind, Need, NeedKind, Outcome, Phase, Pinned
 from policy.episode.operator_commands import (
     ANSWERS,
     CIRCUIT_BREAKER,
     DEVICE_READS_ON,
+    GROUP,
     NAMESPACE,
+    PLURAL,
+    POLICY,
     SAID_LABEL,
     SETTLED,
     WITHIN,
@@ -42,6 +43,7 @@ from policy.episode.operator_commands import (
     Spoken,
     Verb,
     bare_name,
+    doubt,
 )
 from simulator.client import ApiAddress, ApiClient, ApiError
 from starter.client import Nodewarden

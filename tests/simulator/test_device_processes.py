@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from activities.power.driver import PowerDriver
-from policy.fence.power import PowerState
+from policy.fence.power import PowerState, system_of
 from simulator.bmc import ipmi_sim
 from simulator.bmc.bmc import Bmc, StartError, start_bmc
 from simulator.bmc.chassis import Chassis
@@ -102,8 +102,8 @@ async def test_a_device_says_who_it_is_and_shows_its_password_to_nobody(chassis:
     device = await started(chassis, "node-1", kind, tmp_path)
     try:
         driver = driver_of(device, "node-1")
-        assert (await driver.read(within(20))).state is PowerState.ON
-        assert (await driver.identity(within(20))).system_uuid == str(TWIN)
+        reading = await driver.read(within(20))
+        assert (reading.state, reading.serves) == (PowerState.ON, (system_of(str(TWIN)),))
         assert PASSWORD.encode() not in visible(device.pid)
         assert PASSWORD not in repr(device)
         assert [path for path in holding_secrets(tmp_path) if kind == "redfish" or path.stat().st_mode & 0o077] == []

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 from temporalio.client import Client
 
-from policy.episode.ids import episode_id
-from policy.episode.messages import FencingInput, RemediationInput
+from policy.episode.messages import FencingInput, RemediationInput, episode_id
 from starter.client import Nodewarden
 from starter.commands import beginning
 from starter.commands.session import complain

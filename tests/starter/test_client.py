@@ -12,9 +12,7 @@ from temporalio import workflow
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from policy.episode.ids import scanner_id
-from policy.episode.messages import FencingInput, Outcome, Phase
-from policy.episode.needs import NeedKind
+from policy.episode.messages import FencingInput, NeedKind, Outcome, Phase, scanner_id
 from policy.values.display_text import STAND_IN
 from policy.values.object_refs import ObjectRef
 from starter.client import Nodewarden

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 
-from policy.episode.ids import device_check_id
+from policy.episode.messages import device_check_id
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, report_of
 from policy.fence.power import PowerState
 from starter.client import Nodewarden

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from policy.episode.vetoes import HOLD_ANNOTATION
+from policy.episode.gate import HOLD_ANNOTATION
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient

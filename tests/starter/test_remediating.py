@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from policy.episode.messages import RemediationInput
-from policy.episode.needs import NeedKind
+from policy.episode.messages import NeedKind, RemediationInput
 from starter.client import Nodewarden
 from starter.errors import EpisodeHeldError
 from tests.starter.keyboard import nodewarden

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from activities.contracts.pages import TemporalUi
+from activities.contracts.episode_start import TemporalUi
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Phase, RecordEntry

@@ -31,8 +31,7 @@ import yaml
 from temporalio.client import WorkflowExecutionDescription
 
 from demo.manifests import power_device
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult
+from policy.episode.messages import EpisodeResult, episode_id
 from policy.episode.operator_commands import SETTLED
 from simulator.client import ApiClient
 from simulator.cluster import SimulatedCluster

@@ -15,8 +15,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Phase
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Phase, episode_id
 from policy.objects.nodes import MARK_ANNOTATION, OUT_OF_SERVICE_TAINT
 from simulator.api.control.request_log import Write
 from simulator.api.server import ApiServer

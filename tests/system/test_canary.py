@@ -171,8 +171,8 @@ def test_a_workers_own_environment_may_have_secrets_and_that_of_what_it_starts_m
     environment = f"PATH=/bin\0NODEWARDEN_CREDENTIAL_BMC={planted.value}\0".encode()
     planted.look_at_process(1, WORKER, environment)
     assert planted.found == {}
-    planted.look_at_process(2, b"/bin/python\0operation_server.py\0ipmi.child\0", environment)
-    assert list(planted.found) == ["the environment of python operation_server.py ipmi.child"]
+    planted.look_at_process(2, b"/bin/python\0fork_server.py\0bmc.ipmi\0", environment)
+    assert list(planted.found) == ["the environment of python fork_server.py bmc.ipmi"]
 
 
 def test_a_key_that_cannot_carry_the_canary_is_learnt(planted: Canary) -> None:

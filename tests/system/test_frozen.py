@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeStatus, Outcome, Phase
+from policy.episode.messages import EpisodeStatus, Outcome, Phase, episode_id
 from simulator.client import ApiError
 from simulator.resources import LEASES
 from starter.client import Nodewarden

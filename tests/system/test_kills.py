@@ -20,8 +20,7 @@ from typing import Any
 
 import pytest
 
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult
+from policy.episode.messages import EpisodeResult, episode_id
 from simulator.bmc.machine import Machine
 from tests import report
 from tests.system.fixtures import MakeSystem

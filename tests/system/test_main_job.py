@@ -14,8 +14,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowExecutionStatus
 
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase, episode_id
 from simulator.client import ApiError
 from simulator.objects import JsonObject, is_ready, is_terminating, name_of, namespace_of, node_of
 from simulator.resources import EVENTS, LEASES, STATEFUL_SETS, Resource

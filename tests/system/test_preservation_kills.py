@@ -17,8 +17,7 @@ from typing import Any
 
 import pytest
 
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, Outcome
+from policy.episode.messages import EpisodeResult, Outcome, episode_id
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.kept_machine import CONDITION, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_OURS
 from policy.preservation.requests import PRESERVE_FOR_ANNOTATION

@@ -9,8 +9,7 @@ import pytest
 
 from policy.checks.retries import BACKOFF_ANNOTATION, MAX_RETRY_ANNOTATION
 from policy.dialects.common import AUTOSCALER_PATIENCE_ANNOTATION
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase, episode_id
 from policy.episode.permits import PermitState
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, read_memory
 from simulator.machine_systems.contract import MachineSettings

@@ -10,8 +10,7 @@ import asyncio
 
 import pytest
 
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, Kind, Outcome
+from policy.episode.messages import EpisodeResult, Kind, Outcome, episode_id
 from policy.remediation.ladder import ESCALATION_ANNOTATION
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, read_memory
 from simulator.machines import MachineOptions

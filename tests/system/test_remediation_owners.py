@@ -9,8 +9,7 @@ import asyncio
 
 import pytest
 
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, Outcome
+from policy.episode.messages import EpisodeResult, Outcome, episode_id
 from simulator.machine_systems.contract import MachineSettings
 from simulator.machines import MachineOptions
 from simulator.objects import JsonObject, name_of, uid_of

@@ -12,7 +12,7 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 
-from policy.episode.ids import episode_id
+from policy.episode.messages import episode_id
 from simulator.bmc.machine import Machine
 from tests.system.fixtures import Standing
 from tests.system.harness import System

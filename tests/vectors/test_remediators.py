@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from policy.episode.fence_agents_remediations import GROUP, KIND, VERSION, plan_of
-from policy.episode.fencing_requests import Stage, conditions_of
+from policy.episode.fencing_requests import GROUP, KIND, VERSION, Stage, conditions_of, plan_of
 from policy.fence.plan import CredentialRef
 from policy.values.errors import PolicyError
 from simulator.cluster import SimulatedCluster

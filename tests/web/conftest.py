@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from playwright.async_api import Browser, async_playwright
 
-from activities.contracts.pages import TemporalUi
+from activities.contracts.episode_start import TemporalUi
 from starter.web.views import Views
 from tests.unlocked import unlocked
 from tests.web.looking import launched

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from activities.cluster.watch.offline import ClusterSnapshot
-from policy.episode.ids import episode_id
-from policy.episode.messages import Kind, Phase
+from policy.episode.messages import Kind, Phase, episode_id
 from policy.objects.marks import Mark, digest_of
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL
 from policy.values.times import written

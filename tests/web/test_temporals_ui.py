@@ -10,9 +10,8 @@ from playwright.async_api import Browser
 from temporalio.client import Client
 
 from activities.contracts import search
-from activities.contracts.pages import TemporalUi, introduced, queries
-from policy.episode.ids import episode_id
-from policy.episode.messages import Kind, Phase
+from activities.contracts.episode_start import TemporalUi, introduced, queries
+from policy.episode.messages import Kind, Phase, episode_id
 from tests.web.night import CLUSTER
 from workers.embedded.server import EmbeddedTemporal
 from workers.temporal_namespace import required_search_attributes

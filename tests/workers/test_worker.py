@@ -25,10 +25,9 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities import contracts, notification_sender
-from activities.contracts.episode_news import News, RepetitionRequest, ToldEvent
 from activities.contracts.evidence import BundleName, KdumpRequest, SealRequest
-from activities.contracts.scan import ScanRequest
-from activities.contracts.target import Target, TellRequest
+from activities.contracts.scan import RepetitionRequest, ScanRequest
+from activities.contracts.target import News, Target, TellRequest, ToldEvent
 from policy.episode.events import EventReason, When
 from policy.episode.messages import Pinned
 from policy.objects.nodes import NodeView

@@ -10,7 +10,7 @@ from random import Random
 
 from policy.checks.fence_policies import NO_POLICIES
 from policy.episode.gate import By, Objection, Operation, Seen, objection
-from policy.episode.needs import Need
+from policy.episode.messages import Need
 from policy.fence.plan import FencingPlan
 from policy.fence.power import PowerState
 from tests.workflows.attempts import START, Attempt

@@ -17,10 +17,8 @@ from temporalio.exceptions import ApplicationError
 from activities.clocks import problem_of
 from activities.contracts.preservation import GiveUpResult
 from activities.errors import ErrorType, failure
-from policy.episode.freeing_pace import PortionAnswer
-from policy.episode.messages import Kind, Reading, VolumeReading
-from policy.episode.needs import NeedKind
-from policy.episode.permits import PermitAnswer, PermitDecision, Release
+from policy.episode.messages import Kind, NeedKind, Reading, VolumeReading
+from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer, Release
 from policy.fence.plan import FencingPlan
 from policy.fence.power import PowerState
 from tests.workflows import contract

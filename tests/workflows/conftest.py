@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,9 +15,10 @@ from temporalio.runtime import MetricBuffer, MetricBufferDurationFormat, Runtime
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts import search
+from policy.episode.messages import Kind, Phase
 from tests.workflows.surroundings import ClockworkEnvironment, Measured
 from workers.plugin import PLUGIN
-from workflows.kit import continuation
+from workflows.kit import continuation, metrics
 
 FAST = [
     "frontend.WorkflowTimeSkippingEnabled=true",
@@ -25,6 +26,15 @@ FAST = [
     "history.timerProcessorMaxPollRPS=2000",
     "history.transferProcessorMaxPollRPS=2000",
 ]
+
+
+@pytest.fixture(autouse=True)
+def unexpected_phases(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Kind, Phase, Phase]]]:
+    """Changes of phase to which no arrow leads (`policy/episode/phases.py`): they stop no episode, and fail its test."""
+    found: list[tuple[Kind, Phase, Phase]] = []
+    monkeypatch.setattr(metrics, "unexpected_phase", lambda _cluster, *change: found.append(change))
+    yield found
+    assert found == []
 
 
 @pytest.fixture

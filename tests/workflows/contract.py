@@ -15,7 +15,6 @@ from typing import Any
 from temporalio import activity
 
 from activities.contracts.attestation import *
-from activities.contracts.episode_news import *
 from activities.contracts.episodes import *
 from activities.contracts.evidence import *
 from activities.contracts.power import *

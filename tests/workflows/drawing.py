@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import Random
 
-from policy.episode.messages import Kind
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Kind, Need, NeedKind
 from policy.fence.plan import FencingPlan, Freeing
 from policy.remediation.ladder import EscalationStep
 from policy.values.object_refs import ObjectRef

@@ -17,8 +17,16 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, EpisodeStatus, FencingInput, Observation, Outcome, Phase, RecordEntry
+from policy.episode.messages import (
+    EpisodeResult,
+    EpisodeStatus,
+    FencingInput,
+    Observation,
+    Outcome,
+    Phase,
+    RecordEntry,
+    episode_id,
+)
 from tests.replay.recording import keep_history
 from tests.workflows.contract import queues_of, served_by
 from tests.workflows.surroundings import asked_until, eventually, worker

@@ -21,11 +21,19 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase, PreservationInput, PreservationNews, RecordEntry
-from policy.episode.needs import NeedKind
+from policy.episode.gate import preserved_as_failed
+from policy.episode.messages import (
+    EpisodeResult,
+    EpisodeStatus,
+    NeedKind,
+    Outcome,
+    Phase,
+    PreservationInput,
+    PreservationNews,
+    RecordEntry,
+    episode_id,
+)
 from policy.episode.permits import PermitAnswer
-from policy.episode.vetoes import preserved_as_failed
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
 from policy.preservation.decision import Automatic, PreservationAction, decide, keeps
 from policy.preservation.effects import effects

@@ -16,8 +16,7 @@ from activities.errors import ErrorType, failure
 from policy.episode.fencing import paths_cut, proof_stands
 from policy.episode.gate import Operation
 from policy.episode.identity import compare_identity, same_machine
-from policy.episode.messages import Pinned
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind, Pinned
 from policy.objects.marks import Mark
 from tests.licensing import licence_of
 from tests.workflows import contract

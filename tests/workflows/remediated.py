@@ -16,8 +16,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.errors import ErrorType, failure
 from policy.episode.gate import Operation
-from policy.episode.messages import Pinned, RemediationInput
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind, Pinned, RemediationInput
 from policy.episode.permits import Release
 from policy.remediation.ladder import EscalationStep
 from policy.remediation.memory import read_memory

@@ -12,8 +12,16 @@ from unittest.mock import patch
 
 from pydantic import TypeAdapter
 
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Observation, Outcome, Phase, RecordEntry, RemediationInput
+from policy.episode.messages import (
+    EpisodeResult,
+    EpisodeStatus,
+    Observation,
+    Outcome,
+    Phase,
+    RecordEntry,
+    RemediationInput,
+    episode_id,
+)
 from policy.episode.permits import Release
 from tests.workflows import world as scripted
 from tests.workflows.attempts import Attempt

@@ -15,8 +15,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
-from policy.episode.ids import episode_id, scanner_id
-from policy.episode.messages import FencingInput, Observation
+from policy.episode.messages import FencingInput, Observation, episode_id, scanner_id
 from policy.episode.permits import PermitAnswer, PermitRequest, Release
 from policy.scan.ledger import Ledger
 from policy.scan.scan_report import Candidate, CheckReport, ClusterLease, ScanReport, ViewState

@@ -9,8 +9,7 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
-from policy.episode.messages import Outcome, Phase
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind, Outcome, Phase
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.config import LONGEST_ACT
 from policy.fence.plan import CORDON, Act, FencingPlan, PlannedMethod

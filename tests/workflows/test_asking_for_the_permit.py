@@ -16,7 +16,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities import scanner_permits
 from activities.scanner_permits import ScannerPermits
-from policy.episode.ids import scanner_id
+from policy.episode.messages import scanner_id
 from policy.episode.permits import PermitQuestions
 from tests.workflows.test_describing import foreign_worker
 

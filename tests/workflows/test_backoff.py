@@ -9,8 +9,7 @@ import pytest
 from temporalio import workflow
 
 from policy.checks.fence_policies import Attempts, FencePolicies
-from policy.episode.messages import Kind, Observation, Outcome
-from policy.episode.needs import NeedKind
+from policy.episode.messages import Kind, NeedKind, Observation, Outcome
 from policy.episode.permits import Permit, PermitState, Release
 from policy.scan.scan_report import CheckReport, ScanReport
 from tests.workflows.scanned import NOW, candidate, check, report

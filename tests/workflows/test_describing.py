@@ -27,19 +27,21 @@ from activities.contracts.episodes import (
 )
 from activities.contracts.preservation import PreserveOutcome, PreserveRequest
 from activities.episodes import EpisodeService
-from policy.episode.ids import episode_id, scanner_id
 from policy.episode.messages import (
     EpisodeResult,
     EpisodeStatus,
     FencingInput,
     Kind,
+    Need,
+    NeedKind,
     Observation,
     Outcome,
     Phase,
     PreservationInput,
     PreservationNews,
+    episode_id,
+    scanner_id,
 )
-from policy.episode.needs import Need, NeedKind
 from policy.preservation.preservation_index import PreservationNeed
 
 pytestmark = pytest.mark.timeout(30)

@@ -13,8 +13,7 @@ from temporalio.testing import WorkflowEnvironment
 from activities.contracts.remediation import FailedVolumes
 from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
-from policy.episode.messages import EpisodeResult, Outcome
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import EpisodeResult, Need, NeedKind, Outcome
 from policy.fence.plan import CutStorage, FencingPlan
 from policy.fence.power import VolumeState
 from policy.remediation.strategies import Strategy

@@ -35,7 +35,7 @@ from activities.contracts.device_check import (
 )
 from activities.device_check_client import DeviceCheckClient
 from activities.errors import ErrorType, error_type, failure
-from policy.episode.ids import device_check_id
+from policy.episode.messages import device_check_id
 from policy.fence.device_check import (
     DeviceAnswer,
     DeviceMemory,

@@ -45,16 +45,14 @@ RUN = SimpleNamespace(
 BESIDE_THE_STATE = {
     ("Episode", "_around"): "which undertaking is under way, as the next history finds by going in again",
     ("Episode", "insists"): "set again by whatever must be done in the end, from the failures in the state",
-    ("Publisher", "_telling"): "a task, which has ended before a history is left",
+    ("Publisher", "_publishing"): "a task, which has ended before a history is left",
     ("FreeingSequence", "_seen"): "what was seen moments ago: another history looks anew",
     ("Evidence", "_fetching"): "a task; no history is left while it runs",
     ("Evidence", "_awaited"): "whether the story waits for that task",
-    ("KeepingApart", "_preflight"): "a part over the state",
-    ("KeepingApart", "_sequence"): "a part over the state",
+    ("KeptMachineIsolation", "_preflight"): "a part over the state",
+    ("KeptMachineIsolation", "_sequence"): "a part over the state",
     ("FencingStory", "_case"): "a part over the state",
     ("FencingStory", "power_management"): "a part over the state",
-    ("FencingStory", "endings"): "a part over the state",
-    ("FencingStory", "parking"): "a part over the state",
     ("FencingStory", "crash_dump"): "a part over the state",
     ("RemediationStory", "target"): "a part over the state",
     ("RemediationStory", "_adoption"): "a part over the state",
@@ -130,7 +128,7 @@ async def test_the_next_history_is_given_the_state_itself(history: type[Any], mo
         monkeypatch.setattr(workflow, name, stand_in)
     monkeypatch.setattr(continuation, "go_on", go_on)
     monkeypatch.setattr(Episode, "finish_rest", at_once)
-    monkeypatch.setattr(Episode, "tell_the_rest", at_once)
+    monkeypatch.setattr(Episode, "publish_the_rest", at_once)
     state = filled(EpisodeState)
     state.cluster, state.node = "prod", "node-1"
     request = history(cluster="prod", node="node-1", state=state)

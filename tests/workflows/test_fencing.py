@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,8 +14,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.target import LookVerdict
 from activities.errors import ErrorType, failure
-from policy.episode.messages import Outcome
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind, Outcome
 from policy.fence.plan import Freeing, PowerDevice
 from policy.fence.power import PowerState
 from tests.workflows.fencing_run import fencing, story, told
@@ -177,6 +177,16 @@ async def test_a_restart_of_the_flow_keeps_what_is_proven(env: WorkflowEnvironme
     """S5: failing consequences never lead to a second off."""
     _, result = await told(env, free_errors=[failure(ErrorType.UNREACHABLE, "the API server is away")] * 3, did={"off": 1})
     assert any(entry.act == "restart" for entry in result.record)
+
+
+async def test_a_plain_fencing_opens_at_most_five_sessions_with_its_device(env: WorkflowEnvironment) -> None:
+    """S2, S33: what is read back after a command belongs to the command's session, the reading before a consequence does not."""
+    world, _ = await told(env, did={"off": 1, "on": 1})
+    asked = [act for act in world.acts if act in {"read", "off", "on"}]
+    in_one_session = [(before, act) for before, act in pairwise(asked) if act == "read" and before in {"off", "on"}]
+    assert in_one_session == [("off", "read"), ("on", "read")]
+    assert asked[:4] == ["read", "off", "read", "read"], "tried out; off, read back; read again before the consequences"
+    assert len(asked) - len(in_one_session) <= 5
 
 
 async def test_both_supplies_must_be_off(env: WorkflowEnvironment) -> None:

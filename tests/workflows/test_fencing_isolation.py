@@ -11,8 +11,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
-from policy.episode.messages import Outcome
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind, Outcome
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.fence.kdump import KdumpRule
 from policy.fence.plan import CORDON, UNCORDON, CutStorage, FencingPlan

@@ -11,8 +11,8 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
-from policy.episode.freeing_pace import PortionAnswer
 from policy.episode.messages import Outcome
+from policy.episode.permits import PortionAnswer
 from policy.fence.kdump import KdumpRule
 from policy.fence.plan import FencingPlan, Freeing, PowerDevice
 from policy.fence.power import PowerState

@@ -9,8 +9,7 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
-from policy.episode.messages import Outcome, Phase
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind, Outcome, Phase
 from policy.values.object_refs import ObjectRef
 from tests.workflows.fencing_run import fencing, story, told
 from tests.workflows.world import World, plan

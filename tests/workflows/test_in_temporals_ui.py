@@ -8,7 +8,7 @@ from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts import search
-from activities.contracts.pages import SUMMARY_LENGTH, TemporalUi, introduced, page_of, queries
+from activities.contracts.episode_start import SUMMARY_LENGTH, TemporalUi, introduced, page_of, queries
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, Outcome
 from tests.workflows.fencing_run import fencing

@@ -8,8 +8,7 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts import metrics
-from policy.episode.messages import Outcome
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind, Outcome
 from tests.workflows.fencing_run import fencing
 from tests.workflows.kept_machine import machine, preserving
 from tests.workflows.surroundings import Measured

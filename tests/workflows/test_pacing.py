@@ -8,8 +8,8 @@ from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 
 from activities.contracts.episodes import AskPortion
 from activities.episodes import EpisodeService
-from policy.episode.freeing_pace import MINUTE, PortionAnswer, PortionRequest
 from policy.episode.messages import Outcome
+from policy.episode.permits import MINUTE, PortionAnswer, PortionRequest
 from policy.fence.plan import CORDON, UNCORDON
 from tests.workflows.fencing_run import fenced
 from tests.workflows.plans import BACK, CUT, FREE

@@ -89,14 +89,14 @@ async def test_a_word_that_comes_while_the_rest_is_told_is_heard_before_the_mach
     env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S42: Ada is told "preserved until ..." while people are told what was before; nothing follows that knows nothing of it."""
-    world, real, telling = machine(fails=True), Episode.tell_the_rest, asyncio.Event()
+    world, real, telling = machine(fails=True), Episode.publish_the_rest, asyncio.Event()
 
     async def slowly(self: Episode) -> None:
         telling.set()
         await workflow.sleep(timedelta(minutes=1))
         await real(self)
 
-    monkeypatch.setattr(Episode, "tell_the_rest", slowly)
+    monkeypatch.setattr(Episode, "publish_the_rest", slowly)
     async with kept(env, world) as run:
         world.annotate("false")
         await run.news()

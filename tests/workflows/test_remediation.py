@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from activities.errors import ErrorType, failure
-from policy.episode.messages import Outcome, Phase
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind, Outcome, Phase
 from policy.episode.permits import PermitAnswer, PermitDecision
 from policy.remediation.ladder import EscalationStep
 from policy.remediation.memory import read_memory

@@ -19,8 +19,7 @@ from temporalio.worker import Worker
 
 from activities.contracts.preservation import PreservationActivities
 from activities.contracts.remediation import ExternalActivities, RemediationActivities
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, Outcome, Phase, RemediationInput
+from policy.episode.messages import EpisodeResult, Outcome, Phase, RemediationInput, episode_id
 from policy.remediation.strategies import Strategy
 from tests.replay.recording import keep_history
 from tests.workflows.attempts import Attempt

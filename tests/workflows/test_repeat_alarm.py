@@ -9,9 +9,7 @@ from temporalio import workflow
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts import metrics
-from policy.episode.ids import scanner_id
-from policy.episode.messages import FencingInput
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import FencingInput, Need, NeedKind, scanner_id
 from policy.episode.permits import Release
 from policy.scan.repeat_alarm import RepeatAlarm
 from tests.workflows.fencing_run import fencing

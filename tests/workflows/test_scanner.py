@@ -16,12 +16,17 @@ from activities.contracts.episodes import EpisodeDescription, FoundOpen
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.health_check import HealthCheck
 from policy.checks.inventory import ControlPlane
-from policy.episode.freeing_pace import Portion, PortionRequest
-from policy.episode.ids import episode_id
-from policy.episode.messages import FencingInput, Observation
-from policy.episode.needs import NeedKind
+from policy.episode.messages import FencingInput, NeedKind, Observation, episode_id
 from policy.episode.operator_commands import CIRCUIT_BREAKER
-from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions, PermitRequest, PermitState
+from policy.episode.permits import (
+    PermitDecision,
+    PermitQuestion,
+    PermitQuestions,
+    PermitRequest,
+    PermitState,
+    Portion,
+    PortionRequest,
+)
 from policy.objects.nodes import Condition
 from policy.scan.repeat_alarm import RepeatAlarm
 from policy.scan.scan_report import ClusterLease, ScanReport, ViewState

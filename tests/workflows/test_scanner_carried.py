@@ -10,9 +10,8 @@ import pytest
 from temporalio import workflow
 
 from policy.checks.fence_policies import Attempts, PowerMoment
-from policy.episode.freeing_pace import Portion
 from policy.episode.messages import Kind
-from policy.episode.permits import NeedsPerson, Permit, PermitDecision, PermitRequest, PermitState, Replacing
+from policy.episode.permits import NeedsPerson, Permit, PermitDecision, PermitRequest, PermitState, Portion, Replacing
 from policy.scan.pauses import PastPause, Pause
 from policy.scan.repeat_alarm import PastIncident, Repetition
 from tests.workflows.scanned import NOW, carried_over, report

@@ -9,7 +9,7 @@ from temporalio.client import WorkflowUpdateStage
 from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts.episodes import Opened
-from policy.episode.ids import episode_id
+from policy.episode.messages import episode_id
 from policy.episode.permits import PermitDecision, PermitRequest, PermitState
 from policy.preservation.preservation_index import PreservationNeed
 from policy.scan.scan_report import ClusterLease, ViewState

@@ -33,9 +33,7 @@ from activities.contracts.episodes import (
     OpenOutcome,
     OpenResult,
 )
-from policy.episode.ids import episode_id
-from policy.episode.messages import FencingInput
-from policy.episode.needs import NeedKind
+from policy.episode.messages import FencingInput, NeedKind, episode_id
 from policy.episode.permits import PermitDecision, PermitRequest, Release
 from policy.objects.nodes import Condition
 from policy.scan import candidates

@@ -17,10 +17,8 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.objects.marks import claim, spelled
 from activities.errors import ErrorType, failure
 from activities.licences import DeviceCommand
-from policy.episode.freeing_pace import PortionAnswer
-from policy.episode.messages import GivenUpReading, Observation, Pinned, Reading, VolumeReading
-from policy.episode.needs import Need, NeedKind
-from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest
+from policy.episode.messages import GivenUpReading, Need, NeedKind, Observation, Pinned, Reading, VolumeReading
+from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, PortionAnswer
 from policy.fence.kdump import KdumpReading, dead_stands
 from policy.fence.plan import SEALED_FOR, CutStorage, FencingPlan, PowerDevice
 from policy.fence.power import PowerAct, PowerState, Quarantine, VolumeState

@@ -27,8 +27,7 @@ from activities.contracts.preservation import GiveUpRequest, HoldRequest
 from activities.contracts.scan import ScanRequest
 from activities.contracts.target import PinRequest, Target
 from activities.errors import ErrorType, failure
-from policy.episode.ids import episode_id, scanner_id
-from policy.episode.messages import Kind
+from policy.episode.messages import Kind, episode_id, scanner_id
 from policy.scan.views import another_cluster
 
 SCANNER = "HealthScanner"

@@ -1,18 +1,18 @@
-"""Do the devices that would fence the nodes answer? Asked of all of them every hour, and whenever a person wants to know.
+"""Do the devices that would fence the nodes answer? All of them are read every hour, and whenever a person asks.
 
 One per cluster (its workflow id is `device-check/<cluster>`). It reads and never acts, a few devices of a site at a time and with
 the lowest priority, so that no fencing ever waits for it. It remembers when each device last answered; that outlives restarts,
-continue-as-new, and even its own end: its result is what the next run begins with.
+continue-as-new, and even its own end: the next run begins with its result.
 
-What a reading means is `policy/fence/device_check.py`. Who starts it: `nodewarden scan start`, with the scanner; and `nodewarden
-fence check`, where none runs, for as long as somebody asks.
+What a reading means is `policy/fence/device_check.py`. `nodewarden scan start` starts it, with the scanner; and so does
+`nodewarden fence check` where none runs, for as long as a question is open.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType
@@ -28,7 +28,7 @@ from activities.contracts.device_check import (
     TellDevicesRequest,
 )
 from activities.errors import ErrorType, error_message, error_type
-from policy.episode.ids import device_check_id
+from policy.episode.messages import device_check_id
 from policy.fence.device_check import (
     DeviceAnswer,
     DeviceClaims,
@@ -48,7 +48,7 @@ from policy.values.display_text import without_calls
 from policy.values.times import in_utc, later, written
 from workflows.kit import continuation, options
 from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
-from workflows.kit.options import power_queue
+from workflows.kit.options import cluster_queue, power_queue
 
 KIND = "DeviceCheck"
 
@@ -64,13 +64,13 @@ SETTLED_AFTER = timedelta(seconds=5)
 AGAIN_AFTER = timedelta(minutes=5)
 """A cluster whose API did not answer is tried again before the next hour."""
 LINGER = timedelta(seconds=10)
-"""How long one that only runs when asked stays for the next question."""
+"""How long a check that only runs on request waits for the next question."""
 JITTER = 0.1
 
 LONGEST_PAUSE = timedelta(days=366)
 
 HISTORY_LIMIT = 500
-"""Looked at before each check by the clock; the largest cluster's takes some thousands of events more."""
+"""Compared before each check by the clock; that of the largest cluster adds some thousands of events."""
 SHOWN_PROBLEMS = 20
 
 
@@ -85,7 +85,7 @@ class DeviceCheck:
         every = min(request.every or FIRST_AFTER, LONGEST_PAUSE)
         if request.due is None:
             self._due = later(workflow.now(), self._spread(min(FIRST_AFTER, every)))
-        else:  # by whoever has begun us: it may be any moment
+        else:  # it comes from outside, and may be any moment
             self._due = min(in_utc(request.due), later(workflow.now(), every * (1 + JITTER)))
         self._remembered = Remembered(request.memory)
         self._asking = 0
@@ -99,7 +99,7 @@ class DeviceCheck:
     async def run(self, request: DeviceCheckInput) -> DeviceCheckResult:
         self._check_identity(request)
         workflow.upsert_search_attributes([search.CLUSTER.value_set(self._cluster), search.KIND.value_set(KIND)])
-        while await self._somebody_wants_to_know():
+        while await self._is_check_due():
             if continuation.roll_is_due(may_move=self._report is not None, events=HISTORY_LIMIT):
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 continuation.go_on(self._carried())
@@ -107,12 +107,14 @@ class DeviceCheck:
         await workflow.wait_condition(workflow.all_handlers_finished)
         return DeviceCheckResult(cluster=self._cluster, memory=self._remembered.carried())
 
-    async def _somebody_wants_to_know(self) -> bool:
-        """Wait until all devices are due. False once nobody wants to know any more."""
+    async def _is_check_due(self) -> bool:
+        """Wait until all devices are due. False: checks by the clock were stopped, and no question has come for a while."""
         while self._every is None or workflow.now() < self._due:
             if self._every is not None:
-                changed = self._differs_from(self._every, self._due)
-                await self._until(changed, self._due - workflow.now(), "until all devices are due")
+                schedule, rest = (self._every, self._due), self._due - workflow.now()
+                await self._until(
+                    lambda schedule=schedule: (self._every, self._due) != schedule, rest, "until all devices are due"
+                )
             elif self._asking:
                 await workflow.wait_condition(lambda: not self._asking)
             elif not await self._until(lambda: self._every is not None or self._asking > 0, LINGER, "for the next question"):
@@ -130,7 +132,7 @@ class DeviceCheck:
             self._show(error.message)
 
     async def _check_all(self) -> DeviceReport:
-        """Whoever asks while all devices are being read gets that answer, too."""
+        """A question that comes while all devices are being read gets the answer of that reading."""
         if self._all is None or self._all.done():
             self._all = asyncio.create_task(self._read_all())
         return await asyncio.shield(self._all)
@@ -141,7 +143,7 @@ class DeviceCheck:
         for start in range(0, len(names), PAGE):
             rows += await self._read_page(names[start : start + PAGE], claims=claims)
         self._remembered.keep_hosts(claims.nodes)
-        await self._tell(self._remembered.hear_claims(claims))
+        await self._publish(self._remembered.hear_claims(claims))
         rows = claims.noted(rows)
         self._remembered.keep_nodes(frozenset(names))
         self._report = report_of(self._cluster, rows, began=began, ended=workflow.now(), nodes=len(names))
@@ -149,8 +151,8 @@ class DeviceCheck:
         return self._report
 
     async def _read_one(self, node: str, *, admit: bool) -> DeviceReport:
-        """Also one that an open episode holds: its device may be why that episode needs a person. admit: its credentials may go
-        where its devices are, from now on (S40)."""
+        """Also a node that an open episode holds: its device may be why that episode needs a person. admit: its credentials may
+        be sent to where its devices are, from now on (S40)."""
         began = workflow.now()
         if admit:
             self._remembered.keep_hosts(await self._find((node,)), admits=True)
@@ -160,7 +162,7 @@ class DeviceCheck:
     async def _read_page(
         self, names: Sequence[str], *, also_held: bool = False, claims: DeviceClaims | None = None
     ) -> list[DeviceRow]:
-        """One page at a time, whoever asks: so a site never has more to do than one page gives it."""
+        """One page at a time, however many questions are open: so a site never has more to do than one page gives it."""
         async with self._turn:
             nodes = await self._find(names)
             if claims is not None:
@@ -174,17 +176,17 @@ class DeviceCheck:
                 if not node.problem and node.held and not also_held:
                     rows += held_rows(node, self._remembered.last_successes(node.node))
             for (node, device), answer in zip(to_read, answers, strict=True):
-                heard = self._remembered.hear(node, answer)
-                notices += [heard] if heard is not None else []
+                notice = self._remembered.hear(node, answer)
+                notices += [notice] if notice is not None else []
                 self._count(node, answer)
                 rows.append(row_of(node, device, answer, self._remembered.last_successes(node.node).get(answer.endpoint)))
             for node in nodes:
                 if not node.problem:
                     self._remembered.keep_devices(node.node, [each.device.endpoint for each in node.devices])
-            await self._tell(notices)
+            await self._publish(notices)
             return rows
 
-    # Reading and telling ----------------------------------------------------------------------------------------------
+    # Reading and publishing -------------------------------------------------------------------------------------------
 
     async def _names(self) -> tuple[str, ...]:
         try:
@@ -225,7 +227,7 @@ class DeviceCheck:
         return [answers[place] for place in range(len(devices))]
 
     async def _read_batch(self, site: str, devices: tuple[DeviceToCheck, ...]) -> tuple[DeviceAnswer, ...]:
-        """That nobody could ask says nothing of the devices."""
+        """That a device could not be asked says nothing about the device: it is unread then."""
         request = ReadDevicesRequest(cluster=self._cluster, devices=devices)
         try:
             read = await workflow.execute_activity_method(
@@ -234,22 +236,22 @@ class DeviceCheck:
                 **(options.check_reading(site, request.longest) | {"summary": f"reads {len(devices)} devices of site {site}"}),
             )
         except ActivityError as error:
-            why = _nobody(error, power_queue(site)) or f"not read: {error_message(error)}"
+            why = _not_taken(error, power_queue(site)) or f"not read: {error_message(error)}"
             now = workflow.now()
             return tuple(
                 DeviceAnswer(endpoint=each.device.endpoint, answer=Reachability.UNREAD, at=now, problem=why) for each in devices
             )
         return read.answers
 
-    async def _tell(self, notices: list[DeviceNotice]) -> None:
-        """What can't be told now is told by the next check, if it still holds."""
+    async def _publish(self, notices: list[DeviceNotice]) -> None:
+        """A notice that can't be published now is published by the next check, if it still holds."""
         for start in range(0, len(notices), BATCH):
             some = tuple(notices[start : start + BATCH])
             try:
                 await workflow.execute_activity_method(
                     FenceDeviceActivities.tell_devices,
                     TellDevicesRequest(cluster=self._cluster, tidings=some),
-                    **(options.report(self._cluster) | {"summary": f"tells of {len(some)} devices"}),
+                    **(options.report(self._cluster) | {"summary": f"publishes notices of {len(some)} devices"}),
                 )
             except ActivityError as error:
                 workflow.logger.warning("Events about %d devices can't be written: %s", len(some), error_message(error))
@@ -258,7 +260,7 @@ class DeviceCheck:
                 self._remembered.told(each)
 
     def _count(self, node: NodeToCheck, answer: DeviceAnswer) -> None:
-        """A device with nothing to tell of counts nought, so that its series is there before there is."""
+        """A device that is well counts 0, so that its series exists before something is wrong with it."""
         if answer.answer is Reachability.UNREAD or node.held:
             return
         meter = workflow.metric_meter()
@@ -266,7 +268,7 @@ class DeviceCheck:
         metrics.DEVICE_SILENT.add(meter, int(answer.answer is Reachability.SILENT), **labels)
         metrics.DEVICE_INSECURE.add(meter, int(bool(answer.insecurity)), **labels)
 
-    # Words from outside ---------------------------------------------------------------------------------------------
+    # Requests from outside ------------------------------------------------------------------------------------------
 
     @workflow.update(description="Read the devices now.")
     async def check(self, request: CheckRequest) -> DeviceReport:
@@ -329,12 +331,9 @@ class DeviceCheck:
             )
 
     def _unreadable(self, error: ActivityError) -> ApplicationError:
-        why = _nobody(error, f"cluster.{self._cluster}") or error_message(error)
+        why = _not_taken(error, cluster_queue(self._cluster)) or error_message(error)
         kind = error_type(error) or ErrorType.UNREACHABLE
         return ApplicationError(f"the cluster {self._cluster} can't be read: {why}", type=kind.value, non_retryable=True)
-
-    def _differs_from(self, every: timedelta, due: datetime) -> Callable[[], bool]:
-        return lambda: (self._every, self._due) != (every, due)
 
     @staticmethod
     def _spread(pause: timedelta) -> timedelta:
@@ -364,8 +363,8 @@ class DeviceCheck:
         workflow.set_current_details("\n".join(map(without_calls, lines)))  # it is shown as Markdown (S50)
 
 
-def _nobody(error: ActivityError, queue: str) -> str:
-    """What it means that nobody took it, "" where somebody did."""
+def _not_taken(error: ActivityError, queue: str) -> str:
+    """What it means that no worker took the activity, "" where one did."""
     cause = error.cause
     if isinstance(cause, ActivityTimeoutError) and cause.type is TimeoutType.SCHEDULE_TO_START:
         return f"no worker took it from the task queue {queue} within {options.CHECK_PATIENCE.total_seconds():.0f} s"

@@ -10,7 +10,7 @@ from temporalio import workflow
 from policy.episode.messages import EpisodeResult, Kind
 from policy.episode.operator_commands import CIRCUIT_BREAKER, DEVICE_READS_ON, Verb, override_problem
 from policy.values.times import format_duration
-from workflows.episode.attestation import by_a_person, refused
+from workflows.episode.attestation import refused, require_name_and_reason
 from workflows.episode.conversation import NOT_ATTESTED, EpisodeConversation, opened
 from workflows.episode.state import FencingHistory, PublisherState
 from workflows.fencing.story import FencingStory
@@ -67,7 +67,7 @@ class Fencing(EpisodeConversation):
 
     @acknowledge_off.validator
     def _check_acknowledge_off(self, request: AcknowledgeRequest) -> None:
-        by_a_person(request)
+        require_name_and_reason(request)
         if problem := override_problem(request.override, Verb.ACK_OFF):
             raise ValueError(f"override: {problem}")
         self.check(Verb.ACK_OFF, request.question)

@@ -10,7 +10,7 @@ from temporalio import workflow
 from policy.episode.messages import EpisodeResult, Kind, PreservationNews
 from policy.episode.operator_commands import Verb
 from policy.values.times import format_duration, written
-from workflows.episode.attestation import by_a_person
+from workflows.episode.attestation import require_name_and_reason
 from workflows.episode.conversation import EpisodeConversation, opened
 from workflows.episode.state import PreservationHistory
 from workflows.kit.messages import AbortRequest, ExtendRequest, PersonRequest
@@ -62,7 +62,7 @@ class Preservation(EpisodeConversation):
 
     @release.validator
     def _check_release(self, request: PersonRequest) -> None:
-        by_a_person(request)
+        require_name_and_reason(request)
         self.check(Verb.RELEASE)
 
     @workflow.update(description="Have it cut off from its volumes and its network while it is kept as failed.")
@@ -72,7 +72,7 @@ class Preservation(EpisodeConversation):
 
     @isolate.validator
     def _check_isolate(self, request: PersonRequest) -> None:
-        by_a_person(request)
+        require_name_and_reason(request)
         self.check(Verb.ISOLATE)
 
     @workflow.update(description="Let it end later: so much later, or at a moment.")
@@ -84,7 +84,7 @@ class Preservation(EpisodeConversation):
 
     @extend.validator
     def _check_extend(self, request: ExtendRequest) -> None:
-        by_a_person(request)
+        require_name_and_reason(request)
         self.check(Verb.EXTEND)
         if (request.until is None) is (request.hold is None):
             raise ValueError("extend: expected exactly one of until (a moment) and hold (a duration)")

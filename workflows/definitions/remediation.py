@@ -9,7 +9,7 @@ from temporalio import workflow
 from policy.episode.messages import EpisodeResult, Kind
 from workflows.episode.conversation import EpisodeConversation, opened
 from workflows.episode.state import RemediationHistory
-from workflows.fencing.endings import after_off
+from workflows.fencing.story import after_off
 from workflows.kit.messages import AbortRequest
 from workflows.remediation.disposal import GivingUpStory
 from workflows.remediation.fencing_step import FencingStep

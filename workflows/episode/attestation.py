@@ -20,34 +20,34 @@ from activities.errors import ErrorType, error_message
 from policy.episode.messages import EpisodeInput
 from policy.episode.operator_commands import Spoken, Verified, name_problem, one_line, reason_problem
 from workflows.kit import options
-from workflows.kit.messages import Word
+from workflows.kit.messages import OperatorCommand
 
-Heard = TypeVar("Heard", bound=Word)
+Heard = TypeVar("Heard", bound=OperatorCommand)
 
 
-def half_said(who: str, reason: str) -> str:
+def name_or_reason_problem(who: str, reason: str) -> str:
     """What a person's word lacks, "" for nothing: its name and its reason go into the decision record."""
     if problem := name_problem(who):
         return f"who: {problem}"
     return f"reason: {problem}" if (problem := reason_problem(reason)) else ""
 
 
-def by_a_person(word: Word) -> None:
+def require_name_and_reason(word: OperatorCommand) -> None:
     """Raises ValueError for a word that lacks them."""
-    if problem := half_said(word.who, word.reason):
+    if problem := name_or_reason_problem(word.who, word.reason):
         raise ValueError(problem)
 
 
-def still_to_come(until: datetime | None) -> None:
+def require_future(until: datetime | None) -> None:
     """Raises ValueError for a moment that is over, or that could be another one elsewhere."""
     if until is not None and (until.tzinfo is None or until <= workflow.now()):
         expected = "expected a moment that is still to come, such as 2126-11-24T09:30:00Z"
         raise ValueError(f"until: {expected}, got {until.isoformat()}")
 
 
-def said_of(request: EpisodeInput) -> Word:
+def requester_command(request: EpisodeInput) -> OperatorCommand:
     """An episode's request as the word of whoever wants it. A name that says how it was verified says too much."""
-    return Word(
+    return OperatorCommand(
         who=request.requester if not name_problem(request.requester) else "unknown",
         reason=one_line(request.reason),
         action=request.action,

@@ -17,10 +17,17 @@ from temporalio.exceptions import ApplicationError
 
 from activities.errors import ErrorType
 from policy.episode.advice import advice, ways
-from policy.episode.ids import episode_id
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Observation, Outcome, Phase, RecordEntry
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Observation, Outcome, Phase, RecordEntry, episode_id
 from policy.episode.operator_commands import CIRCUIT_BREAKER, Spoken, Verb, Way, one_line, override_problem
-from workflows.episode.attestation import Heard, by_a_person, half_said, heard, refused, said_of, still_to_come
+from workflows.episode.attestation import (
+    Heard,
+    heard,
+    name_or_reason_problem,
+    refused,
+    requester_command,
+    require_future,
+    require_name_and_reason,
+)
 from workflows.episode.end import close
 from workflows.episode.episode import Episode
 from workflows.episode.state import End, EpisodeState, History
@@ -31,7 +38,7 @@ from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, PersonReque
 
 def opened(kind: Kind, request: History, **given: Any) -> Episode:
     """The episode that was asked for, or as an earlier history has left it. given: further fields of a new one."""
-    asks = said_of(request)
+    asks = requester_command(request)
     reason = one_line(given.pop("reason", request.reason))
     return Episode(
         request.state
@@ -102,10 +109,10 @@ class EpisodeConversation:
 
     async def _learn_who_asks(self, request: History) -> str:
         """How it is verified who wants this episode, where he lets Kubernetes attest it. Returns why it may not begin, or ""."""
-        word, spoken = said_of(request), request.spoken()
+        word, spoken = requester_command(request), request.spoken()
         if problem := override_problem(spoken.override, spoken.action):
             return f"override: {problem}"
-        if spoken.action is Verb.ACK_OFF and (problem := half_said(request.requester, request.reason)):
+        if spoken.action is Verb.ACK_OFF and (problem := name_or_reason_problem(request.requester, request.reason)):
             return problem
         if request.action is not None:
             if beyond := request.beyond_its_word():
@@ -138,7 +145,7 @@ class EpisodeConversation:
                 result = await story.run()
         except NewHistory as goes:
             result = goes
-        await self.episode.tell_the_rest()
+        await self.episode.publish_the_rest()
         await workflow.wait_condition(workflow.all_handlers_finished)
         return result
 
@@ -160,7 +167,7 @@ class EpisodeConversation:
     @workflow.signal(description="The scanner grants the permit that the episode waits for (not for people).")
     def permit_granted(self) -> None:
         """The scanner grants the permit that we queued for."""
-        self.episode.hear_grant()
+        self.episode.take_grant()
 
     async def _heard(self, action: Verb, word: Heard, still: Callable[[Heard], None], **said: Any) -> Heard:
         """See `hearing.heard`. said: what the word says besides."""
@@ -236,7 +243,7 @@ class EpisodeConversation:
 
     @abort.validator
     def _check_abort(self, request: AbortRequest) -> None:
-        by_a_person(request)
+        require_name_and_reason(request)
         self.check(Verb.ABORT)
         node, former = self.episode.state.node, self.episode.state.abort_asked
         if request.power_on and not (former is not None and former.power_on) and self.stays_off():
@@ -252,8 +259,8 @@ class EpisodeConversation:
 
     @hold.validator
     def _check_hold(self, request: HoldEpisodeRequest) -> None:
-        by_a_person(request)
-        still_to_come(request.until)
+        require_name_and_reason(request)
+        require_future(request.until)
         self.check(Verb.HOLD)
 
     @workflow.update(description="End a hold, or let a parked episode try again.")
@@ -267,7 +274,7 @@ class EpisodeConversation:
 
     @resume.validator
     def _check_resume(self, request: ResumeRequest) -> None:
-        by_a_person(request)
+        require_name_and_reason(request)
         self.check(Verb.RESUME, request.question)
 
     @workflow.update(
@@ -280,7 +287,7 @@ class EpisodeConversation:
 
     @return_path.validator
     def _check_return_path(self, request: PersonRequest) -> None:
-        by_a_person(request)
+        require_name_and_reason(request)
         self.check(Verb.RETURN_PATH, request.question)
 
 

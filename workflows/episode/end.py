@@ -14,7 +14,7 @@ from policy.episode.events import EventReason
 from policy.episode.messages import EpisodeResult, Kind, Outcome, Phase
 from policy.episode.permits import Release
 from workflows.episode.episode import Episode
-from workflows.episode.node_writes import Bookkeeping
+from workflows.episode.node_writes import NodeWriter
 from workflows.episode.state import End
 from workflows.kit import metrics
 
@@ -35,7 +35,7 @@ def refusal(message: str, *, missing: bool = False) -> End:
 async def close(
     episode: Episode,
     end: End,
-    desk: Bookkeeping | None,
+    node_writer: NodeWriter | None,
     *,
     about: EventReason | None = EventReason.EPISODE_ENDED,
     leased: bool = True,
@@ -44,19 +44,19 @@ async def close(
     left_off: bool = False,
     freed_pods: int = 0,
 ) -> EpisodeResult:
-    """The episode is over. desk: None where it has touched nothing, so that nobody is told. about: the Event, None for none.
+    """The episode is over. node_writer: None where it has touched nothing and no Event is sent. about: the Event, None for none.
     leased: whether the node's lease may be ours. powered_on_at, powered_off_at: see `Release`."""
-    if desk is not None and about is not None:
+    if node_writer is not None and about is not None:
         told = f"{end.outcome.value}: {end.message}"
         worse = end.outcome not in {Outcome.RECOVERED, Outcome.REPLACED}  # than what it was there for
-        desk.tell(about, told, warning=worse and about is EventReason.EPISODE_ENDED, outcome=end.outcome.value)
+        node_writer.send_event(about, told, warning=worse and about is EventReason.EPISODE_ENDED, outcome=end.outcome.value)
     episode.outcome = end.outcome
     episode.enter(phase=Phase.FINAL, doing=f"{end.outcome.value}: {end.message}")
     episode.note("end", end.outcome.value, end.message)
     ended = workflow.now()  # before others may begin
     gives_back = []
-    if desk is not None and leased:
-        gives_back.append(desk.release_node_lease())
+    if node_writer is not None and leased:
+        gives_back.append(node_writer.release_node_lease())
     if (
         episode.state.kind is not Kind.PRESERVATION or episode.state.permit or episode.state.queued
     ):  # most of these have never asked for one

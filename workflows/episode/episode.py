@@ -16,14 +16,23 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from activities.contracts import search
-from activities.contracts.episode_news import ToldEvent
 from activities.contracts.episodes import AskPermit, EpisodeActivities
-from activities.contracts.target import LookResult, Target
+from activities.contracts.target import LookResult, Target, ToldEvent
 from activities.errors import ErrorType, error_message, error_type
+from policy.episode import phases
 from policy.episode.events import EventReason
-from policy.episode.ids import scanner_id
-from policy.episode.messages import Acknowledgement, EpisodeStatus, Observation, Outcome, Phase, Reading, RecordEntry
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import (
+    Acknowledgement,
+    EpisodeStatus,
+    Need,
+    NeedKind,
+    Observation,
+    Outcome,
+    Phase,
+    Reading,
+    RecordEntry,
+    scanner_id,
+)
 from policy.episode.operator_commands import CIRCUIT_BREAKER, VERIFIED, SealedWord, one_line
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, Release
 from policy.fence.config import FenceStep
@@ -38,7 +47,7 @@ from workflows.episode.state import EpisodeState, Rest, Undertaking
 from workflows.kit import continuation, metrics, options
 from workflows.kit.continuation import NewHistory
 from workflows.kit.interrupts import is_unclear, told_of
-from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, PersonRequest, ResumeRequest, Word
+from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, OperatorCommand, PersonRequest, ResumeRequest
 
 MAXIMUM_RECORD = 500
 ASK_AGAIN_MAXIMUM = timedelta(minutes=10)
@@ -125,13 +134,19 @@ class Episode:
             del self.state.record[1 : len(self.state.record) - MAXIMUM_RECORD + 2]
         entry = RecordEntry(at=workflow.now(), step=self.state.step, act=act, outcome=outcome, detail=detail)
         self.state.record.append(entry)
-        self.publisher.hear(entry)
+        self.publisher.add_entry(entry)
 
     def enter(
         self, *, phase: Phase | None = None, step: FenceStep | None = None, doing: str, until: datetime | None = None
     ) -> None:
         """Say what the episode does now; kept true in the search attributes and on the workflow's page."""
         if phase is not None and phase is not self.state.phase:
+            try:
+                phases.reason_for(self.state.kind, self.state.phase, phase)
+            except phases.UnexpectedPhaseError as error:  # an exception would have this task tried again for ever, also after off
+                workflow.logger.error("%s", error)
+                self.note("phase", "unexpected", str(error))
+                metrics.unexpected_phase(self.state.cluster, self.state.kind, self.state.phase, phase)
             self.state.phase = phase
             self.note("phase", phase.value)
             metrics.entered(self.state.cluster, self.state.kind, phase)
@@ -249,17 +264,17 @@ class Episode:
         """The node changed (signal `observe` of the scanner). A level: the latest is all that counts. It is a hint, and proves
         nothing: anybody who can signal may have sent it (S42)."""
         self.state.observation = observation
-        self._drop_a_word_about_another_boot(observation)
+        self._drop_acknowledgement_of_another_boot(observation)
         self.state.unseen = True
 
-    def _drop_a_word_about_another_boot(self, seen: Observation) -> None:
+    def _drop_acknowledgement_of_another_boot(self, seen: Observation) -> None:
         """A person saw one boot of the machine off; of another one nobody has said anything (S6, S8)."""
         word = self.state.acknowledgement
-        if word is None or self.state.pinned is None or not seen.present or seen.boot_id in {"", self.state.boot_of_word}:
+        if word is None or self.state.pinned is None or not seen.present or seen.boot_id in {"", self.state.acknowledged_boot}:
             return
         self.state.acknowledgement = None
         self.note(
-            "acknowledge-off", "void", f"{word.by} saw boot {self.state.boot_of_word} off, and the node shows {seen.boot_id}"
+            "acknowledge-off", "void", f"{word.by} saw boot {self.state.acknowledged_boot} off, and the node shows {seen.boot_id}"
         )
 
     def take_abort(self, request: AbortRequest) -> str:
@@ -273,10 +288,10 @@ class Episode:
             if former is None and each.owner != request.owner:
                 self.note("hold", "ended", f"{each}; by {request.by}")
                 answer += f"; it ends the hold of another person: {each}"
-        self._hear_person()
+        self._take_command()
         return answer
 
-    def take_acknowledgement(self, request: Word) -> str:
+    def take_acknowledgement(self, request: OperatorCommand) -> str:
         """A person vouches that the machine is off (S8)."""
         self.state.acknowledgement = Acknowledgement(
             who=request.who,
@@ -288,12 +303,12 @@ class Episode:
             despite="".join(f", although {each.endpoint} says on" for each in self.says_on),
         )
         seen = self.state.observation
-        self.state.boot_of_word = (seen.boot_id if seen is not None else "") or (
+        self.state.acknowledged_boot = (seen.boot_id if seen is not None else "") or (
             self.state.pinned.boot_id if self.state.pinned else ""
         )
         self.take_override(request.sealed)
         self.note("acknowledge-off", "given", f"by {request.by}: {request.reason}{self.state.acknowledgement.despite}")
-        self._hear_person()
+        self._take_command()
         return f"off of {self.state.node} acknowledged by {request.by}"
 
     def take_override(self, sealed: SealedWord | None) -> None:
@@ -315,7 +330,7 @@ class Episode:
         others = tuple(each for each in self.state.holds if each.owner != request.owner)
         self.state.holds, self.state.question = (*others, request), self.state.question + 1
         self.note("hold", "asked", f"by {request.by}: {request.reason}")
-        self._hear_person()
+        self._take_command()
         beside = "".join(f"; it is also {each}" for each in others)
         ends = f"`nodewarden resume {self.state.node} --question {self.state.question}` ends it"
         return f"incident {self.state.incident} is held before its next destructive act: {ends}{beside}"
@@ -339,7 +354,7 @@ class Episode:
         for each in ended:
             if each.owner != request.owner:
                 self.note("hold", "ended", f"{each}; by {request.by}")
-        self._hear_person()
+        self._take_command()
         if self.is_held:
             return f"incident {self.state.incident} is still {self.held_by}; you have ended: {'; '.join(map(str, ended))}"
         taken_back = ""
@@ -362,18 +377,18 @@ class Episode:
         """A person has what is left cut given back."""
         self.state.path_word = request
         self.note("return-path", "asked", f"by {request.by}: {request.reason}")
-        self._hear_person()
+        self._take_command()
         return f"{self.state.path_asked} is given back"
 
-    def _hear_person(self) -> None:
+    def _take_command(self) -> None:
         self.state.words += 1
-        self.hear()
+        self.wake()
 
-    def hear(self) -> None:
-        """Something was said to the story itself: whoever rests looks again."""
+    def wake(self) -> None:
+        """Something was said to the story itself: a rest ends, and it looks again."""
         self.state.news += 1
 
-    def hear_grant(self) -> None:
+    def take_grant(self) -> None:
         """The scanner grants the permit that was queued for."""
         self.state.permit = True
         self.state.news += 1
@@ -387,7 +402,7 @@ class Episode:
             self.state.unseen = self.state.unseen or unseen
             raise
         self.see(result.observation)
-        self._drop_a_word_about_another_boot(result.observation)
+        self._drop_acknowledgement_of_another_boot(result.observation)
         return result
 
     def see(self, observation: Observation | None) -> None:
@@ -447,7 +462,7 @@ class Episode:
         if self.state.pinned is not None:
             self.publisher.publish(self.target)
 
-    async def tell_the_rest(self) -> None:
+    async def publish_the_rest(self) -> None:
         """Return once people are told all that is new, or can't be."""
         if self.state.pinned is not None:
             await self.publisher.finish(self.target)
@@ -577,18 +592,18 @@ class Episode:
                 pause = min(pause * 2, ASK_AGAIN_MAXIMUM)
             if self.state.permit:
                 self.state.queued = ""
-                self._tell_of_override(request)
+                self._report_override(request)
                 return ""
             if self.state.abort_asked is not None:
                 return "aborted while it waited for a permit"
             if reason := gone():
                 return reason
 
-    def _tell_of_override(self, request: PermitRequest) -> None:
+    def _report_override(self, request: PermitRequest) -> None:
         if request.override:
             text = f"an open circuit breaker does not stop this episode: overridden by {self.overridden_by}"
             self.note("override", request.override, text)
-            self.publisher.tell(ToldEvent(reason=EventReason.CIRCUIT_BREAKER_OVERRIDDEN, message=text, warning=True))
+            self.publisher.add_event(ToldEvent(reason=EventReason.CIRCUIT_BREAKER_OVERRIDDEN, message=text, warning=True))
 
     async def _ask(self, request: PermitRequest) -> PermitAnswer:
         """Ask once. Asking again keeps the place in the queue, and finds a scanner that has forgotten us."""

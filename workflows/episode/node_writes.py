@@ -1,7 +1,7 @@
-"""The small writes that an episode makes on its node: marks and cordons, the maintenance lease, Events for people
-(`Bookkeeping`); and what it adopts of a terminated predecessor (`Adoption`).
+"""The small writes that an episode makes: on its node marks, the maintenance lease and Events for people (`NodeWriter`), and what
+it adopts of a terminated predecessor (`Adoption`); on the object that asked for it conditions (`RequestAnswers`).
 
-Each is an idempotent look-and-write on the API's side (`activities/cluster/`); none of them is a consequence.
+Each is an idempotent look-and-write on the API's side (`activities/cluster/`).
 """
 
 from __future__ import annotations
@@ -14,38 +14,43 @@ from typing import TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.episode_news import News, ToldEvent
 from activities.contracts.target import (
     ActRequest,
     ActResult,
+    AnswerRequest,
+    AnswerResult,
     FreeingActivities,
     IsolationActivities,
     LookRequest,
+    News,
     ReleaseRequest,
     RestoreRequest,
     TargetActivities,
+    ToldEvent,
     UntaintRequest,
 )
 from activities.errors import error_message
 from policy.episode.events import WARNINGS, EventReason
-from policy.episode.messages import Phase
+from policy.episode.fencing_requests import RequestAnswer, Stage, last_stage
+from policy.episode.messages import Need, NeedKind, Outcome, Phase
 from policy.episode.permits import Release
 from policy.fence.config import LONGEST_ACT, FenceStep
 from policy.values.object_refs import ObjectRef
 from workflows.episode.episode import Episode
+from workflows.episode.state import FencingProgress
 from workflows.episode.tries import Patience
 from workflows.kit import options
-from workflows.kit.interrupts import Interrupt, PassingRefusal, as_interrupt
+from workflows.kit.interrupts import Interrupt, NeedGone, PassingRefusal, as_interrupt
 
 UNMARK_PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(minutes=10)
-FAILURES_TOLD = 3
+FAILURES_REPORTED = 3
 """So many failures in a row of what has to be done in the end, and a person is told."""
 Activities = TypeVar("Activities")
 
 
-class Bookkeeping:
-    """Writes in the name of one episode on its one node."""
+class NodeWriter:
+    """Writes in the name of one episode on its one node. Each may be repeated; none of them is a consequence."""
 
     def __init__(self, episode: Episode, *, machine: ObjectRef | None = None, machine_uid: str = "") -> None:
         """machine: on which the story is told as well."""
@@ -140,7 +145,7 @@ class Bookkeeping:
                     if abort_ends and self._episode.state.aborts > under.aborts:
                         return False
                     self._episode.enter(doing=f"{failing} yet")
-                    if under.failures == FAILURES_TOLD and not passes:
+                    if under.failures == FAILURES_REPORTED and not passes:
                         await self.ask_for_a_person(f"{failing}: {interrupt.reason}")
                     await patience.rest(interrupt, under.next_pause(pause, LONGEST_PAUSE), f"until {act} is tried again")
                 self._episode.enter(doing=doing)
@@ -175,17 +180,17 @@ class Bookkeeping:
         of a person only, where that is asked."""
         self._episode.ask(problem, path)
         self._episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
-        self.tell(EventReason.NEEDS_HUMAN, "; ".join(filter(None, (problem, self._episode.advice))))
+        self.send_event(EventReason.NEEDS_HUMAN, "; ".join(filter(None, (problem, self._episode.advice))))
         self._episode.publish()
         await self._episode.give_back_permit(
             Release(node=self._episode.state.node, incident=self._episode.state.incident, parked=True, problem=problem)
         )
 
-    def tell(self, reason: EventReason, message: str, *, warning: bool = False, outcome: str = "") -> None:
+    def send_event(self, reason: EventReason, message: str, *, warning: bool = False, outcome: str = "") -> None:
         """An Event on the Node, for people with kubectl; telling never blocks or fails an episode. warning: also where the reason
         alone makes none. outcome: see `ToldEvent`."""
         about, about_uid = self._machine
-        self._episode.publisher.tell(
+        self._episode.publisher.add_event(
             ToldEvent(
                 reason=reason.value,
                 message=message,
@@ -209,7 +214,7 @@ class Bookkeeping:
 # cordon, the taints and the paths only, so the rest is kept here.
 
 
-def cut_unseen(episode: Episode, paths: tuple[str, ...]) -> None:
+def note_unseen_cuts(episode: Episode, paths: tuple[str, ...]) -> None:
     """The paths were cut in a history that is not known here: pods may have been freed behind them (S1, S35)."""
     episode.state.freed = episode.state.freed or bool(paths)
 
@@ -217,9 +222,9 @@ def cut_unseen(episode: Episode, paths: tuple[str, ...]) -> None:
 class Adoption:
     """What one episode adopts of another, whose incident its pin has found in the mark."""
 
-    def __init__(self, episode: Episode, desk: Bookkeeping) -> None:
+    def __init__(self, episode: Episode, node_writer: NodeWriter) -> None:
         self._episode = episode
-        self._desk = desk
+        self._node_writer = node_writer
 
     def begin(self, incident: str, paths: tuple[str, ...] = ()) -> None:
         """Another one's mark was found, "" for none. paths: those that it says are cut."""
@@ -228,15 +233,15 @@ class Adoption:
             return
         episode.state.adopted, episode.state.taken_over = incident, False
         episode.state.settled_at = workflow.now() + LONGEST_ACT + options.ACT_WINDOW + options.IN_FLIGHT_MARGIN
-        cut_unseen(episode, paths)
+        note_unseen_cuts(episode, paths)
 
     async def take_over(self) -> None:
         """The mark in our name, then the taint off: it restores, so that it waits for no permit (S17). The order matters: the
         predecessor's own writes are refused from the mark on."""
         if not self._episode.state.taken_over:
-            await self._desk.write(TargetActivities.mark, "isolation: marks the node")
+            await self._node_writer.write(TargetActivities.mark, "isolation: marks the node")
             with as_interrupt("the out-of-service taint can't be removed"):
-                await self._desk.untaint()
+                await self._node_writer.untaint()
             self._episode.state.taken_over = True
             self._episode.note("adopt", "ok", f"the marks of incident {self._episode.state.adopted}, which is not open")
 
@@ -244,3 +249,69 @@ class Adoption:
         """Wait until nothing of the predecessor can be in flight: what is looked at from then on is what it has left."""
         if (settled_at := self._episode.state.settled_at) is not None:
             await self._episode.settle(settled_at - workflow.now())
+
+
+ANSWER_PAUSE = timedelta(seconds=5)
+
+
+class RequestAnswers:
+    """The conditions of the object that asked for a fencing, as far as this episode is their author. Without such an object it
+    answers none.
+
+    How things go never holds the story up. The first answer and the last are different: without the first the owner of the object
+    does not know that the request is in hand, and without the last the scanner would find a request without an answer and fence
+    the node again. What each stage means is `policy/episode/fencing_requests.py`.
+    """
+
+    def __init__(self, episode: Episode, need: Need, node_writer: NodeWriter, progress: FencingProgress) -> None:
+        self._episode = episode
+        self._node_writer = node_writer
+        self._about = need.check if need.kind is NeedKind.FOREIGN_OBJECT else None
+        self._uid = need.object_uid
+        self._progress = progress
+
+    async def begin(self) -> None:
+        """The request is in hand. Raises the interrupt: an object that can't be answered is not acted upon."""
+        if self._about is None:
+            return
+        with as_interrupt(f"{self._about.key} can't be answered"):
+            result = await self._write(Stage.STARTED, f"nodewarden fences the node, incident {self._episode.state.incident}")
+        if result.withdrawn:
+            raise NeedGone(result.withdrawn)
+        self._progress.answered = Stage.STARTED
+
+    async def report(self, stage: Stage, message: str) -> None:
+        """How far it has come. A success that was told is not taken back."""
+        if self._about is None or self._progress.answered is Stage.FINISHED:
+            return
+        self._progress.answered = stage
+        try:
+            await self._write(stage, message, patiently=False)
+        except ActivityError as error:
+            self._episode.note("answer", "failed", error_message(error))
+
+    async def finish(self, outcome: Outcome, message: str) -> None:
+        """The last answer, however long the API is away; where the rights for it are missing a person's abort ends it."""
+        if self._about is None:
+            return
+        about, stage = self._about, last_stage(outcome, self._progress.answered)
+
+        async def answer() -> None:
+            with as_interrupt(f"{about.key} can't be answered"):
+                result = await self._write(stage, message)
+            self._episode.note("answer", result.withdrawn or stage.value, message)
+
+        self._episode.enter(doing=f"answers {about.key}")
+        await self._node_writer.insist(
+            "answer", answer, failing=f"{about.key} can't be answered", pause=ANSWER_PAUSE, abort_ends=True
+        )
+
+    async def _write(self, stage: Stage, message: str, *, patiently: bool = True) -> AnswerResult:
+        assert self._about is not None, "an object asks"
+        cluster = self._episode.target.cluster
+        answer = RequestAnswer(about=self._about, uid=self._uid, stage=stage, message=message)
+        request = AnswerRequest(target=self._episode.target, answer=answer)
+        config = options.cluster_write(cluster) if patiently else options.report(cluster)
+        return await workflow.execute_activity_method(
+            TargetActivities.answer_request, request, **(config | {"summary": f"answers {self._about.key}: {stage.value}"})
+        )

@@ -13,7 +13,6 @@ from typing import Protocol, TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.episode_news import News
 from activities.contracts.target import (
     ActResult,
     Configured,
@@ -21,14 +20,14 @@ from activities.contracts.target import (
     LookRequest,
     LookResult,
     LookVerdict,
+    News,
     PinRequest,
     TargetActivities,
     Workload,
 )
 from activities.errors import error_message
 from policy.episode.gate import DESTRUCTIVE, MAY_NOT_ACT, Operation
-from policy.episode.messages import FencingInput
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import FencingInput, Need, NeedKind
 from policy.episode.permits import Release
 from policy.fence.plan import FencingPlan
 from policy.fence.power import PowerAct

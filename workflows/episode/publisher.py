@@ -15,8 +15,7 @@ from typing import TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.episode_news import EpisodeSnapshot, News, OffNote, ToldEvent
-from activities.contracts.target import Target, TargetActivities, TellRequest
+from activities.contracts.target import EpisodeSnapshot, News, OffNote, Target, TargetActivities, TellRequest, ToldEvent
 from activities.errors import error_message
 from policy.episode.events import event_of, events_between
 from policy.episode.messages import EpisodeStatus, RecordEntry
@@ -35,9 +34,9 @@ class Publisher:
     def __init__(self, incident: str, state: PublisherState) -> None:
         self._incident = incident
         self._state = state
-        self._telling: asyncio.Task[None] | None = None
+        self._publishing: asyncio.Task[None] | None = None
 
-    def hear(self, entry: RecordEntry) -> None:
+    def add_entry(self, entry: RecordEntry) -> None:
         """A line of the decision record."""
         if not self._state.shows:
             return
@@ -45,7 +44,7 @@ class Publisher:
             self._state.runs[entry.act] = self._state.runs.get(entry.act, 0) + 1
             self._state.jobs = [*self._state.jobs, job][-MAXIMUM_JOBS:]
         if (event := event_of(entry)) is not None:
-            self.tell(ToldEvent(reason=event.reason, message=event.message, warning=event.warning))
+            self.add_event(ToldEvent(reason=event.reason, message=event.message, warning=event.warning))
         if entry.outcome == "failed" and entry.act in set(FenceStep):
             self._state.failure = entry.detail
         if entry.act == "end":
@@ -57,11 +56,11 @@ class Publisher:
             return
         if self._state.shown is None or transition(self._state.shown) != transition(status):
             for event in events_between(self._state.shown, status, self._state.failure):
-                self.tell(ToldEvent(reason=event.reason, message=event.message, warning=event.warning))
+                self.add_event(ToldEvent(reason=event.reason, message=event.message, warning=event.warning))
             self._state.entered = workflow.now()
         self._state.shown = status
 
-    def tell(self, event: ToldEvent) -> None:
+    def add_event(self, event: ToldEvent) -> None:
         """An Event, after those that wait."""
         self._state.events = [*self._state.events, event][-MAXIMUM_EVENTS:]
 
@@ -80,14 +79,14 @@ class Publisher:
 
     def publish(self, target: Target) -> None:
         """Have what is new told by itself, beside the story."""
-        if self._telling is None and self._has_news:
-            self._telling = asyncio.create_task(self._tell(target))
+        if self._publishing is None and self._has_news:
+            self._publishing = asyncio.create_task(self._publish(target))
 
     async def finish(self, target: Target) -> None:
         """Return once all is told, or can't be."""
         self.publish(target)
-        if self._telling is not None:
-            await self._telling
+        if self._publishing is not None:
+            await self._publishing
 
     @property
     def _has_news(self) -> bool:
@@ -120,7 +119,7 @@ class Publisher:
         if news.shown is not None:
             self._state.entered = self._state.entered or news.shown.at
 
-    async def _tell(self, target: Target) -> None:
+    async def _publish(self, target: Target) -> None:
         while (news := self._take()) is not None:
             try:
                 await workflow.execute_activity_method(
@@ -132,7 +131,7 @@ class Publisher:
                 workflow.logger.warning("people can't be told yet: %s", error_message(error))
                 self._put_back(news)
                 break
-        self._telling = None
+        self._publishing = None
 
 
 def _headline(news: News) -> str:

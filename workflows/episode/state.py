@@ -12,10 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from activities.contracts.episode_news import OffNote, ToldEvent
 from activities.contracts.preservation import NO_WISH, Hold, Wish
 from activities.contracts.remediation import FailedVolumes, RemediationPin
-from activities.contracts.target import PinResult, Workload
+from activities.contracts.target import OffNote, PinResult, ToldEvent, Workload
 from policy.episode.fencing_requests import Stage
 from policy.episode.messages import (
     Acknowledgement,
@@ -443,7 +442,7 @@ class EpisodeState:
     """One of each person; the episode goes on when none is left."""
     resumed: PersonRequest | None = None
     acknowledgement: Acknowledgement | None = None
-    boot_of_word: str = ""
+    acknowledged_boot: str = ""
     """The boot that whoever acknowledged has seen off."""
     words: int = 0
     """How often people have spoken to it."""

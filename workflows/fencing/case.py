@@ -3,7 +3,7 @@ machine (`PinnedNode`).
 
 `open_case` builds it after the pin, and again in each new history from the episode's state. The parts of the story share it: the
 steps (`workflows/fencing/isolation.py`, `workflows/fencing/power_steps.py`), the ends and the wait for a person
-(`workflows/fencing/endings.py`).
+(`workflows/fencing/story.py`).
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from dataclasses import dataclass, replace
 from activities.contracts.target import Configured
 from policy.episode.fencing import restart_proven
 from policy.episode.identity import same_machine
-from policy.episode.messages import Pinned
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind, Pinned
 from policy.episode.permits import PermitRequest
 from policy.fence.plan import FencingPlan
 from workflows.episode.episode import Episode
-from workflows.episode.node_writes import Adoption, Bookkeeping
+from workflows.episode.node_writes import Adoption, NodeWriter, RequestAnswers
 from workflows.episode.preflight import Preflight
-from workflows.episode.request_answers import Answering
 from workflows.episode.state import FencingProgress
 from workflows.episode.tries import Tries
 from workflows.fencing.consequences import FreeingSequence
@@ -145,9 +143,9 @@ class Case:
     plan: FencingPlan
     need: Need
     preflight: Preflight
-    desk: Bookkeeping
+    node_writer: NodeWriter
     adoption: Adoption
-    answering: Answering
+    answering: RequestAnswers
     power: PowerSequence
     freeing: FreeingSequence
     tries: Tries
@@ -219,9 +217,9 @@ def open_case(episode: Episode, progress: FencingProgress, *, configured: Config
         plan=plan,
         idle=lambda: not (case.touched or case.freed_something or episode.state.added.paths or case.isolation.has_detached),
     )
-    desk = Bookkeeping(episode)
+    node_writer = NodeWriter(episode)
     power = PowerSequence(episode, plan, progress.power)
-    freeing = FreeingSequence(episode, plan, desk, power, preflight, progress=progress.freeing)
+    freeing = FreeingSequence(episode, plan, node_writer, power, preflight, progress=progress.freeing)
 
     async def may_try_again() -> None:
         """While there is a way back, a hold or an abort is heard between two tries as well."""
@@ -229,16 +227,16 @@ def open_case(episode: Episode, progress: FencingProgress, *, configured: Config
             await preflight.may_go_on()
 
     tries = Tries(episode, plan, before_next=may_try_again)
-    isolation = IsolationSequence(episode, plan, desk, preflight, tries, progress=progress.isolation)
+    isolation = IsolationSequence(episode, plan, node_writer, preflight, tries, progress=progress.isolation)
     case = Case(
         episode=episode,
         progress=progress,
         plan=plan,
         need=need,
         preflight=preflight,
-        desk=desk,
-        adoption=Adoption(episode, desk),
-        answering=Answering(episode, need, desk, progress),
+        node_writer=node_writer,
+        adoption=Adoption(episode, node_writer),
+        answering=RequestAnswers(episode, need, node_writer, progress),
         power=power,
         freeing=freeing,
         tries=tries,

@@ -1,18 +1,22 @@
 """Freeing the workloads of a node that is proven off: the consequences, each right after the proof was read again (S1, S2).
 
-What a consequence does to the API is `activities/cluster/acts/freeing.py`, which checks the proof a second time.
+What a consequence does to the API is `activities/cluster/acts/freeing.py`, which checks the proof a second time. `Pacing` keeps
+freeing to so many pods a minute, here and behind cut paths (`workflows/fencing/isolation.py`).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
+from activities.contracts.episodes import AskPortion, EpisodeActivities
 from activities.contracts.target import (
     ActResult,
+    FreeCutRequest,
     FreeDumpingRequest,
     FreeingActivities,
     FreeRequest,
@@ -24,19 +28,94 @@ from activities.contracts.target import (
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode.fencing import freeing_choice
 from policy.episode.messages import OffProof
+from policy.episode.permits import PortionAnswer, PortionRequest
 from policy.fence.config import FenceStep
 from policy.fence.kdump import KernelDead
 from policy.fence.plan import FencingPlan, Freeing
 from policy.values.display_text import counted
 from workflows.episode.episode import Episode
-from workflows.episode.freeing_pace import Pacing
-from workflows.episode.node_writes import Bookkeeping
+from workflows.episode.node_writes import NodeWriter
 from workflows.episode.preflight import FIRST_PAUSE, LONGEST_PAUSE, SLOW_LOOKS, Preflight, SeenDown
-from workflows.episode.state import FreeingProgress
+from workflows.episode.state import FreeingProgress, PacingProgress
 from workflows.fencing.device_commands import longer
 from workflows.fencing.off_proof import PowerSequence
 from workflows.kit import options
-from workflows.kit.interrupts import Interrupt, NeedGone, StepFailed, TooSlow, as_interrupt, interrupt_for, never_began, told_of
+from workflows.kit.interrupts import (
+    Interrupt,
+    NeedGone,
+    StepFailed,
+    TooSlow,
+    Unlicensed,
+    as_interrupt,
+    interrupt_for,
+    never_began,
+    told_of,
+)
+
+Request = TypeVar("Request", FreeRequest, FreeCutRequest, FreeDumpingRequest)
+
+
+class Pacing:
+    """The portions of one part of an episode: one is asked of the scanner right before pods are freed, and waited for where there
+    is none.
+
+    Only where the cluster has such a limit (`Workload.per_minute`); the activity that frees reads it live and frees none
+    without a portion. The rule is `policy/episode/permits.py`; the portions are in `workflows/scanner/permits.py`.
+    """
+
+    def __init__(self, episode: Episode, part: str, progress: PacingProgress) -> None:
+        self._episode = episode
+        self._part = part
+        self._progress = progress
+
+    @property
+    def waited(self) -> timedelta:
+        """How long it has waited for portions in all, which is no fault of what it frees."""
+        return self._progress.waited
+
+    async def bounded(self, request: Request, left: Workload) -> Request | None:
+        """The request, for no more pods than may go now. None: none may, and that has been waited out: look and read anew."""
+        self._has_waited()
+        limit, pods = left.per_minute, left.pods - left.forced
+        if limit is None or pods <= 0:
+            return request
+        answer = await self._ask(pods, limit)
+        if answer.until is not None:
+            self._episode.note("portion", "ok", f"{answer.pods} of {pods} pods may be freed now, {limit} in a minute")
+            return replace(request, at_most=answer.pods, not_after=min(request.not_after, answer.until))
+        if answer.again is None:
+            raise Unlicensed(f"how many pods may be freed now is not known: {answer.problem}")
+        self._progress.waits_since = now = workflow.now()
+        self._episode.enter(doing=f"waits: no more than {limit} pods may be freed in a minute", until=answer.again)
+        await self._episode.rest(max(answer.again - now, timedelta(0)), "until more pods may be freed")
+        self._has_waited()
+        return None
+
+    def _has_waited(self) -> None:
+        """A wait is over, which may have begun in an earlier history."""
+        if self._progress.waits_since is not None:
+            self._progress.waited += workflow.now() - self._progress.waits_since
+            self._progress.waits_since = None
+
+    async def _ask(self, pods: int, limit: int) -> PortionAnswer:
+        self._progress.asked += 1
+        request = PortionRequest(
+            node=self._episode.state.node,
+            incident=f"{self._episode.state.incident}/{self._part}",
+            number=self._progress.asked,
+            pods=pods,
+            per_minute=limit,
+        )
+        try:
+            answer: PortionAnswer = await workflow.execute_activity_method(
+                EpisodeActivities.ask_portion,
+                AskPortion(cluster=self._episode.state.cluster, portion=request),
+                **(options.temporal_call() | {"summary": f"{self._part}: asks how many pods may be freed now"}),
+            )
+        except ActivityError as error:
+            return PortionAnswer(problem=error_message(error))
+        return answer
+
 
 POLL_INTERVAL = timedelta(seconds=1)
 
@@ -50,14 +129,14 @@ class FreeingSequence:
         self,
         episode: Episode,
         plan: FencingPlan,
-        desk: Bookkeeping,
+        node_writer: NodeWriter,
         power: PowerSequence,
         preflight: Preflight,
         *,
         progress: FreeingProgress,
     ) -> None:
         self._episode = episode
-        self._desk = desk
+        self._node_writer = node_writer
         self._plan = plan
         self._power = power
         self._preflight = preflight
@@ -107,7 +186,7 @@ class FreeingSequence:
         """What still stands against the node, in words to end a sentence with."""
         return f"; {self._progress.left_over}" if self._progress.left_over else ""
 
-    def hear(self, seen: SeenDown | None) -> None:
+    def take_look(self, seen: SeenDown | None) -> None:
         """What was just seen, so that the first round need not look again. Raises NeedGone before anything began (S6)."""
         began = self._progress.began or self._episode.state.kernel_dead is not None
         if seen is not None and seen.need_gone and not began:
@@ -185,7 +264,7 @@ class FreeingSequence:
             self._power.lose(f"{self._episode.state.node} is back, although {who}: its boot id is {boot}")
         if seen is None:
             raise StepFailed(f"nothing more is freed: {self._episode.state.node} says Ready, although it was read as off")
-        self.hear(seen)
+        self.take_look(seen)
         return seen
 
     def _another_boot(self) -> str:
@@ -240,13 +319,13 @@ class FreeingSequence:
 
         if self._progress.may_be_tainted:
             pause = self._plan.retry_interval
-            await self._desk.insist("untaint-out-of-service", remove, failing=CANT_UNTAINT, pause=pause, abort_ends=True)
+            await self._node_writer.insist("untaint-out-of-service", remove, failing=CANT_UNTAINT, pause=pause, abort_ends=True)
 
     async def untaint(self, look: LookRequest | None = None) -> ActResult:
         """Remove our out-of-service taint, always before power-on (S32). Our mark says whether one stands, and so does what we
         have done ourselves: a mark may be removed by hand. look: made afterwards. Raises ActivityError."""
         self._episode.enter(doing="removes the out-of-service taint")
-        result = await self._desk.untaint(ours=self._progress.may_be_tainted, look=look)
+        result = await self._node_writer.untaint(ours=self._progress.may_be_tainted, look=look)
         self._progress.tainted = self._progress.may_be_tainted = False
         self._episode.note("untaint-out-of-service", "ok", result.detail)
         return result

@@ -1,13 +1,13 @@
 """Isolation in the order of its plan, and its undoing in recovery.
 
-What is done is remembered across restarts of the flow. Cutting and giving back is `workflows/fencing/paths.py`, detaching volumes
-`workflows/fencing/volumes.py`; what is freed before the power is off is freed here, under `path cut proven` only.
+What is done is remembered across restarts of the flow. Cutting and giving back paths, volumes among them, is
+`workflows/fencing/paths.py`; what is freed before the power is off is freed here, under `path cut proven` only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial, reduce
 from operator import or_
 
@@ -16,6 +16,8 @@ from temporalio import workflow
 from activities.contracts.target import (
     ActResult,
     CordonRequest,
+    DrainRequest,
+    DrainResult,
     FreeCutRequest,
     FreeingActivities,
     FreeResult,
@@ -24,24 +26,28 @@ from activities.contracts.target import (
     TaintRequest,
     Workload,
 )
+from policy.episode.drain import drain_options
 from policy.episode.events import EventReason
 from policy.episode.messages import PathProof
 from policy.fence.config import FenceStep
-from policy.fence.plan import Act, Chosen, CutStorage, FencingPlan, PlannedMethod, PowerDevice
+from policy.fence.plan import Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
 from policy.fence.power import PowerAct
 from policy.objects.nodes import Taint
 from workflows.episode.episode import Episode
-from workflows.episode.freeing_pace import Pacing
-from workflows.episode.node_writes import Bookkeeping
-from workflows.episode.preflight import Preflight
+from workflows.episode.node_writes import NodeWriter
+from workflows.episode.preflight import Licence, Preflight
 from workflows.episode.state import IsolationProgress
 from workflows.episode.tries import Tries
+from workflows.fencing.consequences import Pacing
 from workflows.fencing.device_commands import POLL_INTERVAL, longer
-from workflows.fencing.drain import Draining
-from workflows.fencing.paths import MayRestore, Paths
-from workflows.fencing.volumes import Volumes
+from workflows.fencing.paths import MayRestore, Paths, Volumes
 from workflows.kit import options
 from workflows.kit.interrupts import Hopeless, ProofLost, StepFailed, as_interrupt
+
+DRAIN_PATIENCE = timedelta(minutes=5)
+"""Of a drain that was given no time-out: fencing is what follows it, so it may not wait for ever."""
+
+DRAIN_INTERVAL = timedelta(seconds=5)
 
 
 class IsolationSequence:
@@ -51,7 +57,7 @@ class IsolationSequence:
         self,
         episode: Episode,
         plan: FencingPlan,
-        desk: Bookkeeping,
+        node_writer: NodeWriter,
         preflight: Preflight,
         tries: Tries,
         *,
@@ -59,13 +65,12 @@ class IsolationSequence:
     ) -> None:
         self._episode = episode
         self._plan = plan
-        self._desk = desk
+        self._node_writer = node_writer
         self._preflight = preflight
         self._tries = tries
         self._progress = progress
-        self.paths = Paths(episode, plan, desk, preflight, progress.paths)
+        self.paths = Paths(episode, plan, node_writer, preflight, progress.paths)
         self._volumes = Volumes(episode, plan, progress.volumes)
-        self._draining = Draining(episode, preflight)
         self._pacing = Pacing(episode, FenceStep.ISOLATION, progress.pacing)
 
     @property
@@ -86,29 +91,12 @@ class IsolationSequence:
         """Every method that is not done yet, and every path that others have opened. A failing one is tried as often as it may,
         then it is the step's failure."""
         for index, method in enumerate(self._plan.isolation):
-            if index in self._progress.done and not self._is_undone(method):
+            reopened = method.act is Act.CUT_PATH and method.device is not None and self.paths.is_open(method.device)
+            if index in self._progress.done and not reopened:
                 continue
             await self._episode.delay(method.delay, f"waits its delay before {method.name}", self._preflight.before_destruction)
             await self._tries.carry_out(FenceStep.ISOLATION, partial(self._isolate, method), tries=method.tries)
             self._progress.done.append(index)
-
-    def _is_undone(self, method: PlannedMethod) -> bool:
-        return method.act is Act.CUT_PATH and method.device is not None and self.paths.is_open(method.device)
-
-    async def let_go_of_open_paths(self) -> None:
-        """What may have been cut before us and turns out to be open is nothing that we have to give back."""
-        for method in self._plan.recovery:
-            if method.act is Act.RESTORE_PATH and method.device is not None:
-                await self.paths.let_go_if_open(method.device)
-
-    async def undo(self, *, may_restore: MayRestore, patient: bool) -> str:
-        """What recovery names, in its order. Answers what is left cut, in words to end a sentence with, "" for nothing."""
-        for method in self._plan.recovery:
-            if method.act is Act.RESTORE_PATH and method.device is not None:
-                await self.paths.restore(method.device, may_restore=may_restore, patient=patient)
-            elif method.act is Act.LIFT_QUARANTINE and method.device is not None:
-                await self.paths.lift_quarantine(method.device)
-        return self.paths.left
 
     async def _isolate(self, method: PlannedMethod) -> None:
         match method.act:
@@ -117,9 +105,11 @@ class IsolationSequence:
             case Act.TAINT:
                 await self._taint(method)
             case Act.DRAIN:
-                await self._draining.carry_out(method)
+                await self._drain(method)
             case Act.CHECK_VOLUMES:
-                await self._volumes.check(_device_of(method), _chosen_by(method))
+                if method.only is None:
+                    raise Hopeless(f"{method.name}: {method.act.value} without any volume")
+                await self._volumes.check(_device_of(method), method.only)
             case Act.CUT_PATH:
                 await self.paths.cut(_device_of(method), method.timeout)
             case Act.QUARANTINE:
@@ -129,7 +119,7 @@ class IsolationSequence:
             case Act.FREE_CUT_PODS if method.only is not None and await self._is_ready():
                 self._episode.note(method.name, "later", "the node answers: what does not go by itself is freed once it is off")
             case Act.FREE_CUT_PODS:
-                await self._free_cut_pods(self._last_look, stopped=self._somebody_spoke)
+                await self._free_cut_pods(self._last_look, stopped=self._is_stopped)
             case _:
                 raise Hopeless(f"{method.name}: {method.act.value} is no method of isolation that this version carries out")
 
@@ -145,7 +135,7 @@ class IsolationSequence:
         result = await self._preflight.licensed(cordon, what)
         self._episode.learns_of(result.added)
         self._episode.note("mark-unschedulable", "ok", result.detail)
-        self._desk.tell(EventReason.NODE_ISOLATED, self._episode.state.reason)
+        self._node_writer.send_event(EventReason.NODE_ISOLATED, self._episode.state.reason)
 
     async def _taint(self, method: PlannedMethod) -> None:
         taint = Taint(
@@ -163,18 +153,54 @@ class IsolationSequence:
         self._episode.learns_of(result.added)
         self._episode.note("taint", "ok", result.detail)
 
-    async def free_left_over(self, look: Callable[[], Awaitable[datetime]]) -> None:
-        """Pods of chosen volumes that are still there once the machine is off. What can't be freed is told, and holds nothing up:
-        the machine is to come back. look: see `Preflight.before_destruction`; it heeds an abort that leaves the machine off."""
-        if not any(method.act is Act.FREE_CUT_PODS and method.only is not None for method in self._plan.isolation):
-            return
+    async def _drain(self, method: PlannedMethod) -> None:
+        """A node that still answers: rounds of evictions until nothing is left to go or its time is over; then what is left is
+        noted, and fencing goes on. StepFailed where a filter refuses a pod: then nothing at all was evicted (S29).
+
+        Eviction is asked for and never forced (S30); what a budget blocks is asked for again. What must wait for the proof of off
+        is left to `workflows/fencing/consequences.py`. Which pods go is `policy/episode/drain.py`."""
+        with self._episode.undertaking("drains the node") as under:
+            result, evicted = await self._drain_until(method, under.began + (method.timeout or DRAIN_PATIENCE))
+        for warning in result.warnings:
+            self._episode.note("drain", "warning", warning)
+        if result.mounting:  # nothing is taken from under a pod that has to stay (S30)
+            raise Hopeless(f"nothing is detached: {'; '.join(result.blocked)}")
+        left = "; ".join((*result.blocked, *result.withheld, *(() if result.done else result.names)))
+        evictions = f"{evicted} pods evicted{f'; left: {left}' if left else ''}"
+        self._episode.note("drain", "ok" if result.done else "incomplete", evictions)
+
+    async def _drain_until(self, method: PlannedMethod, deadline: datetime) -> tuple[DrainResult, int]:
+        pause, evicted = DRAIN_INTERVAL, 0
+        while True:
+            licence = await self._preflight.before_destruction()
+            self._episode.enter(doing="drains the node", until=deadline)
+            result = await self._drain_round(method, deadline, licence)
+            if result.errors:
+                raise StepFailed(f"nothing was evicted: {'; '.join(result.errors)}")
+            evicted += result.evicted
+            if result.done or workflow.now() >= deadline:
+                return result, evicted
+            await self._episode.rest(pause, "until the drain is looked at again")
+            pause = longer(pause)
+
+    async def _drain_round(self, method: PlannedMethod, deadline: datetime, licence: Licence) -> DrainResult:
+        """Evictions are asked for while the look holds that licensed them; once, too, where the drain's time is over by then."""
         try:
-            await self._free_cut_pods(look, stopped=lambda: self._episode.is_held)
-        except ProofLost:
-            raise
-        except (Hopeless, StepFailed) as interrupt:
-            self._episode.note("free-cut-pods", "left", interrupt.reason)
-            self._desk.tell(EventReason.WORKLOADS_LEFT, interrupt.reason)
+            request = DrainRequest(
+                target=self._episode.target,
+                options=drain_options(method.parameters),
+                only=method.only,
+                not_after=min(deadline, licence.until) if deadline > workflow.now() else licence.until,
+                holder=self._episode.state.holder,
+            )
+        except ValueError as error:
+            raise Hopeless(f"{method.name}: {error}") from error
+        with as_interrupt("the node can't be drained"):
+            return await workflow.execute_activity_method(
+                IsolationActivities.drain,
+                request,
+                **(options.consequence(self._episode.state.cluster) | {"summary": "isolation: asks for evictions"}),
+            )
 
     async def _is_ready(self) -> bool:
         await self._preflight.before_destruction()
@@ -191,12 +217,27 @@ class IsolationSequence:
         if proof is not None:
             self._progress.detached_from = device
             self._episode.state.path_proofs[f"{device.endpoint}/volumes"] = proof
-            self._desk.tell(EventReason.VOLUMES_DETACHED, ", ".join(each.volume for each in proof.volumes))
+            self._node_writer.send_event(EventReason.VOLUMES_DETACHED, ", ".join(each.volume for each in proof.volumes))
+
+    # Freeing behind the cut -----------------------------------------------------------------------------------------
+
+    async def free_left_over(self, look: Callable[[], Awaitable[datetime]]) -> None:
+        """Pods of chosen volumes that are still there once the machine is off. What can't be freed is told, and holds nothing up:
+        the machine is to come back. look: see `Preflight.before_destruction`; it heeds an abort that leaves the machine off."""
+        if not any(method.act is Act.FREE_CUT_PODS and method.only is not None for method in self._plan.isolation):
+            return
+        try:
+            await self._free_cut_pods(look, stopped=lambda: self._episode.is_held)
+        except ProofLost:
+            raise
+        except (Hopeless, StepFailed) as interrupt:
+            self._episode.note("free-cut-pods", "left", interrupt.reason)
+            self._node_writer.send_event(EventReason.WORKLOADS_LEFT, interrupt.reason)
 
     async def _last_look(self) -> datetime:
         return (await self._preflight.before_destruction()).until
 
-    def _somebody_spoke(self) -> bool:
+    def _is_stopped(self) -> bool:
         """Before off any abort ends the episode."""
         return self._episode.held is not None or self._episode.state.abort_asked is not None
 
@@ -225,15 +266,14 @@ class IsolationSequence:
                 return None
             handles = tuple(volume.volume for proof in proofs for volume in proof.volumes)
             result = await self._free_round(proofs, behind_ports | CutStorage(handles=handles), left, licensed_until, stopped)
-            if result is None:
-                if workflow.now() - self._pacing.waited >= deadline:
+            if result is not None:
+                self._progress.freed_pods += result.deleted_pods
+                left = result.left
+            if result is not None and (left.pods, left.attachments) == (0, 0):
+                return left
+            if workflow.now() - self._pacing.waited >= deadline:
+                if result is None:
                     raise StepFailed("whether the paths are still cut was never read in time to act upon the look before it")
-                await self._episode.pause(pause, "until what lies behind the cut is looked at again")
-                pause = longer(pause)
-                continue
-            self._progress.freed_pods += result.deleted_pods
-            left = result.left
-            if (left.pods, left.attachments) == (0, 0) or workflow.now() - self._pacing.waited >= deadline:
                 return left
             await self._episode.pause(pause, "until what lies behind the cut is looked at again")
             pause = longer(pause)
@@ -243,11 +283,8 @@ class IsolationSequence:
         if self._progress.detached_from is None:
             return proofs
         chosen = any(each.act is Act.DETACH_VOLUMES and each.only is not None for each in self._plan.isolation)
-        proof = (
-            await self._volumes.prove_some(self._progress.detached_from)
-            if chosen
-            else await self._volumes.prove(self._progress.detached_from)
-        )
+        prove = self._volumes.prove_some if chosen else self._volumes.prove
+        proof = await prove(self._progress.detached_from)
         return proofs if proof is None else (*proofs, proof)
 
     async def _free_round(
@@ -277,11 +314,22 @@ class IsolationSequence:
                 **(options.consequence(self._episode.state.cluster) | {"summary": "isolation: frees the pods behind the cut"}),
             )
 
+    # Giving back ----------------------------------------------------------------------------------------------------
 
-def _chosen_by(method: PlannedMethod) -> Chosen:
-    if method.only is None:
-        raise Hopeless(f"{method.name}: {method.act.value} without any volume")
-    return method.only
+    async def let_go_of_open_paths(self) -> None:
+        """What may have been cut before us and turns out to be open is nothing that we have to give back."""
+        for method in self._plan.recovery:
+            if method.act is Act.RESTORE_PATH and method.device is not None:
+                await self.paths.let_go_if_open(method.device)
+
+    async def undo(self, *, may_restore: MayRestore, patient: bool) -> str:
+        """What recovery names, in its order. Answers what is left cut, in words to end a sentence with, "" for nothing."""
+        for method in self._plan.recovery:
+            if method.act is Act.RESTORE_PATH and method.device is not None:
+                await self.paths.restore(method.device, may_restore=may_restore, patient=patient)
+            elif method.act is Act.LIFT_QUARANTINE and method.device is not None:
+                await self.paths.lift_quarantine(method.device)
+        return self.paths.left
 
 
 def _device_of(method: PlannedMethod) -> PowerDevice:

@@ -1,5 +1,5 @@
-"""The paths of one node to storage and network (`Paths`): cut at a device, read as cut, and given back when that is safe; and the
-quarantine of a cloud machine (`Quarantines`).
+"""The paths of one node to storage and network: cut at a device, read as cut, and given back when that is safe (`Paths`); the
+quarantine of a cloud machine among them; and its cloud volumes, which are detached while it runs (`Volumes`).
 
 A path is noted in our mark *before* it is cut, so that the next episode of the node knows of it. Where a consequence was carried
 out, the path is given back only after `restart proven` or a person's confirmation: another machine may write by now to what was
@@ -10,6 +10,7 @@ before.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,89 +19,26 @@ from typing import TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.power import LiftRequest, PowerActivities, PowerRequest
+from activities.contracts.power import LiftRequest, PowerActivities, PowerRequest, VolumeRequest
 from activities.contracts.target import IsolationActivities, PathRequest
 from policy.episode.events import EventReason
 from policy.episode.fencing import off_proven, was_open
-from policy.episode.messages import PathProof, Phase
+from policy.episode.messages import PathProof, Phase, VolumeReading
 from policy.fence.config import FenceStep
-from policy.fence.plan import FencingPlan, PowerDevice
-from policy.fence.power import PowerAct, PowerState, Quarantine
+from policy.fence.plan import Chosen, FencingPlan, PowerDevice
+from policy.fence.power import PowerAct, PowerState, VolumeState
 from policy.objects.marks import Added
 from policy.values.times import written
 from workflows.episode.episode import Episode
-from workflows.episode.node_writes import Bookkeeping
+from workflows.episode.node_writes import NodeWriter
 from workflows.episode.preflight import LONGEST_PAUSE, Licence, Preflight
-from workflows.episode.state import PathsProgress
-from workflows.fencing.device_commands import PATH, Devices, command_licensed, states
+from workflows.episode.state import PathsProgress, VolumesProgress
+from workflows.fencing.device_commands import PATH, POLL_INTERVAL, Devices, command_licensed, longer, states
 from workflows.kit import options
-from workflows.kit.interrupts import Interrupt, StepFailed, as_interrupt, interrupt_for, told_of
-
-# Quarantine of a cloud machine: one security group instead of its own, and back. It proves nothing and licenses nothing.
-#
-# Both acts may be repeated: the cloud itself keeps the groups from before (`activities/power/`), so a lost answer loses nothing.
+from workflows.kit.interrupts import Hopeless, StepFailed, TargetChanged, as_interrupt, interrupt_for, told_of
 
 Request = TypeVar("Request", PowerRequest, LiftRequest)
 Result = TypeVar("Result")
-
-
-class Quarantines:
-    """Which machines this episode has put behind which group."""
-
-    def __init__(self, episode: Episode, plan: FencingPlan, known: dict[str, Quarantine]) -> None:
-        self._episode = episode
-        self._plan = plan
-        self._known = known
-
-    async def apply(self, device: PowerDevice, licence: Licence) -> None:
-        """Put the machine behind its group; StepFailed where that is not known to be so, and may be tried again."""
-        self._episode.enter(doing=f"puts {device.endpoint} into quarantine")
-        request = PowerRequest(
-            target=self._episode.target,
-            device=self._episode.sealed(device),
-            deadline=self._plan.act_deadline,
-            not_after=licence.until,
-            licence=licence.signed,
-        )
-        try:
-            summary = f"isolation: quarantine of {device.endpoint}"
-            found = await self._command(PowerActivities.quarantine, request, licence, summary)
-        except ActivityError as error:
-            raise await self._after("quarantine", device, error) from error
-        self._known[device.endpoint] = found
-        self._episode.note("quarantine", "ok", f"{device.endpoint} is behind {found.group}")
-
-    async def lift(self, device: PowerDevice, licence: Licence) -> None:
-        """Give its groups back, as far as nobody else has changed them meanwhile."""
-        request = LiftRequest(
-            target=self._episode.target,
-            device=self._episode.sealed(device),
-            quarantine=self._known.get(device.endpoint),
-            deadline=self._plan.act_deadline,
-            not_after=licence.until,
-            licence=licence.signed,
-        )
-        summary = f"recovery: lifts the quarantine of {device.endpoint}"
-        try:
-            await self._command(PowerActivities.lift_quarantine, request, licence, summary)
-        except ActivityError as error:
-            raise await self._after("lift-quarantine", device, error) from error
-        self._known.pop(device.endpoint, None)
-        self._episode.note("lift-quarantine", "ok", device.endpoint)
-
-    async def _command(
-        self, command: Callable[[PowerActivities, Request], Awaitable[Result]], request: Request, licence: Licence, summary: str
-    ) -> Result:
-        config = options.power_command(request.device.site, self._plan)
-        config["summary"] = summary
-        return await command_licensed(self._episode, command, request, licence, config)
-
-    async def _after(self, act: str, device: PowerDevice, error: ActivityError) -> Interrupt:
-        """The turn to take. An unclear act is asked for again, once nothing of it is under way."""
-        if await self._episode.wait_out(act, device.endpoint, error):
-            return StepFailed(told_of(device.endpoint, error))
-        return interrupt_for(error, device.endpoint)
-
 
 QUARANTINE = "#quarantine"
 """Set behind a machine's endpoint where our mark tells of its quarantine."""
@@ -113,14 +51,14 @@ class Paths:
     """What may be cut because of this episode, or of one before it, and for how long."""
 
     def __init__(
-        self, episode: Episode, plan: FencingPlan, desk: Bookkeeping, preflight: Preflight, progress: PathsProgress
+        self, episode: Episode, plan: FencingPlan, node_writer: NodeWriter, preflight: Preflight, progress: PathsProgress
     ) -> None:
         self._episode = episode
         self._plan = plan
-        self._desk = desk
+        self._node_writer = node_writer
         self._preflight = preflight
         self._devices = Devices(episode, plan, PATH)
-        self._quarantines = Quarantines(episode, plan, progress.quarantined)
+        self._quarantined = progress.quarantined
         self._cut = progress.cut
 
     @property
@@ -187,7 +125,7 @@ class Paths:
             raise StepFailed(f"the path is not cut within {patience.total_seconds():g} s: {states(readings)}")
         self._episode.state.path_proofs[device.endpoint] = PathProof(commanded_at=ended, readings=proof.readings)
         self._episode.note("path-cut-proven", "ok", f"{device.endpoint} off at {written(proof.readings[0].at)}")
-        self._desk.tell(EventReason.PATH_CUT, f"{device.endpoint} is read as cut")
+        self._node_writer.send_event(EventReason.PATH_CUT, f"{device.endpoint} is read as cut")
 
     async def prove(self, devices: Iterable[PowerDevice]) -> tuple[PathProof, ...]:
         """Read every cut path once more, just before a consequence (S2)."""
@@ -203,11 +141,25 @@ class Paths:
         return tuple(proofs)
 
     async def quarantine(self, device: PowerDevice) -> None:
-        """Put a cloud machine behind one security group. It licenses nothing: connections that are open live on."""
+        """Put a cloud machine behind one security group instead of its own. It proves and licenses nothing: connections that are
+        open live on. It may be repeated, as giving back may: the cloud itself keeps the groups from before (`activities/power/`).
+        StepFailed where it is not known to be done, and may be tried again."""
         await self._note(device, device.endpoint + QUARANTINE, cut=True)
         self._cut[device.endpoint + QUARANTINE] = None
-        await self._quarantines.apply(device, await self._preflight.before_destruction(PowerAct.QUARANTINE, leased=True))
-        self._desk.tell(EventReason.QUARANTINED, f"{device.endpoint} is behind its quarantine group")
+        licence = await self._preflight.before_destruction(PowerAct.QUARANTINE, leased=True)
+        self._episode.enter(doing=f"puts {device.endpoint} into quarantine")
+        request = PowerRequest(
+            target=self._episode.target,
+            device=self._episode.sealed(device),
+            deadline=self._plan.act_deadline,
+            not_after=licence.until,
+            licence=licence.signed,
+        )
+        summary = f"isolation: quarantine of {device.endpoint}"
+        found = await self._command("quarantine", PowerActivities.quarantine, request, licence, summary)
+        self._quarantined[device.endpoint] = found
+        self._episode.note("quarantine", "ok", f"{device.endpoint} is behind {found.group}")
+        self._node_writer.send_event(EventReason.QUARANTINED, f"{device.endpoint} is behind its quarantine group")
 
     # Giving back ----------------------------------------------------------------------------------------------------
 
@@ -252,7 +204,7 @@ class Paths:
             while not ((looked := await self._preflight.refresh()) and may()):  # what can't be looked at proves nothing (S43)
                 if not under.asked:
                     under.asked = True
-                    await self._desk.ask_for_a_person(problem, path=device.endpoint)
+                    await self._node_writer.ask_for_a_person(problem, path=device.endpoint)
                 if self._episode.state.path_word is not None:
                     break
                 if self._episode.state.abort_asked is not None:
@@ -268,7 +220,7 @@ class Paths:
         telling of it."""
         self._episode.enter(step=FenceStep.RECOVERY, doing=f"gives the path {name} back")
         failing, pause = "a path can't be given back", self._plan.retry_interval
-        if await self._desk.insist("restore-path", give_back, failing=failing, pause=pause, abort_ends=True):
+        if await self._node_writer.insist("restore-path", give_back, failing=failing, pause=pause, abort_ends=True):
             del self._cut[name]
             self._settle(name)
             self._episode.state.path_proofs.pop(name, None)
@@ -281,12 +233,42 @@ class Paths:
         if readings[0].state is not PowerState.ON:
             raise StepFailed(f"the path is not back: {states(readings)}")
         await self._note(device, device.endpoint, cut=False)
-        self._desk.tell(EventReason.PATH_RESTORED, f"{device.endpoint} is read as on")
+        self._node_writer.send_event(EventReason.PATH_RESTORED, f"{device.endpoint} is read as on")
 
     async def _lift(self, device: PowerDevice) -> None:
-        await self._quarantines.lift(device, await self._preflight.before_restoring(PowerAct.LIFT_QUARANTINE))
+        """As far as no other party has changed its groups meanwhile."""
+        licence = await self._preflight.before_restoring(PowerAct.LIFT_QUARANTINE)
+        request = LiftRequest(
+            target=self._episode.target,
+            device=self._episode.sealed(device),
+            quarantine=self._quarantined.get(device.endpoint),
+            deadline=self._plan.act_deadline,
+            not_after=licence.until,
+            licence=licence.signed,
+        )
+        summary = f"recovery: lifts the quarantine of {device.endpoint}"
+        await self._command("lift-quarantine", PowerActivities.lift_quarantine, request, licence, summary)
+        self._quarantined.pop(device.endpoint, None)
+        self._episode.note("lift-quarantine", "ok", device.endpoint)
         await self._note(device, device.endpoint + QUARANTINE, cut=False)
-        self._desk.tell(EventReason.QUARANTINE_LIFTED, f"{device.endpoint} has its security groups back")
+        self._node_writer.send_event(EventReason.QUARANTINE_LIFTED, f"{device.endpoint} has its security groups back")
+
+    async def _command(
+        self,
+        act: str,
+        command: Callable[[PowerActivities, Request], Awaitable[Result]],
+        request: Request,
+        licence: Licence,
+        summary: str,
+    ) -> Result:
+        """One that is unclear is asked for again, once nothing of it is under way: StepFailed."""
+        endpoint, config = request.device.endpoint, options.power_command(request.device.site, self._plan)
+        try:
+            return await command_licensed(self._episode, command, request, licence, config | {"summary": summary})
+        except ActivityError as error:
+            if await self._episode.wait_out(act, endpoint, error):
+                raise StepFailed(told_of(endpoint, error)) from error
+            raise interrupt_for(error, endpoint) from error
 
     async def _note(self, device: PowerDevice, endpoint: str, *, cut: bool) -> None:
         request = PathRequest(
@@ -305,3 +287,174 @@ class Paths:
             )
         others = tuple(each for each in self._episode.state.added.paths if each != endpoint)
         self._episode.state.added = replace(self._episode.state.added, paths=(*others, endpoint) if cut else others)
+
+
+# Detaching the cloud volumes of a machine that runs on: commanded one by one, read until every one is available.
+#
+# `available` is the only word that means that the machine can't write to a volume any more; one that the cloud does not know, or
+# does not tell of, is not detached (S3). What is freed on that proof is `workflows/fencing/isolation.py`.
+
+LEAVES_BY_ITSELF = timedelta(seconds=20)
+"""A kubelet that still answers unmounts a volume once its pods are gone, which loses nothing; force is for those that stay."""
+
+
+class Volumes:
+    """The volumes of one cloud machine, in one episode."""
+
+    def __init__(self, episode: Episode, plan: FencingPlan, progress: VolumesProgress) -> None:
+        self._episode = episode
+        self._plan = plan
+        self._ended, self._tried = progress.detached, progress.tried
+
+    async def detach_all(
+        self, device: PowerDevice, look: Callable[[], Awaitable[Licence]], patience: timedelta
+    ) -> PathProof | None:
+        """Detach everything but what is the machine's own. The proof, None where nothing is attached; StepFailed otherwise."""
+        for volume in [each.volume for each in await self._list(device) if not each.root and each.volume not in self._tried]:
+            licence = await look()
+            self._episode.enter(doing=f"detaches {volume}")
+            await self._detach(device, volume, licence)
+        if not self._ended:
+            self._episode.note("detach-volumes", "ok", "no volume is attached")
+            return None
+        return await self._until_available(device, patience)
+
+    async def check(self, device: PowerDevice, chosen: Chosen) -> None:
+        """Before anything is touched: the cloud knows every one of them, and none is the machine's own."""
+        attached = await self._list(device)
+        self._refuse_root(attached, chosen)
+        here = [each for each in attached if chosen.has(each.volume)]
+        readings = [await self._read(device, volume) for volume in chosen.handles] if len(here) < len(chosen.handles) else here
+        if any(reading.state is VolumeState.UNKNOWN for reading in readings):
+            raise StepFailed(f"nothing is touched: {_states(readings)}")
+        self._episode.note("check-volumes", "ok", _states(readings))
+
+    async def detach_chosen(
+        self, device: PowerDevice, chosen: Chosen, look: Callable[[], Awaitable[Licence]], patience: timedelta
+    ) -> PathProof | None:
+        """Have those leave the machine, and no others: by themselves if they do, as a volume does that no pod mounts any more.
+
+        One that has left may be another machine's at any moment, so that only what still reads available is proven cut. The
+        proof, None where nothing is; StepFailed where one stays."""
+        unasked = workflow.now() + LEAVES_BY_ITSELF
+        deadline = unasked + patience
+        self._episode.enter(doing="waits until the volumes have left the machine", until=deadline)
+        pause = POLL_INTERVAL
+        while True:
+            attached = await self._list(device)
+            self._refuse_root(attached, chosen)
+            left = [each.volume for each in attached if chosen.has(each.volume)]
+            if not left:
+                break
+            for volume in left:
+                if workflow.now() >= unasked and volume not in self._tried:
+                    licence = await look()
+                    self._episode.enter(doing=f"detaches {volume}", until=deadline)
+                    await self._detach_if_here(device, volume, licence)
+                    deadline = workflow.now() + patience  # an answer that was lost has been waited out
+            if workflow.now() >= deadline:
+                self._tried.clear()
+                raise StepFailed(f"still attached to {device.endpoint}: {', '.join(left)}")
+            await self._episode.pause(pause, "until the volumes are looked at again")
+            pause = longer(pause)
+        proof = await self.prove_some(device)
+        told = f"available: {', '.join(each.volume for each in proof.volumes)}" if proof is not None else "by themselves"
+        self._episode.note("detach-volumes", "ok", f"{', '.join(chosen.handles)} left the machine; {told}")
+        return proof
+
+    async def prove_some(self, device: PowerDevice) -> PathProof | None:
+        """Read every detached volume once more: those that are available are cut, and nothing is said of the others. None: none
+        is."""
+        readings = await asyncio.gather(*(self._read(device, volume) for volume in self._ended))
+        available = tuple(reading for reading in readings if reading.state is VolumeState.AVAILABLE)
+        if not available:
+            return None
+        return PathProof(commanded_at=max(self._ended[each.volume] for each in available), volumes=available)
+
+    async def prove(self, device: PowerDevice) -> PathProof:
+        """Read every detached volume once more, just before a consequence (S2)."""
+        readings = await asyncio.gather(*(self._read(device, volume) for volume in self._ended))
+        if any(reading.state is not VolumeState.AVAILABLE for reading in readings):
+            raise StepFailed(f"volumes are not proven detached: {_states(readings)}")
+        return PathProof(commanded_at=max(self._ended.values()), volumes=tuple(readings))
+
+    def _refuse_root(self, attached: Iterable[VolumeReading], chosen: Chosen) -> None:
+        roots = [each.volume for each in attached if each.root and chosen.has(each.volume)]
+        if roots:
+            raise Hopeless(
+                f"{', '.join(roots)} is the machine's own (it boots from it, or takes it along): that is never detached"
+            )
+
+    async def _detach_if_here(self, device: PowerDevice, volume: str, licence: Licence) -> None:
+        """One that Kubernetes has moved to another machine since it was listed is none of ours to detach."""
+        try:
+            await self._detach(device, volume, licence)
+        except TargetChanged as interrupt:
+            if any(each.volume == volume for each in await self._list(device)):
+                raise
+            self._episode.note("detach-volume", "elsewhere", interrupt.reason)
+
+    async def _list(self, device: PowerDevice) -> tuple[VolumeReading, ...]:
+        sealed = self._episode.sealed(device)
+        with as_interrupt(device.endpoint):
+            found = await workflow.execute_activity_method(
+                PowerActivities.list_volumes,
+                PowerRequest(target=self._episode.target, device=sealed, deadline=self._plan.act_deadline),
+                **(
+                    options.power_read(device.site, self._plan)
+                    | {"summary": f"isolation: lists the volumes of {device.endpoint}"}
+                ),
+            )
+        return found.volumes
+
+    async def _detach(self, device: PowerDevice, volume: str, licence: Licence) -> None:
+        try:
+            config = options.power_command(device.site, self._plan)
+            config["summary"] = f"isolation: detaches {volume}"
+            request = replace(self._request(device, volume), not_after=licence.until, licence=licence.signed)
+            result = await command_licensed(self._episode, PowerActivities.detach_volume, request, licence, config)
+        except ActivityError as error:
+            if not await self._episode.wait_out("detach-volume", volume, error):
+                raise interrupt_for(error, device.endpoint) from error
+        else:
+            self._episode.note("detach-volume", "sent", result.detail)
+        self._tried.append(volume)
+        self._ended[volume] = self._episode.moment()
+
+    async def _until_available(self, device: PowerDevice, patience: timedelta) -> PathProof:
+        deadline = workflow.now() + patience
+        self._episode.enter(doing="waits until the volumes are available", until=deadline)
+        pause = POLL_INTERVAL
+        while True:
+            try:
+                proof = await self.prove(device)
+            except StepFailed:
+                if workflow.now() >= deadline:
+                    self._tried.clear()  # the next try commands again what is attached still; what is under way is waited for
+                    raise
+                await self._episode.pause(pause, "until the volumes are read again")
+                pause = longer(pause)
+            else:
+                self._episode.note("path-cut-proven", "ok", _states(proof.volumes))
+                return proof
+
+    async def _read(self, device: PowerDevice, volume: str) -> VolumeReading:
+        asked_at = self._episode.moment()
+        try:
+            reading = await workflow.execute_activity_method(
+                PowerActivities.read_volume,
+                self._request(device, volume),
+                **(options.power_read(device.site, self._plan) | {"summary": f"isolation: reads {volume}"}),
+            )
+        except ActivityError as error:
+            detail = told_of(volume, error)
+            return VolumeReading(volume=volume, state=VolumeState.UNKNOWN, at=asked_at, detail=detail)
+        return replace(reading, at=asked_at)
+
+    def _request(self, device: PowerDevice, volume: str, not_after: datetime | None = None) -> VolumeRequest:
+        target, sealed, deadline = self._episode.target, self._episode.sealed(device), self._plan.act_deadline
+        return VolumeRequest(target=target, device=sealed, volume=volume, deadline=deadline, not_after=not_after)
+
+
+def _states(readings: list[VolumeReading] | tuple[VolumeReading, ...]) -> str:
+    return ", ".join(f"{each.volume} is {each.state.value}" for each in readings)

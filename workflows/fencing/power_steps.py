@@ -1,7 +1,7 @@
 """The step power-management, act by act: off and proven, workloads freed, given up or on again, seen to come back.
 
 In which order, and what follows, is the story's (`workflows/fencing/story.py`) and that of its ends
-(`workflows/fencing/endings.py`). How devices are spoken to is `workflows/fencing/off_proof.py`, what a consequence is
+(`workflows/fencing/story.py`). How devices are spoken to is `workflows/fencing/off_proof.py`, what a consequence is
 `workflows/fencing/consequences.py`.
 """
 
@@ -37,7 +37,7 @@ class PowerManagement:
         self._power = case.power
         self._freeing = case.freeing
         self._preflight = case.preflight
-        self._desk = case.desk
+        self._node_writer = case.node_writer
         self._pinned_node = case.pinned_node
         self._progress = case.progress
 
@@ -45,9 +45,9 @@ class PowerManagement:
         """Whatever an earlier try may have done is waited out and read before anything is sent."""
         if not await self._power.already_off() and not self.take_word():
             await self._power.switch_off(self._last_look_before_off)
-            self._desk.tell(EventReason.NODE_POWERED_OFF, "off is proven")
-        self._desk.note_off(workflow.now())
-        await self._case.answering.say(Stage.FENCED, "off is proven")
+            self._node_writer.send_event(EventReason.NODE_POWERED_OFF, "off is proven")
+        self._node_writer.note_off(workflow.now())
+        await self._case.answering.report(Stage.FENCED, "off is proven")
 
     async def try_free(self) -> None:
         """The consequences: none starts once the need is gone (S6), and none without the proof (S1)."""
@@ -58,15 +58,15 @@ class PowerManagement:
             await self._consequences(seen)
         except Vetoed:
             # Somebody has taken our mark away, or the API has lost it with a backup that was restored.
-            if not await self._desk.mark_again():
+            if not await self._node_writer.mark_again():
                 raise
             await self._consequences(None)
         if self._progress.freeing.left_over:
-            self._desk.tell(EventReason.WORKLOADS_LEFT, self._progress.freeing.left_over)
+            self._node_writer.send_event(EventReason.WORKLOADS_LEFT, self._progress.freeing.left_over)
 
     async def _consequences(self, seen: SeenDown | None) -> None:
         try:
-            self._freeing.hear(seen)
+            self._freeing.take_look(seen)
             await self._case.isolation.free_left_over(self._require_still_off)
             await self._freeing.free()
         except NeedGone as interrupt:
@@ -88,7 +88,7 @@ class PowerManagement:
         """Nothing of ours that frees pods may stand any more (S32), and the machine must still be the one that is off (S9)."""
         await self._freeing.wait_while_held()
         self._heed_an_abort()
-        self._desk.note_off(None)
+        self._node_writer.note_off(None)
         await self._power.turn_on(self._last_look_before_on)
 
     async def switch_on(self) -> None:
@@ -101,12 +101,14 @@ class PowerManagement:
         except (StepFailed, Hopeless, AbortAsked) as interrupt:
             if not self._progress.power.says_on:
                 raise
-            self._desk.tell(EventReason.PARTLY_SWITCHED_ON, f"the machine is on, but not all that feeds it: {interrupt.reason}")
+            self._node_writer.send_event(
+                EventReason.PARTLY_SWITCHED_ON, f"the machine is on, but not all that feeds it: {interrupt.reason}"
+            )
         self._progress.switched_on = True
 
     async def say_finished(self, message: str) -> None:
         """Whoever asked hears of it now, as he is used to: the node's return is for him to see."""
-        await self._case.answering.say(Stage.FINISHED, f"{message}{self._freeing.left}")
+        await self._case.answering.report(Stage.FINISHED, f"{message}{self._freeing.left}")
 
     async def switch_on_again(self) -> str:
         """Why a machine that we touched can't be switched on; "" where it is on again, or was never touched."""

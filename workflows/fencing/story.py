@@ -1,21 +1,18 @@
 """Fencing: isolate a node, switch it off, prove that it is off, free what ran there, switch it on, see it come back, restore.
 
-The story is `FencingStory`, from top to bottom; `Fencing` at the end is the thin workflow round it (Remediation awaits the
-same story). It is the automaton of the node-fencing proposal, made safe:
+The story is `FencingStory`, from top to bottom; `workflows/definitions/fencing.py` is the thin workflow round it (Remediation
+awaits the same story). It is the automaton of the node-fencing proposal, made safe; its phases are `policy/episode/phases.py`.
 
-    new --isolation--> running --power-management--> done --Ready and restart proven--> recovery --> final
-    a step fails beyond its tries --> error --> the flow again while restarts are left, keeping what is proven, else needs-human
-
-The steps are `workflows/fencing/isolation.py` and `workflows/fencing/power_steps.py`, the ends
-`workflows/fencing/endings.py`, the wait for a person `workflows/fencing/endings.py`; all of them share a
-`workflows/fencing/case.py`. What all kinds of episode have is `workflows/episode/episode.py`.
+The steps are `workflows/fencing/isolation.py` and `workflows/fencing/power_steps.py`; they share a `workflows/fencing/case.py`.
+What all kinds of episode have is `workflows/episode/episode.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -23,17 +20,17 @@ from temporalio.exceptions import ActivityError
 from activities.contracts.target import Configured, PinRequest, PinResult, TargetActivities
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode.events import EventReason
-from policy.episode.fencing import power_due
+from policy.episode.fencing import may_restore_path, power_due
+from policy.episode.fencing_requests import Stage
 from policy.episode.identity import same_machine
-from policy.episode.messages import EpisodeResult, FencingInput, Outcome, Phase
-from policy.episode.needs import NeedKind
+from policy.episode.messages import EpisodeResult, FencingInput, NeedKind, Outcome, Phase
 from policy.fence.config import FenceStep
-from policy.fence.plan import FencingPlan
+from policy.fence.plan import UNCORDON, FencingPlan
 from workflows.episode.end import close, not_begun, refusal
 from workflows.episode.episode import Episode
+from workflows.episode.preflight import FIRST_PAUSE, LONGEST_PAUSE
 from workflows.episode.state import End, EpisodeState, FencingProgress, PowerProgress, StepProgress, Turn
 from workflows.fencing.case import Case, open_case
-from workflows.fencing.endings import Endings, Parking, after_off
 from workflows.fencing.kdump import CrashDump
 from workflows.fencing.paths import QUARANTINE
 from workflows.fencing.power_steps import PowerManagement
@@ -51,13 +48,14 @@ from workflows.kit.interrupts import (
 )
 from workflows.kit.messages import AbortRequest
 
+Ending = Callable[[], Awaitable[End]]
+"""An end that is still to be carried out."""
+
 
 class FencingStory:
     """One fencing of one node. What is declared here without a value exists once the target is pinned."""
 
     power_management: PowerManagement
-    endings: Endings
-    parking: Parking
     crash_dump: CrashDump
 
     def __init__(
@@ -104,7 +102,7 @@ class FencingStory:
         return await close(
             self.episode,
             end,
-            case.desk,
+            case.node_writer,
             powered_on_at=case.progress.power.powered_on_at,
             powered_off_at=case.power.off_commanded_at,
             left_off=case.leaves_off,
@@ -130,7 +128,7 @@ class FencingStory:
         case = self.case
         if await case.preflight.refresh() and case.pinned_node.is_replaced():
             return case.isolation.paths.left
-        return await self.endings.give_back_paths(patient=False)
+        return await self._give_back_paths(patient=False)
 
     @property
     def left_off(self) -> tuple[str, ...]:
@@ -160,7 +158,7 @@ class FencingStory:
     async def _until_the_end(self) -> End:
         """The flow as often as it takes, and a person where it can't go on. A new history goes on where this one stands."""
         if (end := self.case.progress.end) is not None:
-            return await self.endings.restored(end.outcome, end.message)
+            return await self._restored(end.outcome, end.message)
         if self.case.need.kind is NeedKind.CLEAN_UP:
             return await self._clean_up()
         while True:
@@ -193,12 +191,14 @@ class FencingStory:
         if issubclass(interrupt, NeedGone):
             return await self._way_back(Outcome.RECOVERED, f"nothing more to do: {reason}")
         if issubclass(interrupt, Vetoed):
-            return await self._way_back(Outcome.RELEASED, f"{self._how_far()}: {reason}")
+            given_up = "given up" if self._is_a_step else "given up before power-off"  # an earlier step may have switched it off
+            how_far = "can't be finished" if self.touched else given_up
+            return await self._way_back(Outcome.RELEASED, f"{how_far}: {reason}")
         if issubclass(interrupt, AbortAsked):
-            return await self.endings.aborted(reason)
+            return await self._aborted(reason)
         if issubclass(interrupt, StepFailed):
             if issubclass(interrupt, ProofLost):
-                self.case.desk.note_off(None)
+                self.case.node_writer.note_off(None)
                 await self.case.freeing.leave()  # it runs, for all that is known, and the taint would go on taking effect
             return await self._start_over(reason)
         if issubclass(interrupt, TargetChanged):
@@ -214,7 +214,7 @@ class FencingStory:
             await self.case.freeing.leave()
             raise Hopeless(problem)
         while True:
-            if (ended := await self.parking.park(problem)) is not None:
+            if (ended := await self._park(problem)) is not None:
                 return ended
             problem = await self._look_up_anew()
             if not problem:
@@ -226,7 +226,9 @@ class FencingStory:
         if self._request.seen_off and case.lacks_proof:
             raise Hopeless("a person said off, which no longer stands; nothing was switched off on that word")
         if not case.plan.levels and case.power.proof is None:
-            return await self._fence_by_paths()
+            await self._isolate()  # the paths are cut and what lies behind them is freed: the restart is not ours
+            await act.wait_for_return()
+            return await self._returned()
         if not case.progress.freeing.done:
             if case.power.proof is None and not await act.was_switched_off():
                 await self._isolate()
@@ -236,30 +238,24 @@ class FencingStory:
                 await case.tries.carry_out(FenceStep.POWER_MANAGEMENT, act.try_off)
             await case.tries.carry_out(FenceStep.POWER_MANAGEMENT, act.try_free)
         if case.leaves_off:
-            return await self.endings.left_off()
+            return await self._leave_off()
         if case.power.is_to_be_given_up and case.power.proof is not None:
             await case.tries.carry_out(FenceStep.POWER_MANAGEMENT, act.try_give_up)
             given_up = case.progress.power.given_up_said
             message = f"off {case.power.proof.basis}, and the machine is given up for good ({given_up})"
-            return await self.endings.restored(Outcome.FENCED_OFF, message)
+            return await self._restored(Outcome.FENCED_OFF, message)
         if not case.plan.power_on and not case.progress.power.kept:
             if case.power.proof is None:
                 raise Hopeless("off no longer holds: the machine was to stay off, and it was switched on from elsewhere")
             off = f"off {case.power.proof.basis}"
             await act.say_finished(f"{off}, and the machine is left off")
-            return await self.endings.restored(Outcome.FENCED_OFF, f"{off}, and the plan leaves the machine off")
+            return await self._restored(Outcome.FENCED_OFF, f"{off}, and the plan leaves the machine off")
         proof = case.power.proof
         await act.switch_on()
         off = f"off {proof.former_basis if proof is not None else 'was proven'}"
         await act.say_finished(f"{off}, and the machine is switched on again")
         await act.wait_for_return()
-        return await self.endings.returned()
-
-    async def _fence_by_paths(self) -> End:
-        """Without any power device: the paths are cut, what lies behind them is freed, the restart is somebody else's."""
-        await self._isolate()
-        await self.power_management.wait_for_return()
-        return await self.endings.returned()
+        return await self._returned()
 
     # Beginning ------------------------------------------------------------------------------------------------------
 
@@ -294,7 +290,7 @@ class FencingStory:
         except Interrupt as interrupt:
             await case.adoption.settle()  # once the marks are gone nobody knows any more what may be in flight
             if not self._is_a_step:
-                await case.desk.remove_marks(case.plan.retry_interval)  # an answer may have been lost
+                await case.node_writer.remove_marks(case.plan.retry_interval)  # an answer may have been lost
             return not_begun(self.episode, f"{interrupt.reason}{case.isolation.paths.left}")
         await case.adoption.settle()
         if self._request.seen_off:
@@ -321,8 +317,9 @@ class FencingStory:
         case, word = self.case, self.case.power.proof is not None
         begun = not case.power.untouched or case.freed_something or case.progress.freeing.done
         begun = begun or bool(case.isolation.paths.left) or case.isolation.has_detached
-        if begun and not self._is_hopeless:
-            return ""
+        turn = case.progress.turn
+        if begun and not (turn is not None and issubclass(INTERRUPTS[turn.interrupt], Hopeless)):
+            return ""  # else a device's seal may be what is not believed
         try:
             pin = await self._pin()
         except ActivityError as error:
@@ -349,12 +346,6 @@ class FencingStory:
             return interrupt.reason
         return ""
 
-    @property
-    def _is_hopeless(self) -> bool:
-        """Whether a device or its configuration is why a person was asked: its seal may be what is not believed."""
-        turn = self.case.progress.turn
-        return turn is not None and issubclass(INTERRUPTS[turn.interrupt], Hopeless)
-
     async def _is_registered_anew(self) -> bool:
         """Whether another Node object stands for the same machine. Before off it becomes the one that we are about. Afterwards
         what needs the old one is dropped, freeing its pods and giving the machine up, and the machine comes back as any other
@@ -366,11 +357,11 @@ class FencingStory:
             why = "the Node was made anew since the machine was switched off"
             if not case.progress.freeing.done:
                 case.freeing.drop(why)
-                case.desk.tell(EventReason.WORKLOADS_LEFT, f"{why}: nothing of it is freed")
+                case.node_writer.send_event(EventReason.WORKLOADS_LEFT, f"{why}: nothing of it is freed")
                 return True
             if case.progress.power.kept or not case.power.keep():
                 return False
-            case.desk.tell(EventReason.MACHINE_KEPT, f"{why}: it is not given up")
+            case.node_writer.send_event(EventReason.MACHINE_KEPT, f"{why}: it is not given up")
             return True
         case.pinned_node.adopt_node()
         if not case.touched and not case.isolation.paths.left:
@@ -410,7 +401,7 @@ class FencingStory:
         episode.state.cause, episode.state.control_plane = pin.need.cause, pin.control_plane
         episode.see(pin.observation)
         episode.state.pinned = pin.pinned
-        episode.state.boot_of_word = episode.state.boot_of_word or pin.pinned.boot_id
+        episode.state.acknowledged_boot = episode.state.acknowledged_boot or pin.pinned.boot_id
         episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason, since=pin.need.since)
         episode.learns_of(pin.added)
         episode.note("pin", "ok", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {pin.plan.source}")
@@ -433,12 +424,10 @@ class FencingStory:
     def _open(self, progress: FencingProgress) -> None:
         self._case = open_case(self.episode, progress, configured=Configured(template=self._request.template))
         self.power_management = PowerManagement(self.case)
-        self.endings = Endings(self.case, self.power_management)
-        self.parking = Parking(self.case, self.power_management, self.endings)
         self.crash_dump = CrashDump(self.case)
 
     async def _mark(self) -> None:
-        await self.case.desk.write(TargetActivities.mark, "isolation: marks the node")
+        await self.case.node_writer.write(TargetActivities.mark, "isolation: marks the node")
 
     async def _clean_up(self) -> End:
         """Marks that nobody owns go from a node that is well; one that is not keeps them, and a person or a check decides."""
@@ -446,7 +435,7 @@ class FencingStory:
         if reason:
             return End(outcome=Outcome.RELEASED, message=f"the marks of an earlier episode are left: {reason}")
         message = "the node is healthy; the marks of an earlier episode are gone"
-        return await self.endings.restored(Outcome.RECOVERED, message)
+        return await self._restored(Outcome.RECOVERED, message)
 
     # Isolation, and the waits before power-management ---------------------------------------------------------------
 
@@ -469,15 +458,17 @@ class FencingStory:
 
     async def _wait_before_power(self) -> None:
         """The seed's wait, counted from NotReady; a node that comes back meanwhile goes to recovery."""
-        while (remaining := self._wait_that_remains()) > timedelta(0):
-            self.episode.enter(doing="waits before power-management", until=workflow.now() + remaining)
-            await self.episode.rest(self.case.preflight.in_time(remaining), "the wait before power-management")
-            await self.case.look_while_waiting()
+        case = self.case
+        # A check's node has been failing at the latest since we began; a person may ask for a node that is Ready.
+        started = self.episode.state.started if case.need.kind is NeedKind.CHECK else None
 
-    def _wait_that_remains(self) -> timedelta:
-        """A check's node has been failing at the latest since we began; a person may ask for a node that is Ready."""
-        started = self.episode.state.started if self.case.need.kind is NeedKind.CHECK else None
-        return power_due(self.case.pinned_node.pinned.not_ready_since, self.case.plan, workflow.now(), started=started)
+        def remains() -> timedelta:
+            return power_due(case.pinned_node.pinned.not_ready_since, case.plan, workflow.now(), started=started)
+
+        while (remaining := remains()) > timedelta(0):
+            self.episode.enter(doing="waits before power-management", until=workflow.now() + remaining)
+            await self.episode.rest(case.preflight.in_time(remaining), "the wait before power-management")
+            await case.look_while_waiting()
 
     # Turning back, and failing --------------------------------------------------------------------------------------
 
@@ -492,12 +483,12 @@ class FencingStory:
             return await self._last_resort(message)
         if problem := case.doubt() or await self.power_management.switch_on_again():
             return await self._last_resort(f"{message}; but {problem}")
-        return await self.endings.restored(outcome, message)
+        return await self._restored(outcome, message)
 
     def _not_given_up(self) -> str:
         """A machine that is off, and was to be given up, comes back with a person's word instead. Answers what people are told of
         that, "" where it can't be."""
-        if self.case.power.proof is None or not self.case.power.keep(by_a_person=True):
+        if self.case.power.proof is None or not self.case.power.keep(require_name_and_reason=True):
             return ""
         return "; the machine is off and is not given up: `resume` switches it on, `abort` leaves it off"
 
@@ -510,11 +501,169 @@ class FencingStory:
         self.episode.note("restart", "begins", f"{self.episode.state.restarts} of {self.case.plan.restarts}: {reason}")
         return None
 
-    def _how_far(self) -> str:
-        """How far an episode has come that may not go on. An earlier round of a ladder may have switched the machine off."""
-        if self.touched:
-            return "can't be finished"
-        return "given up" if self._is_a_step else "given up before power-off"
+    # Parked: an open episode that does nothing more until a person decides, or until no person is needed any more --------
+
+    async def _park(self, problem: str) -> End | None:
+        """Wait until a person has it go on (None), or until it ends. Nothing is in flight meanwhile, the permit is given back, id
+        and marks are kept. What a person may send is `workflows/episode/conversation.py`."""
+        case = self.case
+        if case.progress.parked != problem:
+            case.progress.parked = problem
+            case.power.remember_what_is_said()
+            await case.freeing.pause()
+            await case.node_writer.ask_for_a_person(problem)
+            await case.answering.report(Stage.FAILED, problem)
+        ending = await self._wait_for_a_person(problem)
+        case.progress.parked = ""
+        return await ending() if ending is not None else None
+
+    async def _wait_for_a_person(self, problem: str) -> Ending | None:
+        episode, case = self.episode, self.case
+        pause = FIRST_PAUSE
+        while True:
+            wait: timedelta | None = None
+            if (abort := episode.state.abort_asked) is not None:
+                turn = Turn(interrupt=AbortAsked.__name__, reason=f"aborted by {abort.by}: {abort.reason}; {problem}")
+                case.progress.turn = turn
+                return partial(self._aborted, turn.reason)
+            if case.progress.freeing.may_be_tainted:
+                await case.freeing.pause()  # it could not be removed before, and nobody reads the proof
+            if case.pinned_node.seems_changed() and (ending := await self._ended_by_itself()):
+                return ending
+            word = episode.state.resumed or (episode.state.acknowledgement if case.lacks_proof else None)
+            if word is not None and not episode.is_held:
+                if case.only_restoring_is_left:
+                    break  # a circuit breaker holds up nothing that restores (S17)
+                refused = await episode.obtain_permit(case.permit_request())
+                if not refused and await self._stands(word.by, problem):
+                    break
+                if not refused:
+                    continue
+                # What refuses it passes: a worker's view is young after its start, a scanner is stopped. A person's word is kept
+                # until it is obeyed, or taken back by a hold or an abort (S44).
+                wait, pause = pause, min(pause * 2, LONGEST_PAUSE)
+                episode.state.problem = f"{problem}; the answer of {word.by} is kept until there is a permit: {refused}"
+                episode.enter(phase=Phase.NEEDS_HUMAN, doing="waits for a permit to go on")
+            if wait is None and case.progress.freeing.may_be_tainted:
+                wait, pause = pause, min(pause * 2, LONGEST_PAUSE)
+            if episode.state.abort_asked is None:  # it may have come while we looked elsewhere
+                await episode.rest(wait, "a permit" if wait else "a person's word")
+        episode.state.restarts, episode.state.problem, case.progress.resumed_at = 0, "", workflow.now()
+        self.power_management.take_word()
+        episode.enter(phase=Phase.RUNNING, doing="goes on")
+        return None
+
+    async def _stands(self, who: str, problem: str) -> bool:
+        """Whether there is a word still, now that there is a permit: another boot that is seen only by now ends one for off (S6,
+        S8), and whoever gave it is asked again."""
+        episode, case = self.episode, self.case
+        if not (case.touched or case.freed_something):
+            await case.see_which_boot()
+        if episode.state.resumed is not None or episode.state.acknowledgement is not None:
+            return True
+        void = f"the acknowledgement by {who} is void: the node shows another boot than the one seen off"
+        await case.node_writer.ask_for_a_person(f"{problem}; {void}")
+        return False
+
+    async def _ended_by_itself(self) -> Ending | None:
+        """A parked node that came back, or was replaced, needs no person any more. Believed only of what was read just now."""
+        case = self.case
+        if not await case.preflight.refresh():
+            return None
+        if case.pinned_node.is_replaced() or case.pinned_node.is_back():
+            return self._returned
+        if case.power.proof is None and await case.preflight.need_is_gone():
+            message = "the node came back by itself" if case.pinned_node.says_ready() else "the need is gone"
+            if not (problem := case.doubt() or await self.power_management.switch_on_again()):
+                return partial(self._restored, Outcome.RECOVERED, message)
+            self.episode.state.problem = f"{message}; but {problem}"  # and so it stays parked
+            self.episode.enter(doing="needs a person")
+        return None
+
+    # Ending: every end gives back what carries our mark (S35); `workflows/episode/end.py` makes it the end of the episode --
+
+    async def _returned(self) -> End:
+        """The name is back: is it the same machine, and was an abort asked for meanwhile?"""
+        if self.case.pinned_node.is_replaced():  # nothing of ours is on the other one
+            message = f"another machine has taken the name {self.episode.state.node}{self.case.isolation.paths.left}"
+            return End(outcome=Outcome.REPLACED, message=message)
+        if (abort := self.episode.state.abort_asked) is not None:
+            return await self._restored(Outcome.ABORTED, f"aborted by {abort.by}: {abort.reason}; the node is back")
+        proof = self.episode.state.off_proof
+        proven = f"off {proof.former_basis}; " if proof is not None else ""
+        return await self._restored(Outcome.RECOVERED, f"{proven}the node is back Ready with a new boot id")
+
+    async def _restored(self, outcome: Outcome, message: str) -> End:
+        """Recovery: give the paths back and undo what carries our mark, however long the API is away; no circuit breaker holds it
+        up (S17).
+
+        After an abort, and where the machine is left off, a path whose pods were freed stays cut: that is a decision of its own
+        (S35).
+        """
+        case = self.case
+        if case.progress.end is None and not case.touched and case.plan.levels and case.need.kind is not NeedKind.CLEAN_UP:
+            self.episode.note(FenceStep.POWER_MANAGEMENT.value, "skipped", message)
+        case.progress.end = End(outcome=outcome, message=message)
+        with self.episode.undertaking("the end", by_itself=True):
+            left = await self._give_back_paths(patient=outcome not in {Outcome.ABORTED, Outcome.FENCED_OFF})
+            keep_cordon = UNCORDON.act not in {method.act for method in case.plan.recovery}
+            tainted = case.progress.freeing.may_be_tainted
+            await case.node_writer.remove_marks(case.plan.retry_interval, keep_cordon=keep_cordon, tainted=tainted)
+        return End(outcome=outcome, message=f"{message}{left}{case.freeing.left}")
+
+    async def _give_back_paths(self, *, patient: bool) -> str:
+        """What was cut is connected again as far as it may be. Returns what is left cut, in words to end a sentence with.
+
+        patient: however long it takes.
+        """
+        case = self.case
+        if case.isolation.paths.left:
+            await case.freeing.leave()  # giving paths back may take long
+            if case.isolation.paths.found_cut and not self._may_restore_path(found_cut=True):
+                await case.isolation.let_go_of_open_paths()
+        return await case.isolation.undo(
+            may_restore=lambda found_cut: self._may_restore_path(found_cut=found_cut), patient=patient
+        )
+
+    async def _aborted(self, reason: str) -> End:
+        """Aborted while we waited or tried. An off that was commanded is waited out and read before anything is undone."""
+        if not self.case.touched:
+            but = "; its pods may have been freed while its kernel dumped" if self.episode.state.kernel_dead is not None else ""
+            return await self._restored(Outcome.ABORTED, f"{reason}{but}")
+        abort, is_off, but = self.episode.state.abort_asked, await self.power_management.is_off_after_all(), ""
+        if is_off:
+            try:
+                await self.power_management.try_free()
+            except Interrupt as interrupt:
+                but = f"; not all is freed: {interrupt.reason}"
+            if self.case.leaves_off:
+                return await self._leave_off(but)
+        if is_off or (abort is not None and abort.power_on):
+            try:
+                await self.power_management.switch_on()
+                await self.power_management.wait_for_return()
+            except Interrupt as interrupt:
+                but += f"; power on: {interrupt.reason}"
+        elif self.case.progress.power.powered_on_at is None:
+            on = [each.endpoint for each in self.episode.says_on]
+            but = f"; {' and '.join(on)} said on" if on else "; the power state is not known, it may be off"
+        return await self._restored(Outcome.ABORTED, f"{reason}{but}")
+
+    async def _leave_off(self, but: str = "") -> End:
+        """Consequences are finished and power stays off: switching it on again is a decision of its own (S35)."""
+        abort = self.episode.state.abort_asked
+        who = f" by {abort.by}: {abort.reason}" if abort else ""
+        proof = self.case.power.proof
+        how = proof.former_basis if proof is not None else "was proven"
+        return await self._restored(Outcome.ABORTED, f"aborted{who}; off {how}, and the machine is left off{but}")
+
+    def _may_restore_path(self, *, found_cut: bool) -> bool:
+        consequences = self.case.freed_something
+        if (consequences or found_cut) and self.episode.state.restart_proof is None:
+            self.case.pinned_node.is_back()  # keeps the proof of a restart, also of one that was not ours
+        return may_restore_path(consequences=consequences, found_cut=found_cut, restart=self.episode.state.restart_proof)
+
+    # What others ask of it ----------------------------------------------------------------------------------------------
 
     @property
     def touched(self) -> bool:
@@ -527,19 +676,19 @@ class FencingStory:
         return self.touched or (self._case is not None and self._case.isolation.began)
 
     def what_abort_means(self, request: AbortRequest) -> str:
-        """What comes of an abort now, for whoever has asked for it."""
+        """What comes of an abort now, for the person who asks for it."""
         if not self.touched:
-            return f"power has not been touched, our cordon and annotation are removed{self._but_cut()}"
+            removed, stays = "power has not been touched, our cordon and annotation are removed", self._stays_cut
+            return f"{removed}; but {', '.join(stays)} stays cut: pods may have been freed behind it" if stays else removed
         return after_off(request, self.episode.state.node)
 
-    def _but_cut(self) -> str:
-        """What an abort leaves cut, in words to end a sentence with (S35)."""
+    @property
+    def _stays_cut(self) -> list[str]:
+        """What an abort leaves cut (S35); a quarantine is lifted."""
         if self._case is None or self.episode.state.restart_proof is not None:
-            return ""
-        freed, found_cut = self._case.freed_something, self.episode.state.found_cut
-        ports = [each for each in self._case.isolation.paths.cut_now if not each.endswith(QUARANTINE)]  # that one is lifted
-        stays = [each for each in ports if freed or each in found_cut]
-        return f"; but {', '.join(stays)} stays cut: pods may have been freed behind it" if stays else ""
+            return []
+        ports = [each for each in self._case.isolation.paths.cut_now if not each.endswith(QUARANTINE)]
+        return [each for each in ports if self._case.freed_something or each in self.episode.state.found_cut]
 
     @property
     def stays_off(self) -> bool:
@@ -547,5 +696,17 @@ class FencingStory:
         return self._case is not None and self._case.progress.end is not None and bool(self.left_off)
 
     def wants_acknowledgement(self) -> bool:
-        """Whether a person's word that the machine is off would be of use now."""
-        return self._case is not None and self.parking.wants_a_word
+        """Whether it waits for a person, and off has yet to be proven. Where only marks or paths can't be given back a person's
+        word for off would change nothing."""
+        case = self._case
+        return (
+            case is not None and bool(case.progress.parked) and self.episode.state.phase is Phase.NEEDS_HUMAN and case.lacks_proof
+        )
+
+
+def after_off(request: AbortRequest, node: str) -> str:
+    """What comes of an abort where the machine may be off."""
+    if request.power_on:
+        return "what was begun is finished, then the machine is switched on"
+    how = f"`nodewarden fence {node} --reason …` brings it back"
+    return f"it ends once the power state is read; a machine that is off stays off, {how}"

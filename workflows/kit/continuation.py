@@ -36,7 +36,7 @@ def is_long(rest: timedelta | None) -> bool:
 
 def roll_is_due(*, may_move: bool, events: int | None = None) -> bool:
     """Whether it is time for a new history, since this one is long, or to have it on the version of the worker that is current by
-    now. A run is pinned to the build it began on, which one day nobody runs any more; unversioned workers never see that.
+    now. A run is pinned to the build it began on, which no worker runs any more one day; unversioned workers never see that.
 
     may_move: whether such a change is a reason now. events: how many are many, HISTORY_LIMIT where nothing is said.
     """

@@ -20,13 +20,20 @@ def entered(cluster: str, kind: Kind, phase: Phase) -> None:
     metrics.EPISODE_PHASES.add(workflow.metric_meter(), cluster=cluster, kind=kind.value, phase=phase.value)
 
 
+def unexpected_phase(cluster: str, kind: Kind, before: Phase, after: Phase) -> None:
+    """An episode has gone from one phase to another to which no arrow leads (`policy/episode/phases.py`)."""
+    metrics.UNEXPECTED_PHASES.add(
+        workflow.metric_meter(), cluster=cluster, kind=kind.value, before=before.value, after=after.value
+    )
+
+
 def detected(cluster: str, kind: Kind, since: datetime) -> None:
     """An episode knows since when its node has offended."""
     metrics.TIME_TO_DETECT.record(workflow.metric_meter(), workflow.now() - since, cluster=cluster, kind=kind.value)
 
 
 def proven_off(cluster: str, kind: Kind, since: datetime | None) -> None:
-    """Its node is off. since: None where nobody knows when it began to offend."""
+    """Its node is off. since: None where it is not known when it began to offend."""
     if since is not None:
         metrics.TIME_TO_OFF.record(workflow.metric_meter(), workflow.now() - since, cluster=cluster, kind=kind.value)
 

@@ -39,7 +39,7 @@ ACT_WINDOW = timedelta(seconds=15)
 """A destructive act that has not begun this long after its last look is not done at all (S20)."""
 
 WRITE_WINDOW = timedelta(seconds=90)
-"""A write that has not been carried out this long after it was decided is not carried out at all, whoever still holds it."""
+"""A write that has not been carried out this long after it was decided is not carried out at all, by any worker."""
 
 LONGEST_RETRY_PAUSE = timedelta(seconds=10)
 """Between two tries of what the server repeats: a pause that would not end in time is not begun."""
@@ -63,7 +63,7 @@ READ_BACK = timedelta(seconds=1)
 """So long a power command, once it has ended, may wait for its effect: longer, and it would hold up other nodes' commands."""
 
 CHECK_PATIENCE = timedelta(seconds=30)
-"""What nobody has begun to read for a check by then is not read in this one."""
+"""What no worker has begun to read for a check by then is not read in this one."""
 
 SCAN_GRACE = timedelta(seconds=30)
 """What a long poll may take beyond its own wait."""
@@ -72,7 +72,7 @@ SCAN_TAKEN = timedelta(seconds=15)
 """Where no worker has taken a scan by then, the cluster has none."""
 
 TOLD_LATELY = timedelta(seconds=15)
-"""How old a report may be where somebody is let act by it and no other scan is under way (S18, S45)."""
+"""How old a report may be by which a node is disrupted while no other scan is under way (S18, S45)."""
 
 
 def scan(cluster: str, wait: timedelta) -> ActivityConfig:
@@ -136,7 +136,7 @@ def cluster_read(cluster: str) -> ActivityConfig:
 
 
 def word(cluster: str) -> ActivityConfig:
-    """Verifying who has spoken: the person waits for the answer, and a worker that comes later has nobody to tell it to."""
+    """Verifying who has spoken: the person waits for the answer, and has gone by the time that a later worker has it."""
     return cluster_read(cluster) | {"start_to_close_timeout": timedelta(seconds=5), "schedule_to_close_timeout": ANSWERED_WITHIN}
 
 
@@ -224,7 +224,7 @@ def check_reading(site: str, longest: timedelta) -> ActivityConfig:
 
 
 def evidence_of_cluster(cluster: str) -> ActivityConfig:
-    """Evidence that the API gives: after all others, and once. Whatever fails is missing, and nobody waits for it."""
+    """Evidence that the API gives: after all others, and once. What fails is missing, and nothing waits for it."""
     return _evidence(cluster_queue(cluster))
 
 

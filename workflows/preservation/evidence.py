@@ -32,7 +32,7 @@ from workflows.episode.state import PreservationProgress
 from workflows.kit import options
 
 ACT = "evidence"
-MISSING_TOLD = 5
+MISSING_SHOWN = 5
 
 
 class Evidence:
@@ -70,7 +70,7 @@ class Evidence:
 
     def _tell(self, _: asyncio.Task[None]) -> None:
         if self._awaited:
-            self._episode.hear()
+            self._episode.wake()
 
     async def _fetch(self, hold: Hold) -> None:
         bundle = BundleName(
@@ -127,6 +127,6 @@ class Evidence:
 
 
 def _missing(sealed: Sealed) -> str:
-    told = [f"{each.of} ({each.why})" for each in sealed.missing[:MISSING_TOLD]]
-    more = f" and {len(sealed.missing) - MISSING_TOLD} more" if len(sealed.missing) > MISSING_TOLD else ""
+    told = [f"{each.of} ({each.why})" for each in sealed.missing[:MISSING_SHOWN]]
+    more = f" and {len(sealed.missing) - MISSING_SHOWN} more" if len(sealed.missing) > MISSING_SHOWN else ""
     return f"; not fetched: {'; '.join(told)}{more}" if told else ""

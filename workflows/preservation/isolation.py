@@ -20,13 +20,12 @@ from temporalio import workflow
 from activities.contracts.preservation import Hold
 from activities.contracts.target import Configured, PinRequest, PinResult, TargetActivities
 from policy.episode.events import EventReason
-from policy.episode.messages import FencingInput, Outcome, Phase
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import FencingInput, Need, NeedKind, Outcome, Phase
 from policy.episode.permits import Release
 from policy.preservation.isolation_plan import isolation_plan
 from policy.preservation.kept_machine import Isolation
 from workflows.episode.episode import Episode
-from workflows.episode.node_writes import Bookkeeping, cut_unseen
+from workflows.episode.node_writes import NodeWriter, note_unseen_cuts
 from workflows.episode.preflight import Preflight
 from workflows.episode.state import CuttingOffProgress
 from workflows.episode.tries import Tries
@@ -45,15 +44,15 @@ LOOK_FOR_RESTART = timedelta(minutes=1)
 since that may take weeks. The scanner, which sees our mark, tells of a restart."""
 
 
-class KeepingApart:
+class KeptMachineIsolation:
     """The isolation of one machine that is kept."""
 
     def __init__(
-        self, episode: Episode, desk: Bookkeeping, progress: CuttingOffProgress, *, objection: Callable[[], str]
+        self, episode: Episode, node_writer: NodeWriter, progress: CuttingOffProgress, *, objection: Callable[[], str]
     ) -> None:
         """objection: why it is not to go on, "" while it is."""
         self._episode = episode
-        self._desk = desk
+        self._node_writer = node_writer
         self._objection = objection
         self._known = progress
         self._preflight: Preflight | None = None
@@ -112,7 +111,7 @@ class KeepingApart:
         self._known.progress, self._known.problem = Isolation.CUT, ""
         freed_pods = f"; {self._known.isolation.freed_pods} pods freed behind the cut" if self._known.isolation.freed else ""
         self._episode.note("isolate", "ok", f"the machine is cut off{freed_pods}")
-        self._desk.tell(EventReason.PRESERVED_ISOLATED, f"the machine is kept, powered, and cut off{freed_pods}")
+        self._node_writer.send_event(EventReason.PRESERVED_ISOLATED, f"the machine is kept, powered, and cut off{freed_pods}")
 
     async def _open(self) -> IsolationSequence:
         """Everything about the node and its devices. What a predecessor cut is adopted: what it freed is not known."""
@@ -120,13 +119,13 @@ class KeepingApart:
         if pin is None:
             pin = await self._pin()
             self._episode.state.pinned = pin.pinned
-            await self._desk.write(TargetActivities.mark, "isolation: marks the node")
+            await self._node_writer.write(TargetActivities.mark, "isolation: marks the node")
             self._known.marked, self._known.pin = True, pin
             plan = isolation_plan(pin.plan)
             self._episode.note("isolate", "begins", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {plan.source}")
             if pin.adopted_paths:
                 self._made(pin)[1].paths.adopt(pin.adopted_paths)
-                cut_unseen(self._episode, pin.adopted_paths)
+                note_unseen_cuts(self._episode, pin.adopted_paths)
         self._episode.state.pinned = pin.pinned
         return self._made(pin)[1]
 
@@ -160,7 +159,7 @@ class KeepingApart:
             self._preflight = Preflight(self._episode, NEED, gone=self._objection, configured=Configured(), plan=plan)
             tries = Tries(self._episode, plan, before_next=self._preflight.may_go_on)
             known = self._known.isolation
-            self._sequence = IsolationSequence(self._episode, plan, self._desk, self._preflight, tries, progress=known)
+            self._sequence = IsolationSequence(self._episode, plan, self._node_writer, self._preflight, tries, progress=known)
         return self._preflight, self._sequence
 
     async def _obtain_permit(self) -> None:
@@ -192,7 +191,7 @@ class KeepingApart:
         self._episode.note("isolate", "incomplete", problem)
         self._put_off()
         if first:
-            self._desk.tell(EventReason.PRESERVED_NOT_ISOLATED, f"{problem}; it is tried again")
+            self._node_writer.send_event(EventReason.PRESERVED_NOT_ISOLATED, f"{problem}; it is tried again")
 
     def try_now(self) -> None:
         """Somebody asks for it (again)."""
@@ -210,7 +209,7 @@ class KeepingApart:
             )
             await self._episode.give_back_permit(release)
         if self._known.marked:
-            await self._desk.release_node_lease()
+            await self._node_writer.release_node_lease()
 
     # Giving back ----------------------------------------------------------------------------------------------------
 
@@ -248,7 +247,7 @@ class KeepingApart:
             if self._episode.state.abort_asked is not None:
                 return self.left
             if self._episode.state.phase is not Phase.NEEDS_HUMAN or self._episode.state.problem != problem:
-                await self._desk.ask_for_a_person(problem, path=asked)
+                await self._node_writer.ask_for_a_person(problem, path=asked)
             await self._episode.rest(pause, "a restart, or a person's word")
             pause = min(pause * 2, LONGEST_PAUSE)
 

@@ -1,10 +1,9 @@
 """Preservation: keep a machine as it is, for analysis, until its time is over, somebody releases it, or it is well again.
 
 The story is `PreservationStory.run`. What holds is on the objects (annotations, expiry, condition) and is asked anew at every
-turn by one activity that looks live and writes the difference; the workflow waits in between, with one timer and no watch:
-
-    look --not failed--> Running:Preserved --fails--> drained --> Failed:Preserved, and cut off where that is asked for
-    either --expiry, release, removal--> Running: released        Failed: handed over to Remediation under the same workflow id
+turn by one activity that looks live and writes the difference; the workflow waits in between, with one timer and no watch;
+its phases are `policy/episode/phases.py`. A machine that has failed and is kept no longer is handed over to Remediation under the
+same workflow id.
 
 People change the objects with kubectl, too; the scanner tells us when something is not as we left it.
 """
@@ -38,14 +37,14 @@ from policy.values.object_refs import ObjectRef
 from policy.values.times import written
 from workflows.episode.end import close, refusal
 from workflows.episode.episode import Episode
-from workflows.episode.node_writes import UNMARK_PAUSE, Adoption, Bookkeeping
+from workflows.episode.node_writes import UNMARK_PAUSE, Adoption, NodeWriter
 from workflows.episode.state import End, PreservationProgress, RemediationHistory
 from workflows.kit import options
 from workflows.kit.continuation import NewHistory
 from workflows.kit.interrupts import Interrupt, Vetoed, as_interrupt
 from workflows.kit.messages import ExtendRequest, PersonRequest
 from workflows.preservation.evidence import Evidence
-from workflows.preservation.isolation import KeepingApart
+from workflows.preservation.isolation import KeptMachineIsolation
 
 LOOK_PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(minutes=5)
@@ -70,10 +69,10 @@ class PreservationStory:
             wish = Wish(keep=request.keep, automatic=request.automatic, duration=request.hold, isolate=request.isolate)
             episode.state.preservation = PreservationProgress(wish=wish, unhealthy=request.unhealthy, machine=request.machine)
         self._progress = episode.state.preservation
-        self._desk = Bookkeeping(episode)
-        self._adoption = Adoption(episode, self._desk)
+        self._node_writer = NodeWriter(episode)
+        self._adoption = Adoption(episode, self._node_writer)
         self._evidence = Evidence(episode, self._progress)
-        self._apart = KeepingApart(episode, self._desk, self._progress.cutting_off, objection=self._why_look_again)
+        self._apart = KeptMachineIsolation(episode, self._node_writer, self._progress.cutting_off, objection=self._why_look_again)
         episode.may_leave = self._evidence.may_be_left
 
     # The story ------------------------------------------------------------------------------------------------------
@@ -109,7 +108,7 @@ class PreservationStory:
                 if self.episode.held is not None:
                     await self.episode.wait_while_held()
                     continue
-                await self.episode.tell_the_rest()
+                await self.episode.publish_the_rest()
                 if not self.unheard:
                     self._hand_over(hold, self._progress.machine)
                 said = self._progress.wish  # an extension that came while the rest was told was answered, and holds
@@ -259,7 +258,9 @@ class PreservationStory:
         if self._progress.marked and not failed and not self._apart.begun:
             await self._unmark()
         if changed and hold.expiry is not None:
-            self._desk.tell(EventReason.MACHINE_PRESERVED, f"{hold.phase} until {written(hold.expiry)}: {hold.reason}")
+            self._node_writer.send_event(
+                EventReason.MACHINE_PRESERVED, f"{hold.phase} until {written(hold.expiry)}: {hold.reason}"
+            )
 
     async def _wait(self, hold: Hold) -> None:
         assert hold.expiry is not None
@@ -298,7 +299,7 @@ class PreservationStory:
                 continue
             try:
                 if not self._progress.marked:
-                    await self._desk.write(TargetActivities.mark, "marks the node; its pods are moved")
+                    await self._node_writer.write(TargetActivities.mark, "marks the node; its pods are moved")
                     self._progress.marked = True
                 result = await self._round(deadline)
                 problem = "; ".join((*result.errors, *result.blocked, *result.withheld))
@@ -325,7 +326,7 @@ class PreservationStory:
         self.episode.note("drain", "ok" if self._progress.drained else "incomplete", f"{counted(evicted, 'pod')} evicted{left}")
         if problem:
             what = "the machine is kept, powered, and its pods could not all be moved"
-            self._desk.tell(EventReason.PRESERVED_NOT_FENCED, f"{what}: {problem}")
+            self._node_writer.send_event(EventReason.PRESERVED_NOT_FENCED, f"{what}: {problem}")
 
     def _waits_for_nobody(self, result: DrainResult) -> bool:
         """Whether all that may be asked for has been, and nobody is there who would carry it out: what is terminating on a node
@@ -388,14 +389,14 @@ class PreservationStory:
         uid = (hold.node_uid or (self._progress.node_uid if hold.override else "")) if hold is not None else ""
         if hold is not None and uid:
             self._aim(replace(hold, node_uid=uid))
-        desk = self._desk if uid else None
+        node_writer = self._node_writer if uid else None
         end = End(outcome=outcome, message=message)
-        return await close(self.episode, end, desk, about=EventReason.PRESERVATION_ENDED, leased=False)
+        return await close(self.episode, end, node_writer, about=EventReason.PRESERVATION_ENDED, leased=False)
 
     async def _unmark(self) -> None:
         assert self._progress.hold is not None
         self._aim(self._progress.hold)
-        await self._desk.remove_marks(UNMARK_PAUSE)
+        await self._node_writer.remove_marks(UNMARK_PAUSE)
         self._progress.marked = False
 
     def _hand_over(self, hold: Hold, machine: ObjectRef) -> NoReturn:
@@ -424,14 +425,14 @@ class PreservationStory:
         self._progress.unhealthy = news.unhealthy
         self._progress.spoken = "something of it has changed"
         self._progress.wish = replace(self._progress.wish, surplus=bool(news.released))
-        self.episode.hear()
+        self.episode.wake()
 
     def take_release(self, request: PersonRequest) -> str:
         """A person ends it now."""
         self._progress.spoken = f"released by {request.by}: {request.reason}"
         self._progress.wish = replace(self._progress.wish, keep=False, release=self._progress.spoken)
         self.episode.note("release", "asked", f"by {request.by}: {request.reason}")
-        self.episode.hear()
+        self.episode.wake()
         return f"{self.episode.state.node} is released"
 
     @property
@@ -450,7 +451,7 @@ class PreservationStory:
         self._progress.spoken = "its end has been moved"
         self._progress.wish = replace(self._progress.wish, until=until)
         self.episode.note("extend", "asked", f"by {request.by}, until {written(until)}: {request.reason}")
-        self.episode.hear()
+        self.episode.wake()
         return f"{self.episode.state.node} is preserved until {written(until)}"
 
     def take_isolation(self, request: PersonRequest) -> str:
@@ -459,7 +460,7 @@ class PreservationStory:
         self._progress.wish = replace(self._progress.wish, isolate=True)
         self._apart.try_now()
         self.episode.note("isolate", "asked", f"by {request.by}: {request.reason}")
-        self.episode.hear()
+        self.episode.wake()
         return f"{self.episode.state.node} is cut off while it is kept as failed"
 
     @property

@@ -19,7 +19,7 @@ from policy.episode.messages import EpisodeResult, Kind, Outcome, Phase, Pinned,
 from policy.episode.permits import PermitRequest, Release
 from workflows.episode.end import close
 from workflows.episode.episode import Episode
-from workflows.episode.node_writes import UNMARK_PAUSE, Bookkeeping
+from workflows.episode.node_writes import UNMARK_PAUSE, NodeWriter
 from workflows.episode.state import End, GivingUpProgress, PreservationHistory
 from workflows.kit import options
 from workflows.kit.continuation import NewHistory
@@ -45,7 +45,7 @@ class GivingUpStory:
         self.episode = episode
         self._kept = kept
         self._progress = kept.giving_up = kept.giving_up or GivingUpProgress()
-        self._desk = Bookkeeping(episode)
+        self._node_writer = NodeWriter(episode)
         episode.state.control_plane = False  # a member's deletion only a ladder may ask for: here it is refused
         episode.state.pinned = Pinned(node=request.node, uid=kept.node_uid)
         if request.machine is not None:
@@ -105,12 +105,14 @@ class GivingUpStory:
             progress.unclear = True
             await episode.settle(options.DELETION_DEADLINE)
         if kind in HOPELESS:
-            await self._desk.ask_for_a_person(episode.state.problem)
+            await self._node_writer.ask_for_a_person(episode.state.problem)
             await episode.rest(None, "a person's word")
             return
         progress.failures += not progress.asked
         if not progress.asked and progress.failures % TRIES_BEFORE_A_PERSON == 0:
-            await self._desk.ask_for_a_person(f"the deletion came to nothing {progress.failures} times: {episode.state.problem}")
+            await self._node_writer.ask_for_a_person(
+                f"the deletion came to nothing {progress.failures} times: {episode.state.problem}"
+            )
         else:
             episode.enter(doing=f"will ask again: {episode.state.problem}")
         await episode.rest(pause, "before the deletion is asked for again")
@@ -155,7 +157,7 @@ class GivingUpStory:
                 if error_type(error) is not ErrorType.TARGET_CHANGED:  # another Machine has its name: there is nothing to keep
                     raise interrupt_for(error, failing) from error
 
-        gone = await self._desk.insist("withdraw", withdraw, failing=failing, pause=PAUSE, abort_ends=True)
+        gone = await self._node_writer.insist("withdraw", withdraw, failing=failing, pause=PAUSE, abort_ends=True)
         going = not found[0].kept if found else self._progress.unclear
         when = "its deletion may have been asked for" if going else "its deletion was not asked for"
         left = "" if gone else f"; {failing}"
@@ -207,5 +209,5 @@ class GivingUpStory:
 
     async def _end(self, outcome: Outcome, message: str) -> EpisodeResult:
         if self._kept.marked or self._kept.cutting_off.marked:
-            await self._desk.remove_marks(UNMARK_PAUSE)
-        return await close(self.episode, End(outcome=outcome, message=message), self._desk, about=None, leased=False)
+            await self._node_writer.remove_marks(UNMARK_PAUSE)
+        return await close(self.episode, End(outcome=outcome, message=message), self._node_writer, about=None, leased=False)

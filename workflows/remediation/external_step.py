@@ -26,8 +26,7 @@ from policy.values.times import format_duration
 from workflows.episode.state import End, StepProgress
 from workflows.kit import options
 from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed, Vetoed, as_interrupt
-from workflows.remediation.ladder_step import LadderStep, WatchedStep
-from workflows.remediation.target import FIRST_LOOK, LOOK_AGAIN, UNDO_PAUSE, RemediationTarget
+from workflows.remediation.ladder_step import FIRST_LOOK, LOOK_AGAIN, UNDO_PAUSE, LadderStep, RemediationTarget, WatchedStep
 
 ANNOTATES = "annotates the Machine for its bare-metal operator"
 
@@ -91,7 +90,7 @@ class ExternalRemediation(LadderStep):
                 kept = interrupt.reason
 
         failing = f"{self._called} can't be deleted"
-        if not await self._target.desk.insist("delete-object", delete, failing=failing, pause=UNDO_PAUSE, abort_ends=True):
+        if not await self._target.node_writer.insist("delete-object", delete, failing=failing, pause=UNDO_PAUSE, abort_ends=True):
             return f"; {failing}"
         if kept:
             self._episode.note("external", "left", kept)

@@ -23,8 +23,7 @@ from workflows.episode.state import End, StepProgress
 from workflows.fencing.story import FencingStory
 from workflows.kit import options
 from workflows.kit.interrupts import Hopeless, Interrupt
-from workflows.remediation.ladder_step import LadderStep
-from workflows.remediation.target import RemediationTarget
+from workflows.remediation.ladder_step import LadderStep, RemediationTarget
 
 
 class FencingStep(LadderStep):

@@ -24,8 +24,7 @@ from policy.values.times import format_duration
 from workflows.episode.state import End, Undertaking
 from workflows.kit import options
 from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, Vetoed, interrupt_for, is_unclear
-from workflows.remediation.ladder_step import WatchedStep
-from workflows.remediation.target import FIRST_LOOK, KCP, LOOK_AGAIN, UNDO_PAUSE
+from workflows.remediation.ladder_step import FIRST_LOOK, KCP, LOOK_AGAIN, UNDO_PAUSE, WatchedStep
 
 SUCCESSOR_PATIENCE = timedelta(minutes=20)
 """How long a successor is waited for: longer than any check gives a Machine to get its Node, so that whatever keeps it away is
@@ -53,7 +52,7 @@ class ReplacingStep(WatchedStep):
     async def give_up(self, why: str) -> None:
         """What was asked for stands: the next step may well be what lets it come to an end."""
         if self._state.asked is not None:
-            self._target.desk.tell(EventReason.REMEDIATION_TIMED_OUT, f"{self._state.step.name}: {why}")
+            self._target.node_writer.send_event(EventReason.REMEDIATION_TIMED_OUT, f"{self._state.step.name}: {why}")
 
     async def carry_out(self) -> End:
         """Ask once, then follow until it is gone and somebody stands in for it."""
@@ -130,12 +129,12 @@ class ReplacingStep(WatchedStep):
                 return End(outcome=Outcome.REPLACED, message=message)
             if successor is not None and successor.failed:
                 message = f"{name} is gone; {successor.machine}, which was to take its place, has failed: {successor.failed}"
-                self._target.desk.tell(EventReason.REPLACEMENT_FAILED, message)
+                self._target.node_writer.send_event(EventReason.REPLACEMENT_FAILED, message)
                 return End(outcome=Outcome.REPLACED, message=message)
             stands_in = f"{successor.machine} is not Ready yet" if successor is not None else "no other Machine is there yet"
             if workflow.now() - gone_at >= SUCCESSOR_PATIENCE:
                 message = f"{name} is gone; {stands_in} after {format_duration(SUCCESSOR_PATIENCE)}"
-                self._target.desk.tell(EventReason.REPLACEMENT_LATE, message)
+                self._target.node_writer.send_event(EventReason.REPLACEMENT_LATE, message)
                 return End(outcome=Outcome.REPLACED, message=message)
             if (abort := self._episode.state.abort_asked) is not None:
                 raise AbortAsked(f"aborted by {abort.by}: {abort.reason}; {name} is gone, and {stands_in}")
@@ -201,7 +200,7 @@ class DeleteMachine(ReplacingStep):
                 if error_type(error) is not ErrorType.TARGET_CHANGED:  # another Machine has its name: there is nothing to keep
                     raise interrupt_for(error, failing) from error
 
-        gone = await self._target.desk.insist("withdraw", withdraw, failing=failing, pause=UNDO_PAUSE, abort_ends=True)
+        gone = await self._target.node_writer.insist("withdraw", withdraw, failing=failing, pause=UNDO_PAUSE, abort_ends=True)
         return "" if gone else f"; {failing}"
 
     async def _give_up(self, before: BeforeActing | None = None) -> GiveUpResult:

@@ -29,7 +29,7 @@ from policy.remediation.ladder import next_step, removes, timed_out
 from policy.remediation.strategies import Strategy
 from workflows.episode.end import close, not_begun, refusal
 from workflows.episode.episode import Episode
-from workflows.episode.node_writes import UNMARK_PAUSE, Adoption, Bookkeeping
+from workflows.episode.node_writes import UNMARK_PAUSE, Adoption, NodeWriter
 from workflows.episode.preflight import FIRST_PAUSE, LICENCE_PATIENCE, LONGEST_PAUSE, Preflight
 from workflows.episode.state import End, LadderProgress, StepProgress
 from workflows.episode.tries import Patience
@@ -37,9 +37,8 @@ from workflows.kit import options
 from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, StepFailed, TargetChanged, Unlicensed, Vetoed
 from workflows.remediation.external_step import AnnotateExternal, ExternalRemediation
 from workflows.remediation.fencing_step import DetachingStep, FencingStep, RebootStep
-from workflows.remediation.ladder_step import LadderStep
+from workflows.remediation.ladder_step import LadderStep, RemediationTarget
 from workflows.remediation.replacement_step import DeleteMachine, ReplacingStep, RequestOwner
-from workflows.remediation.target import RemediationTarget
 
 # Which class carries out which strategy. All that is said of a strategy is `policy/remediation/strategies.py`.
 
@@ -199,7 +198,7 @@ class RemediationStory:
         self.episode.note("step", "failed", self.episode.state.problem)
         self._progress.failed.append(state.step.name)
         await step.give_up(interrupt.reason)
-        self.target.desk.tell(EventReason.REMEDIATION_STEP_FAILED, self.episode.state.problem)
+        self.target.node_writer.send_event(EventReason.REMEDIATION_STEP_FAILED, self.episode.state.problem)
 
     def _made(self, state: StepProgress) -> LadderStep:
         left_before = self.left_off.story.left_off if self.left_off is not None else ()
@@ -266,7 +265,7 @@ class RemediationStory:
         self.episode.enter(phase=Phase.NEW, doing="marks the node as ours")
         try:
             if self.target.has_node:
-                await self.target.desk.write(TargetActivities.mark, "isolation: marks the node")
+                await self.target.node_writer.write(TargetActivities.mark, "isolation: marks the node")
         except Interrupt as interrupt:
             if isinstance(interrupt, TargetChanged) and self._progress.reached >= 0:
                 raise  # no word of a person's makes it the one that was pinned: whoever finds the new one sick begins anew (S9)
@@ -276,14 +275,16 @@ class RemediationStory:
     async def _without_marks(self, interrupt: Interrupt) -> str:
         """Our mark could not be left, or its answer was lost. Once it is gone nobody knows any more what may be in flight."""
         await self._adoption.settle()
-        await self.target.desk.remove_marks(UNMARK_PAUSE)
+        await self.target.node_writer.remove_marks(UNMARK_PAUSE)
         return interrupt.reason
 
     def _open(self, progress: LadderProgress) -> None:
         episode, pin = self.episode, progress.pin
-        desk = Bookkeeping(episode, machine=pin.machine, machine_uid=pin.machine_uid)
-        self._adoption = Adoption(episode, desk)
-        self.target = RemediationTarget(episode=episode, progress=progress, preflight=Preflight(episode, pin.need), desk=desk)
+        node_writer = NodeWriter(episode, machine=pin.machine, machine_uid=pin.machine_uid)
+        self._adoption = Adoption(episode, node_writer)
+        self.target = RemediationTarget(
+            episode=episode, progress=progress, preflight=Preflight(episode, pin.need), node_writer=node_writer
+        )
         self._steps = []
         for state in progress.steps:
             self._steps.append(self._made(state))
@@ -296,7 +297,7 @@ class RemediationStory:
         if self._progress.parked != problem:
             self._progress.parked = problem
             target.show(None)
-            await target.desk.ask_for_a_person(problem)
+            await target.node_writer.ask_for_a_person(problem)
         pause = FIRST_PAUSE
         while True:
             if (abort := episode.state.abort_asked) is not None:
@@ -319,7 +320,7 @@ class RemediationStory:
                     continue
                 if episode.state.permit:  # it was the mark that could not be left, and that does not pass by itself
                     episode.state.resumed = None
-                    await target.desk.ask_for_a_person(f"{problem}; {word.by} answered, but {refused}")
+                    await target.node_writer.ask_for_a_person(f"{problem}; {word.by} answered, but {refused}")
                     continue
                 wait, pause = pause, min(pause * 2, LONGEST_PAUSE)
                 episode.state.problem = f"{problem}; the answer of {word.by} is kept until there is a permit: {refused}"
@@ -345,7 +346,7 @@ class RemediationStory:
         if but := await off.story.bring_back():
             episode.note("step", "not back", f"{off.state.step.name}: {but}")
         if off.story.left_off:
-            await self.target.desk.ask_for_a_person(f"{problem}; a person answered, but {but}")
+            await self.target.node_writer.ask_for_a_person(f"{problem}; a person answered, but {but}")
 
     async def _over_by_itself(self) -> End | None:
         """A target that is well again, or was replaced by others, needs nobody any more."""
@@ -401,8 +402,8 @@ class RemediationStory:
                 end = replace(end, message=f"{end.message}{MAY_BE_OFF}")
             end = replace(end, message=f"{end.message}{self._left_cut(end.message)}")
             if self.target.has_node:
-                await self.target.desk.remove_marks(UNMARK_PAUSE)
-        return await close(self.episode, end, self.target.desk, leased=self.target.has_node)
+                await self.target.node_writer.remove_marks(UNMARK_PAUSE)
+        return await close(self.episode, end, self.target.node_writer, leased=self.target.has_node)
 
     def _told_with(self, end: End, more: str) -> End:
         """What is found out on the way out is kept for a new history, too."""

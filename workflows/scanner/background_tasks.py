@@ -1,4 +1,4 @@
-"""What the scanner does beside the scan, so that no deadline waits for it: tasks that are ended before the scanner ends.
+"""What the scanner does beside the scan, so that no deadline waits for it: tasks that end before the scanner does.
 
 No `asyncio.TaskGroup`: one that is thrown away with its workflow, when that leaves a worker's cache, waits once more.
 """
@@ -24,7 +24,7 @@ class BackgroundTasks:
         return any(task.done() and (task.cancelled() or task.exception() is not None) for task in self._tasks)
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do it beside."""
+        """Start it."""
         self._tasks.append(asyncio.create_task(work))
 
     def reap(self) -> None:
@@ -40,11 +40,11 @@ class BackgroundTasks:
         self.reap()
 
 
-class Repeated:
-    """Work that is done once at a time: whoever asks meanwhile has it done once more, with what is known by then."""
+class CoalescedTask:
+    """Work that is done once at a time: a request that comes meanwhile has it done once more, with what is known by then."""
 
-    def __init__(self, beside: BackgroundTasks, work: Callable[[], Awaitable[None]]) -> None:
-        self._beside = beside
+    def __init__(self, tasks: BackgroundTasks, work: Callable[[], Awaitable[None]]) -> None:
+        self._tasks = tasks
         self._work = work
         self._asked = self._busy = self._ending = False
 
@@ -53,7 +53,7 @@ class Repeated:
         self._asked = True
         if not self._busy and not self._ending:
             self._busy = True
-            self._beside.begin(self._run())
+            self._tasks.begin(self._run())
 
     def end(self) -> None:
         """Nothing more is begun; what is under way is not cut off."""

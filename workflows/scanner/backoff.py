@@ -14,8 +14,7 @@ from temporalio import workflow
 
 from policy.checks.fence_policies import NO_POLICIES, Attempts, PowerMoment, left_alone_until
 from policy.episode.advice import until_well_or_asked
-from policy.episode.messages import Observation, Outcome
-from policy.episode.needs import NeedKind
+from policy.episode.messages import NeedKind, Observation, Outcome
 from policy.episode.permits import Permit, PermitState, Release, Replacing
 from policy.scan.scan_report import ScanReport
 from workflows.kit.messages import Backoff

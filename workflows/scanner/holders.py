@@ -9,8 +9,7 @@ from temporalio.exceptions import ActivityError
 
 from activities.contracts.episodes import DescribeRequest, EpisodeActivities, EpisodeDescription, FindRequest, FoundOpen
 from activities.errors import error_message
-from policy.episode.ids import episode_id
-from policy.episode.messages import Kind
+from policy.episode.messages import Kind, episode_id
 from policy.episode.permits import Permit, PermitState
 from policy.scan.admission import room_in_scopes
 from policy.scan.scan_report import ScanReport

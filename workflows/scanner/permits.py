@@ -9,9 +9,7 @@ from dataclasses import replace
 
 from temporalio import workflow
 
-from policy.episode.ids import episode_id
-from policy.episode.messages import FencingInput, Kind, Observation, RemediationInput
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import FencingInput, Kind, Need, NeedKind, Observation, RemediationInput, episode_id
 from policy.episode.permits import Permit, PermitAnswer, PermitQuestion, PermitRequest, PermitState
 from policy.remediation.ladder import removes
 from policy.scan import pauses

@@ -12,9 +12,8 @@ from datetime import datetime, timedelta
 
 from activities.contracts.episodes import EpisodeDescription
 from policy.checks.fence_policies import Attempts, PowerMoment
-from policy.episode.freeing_pace import Portion
 from policy.episode.messages import Kind
-from policy.episode.permits import NeedsPerson, Permit, PermitRequest, PermitState, Replacing
+from policy.episode.permits import NeedsPerson, Permit, PermitRequest, PermitState, Portion, Replacing
 from policy.scan.pauses import Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, PastIncident, RepeatAlarm, Repetition
 from policy.scan.scan_report import ScanReport

@@ -2,7 +2,8 @@
 S33).
 
 The server has compared the name in it with the caller's, and has asked its own authorizer, where the policy of deploy/people.yaml
-is in force (`policy/episode/attestation.py`). It says what the workflow was told; it is young; nothing else has made use of it.
+is in force (`policy/episode/operator_commands.py`). It says what the workflow was told; it is young; nothing else has made use of
+it.
 """
 
 from __future__ import annotations

@@ -33,9 +33,8 @@ from activities.contracts.target import DrainRequest, DrainResult, Target
 from activities.errors import ErrorType, error_type, failure
 from activities.licences import Licences
 from policy.episode.drain import DrainPod, grace_seconds, plan_drain
-from policy.episode.gate import Operation, Seen
+from policy.episode.gate import Operation, Seen, begun_as_failed
 from policy.episode.messages import Kind
-from policy.episode.vetoes import begun_as_failed
 from policy.fence.plan import Chosen
 from policy.values.times import moment_of
 

@@ -40,7 +40,7 @@ from activities.errors import ErrorType, failure
 from activities.evidence_directory import MANIFEST, MANIFEST_ROOM, EvidenceDirectory
 from activities.licences import Licences
 from policy.episode.evidence import said_at, timeline, without_secrets
-from policy.episode.needs import Need
+from policy.episode.messages import Need
 from policy.fence.plan import PowerDevice
 
 READING_SHARE = 0.5

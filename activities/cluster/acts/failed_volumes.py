@@ -24,7 +24,7 @@ from activities.cluster.objects.workload import Pod, read_attachments, read_pods
 from activities.contracts.remediation import FailedVolumes, FailedVolumesRequest, VolumeActivities
 from activities.errors import ErrorType, as_invalid_config, failure
 from policy.dialects import parse
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind
 from policy.objects.nodes import READY
 from policy.remediation.volumes import (
     EVICTION_TIMEOUT,

@@ -29,7 +29,7 @@ from activities.contracts.device_check import (
 )
 from activities.errors import ErrorType, error_type
 from activities.licences import Licences
-from policy.episode.needs import Need
+from policy.episode.messages import Need
 from policy.fence.config import FenceConfig, Source
 from policy.fence.credential_hosts import CredentialHosts
 from policy.fence.device_check import DeviceEventReason, DeviceNotice, NodeToCheck, devices_of

@@ -62,8 +62,7 @@ from policy.checks.targets import MACHINE
 from policy.episode.gate import By, Operation, Seen, objection
 from policy.episode.identity import same_machine
 from policy.fence.config import EFFECTS
-from policy.objects.belonging import may_be_its_node
-from policy.objects.machines import MachineView
+from policy.objects.machines import MachineView, may_be_its_node
 from policy.objects.marks import Added, Mark, is_marked
 from policy.objects.nodes import MARK_LABEL, OUR_TAINT
 

@@ -41,9 +41,8 @@ from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold,
 from activities.contracts.target import LookRequest, Target
 from activities.errors import ErrorType, error_type, failure
 from policy.episode.gate import By, Operation, Seen, objection
-from policy.episode.messages import Kind, Pinned
-from policy.episode.needs import Need, NeedKind
-from policy.objects.belonging import of_control_plane
+from policy.episode.messages import Kind, Need, NeedKind, Pinned
+from policy.objects.machines import of_control_plane
 from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
 from policy.objects.nodes import PRESERVE_ANNOTATION, Taint
 from policy.preservation.decision import Automatic, PreservationAction, PreservationDecision, decide, keeps

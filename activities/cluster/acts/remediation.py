@@ -56,10 +56,8 @@ from policy.checks.verdicts import Health
 from policy.dialects import parse
 from policy.dialects.openshift import EXTERNAL_STRATEGY, STRATEGY_ANNOTATION
 from policy.episode.gate import Operation, Seen
-from policy.episode.messages import Pinned, RemediationInput
-from policy.episode.needs import Need, NeedKind
-from policy.objects.belonging import of_control_plane, taken_name
-from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, MachineView
+from policy.episode.messages import Need, NeedKind, Pinned, RemediationInput
+from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, MachineView, of_control_plane, taken_name
 from policy.objects.nodes import Condition, NodeView
 from policy.remediation.ladder import EscalationStep, body_of, possible, read_strategies
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION, read_memory

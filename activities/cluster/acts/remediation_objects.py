@@ -28,7 +28,7 @@ from activities.contracts.target import Target
 from activities.errors import ErrorType, as_invalid_config, failure
 from policy.dialects import parse
 from policy.episode.gate import Operation, Seen
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind
 from policy.objects.machines import MachineView
 from policy.objects.remediations import GIVEN_UP_ANNOTATION, HEALTHY_DELAY_ANNOTATION
 from policy.remediation.ladder import OLD_ANNOTATION, OLD_VALUE, to_be_flagged

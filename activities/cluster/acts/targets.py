@@ -32,7 +32,7 @@ from activities.cluster.objects.live_node import (
 )
 from activities.cluster.objects.marks import mark_edit
 from activities.cluster.report.nodefences import EpisodePublisher, NodeFences
-from activities.contracts.episode_news import RepetitionActivities, RepetitionRequest
+from activities.contracts.scan import RepetitionActivities, RepetitionRequest
 from activities.contracts.target import (
     ActRequest,
     ActResult,
@@ -52,8 +52,7 @@ from activities.errors import ErrorType, failure
 from activities.licences import Licences
 from activities.notification_sender import Notify, nobody
 from policy.episode.fencing import licenses
-from policy.episode.messages import Pinned
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind, Pinned
 from policy.objects.marks import NOTHING_ADDED, Added
 from policy.values.errors import no_such_target
 

@@ -28,13 +28,12 @@ from activities.cluster.objects.object_reader import Readers, read_views, readin
 from activities.contracts.target import Target
 from activities.errors import ErrorType, error_type, failure
 from policy.checks.fence_policies import PolicySource
-from policy.episode.needs import Need
+from policy.episode.messages import Need
 from policy.fence.device_check import DeviceEventReason, named_beside
 from policy.fence.drivers import same_device
 from policy.fence.kdump import normal_address
 from policy.fence.plan_compiler import compile_config
-from policy.objects.belonging import claimed_otherwise, contested, identities_of
-from policy.objects.machines import MachineView
+from policy.objects.machines import MachineView, claimed_otherwise, contested, identities_of
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import CLUSTER_API, OPENSHIFT, MachineApi

@@ -25,8 +25,7 @@ from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.live_machines import read_cluster
 from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.objects.workload import MIRROR_ANNOTATION
-from policy.objects.belonging import cluster_named_by, cluster_of
-from policy.objects.machines import CLUSTER_NAME_LABEL, MachineView, WorkloadCluster
+from policy.objects.machines import CLUSTER_NAME_LABEL, MachineView, WorkloadCluster, cluster_named_by, cluster_of
 from policy.objects.nodes import CONTROL_PLANE_LABELS, NodeView
 from policy.objects.surroundings import ETCD_NAMESPACE, EtcdGuard, is_guard
 from policy.remediation.control_plane import (
@@ -97,7 +96,7 @@ async def objection_now(
 
 
 def _apart_from(plane: ControlPlaneView, name: str) -> ControlPlaneView:
-    """Who takes the target itself away has been asked already (`policy/episode/vetoes.py`), and is no matter of quorum."""
+    """Who takes the target itself away has been asked already (`policy/episode/gate.py`), and is no matter of quorum."""
     members = tuple(replace(each, deleting=False) if each.name == name else each for each in plane.members)
     return replace(plane, members=members)
 

@@ -7,8 +7,7 @@ from datetime import datetime
 from activities.contracts.target import LookRequest, LookResult, LookVerdict, Target
 from activities.errors import ErrorType, failure
 from policy.episode.gate import By, Operation, Seen, objection
-from policy.objects.belonging import is_machine_of
-from policy.objects.machines import MachineView
+from policy.objects.machines import MachineView, is_machine_of
 from policy.objects.nodes import NodeView
 
 _REFUSED = {

@@ -38,9 +38,8 @@ from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.targets import MACHINE
 from policy.episode.gate import LOOKED_AT, REMOVING, By, Objection, Seen, Weight, objection, of_control_plane
 from policy.episode.identity import compare_identity
-from policy.episode.messages import Kind, Observation
+from policy.episode.messages import Kind, Need, NeedKind, Observation
 from policy.episode.need_now import STANDS, NeedNow, NeedSeen, need_now
-from policy.episode.needs import Need, NeedKind
 from policy.episode.operator_commands import Verb
 from policy.fence.plan import FencingPlan
 from policy.objects.marks import Mark, is_deleted_by, mark_of
@@ -80,7 +79,8 @@ class _Doubt:
 
     @property
     def unread(self) -> Unread:
-        return Unread(what=self.what, why=error_message(self.error) or type(self.error).__name__)
+        late = isinstance(self.error, TimeoutError)
+        return Unread(what=self.what, why="no answer in time" if late else error_message(self.error) or type(self.error).__name__)
 
     def __str__(self) -> str:
         return unread_in_words([self.unread])

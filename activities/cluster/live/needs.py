@@ -12,9 +12,8 @@ from dataclasses import replace
 from activities.cluster.objects.fencing_requests import find_request
 from activities.cluster.objects.object_reader import ApiReader
 from activities.errors import ErrorType, as_invalid_config, failure
-from policy.episode.fence_agents_remediations import read_request
-from policy.episode.messages import Kind
-from policy.episode.needs import Need, NeedKind
+from policy.episode.fencing_requests import read_request
+from policy.episode.messages import Kind, Need, NeedKind
 
 OF_A_FENCING = frozenset({NeedKind.PERSON, NeedKind.CHECK, NeedKind.FOREIGN_OBJECT, NeedKind.CLEAN_UP})
 OF_A_REMEDIATION = frozenset({NeedKind.PERSON, NeedKind.CHECK})

@@ -39,8 +39,8 @@ from policy.checks.health_check import HealthCheck
 from policy.checks.rules import rules_of
 from policy.dialects import parse
 from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, parse_cluster_config, read_policies
-from policy.episode.fence_agents_remediations import by_devices_of
-from policy.episode.needs import Need, NeedKind
+from policy.episode.fencing_requests import by_devices_of
+from policy.episode.messages import Need, NeedKind
 from policy.fence.config import FenceConfig
 from policy.fence.configmap_objects import ConfigMap, Forbidden, Found, LookupKind, ObjectLookup, ObjectName
 from policy.fence.configmaps import read_config_maps, winner_for

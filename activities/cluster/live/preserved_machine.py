@@ -43,8 +43,7 @@ from policy.checks.health_check import HealthCheck
 from policy.checks.rules import rules_of
 from policy.checks.verdicts import Health
 from policy.episode.fencing import CLOCK_TOLERANCE
-from policy.objects.belonging import taken_name
-from policy.objects.machines import MachineView
+from policy.objects.machines import MachineView, taken_name
 from policy.objects.nodes import NodeView
 from policy.preservation.kept_machine import EXPIRY_ANNOTATION, Held, MachinePhase
 from policy.preservation.overrides import Overridden, Override, WantedReplicas, overridden_by

@@ -2,7 +2,7 @@
 
 None of them is ever created, deleted or given a finalizer by us: its operator deletes it when the node is well, and that must not
 wait for anybody. What an episode has to undo it undoes from its own record, with the object or without it. What the objects mean
-is `policy/episode/fencing_requests.py` and `policy/episode/fence_agents_remediations.py`.
+is `policy/episode/fencing_requests.py` and `policy/episode/fencing_requests.py`.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from activities.cluster.objects.object_reader import ApiReader
 from activities.cluster.objects.statuses.common import ConditionText, conditions, seconds, status_of
 from activities.errors import ErrorType, as_invalid_config, failure
 from policy.checks.rival_controllers import LeaderLease, StatusWrite, conflict
-from policy.episode.fence_agents_remediations import plan_of, read_request
 from policy.episode.fencing_requests import (
     RequestAnswer,
     Stage,
     conditions_of,
     is_another,
+    plan_of,
+    read_request,
     uncounted,
     why_ended,
     why_withdrawn,
 )
-from policy.episode.needs import Need
+from policy.episode.messages import Need
 from policy.fence.plan import FencingPlan
 from policy.remediation.remediation_objects import made_by_us
 from policy.scan.ledger import Ledger

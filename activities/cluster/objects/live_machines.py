@@ -37,9 +37,8 @@ from policy.checks.health_check import HealthCheck
 from policy.checks.inventory import Inventory
 from policy.checks.targets import MACHINE, JudgedTarget
 from policy.dialects import parse
-from policy.episode.needs import Need
-from policy.objects.belonging import clusters_of, may_be_its_node, named_by
-from policy.objects.machines import MachineView, WorkloadCluster
+from policy.episode.messages import Need
+from policy.objects.machines import MachineView, WorkloadCluster, clusters_of, may_be_its_node, named_by
 from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import MACHINE_APIS, MCM, MachineApi, machine_api

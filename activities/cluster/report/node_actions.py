@@ -22,8 +22,7 @@ from activities.cluster.api.paths import ADMISSION_BINDINGS, ADMISSION_POLICIES,
 from activities.cluster.api.refusals import ObjectNotFound, edit, unless_gone
 from activities.cluster.report.background_writer import BackgroundWriter
 from activities.errors import ErrorType, error_type
-from policy.episode.attestation import POLICY, doubt
-from policy.episode.operator_commands import NAMESPACE, SAID_LABEL, WITHIN, ActionName, Spoken, Verb, spoken_of
+from policy.episode.operator_commands import NAMESPACE, POLICY, SAID_LABEL, WITHIN, ActionName, Spoken, Verb, doubt, spoken_of
 from policy.values.display_text import in_a_line
 from policy.values.times import EARLIEST, moment_of, written
 

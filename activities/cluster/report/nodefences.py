@@ -28,8 +28,7 @@ from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound, edit
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.objects.live_node import Edit, LiveNode, edit_node, readable_mark
 from activities.cluster.objects.marks import is_ours, owner, write_mark
-from activities.contracts.episode_news import EpisodeSnapshot, News, OffNote, ToldEvent
-from activities.contracts.target import Target
+from activities.contracts.target import EpisodeSnapshot, News, OffNote, Target, ToldEvent
 from activities.errors import ErrorType, error_type
 from activities.notification_sender import Notify, nobody
 from policy.checks.targets import MACHINE

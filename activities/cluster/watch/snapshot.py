@@ -26,8 +26,7 @@ from activities.errors import ErrorType, failure
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.health_check import Overlap
 from policy.checks.retries import RetryRules
-from policy.objects.belonging import cluster_named_by
-from policy.objects.machines import MachineView
+from policy.objects.machines import MachineView, cluster_named_by
 from policy.objects.nodes import NodeView
 from policy.remediation.memory import DEFAULT_RETRIES, OWNERS_OWN
 from policy.remediation.remediation_objects import REMEDIATORS, Remediator

@@ -27,8 +27,7 @@ from activities.cluster.watch.templates import TemplateWatches
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.health_check import HealthCheck
 from policy.dialects.node_fencing import CLUSTER_CONFIG
-from policy.objects.belonging import cluster_named_by
-from policy.objects.machines import MachineView
+from policy.objects.machines import MachineView, cluster_named_by
 from policy.objects.nodes import NodeView
 from policy.preservation.preservation_index import PreservationIndex
 from policy.remediation.remediation_objects import REMEDIATORS, Remediator

@@ -36,8 +36,7 @@ from botocore.utils import get_environ_proxies
 
 from activities.errors import ErrorType
 from activities.power.cloud_call import CallStage, CloudCall, HttpRequest, reason_of, tls_of
-from activities.power.driver import Deadline, DeviceCredentials
-from activities.power.errors import PowerError
+from activities.power.driver import Deadline, DeviceCredentials, PowerError
 from policy.fence.drivers.ec2 import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN
 
 # What EC2's error codes let one conclude. The codes are of its API reference ("Error codes for the Amazon EC2 API").

@@ -1,22 +1,29 @@
 """EC2 instances as power devices: which question and which command each act is, and what an instance's state means.
 
-How one request is made, so that none is late and none is sent twice, is in `calls.py`; what refusals mean in
-`refusals.py`; the quarantine is in `quarantine.py`.
+How one request is made, so that none is late and none is sent twice, and what a refusal means, is in
+`calls.py`; the quarantine is in `quarantine.py`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from activities.errors import ErrorType
-from activities.power.driver import Deadline, DeviceCredentials, DeviceIdentity
+from activities.power.driver import (
+    Deadline,
+    DeviceCredentials,
+    PowerError,
+    invalid,
+    parameters_of,
+    require_own_cloud,
+)
 from activities.power.ec2.calls import WRONG_STATE, Ec2Api, Ec2RefusedError
 from activities.power.ec2.quarantine import give_back, shut_off
-from activities.power.errors import PowerError, invalid, parameters_of, require_own_cloud
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.drivers.ec2 import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, Ec2Parameters
 from policy.fence.power import InterfaceGroups, PowerCapability, PowerState, Quarantine, VolumeState, host_of, instance_of
@@ -82,12 +89,15 @@ class Ec2Driver:
             PowerCapability.READ,
             PowerCapability.OFF,
             PowerCapability.ON,
-            PowerCapability.IDENTITY,
             PowerCapability.CONSOLE,
             PowerCapability.VOLUMES,
             PowerCapability.TERMINATE,
         }
         return frozenset(all_but_quarantine | ({PowerCapability.QUARANTINE} if self.place.quarantine_group else set()))
+
+    def session(self) -> AbstractAsyncContextManager[Ec2Driver]:
+        """Each call is a request of its own."""
+        return nullcontext(self)
 
     async def read(self, deadline: Deadline) -> Reading:
         """The instance's state. `stopped` and `terminated` are off, but not one that is hibernated, which would go on in the
@@ -140,16 +150,6 @@ class Ec2Driver:
                 raise
             return
         self._accepted("on", answer.get("StartingInstances"))
-
-    async def identity(self, deadline: Deadline) -> DeviceIdentity:
-        """What EC2 calls it. Its system UUID is known only inside the machine."""
-        instance = await self._instance("identity", deadline)
-        zone = instance.get("Placement", {}).get("AvailabilityZone", "")
-        names = [tag.get("Value", "") for tag in instance.get("Tags", ()) if tag.get("Key") == "Name"]
-        told = (instance.get("PrivateDnsName", ""), *names, zone, _state(instance))
-        return DeviceIdentity(
-            product=instance.get("InstanceType"), manufacturer="Amazon EC2", detail=", ".join(text for text in told if text)
-        )
 
     async def console(self, deadline: Deadline) -> str:
         """The newest output; where the type of the instance has no newest, what was kept of its last start or stop."""

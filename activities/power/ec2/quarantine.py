@@ -13,9 +13,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from activities.errors import ErrorType
-from activities.power.driver import Deadline
+from activities.power.driver import Deadline, PowerError, invalid
 from activities.power.ec2.calls import Ec2Api
-from activities.power.errors import PowerError, invalid
 from policy.fence.power import InterfaceGroups, Quarantine
 
 TAG = "nodewarden.io/former-groups/"

@@ -39,7 +39,7 @@ from requests.utils import DEFAULT_CA_BUNDLE_PATH, select_proxy
 
 from activities.errors import ErrorType
 from activities.power.cloud_call import CallStage, CloudCall, HttpRequest, reason_of, tls_of
-from activities.power.errors import PowerError
+from activities.power.driver import PowerError
 
 # Our identity at Google, and the tokens that prove it: a service account by its key, or the worker's own identity.
 

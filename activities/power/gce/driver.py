@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,8 +20,14 @@ from uuid import uuid4
 
 from activities.errors import ErrorType
 from activities.power.cloud_call import CallStage, CloudCall
-from activities.power.driver import Deadline, DeviceCredentials, DeviceIdentity
-from activities.power.errors import PowerError, invalid, parameters_of, require_own_cloud
+from activities.power.driver import (
+    Deadline,
+    DeviceCredentials,
+    PowerError,
+    invalid,
+    parameters_of,
+    require_own_cloud,
+)
 from activities.power.gce.client import NotThereError
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.drivers.gce import SERVICE_ACCOUNT, GceInstance, is_token_uri
@@ -129,6 +136,10 @@ class GceDriver:
         """All but quarantine and a BMC's log. No reset: a node is fenced by its off half (S5)."""
         return frozenset(PowerCapability) - {PowerCapability.QUARANTINE, PowerCapability.EVENT_LOG}
 
+    def session(self) -> AbstractAsyncContextManager[GceDriver]:
+        """Each call is a request of its own."""
+        return nullcontext(self)
+
     async def read(self, deadline: Deadline) -> Reading:
         """Read the instance's status."""
         asked_at = datetime.now(UTC)
@@ -170,16 +181,6 @@ class GceDriver:
         replaced = bool(machine) and str(found.id) != machine
         detail = f"another instance has its name, number {found.id}" if replaced else found.status or "no status"
         return GivenUpReading(endpoint=self.endpoint, given_up=replaced, at=asked_at, detail=detail)
-
-    async def identity(self, deadline: Deadline) -> DeviceIdentity:
-        """The instance's own number, which a new instance of the same name does not share. The API tells no system UUID."""
-        found = await self._instance("identity", deadline)
-        return DeviceIdentity(
-            serial=str(found.id) if found.id else None,
-            product=found.machine_type.rpartition("/")[2] or None,
-            manufacturer="Google Compute Engine",
-            detail="; ".join(_origin(found)),
-        )
 
     async def console(self, deadline: Deadline) -> str:
         """The newest output of serial port 1."""
@@ -286,15 +287,6 @@ class GceDriver:
             return client.perform(call, self.instance.api, key, lambda api: ask(api, target))
 
         return await call.run(work)
-
-
-def _origin(found: compute_v1.Instance) -> Iterator[str]:
-    if found.creation_timestamp:
-        yield f"created {found.creation_timestamp}"
-    for item in found.metadata.items:
-        if item.key == "created-by":
-            # Worth knowing: a managed group starts or replaces an instance that others stopped, as it is configured.
-            yield f"by {item.value}"
 
 
 def _get_disk(api: Api, disk: Disk) -> compute_v1.Disk:

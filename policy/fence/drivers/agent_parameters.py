@@ -245,7 +245,7 @@ def _is_sound(kind: ValueKind, value: str) -> bool:
 #
 # Agents ignore parameters that they don't know and guess missing ones; here these are refused before an agent is started. The
 # rules are those of the first node-fencing controller: a required parameter without a default must be given, a boolean must be
-# one, unknown parameters are left out with a warning. `activities/power/agents/metadata.py` reads the metadata on the worker.
+# one, unknown parameters are left out with a warning. `activities/power/fence_agent.py` reads the metadata on the worker.
 
 TRUE = frozenset({"on", "yes", "true", "1"})
 FALSE = frozenset({"off", "no", "false", "0"})

@@ -15,8 +15,8 @@ from activities.cluster.acts.freeing import ClusterFreeing
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.target import FreeRequest, WorkloadRequest
 from activities.errors import ErrorType
+from policy.episode.gate import HOLD_ANNOTATION
 from policy.episode.messages import Acknowledgement, OffProof
-from policy.episode.vetoes import HOLD_ANNOTATION
 from policy.fence.power import PowerState
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from simulator.api.control.faults import Accident, Fault

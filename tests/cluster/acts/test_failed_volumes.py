@@ -11,7 +11,7 @@ from activities.cluster.acts.failed_volumes import ClusterFailedVolumes
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.remediation import FailedVolumes, FailedVolumesRequest
 from activities.errors import ErrorType
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind
 from policy.values.object_refs import ObjectRef
 from simulator.client import PatchType
 from simulator.objects import timestamp

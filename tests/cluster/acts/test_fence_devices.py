@@ -15,7 +15,7 @@ from activities.cluster.live.plans import answered
 from activities.cluster.objects.object_reader import FileObjects
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
 from activities.errors import ErrorType
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind
 from policy.fence.configmaps import read_config_maps
 from policy.fence.device_check import DeviceEventReason, DeviceNotice, NodeToCheck
 from policy.objects.nodes import NodeView

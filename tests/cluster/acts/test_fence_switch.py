@@ -14,7 +14,7 @@ from activities.cluster.api.paths import CONFIG_MAPS, EVENTS, LEASES
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.target import LookResult, LookVerdict
 from policy.checks.fence_policies import FencePolicies, PolicySource
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind
 from simulator.api.control.faults import Accident, Fault
 from simulator.objects import micro_timestamp, timestamp
 from tests.cluster.acts.world import CHECK_REF, NODE, NOW, World

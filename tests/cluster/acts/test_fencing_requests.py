@@ -16,8 +16,7 @@ from activities.errors import ErrorType
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.episode.fencing_requests import RequestAnswer, Stage
 from policy.episode.gate import Operation
-from policy.episode.messages import FencingInput
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import FencingInput, Need, NeedKind
 from simulator.api.control.faults import Accident, Fault
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from tests.cluster.acts.world import CLUSTER, INCIDENT, NODE, TEMPLATE_NAMESPACE, TEMPLATES, World, refused

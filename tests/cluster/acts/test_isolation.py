@@ -10,8 +10,7 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.objects.marks import spelled
-from activities.contracts.episode_news import News, OffNote
-from activities.contracts.target import LookVerdict, PathRequest, TaintRequest, TellRequest
+from activities.contracts.target import LookVerdict, News, OffNote, PathRequest, TaintRequest, TellRequest
 from activities.errors import ErrorType
 from policy.objects.marks import Added
 from policy.objects.nodes import MARK_ANNOTATION, PRESERVE_ANNOTATION, Taint

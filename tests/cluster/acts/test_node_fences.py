@@ -23,9 +23,17 @@ from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.report import nodefences
 from activities.cluster.report.nodefences import ABANDONED_AFTER, KEPT_FOR, EpisodePublisher, NodeFences
 from activities.cluster.watch.view import ClusterView
-from activities.contracts.episode_news import EpisodeSnapshot, News, OffNote, RepetitionRequest, ToldEvent
-from activities.contracts.scan import ScanRequest
-from activities.contracts.target import FreeingActivities, IsolationActivities, TargetActivities, TellRequest
+from activities.contracts.scan import RepetitionRequest, ScanRequest
+from activities.contracts.target import (
+    EpisodeSnapshot,
+    FreeingActivities,
+    IsolationActivities,
+    News,
+    OffNote,
+    TargetActivities,
+    TellRequest,
+    ToldEvent,
+)
 from activities.errors import ErrorType
 from activities.notification_sender import Notice
 from policy.episode.events import WARNINGS, EventReason, When

@@ -14,8 +14,7 @@ from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.target import PinRequest, PinResult
 from activities.errors import ErrorType
 from policy.checks.fence_policies import PolicySource
-from policy.episode.messages import FencingInput, RemediationInput
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import FencingInput, Need, NeedKind, RemediationInput
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from simulator.resources import NAMESPACES

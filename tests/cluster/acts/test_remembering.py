@@ -11,8 +11,7 @@ from activities.cluster.acts.remediation import ClusterRemediation
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.remediation import RemediationPin, RememberRequest
 from activities.contracts.target import Target
-from policy.episode.messages import RemediationInput
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind, RemediationInput
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION as MEMORY
 from policy.values.object_refs import ObjectRef
 from simulator.resources import NODES

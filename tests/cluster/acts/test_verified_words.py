@@ -21,8 +21,7 @@ from activities.keyring import Keyring
 from activities.licences import Licences
 from policy.episode.drain import DrainOptions
 from policy.episode.gate import Operation
-from policy.episode.messages import OffProof
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Need, NeedKind, OffProof
 from policy.episode.operator_commands import CIRCUIT_BREAKER, SealedWord, Spoken, Verb
 from tests.cluster.acts.world import CLUSTER, HOLDER, INCIDENT, NODE, World, refused, word
 from tests.licensing import LICENCES

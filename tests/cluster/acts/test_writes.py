@@ -18,9 +18,8 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 from activities.cluster.acts.remediation import ClusterRemediation
 from activities.cluster.api.credentials import ExplicitCredentials
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.contracts.episode_news import News, OffNote
 from activities.contracts.remediation import RememberRequest
-from activities.contracts.target import AnswerRequest, PathRequest, TaintRequest, Target, TellRequest
+from activities.contracts.target import AnswerRequest, News, OffNote, PathRequest, TaintRequest, Target, TellRequest
 from activities.errors import ErrorType
 from policy.episode.fencing_requests import RequestAnswer, Stage
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, Taint

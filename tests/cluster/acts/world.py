@@ -40,8 +40,7 @@ from activities.contracts.target import (
 from activities.errors import ErrorType, error_type
 from activities.licences import Levels
 from policy.episode.gate import Operation
-from policy.episode.messages import Acknowledgement, Observation, OffProof, Pinned, Reading
-from policy.episode.needs import Need, NeedKind
+from policy.episode.messages import Acknowledgement, Need, NeedKind, Observation, OffProof, Pinned, Reading
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.fence.power import PowerState
 from policy.objects.marks import Mark, parse_mark

@@ -9,8 +9,19 @@ from typing import Any
 
 import pytest
 
-from policy.episode.fence_agents_remediations import GROUP, KIND, VERSION, plan_of, read_request
-from policy.episode.fencing_requests import FINALIZER, Stage, conditions_of, is_taken_up, last_stage, why_ended
+from policy.episode.fencing_requests import (
+    FINALIZER,
+    GROUP,
+    KIND,
+    VERSION,
+    Stage,
+    conditions_of,
+    is_taken_up,
+    last_stage,
+    plan_of,
+    read_request,
+    why_ended,
+)
 from policy.episode.messages import Outcome
 from policy.objects.remediations import GIVEN_UP_ANNOTATION
 from policy.values.errors import PolicyError

@@ -10,8 +10,8 @@ import pytest
 from policy.checks.targets import JudgedTarget
 from policy.episode.fencing_requests import FINALIZER
 from policy.episode.gate import Weight
+from policy.episode.messages import Need, NeedKind
 from policy.episode.need_now import NeedSeen, need_now
-from policy.episode.needs import Need, NeedKind
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import Condition, NodeView, Taint
 from policy.objects.remediations import GIVEN_UP_ANNOTATION

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from policy.episode.vetoes import HOLD_ANNOTATION
+from policy.episode.gate import HOLD_ANNOTATION
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView, Taint
 from policy.scan.candidates import failing

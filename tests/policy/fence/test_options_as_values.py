@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from policy.episode.fence_agents_remediations import read_request
+from policy.episode.fencing_requests import read_request
 from policy.values.errors import PolicyError
 from tests.policy.builders import a_node
 from tests.policy.episode.test_fence_agents_remediations import remediation

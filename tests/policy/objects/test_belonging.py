@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from policy.objects.belonging import claimed_otherwise, contested, identities_of, is_machine_of, taken_name
-from policy.objects.machines import MachineView
+from policy.objects.machines import MachineView, claimed_otherwise, contested, identities_of, is_machine_of, taken_name
 from policy.objects.nodes import NodeView
 from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT, MachineApi
 from tests.policy.builders import a_node

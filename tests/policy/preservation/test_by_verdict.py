@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from policy.checks.fence_policies import OFF
 from policy.episode.fencing_requests import FencingRequest
-from policy.episode.vetoes import FENCING_LABEL
+from policy.episode.gate import FENCING_LABEL
 from policy.objects.machines import MachineView
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, PRESERVE_ANNOTATION, ZONE_LABEL, Condition, NodeView
 from policy.preservation.decision import Automatic, decide

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from policy.episode.gate import By, Operation, Seen, objection
-from policy.episode.vetoes import preserved_as_failed
+from policy.episode.gate import By, Operation, Seen, objection, preserved_as_failed
 from policy.fence.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView, Taint
 from policy.preservation.decision import PreservationDecision, decide

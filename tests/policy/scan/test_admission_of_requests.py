@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from policy.checks.health_check import Rung
 from policy.checks.inventory import ControlPlane
-from policy.episode.fence_agents_remediations import read_request
-from policy.episode.fencing_requests import FencingRequest, Stage
-from policy.episode.needs import NeedKind
+from policy.episode.fencing_requests import FencingRequest, Stage, read_request
+from policy.episode.messages import NeedKind
 from policy.objects.nodes import EXCLUDE_LABEL, NodeView
 from policy.objects.remediations import Owner, RemediationObject
 from policy.scan.admission import Refused, admit

@@ -16,8 +16,8 @@ import pytest
 
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies, ScopeCap, StormRule
 from policy.checks.health_check import HealthCheck, Overlap
+from policy.episode.gate import TAKEN_AWAY_BY
 from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState
-from policy.episode.vetoes import TAKEN_AWAY_BY
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, FAILED, PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, MachineView
 from policy.objects.nodes import CONTROL_PLANE_LABELS, EXCLUDE_LABEL, ZONE_LABEL, Condition, NodeView, Taint
 from policy.objects.surroundings import Surroundings

@@ -9,8 +9,7 @@ import pytest
 
 from policy.checks.health_check import HealthCheck
 from policy.checks.verdicts import Health
-from policy.episode.gate import unblocks
-from policy.episode.vetoes import HOLD_ANNOTATION
+from policy.episode.gate import HOLD_ANNOTATION, unblocks
 from policy.objects.machines import PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, SKIP_ANNOTATION
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, ZONE_LABEL, Condition, NodeView
 from policy.objects.remediations import RemediationObject

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from activities.power.agents.driver import FenceAgentFactory
-from activities.power.agents.metadata import KNOWN, SEARCH_PATH, InstalledAgent
 from activities.power.driver import DeviceCredentials, PowerDriver
+from activities.power.fence_agent import KNOWN, SEARCH_PATH, FenceAgentFactory, InstalledAgent
 from activities.power.registry import driver_for
 from policy.fence.drivers import fence_agents
 from policy.fence.plan import PowerDevice

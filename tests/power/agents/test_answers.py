@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activities.power.agents.answers import is_listed
+from activities.power.fence_agent import is_listed
 
 
 @pytest.mark.parametrize(

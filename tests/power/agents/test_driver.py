@@ -13,11 +13,9 @@ from typing import Any
 import pytest
 
 from activities.errors import ErrorType
-from activities.power.agents import driver as fence_agent
-from activities.power.agents.driver import FenceAgentFactory
-from activities.power.agents.metadata import installed
-from activities.power.driver import DeviceCredentials
-from activities.power.errors import PowerError
+from activities.power import fence_agent
+from activities.power.driver import DeviceCredentials, PowerError
+from activities.power.fence_agent import FenceAgentFactory, installed
 from activities.power.registry import driver_for
 from policy.fence.drivers import fence_agents
 from policy.fence.plan import PowerDevice
@@ -454,7 +452,7 @@ def _family(parent: int) -> dict[int, bytes]:
             seen = visible(child)
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if b"operation_server.py" not in seen:
+        if b"fork_server.py" not in seen:
             found |= {child: seen} | _family(child)
     return found
 

@@ -22,8 +22,8 @@ SECRET = "k3p-my-s3cret"
 
 AS_NOBODY = """
 import asyncio, json, os, sys
-from activities.power.agents.input import agent_input
-from activities.power.processes import child_process
+from activities.power import child_process
+from activities.power.fence_agent import agent_input
 from policy.fence.drivers.agent_parameters import AgentMetadata, AgentParameter
 from tests.power.agents.scripted import agent_driver
 from tests.power.conftest import within

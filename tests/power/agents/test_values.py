@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from activities.power.agents.metadata import SEARCH_PATH, installed
+from activities.power.fence_agent import SEARCH_PATH, installed
 from policy.fence.drivers.agent_parameters import FILES, TRUE, ValueKind, kind_of, problem_of, refusal
 from policy.fence.drivers.fence_agents import PUBLISHED, insecurity
 from tests.power.agents.scripted import needs_library

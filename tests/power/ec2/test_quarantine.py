@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from activities.errors import ErrorType
+from activities.power.driver import PowerError
 from activities.power.ec2.driver import Ec2Driver
 from activities.power.ec2.quarantine import TAG, TAG_LENGTH
-from activities.power.errors import PowerError
 from policy.fence.power import InterfaceGroups, PowerCapability, Quarantine
 from simulator.cloud.ec2 import Ec2Cloud, MotoServer
 from tests.power.conftest import fails, within

@@ -19,13 +19,12 @@ from activities.contracts.power import CommandResult, GivenUpRequest, PowerReque
 from activities.contracts.target import Target
 from activities.errors import ErrorType
 from activities.power.cloud_call import CallStage, CloudCall
-from activities.power.driver import Deadline, DeviceCredentials
-from activities.power.errors import PowerError
+from activities.power.driver import Deadline, DeviceCredentials, PowerError
 from activities.power.gce.driver import CONSOLE_BYTES, GceDriver, GceFactory
 from activities.power.service import PowerService
 from policy.episode.messages import Pinned
 from policy.fence.plan import PowerDevice
-from policy.fence.power import PowerState, VolumeState, instance_of
+from policy.fence.power import PowerState, VolumeState, instance_in, instance_of
 from simulator.api.access.certificates import issue
 from tests.licensing import BELIEVING
 from tests.power.conftest import fails, within
@@ -159,7 +158,7 @@ async def test_the_console_is_its_newest_part_only(stand: GceStand) -> None:
 async def test_a_terminated_instance_is_gone_and_not_off(stand: GceStand) -> None:
     """S3."""
     stand.cloud.compute.seconds = 0.2
-    number = (await stand.driver().identity(within(10))).serial or ""
+    number = instance_in((await stand.driver().read(within(10))).serves)
     await stand.driver().terminate(within(10))
     under_way = await stand.driver().given_up(number, within(10))
     assert (under_way.given_up, under_way.detail) == (False, "STOPPING")
@@ -172,9 +171,7 @@ async def test_a_terminated_instance_is_gone_and_not_off(stand: GceStand) -> Non
 
 async def test_another_instance_of_the_name_is_told_from_the_one_that_was_given_up(stand: GceStand) -> None:
     """S9: a managed group makes a new one at once; without its number nobody can tell."""
-    identity = await stand.driver().identity(within(10))
-    assert (identity.manufacturer, identity.product, identity.system_uuid) == ("Google Compute Engine", "e2-standard-4", None)
-    number = identity.serial or ""
+    number = str(stand.instance.number)
     assert (await stand.driver().read(within(10))).serves == (instance_of(number),)
     assert not (await stand.driver().given_up(number, within(10))).given_up
     anew = stand.cloud.add_instance(PROJECT, ZONE, NAME)

@@ -41,14 +41,6 @@ async def test_a_refusal_because_the_machine_is_so_already_is_success(python_sta
     assert python_stand.machine.power == "on"
 
 
-async def test_a_bmc_says_which_machine_it_serves(stand: Stand) -> None:
-    """S9: system UUID and serial number, to be compared with the Node's."""
-    identity = await stand.driver().identity(within(10))
-    assert identity.system_uuid == str(stand.bmc.system_uuid)
-    assert identity.serial == stand.bmc.serial
-    assert (identity.manufacturer, identity.product) == ("nodewarden", "simulated server")
-
-
 async def test_a_reading_says_whose_it_is_also_once_the_login_alone_tells(stand: Stand) -> None:
     """S39."""
     driver, own = stand.driver(), (system_of(str(stand.bmc.system_uuid)),)

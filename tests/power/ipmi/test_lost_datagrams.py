@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from activities.errors import ErrorType
-from activities.power.errors import PowerError
+from activities.power.driver import PowerError
 from policy.fence.power import PowerState
 from simulator.bmc import ipmi_sim
 from tests.power.conftest import Stand, fails, ipmi_driver, within

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from activities.errors import ErrorType
-from activities.power.errors import PowerError
-from activities.power.ipmi.driver import SERVER
+from activities.power.bmc.drivers import IPMI_SERVER
+from activities.power.driver import PowerError
 from simulator.bmc.machine import Machine
 from tests.patience import PATIENCE
 from tests.power.conftest import PASSWORD, USERNAME, Stand, fails, within
@@ -30,19 +30,17 @@ ROOT = Path(__file__).parents[3]
 
 
 def request_line(stand: Stand, *, operation: str = "off", seconds: float = 10.0, not_after: float | None = None) -> bytes:
-    return json.dumps(
-        {
-            "operation": operation,
-            "host": "127.0.0.1",
-            "port": stand.bmc.port,
-            "cipher": None,
-            "privilege": None,
-            "username": USERNAME,
-            "password": PASSWORD,
-            "ends": time.monotonic() + seconds,
-            "not_after": not_after,
-        }
-    ).encode()
+    device = {
+        "host": "127.0.0.1",
+        "port": stand.bmc.port,
+        "cipher": None,
+        "privilege": None,
+        "username": USERNAME,
+        "password": PASSWORD,
+        "known": {},
+    }
+    asked = {"operation": operation, "ends": time.monotonic() + seconds, "not_after": not_after}
+    return b"".join(json.dumps(line).encode() + b"\n" for line in (device, asked))
 
 
 async def operation_in_flight(parent: int) -> int:
@@ -99,9 +97,9 @@ async def test_nothing_is_left_of_a_worker_that_was_killed(python_stand: Stand) 
 async def test_the_operation_dies_by_its_deadline_when_nobody_is_left_to_kill_it(python_stand: Stand) -> None:
     """S34: worker and server stand still, as on a machine without room to run them."""
     arrived = commanded(python_stand.machine)
-    with forked(SERVER, request_line(python_stand, seconds=2.0)):
+    with forked(IPMI_SERVER, request_line(python_stand, seconds=2.0)):
         await arrived.wait()
-        operation, server = await operation_in_flight(os.getpid()), SERVER.pid
+        operation, server = await operation_in_flight(os.getpid()), IPMI_SERVER.pid
         assert server is not None
         os.kill(server, signal.SIGSTOP)
         try:
@@ -116,7 +114,7 @@ async def test_a_command_is_not_sent_when_the_worker_is_gone_already(python_stan
     """S20: the line that announces the command finds no reader, and so the command is not sent. Though nobody kills the child."""
     os.kill(python_stand.bmc.pid, signal.SIGSTOP)  # or a quick child has done all before the worker is gone
     try:
-        with forked(SERVER, request_line(python_stand)) as (operation, leash):
+        with forked(IPMI_SERVER, request_line(python_stand)) as (operation, leash):
             operation.close()
             os.kill(python_stand.bmc.pid, signal.SIGCONT)
             assert await asyncio.to_thread(leash.recv, 256) == b"ended 1"
@@ -131,7 +129,7 @@ async def test_a_command_is_not_sent_when_the_worker_is_gone_already(python_stan
 async def test_a_request_that_came_late_or_not_whole_sends_nothing(python_stand: Stand, written: str, says: bytes) -> None:
     """S20: as after a worker that stood still, or died while it wrote."""
     line = {"late": request_line(python_stand, seconds=-0.1), "half": request_line(python_stand)[:-10], "none": b""}[written]
-    said, _ = await asyncio.to_thread(answer_of, SERVER, line)
+    said, _ = await asyncio.to_thread(answer_of, IPMI_SERVER, line)
     assert says in said
     assert python_stand.machine.log == []
     assert python_stand.machine.reads == {}
@@ -143,7 +141,7 @@ async def test_a_command_is_not_sent_after_its_wall_clock_time_whatever_the_othe
 ) -> None:
     """S20: a suspended machine wakes up with its deadline as far away as before."""
     line = request_line(python_stand, operation=operation, not_after=time.time() - 0.1)
-    said, _ = await asyncio.to_thread(answer_of, SERVER, line)
+    said, _ = await asyncio.to_thread(answer_of, IPMI_SERVER, line)
     assert b'"error": "Expired"' in said
     assert b'"stage": "logged-in"' in said
     assert b'"stage": "sent"' not in said

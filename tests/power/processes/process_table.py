@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from activities.power.processes.fork_server import ForkServer
+from activities.power.bmc.forked_child import ForkServer
 
 
 def children_of(parent: int, *, dead: bool = False) -> list[int]:
@@ -25,12 +25,12 @@ def children_of(parent: int, *, dead: bool = False) -> list[int]:
     return found
 
 
-def servers_of(parent: int, protocol: str = "ipmi.child") -> list[int]:
+def servers_of(parent: int, protocol: str = "bmc.ipmi") -> list[int]:
     """The fork servers of a protocol that a process has."""
-    return [pid for pid in children_of(parent) if f"operation_server.py\0{protocol}".encode() in visible(pid)]
+    return [pid for pid in children_of(parent) if f"fork_server.py\0{protocol}".encode() in visible(pid)]
 
 
-def operations_of(parent: int, protocol: str = "ipmi.child") -> list[int]:
+def operations_of(parent: int, protocol: str = "bmc.ipmi") -> list[int]:
     """The operations of a protocol that a process has running."""
     return [pid for server in servers_of(parent, protocol) for pid in children_of(server)]
 
@@ -38,7 +38,7 @@ def operations_of(parent: int, protocol: str = "ipmi.child") -> list[int]:
 @contextmanager
 def forked(server: ForkServer, request: bytes) -> Iterator[tuple[socket.socket, socket.socket]]:
     """A child that has its request and no worker beside it: its own socket, and its leash, both as a worker has them."""
-    _, operation, leash = server.fork()
+    operation, leash = server.fork()
     with operation, leash:
         for each in (operation, leash):
             each.setblocking(True)

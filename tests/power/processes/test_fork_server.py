@@ -7,32 +7,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from activities.errors import ErrorType
-from activities.power.errors import PowerError
-from activities.power.ipmi import driver as ipmi
-from activities.power.processes.fork_server import ForkServer
-from activities.power.processes.staged_child import StagedChild
-from activities.power.redfish import driver as redfish
+from activities.power.bmc.drivers import IPMI_SERVER, REDFISH_SERVER, IpmiDriver
+from activities.power.bmc.forked_child import ForkServer
+from activities.power.driver import Deadline, PowerError
 from tests.power.conftest import fails, ipmi_driver, within
 from tests.power.processes.process_table import alive, children_of, gone, visible
 from tests.power.redfish.stand import redfish_driver
 
 PROTOCOL = """
 import json, os, subprocess, sys, time
-from activities.power.processes.operation_server import Server
+from activities.power.bmc.fork_server import Server
 
 def request():
-    return b"".join(iter(lambda: os.read(0, 65536), b""))
+    read = b""
+    while not read.endswith(b"\\n") and (chunk := os.read(0, 65536)):
+        read += chunk
+    return json.loads(read).encode()
 
 def say(what):
     os.write(1, what + b"\\n")
@@ -44,8 +47,8 @@ Server(main).serve()
 """
 ECHO = "say(request())"
 HANG = "say(request()); time.sleep(600)"
-SENT_AND_HANG = """told = request(); say(b'{"stage": "sent"}'); open(json.loads(told)["flag"], "w"); time.sleep(600)"""
-UNSENT_AND_HANG = """open(json.loads(request())["flag"], "w"); time.sleep(600)"""
+SENT_AND_HANG = """os.read(0, 65536); say(b'{"stage": "sent"}'); open("FLAG", "w"); time.sleep(600)"""
+UNSENT_AND_HANG = """os.read(0, 65536); open("FLAG", "w"); time.sleep(600)"""
 FAMILY = b"say(str(subprocess.Popen(['sleep', '600']).pid).encode()); time.sleep(600)"
 FDS = """
 def meet(word, number):
@@ -81,6 +84,25 @@ def start() -> Iterator[Start]:
         each.end()
 
 
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A child that is gone: what it had said, and how it ended."""
+
+    stdout: bytes
+    timed_out: bool
+    returncode: int
+
+
+async def run(server: ForkServer, request: bytes, deadline: Deadline) -> Ran:
+    async with server.child() as child:
+        child.send(json.dumps(request.decode()).encode() + b"\n")
+        said = b""
+        while line := await child.line(deadline):
+            said += line
+        returncode = await child.returncode(deadline)
+        return Ran(said, child.timed_out, returncode)
+
+
 def pid_of(server: ForkServer) -> int:
     assert server.pid is not None
     return server.pid
@@ -103,7 +125,7 @@ async def nobody_is_left(server: ForkServer) -> None:
 async def test_many_at_once_do_not_get_into_each_others_way(start: Start) -> None:
     server = start("time.sleep(0.05); " + ECHO)
     requests = [f"request {number} {'x' * 200_000}".encode() for number in range(20)]
-    ended = await asyncio.gather(*(server.run(each, within(30)) for each in requests))
+    ended = await asyncio.gather(*(run(server, each, within(30)) for each in requests))
     assert [each.stdout for each in ended] == [each + b"\n" for each in requests]
     await nobody_is_left(server)
 
@@ -111,13 +133,13 @@ async def test_many_at_once_do_not_get_into_each_others_way(start: Start) -> Non
 async def test_a_child_that_stands_still_is_killed_at_its_deadline_while_others_go_on(start: Start) -> None:
     """S34. Its own alarm would not wake it."""
     server = start(OBEDIENT)
-    await server.run(b"", within(20))
+    await run(server, b"", within(20))
     began = time.monotonic()
-    hanging = asyncio.create_task(server.run(b'say(b"sent"); os.kill(os.getpid(), 19)', within(3.0)))
+    hanging = asyncio.create_task(run(server, b'say(b"sent"); os.kill(os.getpid(), 19)', within(3.0)))
     child = await child_of(server)
     others = 0
     while not hanging.done():
-        assert (await server.run(b'say(b"done")', within(10))).stdout == b"done\n"
+        assert (await run(server, b'say(b"done")', within(10))).stdout == b"done\n"
         others += 1
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(hanging), 0.2)
@@ -132,9 +154,9 @@ async def test_a_child_that_stands_still_is_killed_at_its_deadline_while_others_
 async def test_a_child_that_ends_in_the_moment_in_which_it_is_let_go_costs_no_other_operation(start: Start) -> None:
     """S34: the server learns of both at once, and of a new child that takes the place of the old one's leash."""
     server = start(OBEDIENT)
-    await server.run(b"", within(20))
+    await run(server, b"", within(20))
     first = pid_of(server)
-    _, operation, leash = server.fork()
+    operation, leash = server.fork()
     child = await child_of(server)
     os.kill(first, signal.SIGSTOP)
     with operation, leash:
@@ -142,7 +164,7 @@ async def test_a_child_that_ends_in_the_moment_in_which_it_is_let_go_costs_no_ot
         async with asyncio.timeout(10):
             while alive(child):
                 await asyncio.sleep(0.005)
-    after = asyncio.create_task(server.run(b'time.sleep(0.3); say(b"done")', within(20)))
+    after = asyncio.create_task(run(server, b'time.sleep(0.3); say(b"done")', within(20)))
     await asyncio.sleep(0)
     os.kill(first, signal.SIGCONT)
     ended = await after
@@ -154,14 +176,14 @@ async def test_a_child_that_ends_in_the_moment_in_which_it_is_let_go_costs_no_ot
 async def test_no_process_of_the_same_user_looks_into_a_child(start: Start) -> None:
     """S12: it has a password, and a fence agent runs as the same user."""
     asked = b"import ctypes; say(str(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)).encode())"  # PR_GET_DUMPABLE
-    assert (await start(OBEDIENT).run(asked, within(20))).stdout == b"0\n"
+    assert (await run(start(OBEDIENT), asked, within(20))).stdout == b"0\n"
 
 
 async def test_what_a_child_started_is_killed_with_it(start: Start) -> None:
     """S34."""
     server = start(OBEDIENT)
-    await server.run(b"", within(20))
-    ended = await server.run(FAMILY, within(3.0))
+    await run(server, b"", within(20))
+    ended = await run(server, FAMILY, within(3.0))
     assert ended.timed_out
     async with asyncio.timeout(5):
         await gone(int(ended.stdout))
@@ -170,7 +192,7 @@ async def test_what_a_child_started_is_killed_with_it(start: Start) -> None:
 async def test_a_cancelled_operation_leaves_no_process(start: Start) -> None:
     """S34."""
     server = start(HANG)
-    operation = asyncio.create_task(server.run(b"", within(60)))
+    operation = asyncio.create_task(run(server, b"", within(60)))
     child = await child_of(server)
     operation.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -182,13 +204,13 @@ async def test_a_cancelled_operation_leaves_no_process(start: Start) -> None:
 
 @pytest.mark.parametrize(("main", "kind"), [(SENT_AND_HANG, ErrorType.AMBIGUOUS), (UNSENT_AND_HANG, ErrorType.TRANSIENT)])
 async def test_what_was_under_way_when_the_server_died_is_as_far_as_it_had_come(
-    start: Start, tmp_path: Path, main: str, kind: ErrorType
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, main: str, kind: ErrorType
 ) -> None:
     """S3, S33, S34: the child dies with its server; what it had sent may have been carried out. The next one is served."""
-    server = start(main)
-    driver, flag = ipmi_driver(623), tmp_path / "so far"
-    staged = StagedChild(server=server, silences={}, silence="")
-    operation = asyncio.create_task(staged.perform(driver.endpoint, "off", {"flag": str(flag)}, driver.credentials, within(60)))  # type: ignore[attr-defined]
+    flag = tmp_path / "so far"
+    server = start(main.replace("FLAG", str(flag)))
+    monkeypatch.setattr(IpmiDriver, "server", server)
+    operation = asyncio.create_task(ipmi_driver(623).off(within(60)))
     child, dead = await child_of(server), pid_of(server)
     async with asyncio.timeout(20):
         while not flag.exists():
@@ -199,20 +221,20 @@ async def test_what_was_under_way_when_the_server_died_is_as_far_as_it_had_come(
         await gone(child)
     assert dead not in children_of(os.getpid(), dead=True)
     server.command = (sys.executable, "-c", PROTOCOL.replace("{main}", ECHO))
-    assert (await server.run(b"again", within(10))).stdout == b"again\n"
+    assert (await run(server, b"again", within(10))).stdout == b"again\n"
     assert pid_of(server) != dead
 
 
 async def test_a_server_that_stands_still_is_killed_at_the_deadline_and_started_again(start: Start) -> None:
     """S34: and the child that it had not forked yet is never forked."""
     server = start(ECHO)
-    await server.run(b"", within(10))
+    await run(server, b"", within(10))
     still = pid_of(server)
     os.kill(still, signal.SIGSTOP)
-    ended = await asyncio.wait_for(server.run(b"lost", within(0.3)), 5)
+    ended = await asyncio.wait_for(run(server, b"lost", within(0.3)), 5)
     assert (ended.stdout, ended.timed_out) == (b"", True)
     assert not alive_or_none(still)
-    assert (await server.run(b"again", within(10))).stdout == b"again\n"
+    assert (await run(server, b"again", within(10))).stdout == b"again\n"
 
 
 def alive_or_none(pid: int) -> bool:
@@ -225,16 +247,16 @@ def alive_or_none(pid: int) -> bool:
 async def test_a_child_that_can_not_be_forked_is_transient_and_the_others_stay(start: Start) -> None:
     server = start(OBEDIENT)
     server.command = (*server.command[:2], REFUSES + server.command[2])
-    first = asyncio.create_task(server.run(b'time.sleep(1); say(b"done")', within(10)))
+    first = asyncio.create_task(run(server, b'time.sleep(1); say(b"done")', within(10)))
     await child_of(server)
-    await fails(server.run(b"", within(10)), ErrorType.TRANSIENT, "no process could be started for a power operation: no room")
+    await fails(run(server, b"", within(10)), ErrorType.TRANSIENT, "no process could be started for a power operation: no room")
     assert (await first).stdout == b"done\n"
 
 
 async def test_a_server_that_can_not_be_started_is_transient(start: Start) -> None:
     server = start(ECHO)
     server.command = ("/no/such/program",)
-    await fails(server.run(b"", within(1)), ErrorType.TRANSIENT, "no process could be started")
+    await fails(run(server, b"", within(1)), ErrorType.TRANSIENT, "no process could be started")
 
 
 REFUSES = """
@@ -253,7 +275,7 @@ async def test_a_child_has_its_own_socket_and_nothing_else_open(start: Start, tm
     server = start(OBEDIENT)
     looking = FDS.replace("FOLDER", str(tmp_path)).encode()
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(server.run(looking, within(30))) for _ in range(3)]
+        tasks = [group.create_task(run(server, looking, within(30))) for _ in range(3)]
     opened = [dict(each.split(":", 1) for each in task.result().stdout.decode().split()) for task in tasks]
     for each in opened:
         assert each.keys() == {"0", "1", "2"}
@@ -269,11 +291,11 @@ async def test_no_secret_of_an_operation_is_in_the_server_or_in_a_later_child(
     monkeypatch.setenv("NODEWARDEN_CREDENTIAL_BMC", SECRET.decode())
     server = start("kept = request(); say(b'has it'); time.sleep(600)")
     async with asyncio.timeout(20):
-        first = asyncio.create_task(server.run(SECRET, within(60)))
+        first = asyncio.create_task(run(server, SECRET, within(60)))
         child = await child_of(server)
         while SECRET not in memory(child):
             await asyncio.sleep(0.01)
-        second = asyncio.create_task(server.run(b"another", within(60)))
+        second = asyncio.create_task(run(server, b"another", within(60)))
         later = await child_of(server, but=child)
         while b"another" not in memory(later):
             await asyncio.sleep(0.01)
@@ -301,7 +323,7 @@ def memory(pid: int) -> bytes:
 
 async def test_the_servers_of_the_protocols_have_one_thread() -> None:
     """A thread that held a lock while its server forked would leave it closed in the child for ever."""
-    for driver, server in ((ipmi_driver(1), ipmi.SERVER), (redfish_driver(1, system="1"), redfish.SERVER)):
+    for driver, server in ((ipmi_driver(1), IPMI_SERVER), (redfish_driver(1, system="1"), REDFISH_SERVER)):
         with pytest.raises(PowerError):
             await driver.read(within(1.0))
         assert threads_of(pid_of(server)) == 1

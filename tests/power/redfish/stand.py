@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from activities.errors import ErrorType
-from activities.power.driver import DeviceCredentials, PowerDriver
-from activities.power.errors import PowerError
+from activities.power.driver import DeviceCredentials, PowerDriver, PowerError
 from activities.power.registry import driver_for
 from policy.fence.plan import PowerDevice
 from simulator.bmc.chassis import Chassis

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from activities.errors import ErrorType
-from activities.power.driver import Deadline, DeviceCredentials, DeviceIdentity
-from activities.power.errors import PowerError
-from activities.power.processes import operation_child
-from activities.power.redfish import child, transport
-from activities.power.redfish import driver as redfish
+from activities.power.bmc.drivers import RedfishDriver
+from activities.power.bmc.redfish import RedfishSession
+from activities.power.driver import PowerError
 from policy.episode.messages import Reading
 from policy.fence.power import PowerState
 from tests.power.conftest import PASSWORD, USERNAME, fails, within
@@ -33,29 +31,14 @@ from tests.power.redfish.stand import (
     refusal,
     scripted_service,
 )
+from tests.power.sessions_here import SessionsHere
 
 PATIENCE = 10.0
 
 
-class OperationsHere:
-    """In place of a process for each operation."""
-
-    async def perform(
-        self, endpoint: str, operation: str, address: Mapping[str, Any], credentials: DeviceCredentials, deadline: Deadline
-    ) -> Any:
-        secret = {"username": credentials.username, "password": credentials.password}
-        request = {"operation": operation, **address, **secret, "ends": deadline.ends, "not_after": None}
-        try:
-            return await asyncio.to_thread(lambda: child.RedfishOperation(request).answer())
-        except operation_child.OperationError as error:
-            raise PowerError(ErrorType(error.kind), f"{endpoint}: {error}") from error
-
-
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redfish.RedfishDriver, "operations", OperationsHere())
-    for module in (operation_child, child, transport):
-        monkeypatch.setattr(module, "say", lambda **line: None)
+    SessionsHere(RedfishSession).patch(monkeypatch, RedfishDriver)
 
 
 @pytest.fixture
@@ -311,13 +294,8 @@ async def test_no_session_is_opened_that_could_be_left_over(service: ScriptedSer
     assert {heard.headers["connection"] for heard in service.heard} == {"close"}
 
 
-async def test_what_a_service_says_of_itself_may_be_missing_or_wrong(service: ScriptedService) -> None:
-    """S9: what is not known is None and never compared."""
-    service.system |= {"UUID": "not-a-uuid", "SerialNumber": "  ", "Model": 7, "Manufacturer": "maker"}
-    service.system["Links"] = {"ManagedBy": [{"@odata.id": "/redfish/v1/Managers/1"}]}
-    service.replies["GET", "/redfish/v1/Managers/1"] = refusal(404, message=f"none\n for {USERNAME} with {PASSWORD}")
-    identity = await service.driver().identity(within(PATIENCE))
-    assert identity.detail == (
-        "no usable UUID (not-a-uuid); no firmware: the service has no /redfish/v1/Managers/1 (HTTP 404: none for *** with ***)"
-    )
-    assert identity == DeviceIdentity(manufacturer="maker", detail=identity.detail)
+@pytest.mark.parametrize("uuid", ["not-a-uuid", "", None, 7, "00000000-0000-0000-0000-000000000000"])
+async def test_a_uuid_that_is_none_names_no_machine(service: ScriptedService, uuid: object) -> None:
+    """S39: what is not known is compared with nothing."""
+    service.system["UUID"] = uuid
+    assert (await service.driver().read(within(PATIENCE))).serves == ()

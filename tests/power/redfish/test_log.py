@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from activities.errors import ErrorType
+from activities.power.bmc import redfish
 from activities.power.driver import EventLogDriver
-from activities.power.redfish import log
 from tests.power.conftest import PASSWORD, fails, within
 from tests.power.redfish.stand import SYSTEM, ScriptedService, as_json, scripted_service
 
@@ -67,7 +67,7 @@ async def test_the_log_of_its_manager_counts_where_the_system_has_none(service: 
 
 
 def test_only_the_newest_of_many_are_kept_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "ENTRIES_READ", 2)
+    monkeypatch.setattr(redfish, "ENTRIES_READ", 2)
     entries = [entry(number, f"event {number}") for number in range(5)]
     documents = {
         "system": SimpleNamespace(log_services="logs"),
@@ -75,7 +75,7 @@ def test_only_the_newest_of_many_are_kept_and_that_is_said(monkeypatch: pytest.M
         "log": SimpleNamespace(entries="entries"),
         "entries": SimpleNamespace(members=entries, further=None),
     }
-    found = log.read_event_log(lambda _, path: documents[path], str, ["system"], float("inf")).splitlines()
+    found = redfish.read_event_log(lambda _, path: documents[path], str, ["system"], float("inf")).splitlines()
     assert [line.rsplit(" ", 1)[1] for line in found[:2]] == ["3", "4"]
     assert found[2] == "(2 of 5 entries or more were kept)"
 

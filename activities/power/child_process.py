@@ -1,6 +1,6 @@
 """Runs one operation in a process of its own that is dead by its deadline, whatever hangs inside it.
 
-For programs of others, the fence agents; what we speak ourselves is spoken by a child of `fork_server.py`. The reason is a
+For programs of others, the fence agents; what we speak ourselves is spoken by a child of `bmc/fork_server.py`. The reason is a
 program that can block for ever, and a command that must not be in flight after its deadline (S34). Secrets go in by standard
 input only: argv and environment of a process can be read by others (S12).
 """
@@ -18,8 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from activities.errors import ErrorType
-from activities.power.driver import Deadline
-from activities.power.errors import PowerError
+from activities.power.driver import Deadline, PowerError
 
 OUTPUT_LIMIT = 256 * 1024
 

@@ -1,10 +1,11 @@
-"""Forks a process for each operation of a protocol whose library it has loaded once. Run by its path, with the protocol's module.
+"""Forks a process for each session of a protocol whose library it has loaded once. Run by its path, with the protocol's module.
 
-`operation_server.py ipmi.child` waits with `main` of `ipmi/child.py` at hand. Standard input is a socket of the worker's
-(`fork_server.py`). Each message on it asks for one child and carries two sockets: the one that becomes the child's standard input
-and output, and its leash. What a child promises is `operation_child.py`.
+`fork_server.py bmc.ipmi` waits with `main` of `bmc/ipmi.py` at hand. Standard input is a socket of the worker's
+(`forked_child.py`). Each message on it asks for one child and carries two sockets: the one that becomes the child's standard
+input and output, and its leash. What a child promises is `session.py`.
 
-- It never sees a request: that goes from the worker to the child, on the child's own socket. So no later child inherits a secret.
+- It never sees what a child is asked: that goes from the worker to the child, on the child's own socket. So no later child has a
+  secret of another one.
 - A child has that socket and nothing else that is open here.
 - A child is killed with its process group when the worker lets go of the leash. It ends with this process, and this process ends
   with the worker.
@@ -60,10 +61,10 @@ class Server:
             if woken in ready:
                 os.read(woken, 4096)
                 self._reap()
-            if CONTROL in ready and not self._hear():
+            if CONTROL in ready and not self._accept():
                 return
 
-    def _hear(self) -> bool:
+    def _accept(self) -> bool:
         """One message of the worker's; False where there will be no other."""
         message, sockets, _, _ = socket.recv_fds(self._control, 1, 2)
         if len(sockets) == 2:  # else there was no room for them here, and the worker sees them closed
@@ -77,7 +78,7 @@ class Server:
             pid = os.fork()
         except OSError as error:
             with leash:
-                _tell(leash, f"refused {error.strerror}")
+                _report(leash, f"refused {error.strerror}")
             return
         if pid == 0:
             self._be_child(operation)
@@ -118,7 +119,7 @@ class Server:
             with self._leashes.pop(pid) as leash:
                 if self._held.pop(leash.fileno(), None):
                     self._poll.unregister(leash)
-                _tell(leash, f"ended {os.waitstatus_to_exitcode(status)}")
+                _report(leash, f"ended {os.waitstatus_to_exitcode(status)}")
 
 
 def _end_with_parent(parent: int) -> None:
@@ -133,8 +134,8 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(f"prctl refused option {option}")
 
 
-def _tell(leash: socket.socket, what: str) -> None:
-    with contextlib.suppress(ConnectionError):  # whoever held it wants to hear no more
+def _report(leash: socket.socket, what: str) -> None:
+    with contextlib.suppress(ConnectionError):  # the worker has let go of it meanwhile
         leash.sendall(what.encode())
 
 

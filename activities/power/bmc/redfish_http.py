@@ -1,4 +1,4 @@
-"""The HTTP beneath one Redfish operation: what `child.py` lets sushy's resources ask, and the one POST of a command.
+"""The HTTP beneath a Redfish session: what `redfish.py` lets sushy's resources ask, and the one POST of a command.
 
 Not sushy's `Connector`, which sends a POST whose answer is lost up to three times, turns a redirected one into a GET, and loads
 200 ms of another client. Here:
@@ -6,7 +6,7 @@ Not sushy's `Connector`, which sends a POST whose answer is lost up to three tim
 - A command goes out as one POST on a connection made for it, once. No redirect of it is followed.
 - Credentials go out to the configured scheme, host and port alone, whatever links, redirects and proxies say. No session is
   opened that could be left over: services have room for few.
-- An answer has an end: what is longer than anybody's description of a machine is not read.
+- An answer has an end: what is longer than any description of a machine is not read.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import ssl
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
+from activities.power.bmc.session import OperationError, announce_command, credentials_in, say
 from activities.power.hiding import excerpt
-from activities.power.processes.operation_child import OperationError, announce_command, credentials_in, say
 
 ANSWER_BYTES = 1024 * 1024
 REDIRECTS = 3
@@ -78,20 +78,20 @@ class RedfishResponse:
 class Service:
     """The service as sushy's resources ask it. A connection per request: services are known to choke on ones kept open."""
 
-    def __init__(self, request: dict[str, Any]) -> None:
-        self._request = request
-        self._origin = (request["scheme"], request["host"], request["port"])
-        host = f"[{request['host']}]" if ":" in request["host"] else request["host"]
-        self._url = f"{request['scheme']}://{host}:{request['port']}"
+    def __init__(self, device: dict[str, Any]) -> None:
+        self._fingerprints = device["fingerprints"]
+        self._origin = (device["scheme"], device["host"], device["port"])
+        host = f"[{device['host']}]" if ":" in device["host"] else device["host"]
+        self._url = f"{device['scheme']}://{host}:{device['port']}"
         self._headers = {
             "Accept": "application/json",
-            "Authorization": f"Basic {_token(request)}",
+            "Authorization": f"Basic {_token(device)}",
             "Connection": "close",
             "OData-Version": "4.0",
             "User-Agent": "nodewarden",
         }
-        self._secrets = credentials_in(request)
-        self._tls = trust(request) if request["scheme"] == "https" else None
+        self._secrets = credentials_in(device)
+        self._tls = trust(device) if device["scheme"] == "https" else None
 
     def get(self, path: str = "", **_: Any) -> RedfishResponse:
         """Ask for a resource; sushy's name for it."""
@@ -122,7 +122,7 @@ class Service:
         _, text = answer.told()
         return f"{reason} (HTTP {answer.status_code}{f': {self.excerpt(text)}' if text else ''})"
 
-    def post_once(self, path: str, document: dict[str, str]) -> RedfishResponse:
+    def post_once(self, asked: dict[str, Any], path: str, document: dict[str, str]) -> RedfishResponse:
         """Send a command, and whatever comes of it never send it again."""
         path = self._within(path)
         content = json.dumps(document).encode()
@@ -130,7 +130,7 @@ class Service:
         connection.putrequest("POST", path)
         for name, value in {**self._headers, "Content-Type": "application/json", "Content-Length": str(len(content))}.items():
             connection.putheader(name, value)
-        announce_command(self._request)
+        announce_command(asked)
         connection.endheaders(content)
         response = connection.getresponse()
         if response.status < 300:
@@ -179,7 +179,7 @@ class Service:
 
     def _refuse_another_certificate(self, connection: http.client.HTTPConnection) -> None:
         """A pin stands in for the authorities: before a byte of a request, on every connection."""
-        expected = self._request["fingerprints"]
+        expected = self._fingerprints
         if not expected:
             return
         assert isinstance(connection.sock, ssl.SSLSocket)
@@ -209,14 +209,14 @@ class Service:
         return path
 
 
-def trust(request: dict[str, Any]) -> ssl.SSLContext:
-    """Whom to believe: the authorities of `ca_file`, or those of the operating system; at first anybody, where that was asked
-    for or the certificate is compared with a pin."""
+def trust(device: dict[str, Any]) -> ssl.SSLContext:
+    """Which certificates to trust: those of `ca_file`, or of the operating system; at first any, where that was asked for or the
+    certificate is compared with a pin."""
     try:
-        context = ssl.create_default_context(cafile=request["ca_file"])
+        context = ssl.create_default_context(cafile=device["ca_file"])
     except (OSError, ValueError) as error:
-        raise OperationError("InvalidConfig", f"ca-file {request['ca_file']} cannot be used ({reason_of(error)})") from error
-    if request["fingerprints"] or not request["verify"]:
+        raise OperationError("InvalidConfig", f"ca-file {device['ca_file']} cannot be used ({reason_of(error)})") from error
+    if device["fingerprints"] or not device["verify"]:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
@@ -227,5 +227,5 @@ def reason_of(error: Exception) -> str:
     return str(getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__)
 
 
-def _token(request: dict[str, Any]) -> str:
-    return base64.b64encode(f"{request['username']}:{request['password']}".encode()).decode()
+def _token(device: dict[str, Any]) -> str:
+    return base64.b64encode(f"{device['username']}:{device['password']}".encode()).decode()

@@ -1,6 +1,7 @@
-"""Where people look: addresses of our own page and of Temporal's, and what Temporal's shows of an episode from its first moment.
+"""How an episode is started and found: its one id (S13), what Temporal's UI shows of it, and the addresses of our page and of
+Temporal's UI.
 
-An address is "" where the settings name none (`page_url`, `temporal.ui_url`); then there is no link, and nothing else is missing.
+An address is "" if the settings name none (`page_url`, `temporal.ui_url`); then there is no link, and nothing else is missing.
 """
 
 from __future__ import annotations
@@ -10,11 +11,17 @@ from dataclasses import dataclass
 from typing import TypedDict
 from urllib.parse import quote
 
-from policy.episode.messages import Kind
+from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
+
+from activities.contracts import search
+from policy.episode.messages import EpisodeInput, Kind, episode_id
 from policy.values.display_text import without_calls
 
 SUMMARY_LENGTH = 200
 """Temporal's UI shows a line of it; 400 bytes are the least that servers take (limit.userMetadataSummaryBytes)."""
+
+_EPISODES = "({})".format(", ".join(f"'{each.value}'" for each in Kind))
+_BROKEN = "('Failed', 'Terminated', 'Canceled', 'TimedOut')"
 
 
 def page_of(address: str, cluster: str, node: str = "") -> str:
@@ -45,14 +52,14 @@ class TemporalUi:
 
 
 class Introduction(TypedDict):
-    """Words of `Client.start_workflow`."""
+    """Arguments of `Client.start_workflow`."""
 
     static_summary: str
     static_details: str
 
 
 def introduced(kind: Kind, *, cluster: str, node: str, reason: str, requester: str, page: str) -> Introduction:
-    """What a workflow is started with for whoever finds it in Temporal's UI. page: the address of ours."""
+    """What Temporal's UI shows of a workflow. page: the address of our page."""
     reason, requester = without_calls(reason), without_calls(requester)  # it is shown as Markdown
     asked = f"asked by {requester}" if requester else "asked without a name"
     details = f"{kind.value} of `{node}` in `{cluster}`, {asked}: {reason or '-'}"
@@ -72,10 +79,25 @@ def queries(cluster: str) -> Mapping[str, str]:
     }
 
 
-_EPISODES = "({})".format(", ".join(f"'{each.value}'" for each in Kind))
+class StartOptions(TypedDict):
+    """Arguments of `Client.start_workflow`."""
+
+    id: str
+    id_conflict_policy: WorkflowIDConflictPolicy
+    static_summary: str
+    static_details: str
+    search_attributes: TypedSearchAttributes
 
 
-_BROKEN = "('Failed', 'Terminated', 'Canceled', 'TimedOut')"
+def start_options(kind: Kind, request: EpisodeInput, *, page: str) -> StartOptions:
+    """How to start the requested episode. page: the address of our page."""
+    cluster, node, reason = request.cluster, request.node, request.reason
+    return StartOptions(
+        id=episode_id(cluster, node),
+        id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+        **introduced(kind, cluster=cluster, node=node, reason=reason, requester=request.requester, page=page),
+        search_attributes=search.of_episode(kind, cluster=cluster, node=node, reason=reason),
+    )
 
 
 def _part(text: str) -> str:

@@ -10,24 +10,43 @@ lists, or that it has lately called on (S3).
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from xml.etree import ElementTree
 
 from activities.errors import ErrorType
-from activities.power.agents import answers
-from activities.power.agents.input import agent_input
-from activities.power.agents.metadata import SEARCH_PATH, InstalledAgent, installed
-from activities.power.driver import Deadline, DeviceCredentials, DeviceIdentity
-from activities.power.errors import PowerError, invalid, parameters_of
-from activities.power.processes import child_process
-from activities.power.processes.child_process import Ended
+from activities.power import child_process
+from activities.power.child_process import Ended, not_started
+from activities.power.driver import Deadline, DeviceCredentials, PowerError, invalid, parameters_of
 from policy.episode.messages import Reading
 from policy.fence.drivers import fence_agents, problem_of_credential
-from policy.fence.drivers.agent_parameters import FILES, AcceptedParameters, AgentMetadata, canonical_name, fitted, refusal
+from policy.fence.drivers.agent_parameters import (
+    FILES,
+    AcceptedParameters,
+    AgentMetadata,
+    AgentParameter,
+    canonical_name,
+    fitted,
+    refusal,
+)
 from policy.fence.drivers.contract import names_a_credential
 from policy.fence.power import PowerCapability, PowerState
+
+SEARCH_PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
+"""Where agents and the tools that they start are found, whatever the worker's own PATH is."""
+
+ENVIRONMENT = {"PATH": SEARCH_PATH, "LC_ALL": "C", "PYTHONWARNINGS": "ignore"}
+"""All that an agent gets to see beside the mark of its run: nothing of ours, English texts,
+and no wish to say what is old-fashioned about itself."""
 
 SIGHTING_LASTS = 600.0
 """Seconds for which a plug that was seen need not be listed again."""
@@ -137,9 +156,9 @@ class FenceAgentDriver:
         run.refuse_unknown(*await run.status())
         await run.command("on")
 
-    async def identity(self, deadline: Deadline) -> DeviceIdentity:  # noqa: ARG002 - the contract's
-        """Not to be had from an agent."""
-        raise PowerError(ErrorType.NOT_SUPPORTED, f"{self.endpoint}: agents do not say which machine they serve")
+    def session(self) -> AbstractAsyncContextManager[FenceAgentDriver]:
+        """Each question and each command is a run of the agent, which holds nothing open between two of them."""
+        return nullcontext(self)
 
     async def _begin(self, operation: str, deadline: Deadline) -> _Act:
         refuse_late(self.endpoint, operation, deadline)
@@ -186,16 +205,16 @@ class _Act:
     async def status(self) -> tuple[PowerState, str]:
         """What the agent says of the plug. Raises where it ends without saying anything; nothing was commanded then."""
         ended = await self._run("status")
-        state = answers.state(ended)
+        state = state_of(ended)
         if state is PowerState.ON:
             _see(self.driver.endpoint)
         if state is not PowerState.UNKNOWN:
             return state, ""
-        if ended.returncode in answers.STATUS:
+        if ended.returncode in STATUS:
             return PowerState.UNKNOWN, f"{self.driver.agent} ended with status {ended.returncode} and said {self._words(ended)!r}"
         if ended.timed_out or ended.returncode < 0:
             raise self._failure(ErrorType.UNREACHABLE, "no answer before the deadline; nothing was commanded")
-        kind = answers.hint(ended)
+        kind = hint_of(ended)
         if kind is ErrorType.TRANSIENT:
             await self._refuse_missing_plug()
         raise self._failure(kind, f"{self._words(ended)}; nothing was commanded")
@@ -207,13 +226,13 @@ class _Act:
             _see(self.driver.endpoint)
             return PowerState.OFF, ""
         ended = await self._run("list")
-        listed = answers.listed(ended)
+        listed = plugs_of(ended)
         if ended.returncode != 0 or ended.timed_out:
             return (
                 PowerState.UNKNOWN,
                 f"it says off, but its plugs can't be listed, and a missing one is off too: {self._words(ended)}",
             )
-        if listed is not None and not answers.is_listed(plug, self._switch, listed):
+        if listed is not None and not is_listed(plug, self._switch, listed):
             raise self._missing(plug, listed)
         _see(self.driver.endpoint)
         return PowerState.OFF, ""
@@ -252,8 +271,8 @@ class _Act:
     async def _refuse_missing_plug(self) -> None:
         """A device that answered and gave no state may not have the plug: then it never will."""
         if self._plug is not None and "list" in self.metadata.actions:
-            listed = answers.listed(await self._run("list"))
-            if listed is not None and not answers.is_listed(self._plug, self._switch, listed):
+            listed = plugs_of(await self._run("list"))
+            if listed is not None and not is_listed(self._plug, self._switch, listed):
                 raise self._missing(self._plug, listed)
 
     async def _run(self, action: str) -> Ended:
@@ -270,12 +289,12 @@ class _Act:
             return await child_process.run(guard, told.lines, self.deadline, environment=told.environment, files=told.files)
 
     def _words(self, ended: Ended) -> str:
-        return answers.words(ended, self.driver.credentials.hidden_in)
+        return words_of(ended, self.driver.credentials.hidden_in)
 
     def _missing(self, plug: str, listed: Mapping[str, str]) -> PowerError:
         return self._failure(
             ErrorType.INVALID_CONFIG,
-            f"the device has no plug {plug!r}, and one that is missing is never off; it has {answers.some_of(listed)}",
+            f"the device has no plug {plug!r}, and one that is missing is never off; it has {some_of(listed)}",
         )
 
     def _failure(self, kind: ErrorType, message: str) -> PowerError:
@@ -335,3 +354,260 @@ def _see(endpoint: str) -> None:
 
 def _was_seen(endpoint: str) -> bool:
     return _seen.get(endpoint, -SIGHTING_LASTS) > time.monotonic() - SIGHTING_LASTS
+
+
+# What an installed agent says of itself. Asked once per program and version of it, because an agent takes 0.1 to 0.7 s to start;
+# what fits it is judged in `policy/fence/drivers/agent_parameters.py`.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledAgent:
+    """An agent's program, and what it says of itself."""
+
+    program: Path
+    metadata: AgentMetadata
+
+
+KNOWN: dict[tuple[Path, int], InstalledAgent] = {}
+
+
+async def installed(agent: str, deadline: Deadline, *, search_path: str = SEARCH_PATH) -> InstalledAgent:
+    """The agent as it is installed now. Raises PowerError: InvalidConfig where it is not, Transient where it gives no answer."""
+    found = shutil.which(agent, path=search_path)
+    if found is None:
+        raise invalid(f"{agent} is not installed on this worker: expected the package fence-agents there")
+    program, version = _version(found)
+    if version not in KNOWN:
+        ended = await child_process.run((found,), b"action=metadata\n", deadline, environment=ENVIRONMENT)
+        KNOWN[version] = InstalledAgent(program=program, metadata=_read(agent, ended))
+    return KNOWN[version]
+
+
+def _version(found: str) -> tuple[Path, tuple[Path, int]]:
+    program = Path(found)
+    return program, (program, program.stat().st_mtime_ns)
+
+
+def _read(agent: str, ended: child_process.Ended) -> AgentMetadata:
+    try:
+        # The program's own words, and it was chosen from an allow-list.
+        described = ElementTree.fromstring(ended.stdout)  # noqa: S314
+    except (ElementTree.ParseError, LookupError, ValueError) as error:  # an encoding that nobody knows is no XML either
+        reason = "in time" if ended.timed_out else f"as XML ({error}), it ended with status {ended.returncode}"
+        message = f"{agent} did not describe itself {reason}; nothing was commanded"
+        raise PowerError(ErrorType.TRANSIENT, message) from error
+    parameters: dict[str, AgentParameter] = {}
+    for each in described.iter("parameter"):
+        name = canonical_name(each.get("name", ""))
+        # An old name of the same parameter stands beside the new one.
+        if name and not (each.get("deprecated") == "1" and name in parameters):
+            parameters[name] = _parameter(each)
+    actions = frozenset(each.get("name", "") for each in described.iter("action"))
+    return AgentMetadata(agent=agent, parameters=parameters, actions=actions)
+
+
+def _parameter(described: ElementTree.Element) -> AgentParameter:
+    content = described.find("content")
+    if content is None:
+        return AgentParameter(required=described.get("required") == "1")
+    return AgentParameter(
+        kind=content.get("type", "string"),
+        required=described.get("required") == "1",
+        default=content.get("default"),
+        choices=tuple(option.get("value", "") for option in content.iter("option")),
+    )
+
+
+# What an agent is handed: lines on its standard input, and its secrets where no other user of the machine can see them.
+#
+# An agent's own arguments and environment are clean. But some agents pass a secret on in the arguments of the tool that they
+# start, where everybody can read it (S12): the SNMP tools and ipmitool. There the agent does not get the secret; the tool reads
+# it from a file in memory that is on no disk and ends with the run. The agent's own process holds it open, and a link leads
+# there: into ours only root may look (`workers/os_process.py`), and what an agent has open it closes before it starts a tool.
+
+# What the SNMP tools call what agents would write into their arguments.
+_SNMP_WORDS = {
+    "community": "defCommunity",
+    "username": "defSecurityName",
+    "password": "defAuthPassphrase",
+    "snmp_priv_passwd": "defPrivPassphrase",
+}
+_PLAIN = re.compile(r"[A-Za-z0-9._:@/+-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentInput:
+    """For one run of an agent."""
+
+    lines: bytes = field(repr=False)
+    environment: Mapping[str, str]
+    files: Mapping[Path, int]
+    """Files in memory: the paths that the agent is told, each for `child_process.run` to link to what it opens there."""
+
+
+@contextmanager
+def agent_input(
+    metadata: AgentMetadata, values: Mapping[str, str], *, secrets: Mapping[str, str], patience: float
+) -> Iterator[AgentInput]:
+    """The input for one run; its files are there as long as the context. `patience`: seconds for one answer of a device.
+
+    Raises PowerError, InvalidConfig, where the agent can't be told safely.
+    """
+    told = dict(values)
+    environment = dict(ENVIRONMENT)
+    with ExitStack() as stack:
+        files = _FilesInMemory(stack)
+        for name in FILES & secrets.keys() & told.keys():
+            told[name] = str(files.add(name, secrets[name]))
+        if metadata.has("snmpget_path"):
+            _configure_snmp_tools(files, metadata, told, environment, secrets=secrets, patience=patience)
+        elif metadata.has("ipmitool_path"):
+            _configure_ipmitool(files, metadata, told)
+        lines = b"".join(_line(name, value) for name, value in told.items())
+        yield AgentInput(lines=lines, environment=environment, files=files.opened)
+
+
+class _FilesInMemory:
+    """Files that nobody but our user can open, and that are gone with the stack. opened: by the paths that lead there."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self.opened: dict[Path, int] = {}
+
+    @cached_property
+    def folder(self) -> Path:
+        """A private one, for the links."""
+        try:
+            return Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="nodewarden-")))
+        except OSError as error:
+            raise not_started(f"no folder for links to its files (TMPDIR): {error.strerror}") from error
+
+    def add(self, name: str, content: str) -> Path:
+        """Where the agent and its tools will find it."""
+        handle = os.memfd_create("nodewarden")
+        self._stack.callback(os.close, handle)
+        os.fchmod(handle, 0o600)
+        os.write(handle, content.encode())
+        self.opened[self.folder / name] = handle
+        return self.folder / name
+
+
+def _configure_snmp_tools(
+    files: _FilesInMemory,
+    metadata: AgentMetadata,
+    told: dict[str, str],
+    environment: dict[str, str],
+    *,
+    secrets: Mapping[str, str],
+    patience: float,
+) -> None:
+    if {"password", "snmp_priv_passwd"} <= secrets.keys():
+        told.setdefault("snmp_sec_level", "authPriv")  # what the agent itself concludes from having both
+    lines = [f"{word} {_quoted(told.pop(name))}\n" for name, word in _SNMP_WORDS.items() if name in secrets and name in told]
+    if "community" in secrets:
+        told["community"] = ""  # or the agent's own default would go before ours
+    folder = files.add("snmp.conf", "".join(lines)).parent
+    (folder / "cert_indexes").mkdir()  # or the tools make it, and say so among their answers
+    environment |= {"SNMPCONFPATH": str(folder), "SNMP_PERSISTENT_DIR": str(folder)}
+    # A question is asked once more where no answer comes; a command is sent once (S33).
+    for tool, retries in (("snmpget", 1), ("snmpwalk", 1), ("snmpset", 0)):
+        program = metadata.parameters[f"{tool}_path"].default or tool
+        told[f"{tool}_path"] = f"{program} -r {retries} -t {patience:.1f}"
+
+
+def _configure_ipmitool(files: _FilesInMemory, metadata: AgentMetadata, told: dict[str, str]) -> None:
+    for name, value in told.items():
+        # The agent puts these into ipmitool's command line as they are.
+        if name not in {"password", "username"} and _PLAIN.fullmatch(value) is None:
+            raise invalid(f"{metadata.agent}: parameter {name!r}: expected letters, digits and . _ : @ / + -")
+    told["lanplus"] = "1"  # the default of most of them is IPMI 1.5, which is not spoken
+    if "hexadecimal_kg" in told:
+        raise invalid(
+            f"{metadata.agent} would put hexadecimal_kg into the arguments of its tool: expected the driver ipmi instead"
+        )
+    if "password" in told:
+        file = files.add("password", told.pop("password") + "\n")
+        told["ipmitool_timeout"] = f"{told.get('ipmitool_timeout', '2')} -f {file}"
+
+
+def _line(name: str, value: str) -> bytes:
+    """Agents cut blanks off and take one pair of quotes away."""
+    quoted = not value or value != value.strip() or value[0] == value[-1] == '"'
+    return (f'{name}="{value}"\n' if quoted else f"{name}={value}\n").encode()
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+# What an agent meant by the way it ended: its state, its plugs, and which kind of failure its words point to.
+
+STATUS = {0: (PowerState.ON, rb"Status: ON"), 2: (PowerState.OFF, rb"Status: OFF")}
+"""What a run of `status` must both end with and say. An interpreter that can't open its script ends with 2, which is off, too."""
+
+LONGEST_WORDS = 300
+LISTED_FOR_PEOPLE = 20
+
+# Only ever a hint (every failure is status 1): they choose between types that all say that nothing was sent.
+_HINTS: Mapping[ErrorType, tuple[str, ...]] = {
+    ErrorType.UNAUTHORIZED: (
+        *("authentication failure", "unknown user", "unsupported security level", "authorizationerror", "unauthorized"),
+        *(r"\b401\b", "permission denied", "access denied", "correct privileges"),
+        "(invalid|wrong|incorrect) (user|login|password|credential)",
+    ),
+    ErrorType.INVALID_CONFIG: (
+        "you have to (enter|set|use)",
+        "valid choice",
+        "is not a valid",
+        "can't find port",
+        "not accessible",
+    ),
+    ErrorType.UNREACHABLE: (
+        *("no response", "timed out", "timeout", "unable to connect", "connection (refused|lost)", "no route", "unreachable"),
+        *("resolve", "unknown host", "name or service not known"),
+    ),
+}
+
+
+def state_of(ended: Ended) -> PowerState:
+    """What a run of `status` says; unknown where its end and its words do not agree."""
+    found, said = STATUS.get(ended.returncode, (PowerState.UNKNOWN, b""))
+    return found if said in (line.strip() for line in ended.stdout.splitlines()) else PowerState.UNKNOWN
+
+
+def hint_of(ended: Ended) -> ErrorType:
+    """Why a run that commanded nothing failed, as far as its words tell."""
+    text = (ended.stderr + ended.stdout).decode(errors="replace").lower()
+    return next((kind for kind, words in _HINTS.items() if re.search("|".join(words), text)), ErrorType.TRANSIENT)
+
+
+def words_of(ended: Ended, hide: Callable[[str], str]) -> str:
+    """What an agent said of its failure, in one line. hide: takes the secrets out, before anything is left out."""
+    text = hide((ended.stderr or ended.stdout).decode(errors="replace"))
+    lines = [re.sub(r"^[\d-]+ [\d:,]+ (ERROR|WARNING): ", "", line).strip() for line in text.splitlines()]
+    worth = [line for line in lines if line and not line.startswith("Please use")]
+    # Of a crash the last line says what it was.
+    chosen = worth[-1:] if worth and worth[0].startswith("Traceback") else worth[:2]
+    return " ".join(chosen)[:LONGEST_WORDS] or f"it ended with status {ended.returncode} and said nothing"
+
+
+def plugs_of(ended: Ended) -> Mapping[str, str] | None:
+    """A device's plugs and their other names; None where the agent can't list."""
+    lines = ended.stdout.decode(errors="replace").splitlines()
+    if ended.returncode != 0 or ended.timed_out or any(line.startswith(("N/A", "NOTICE:")) for line in lines):
+        return None
+    return {plug: alias for plug, _, alias in (line.partition("\t") for line in lines) if plug}
+
+
+def is_listed(plug: str, switch: str, plugs: Mapping[str, str]) -> bool:
+    """Whether a plug is among those listed, by either name; strips in a chain list it as `switch:plug`. Where plugs have numbers,
+    a number is none of the other names: agents take it for the number."""
+    wanted = {plug, f"{switch}:{plug}", plug.removeprefix("1:")}
+    numbered = plug.rpartition(":")[2].isdecimal() and all(each.rpartition(":")[2].isdecimal() for each in plugs)
+    return not wanted.isdisjoint({*plugs} if numbered else {*plugs, *plugs.values()})
+
+
+def some_of(plugs: Mapping[str, str]) -> str:
+    """Plugs as a list for people."""
+    return ", ".join(sorted({name for pair in plugs.items() for name in pair if name})[:LISTED_FOR_PEOPLE]) or "none"

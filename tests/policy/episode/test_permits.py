@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.episode.freeing_pace import MINUTE, Portion, PortionAnswer, PortionRequest, portion_of, standing
+from policy.episode.permits import MINUTE, Portion, PortionAnswer, PortionRequest, portion_of, standing
 from tests.policy.builders import NOW
 
 WITHIN = timedelta(seconds=15)

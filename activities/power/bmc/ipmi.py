@@ -1,7 +1,7 @@
-"""One IPMI operation over the network: log in, act, log out. Runs in a process of its own, for `driver.py`.
+"""A session with a BMC by IPMI over the network: log in once, answer what is asked, log out. Runs in a process of its own.
 
-What such a process promises is `processes/operation_child.py`. What this one adds: a state-changing command goes out as one
-datagram, once. Only questions are repeated when an answer is lost.
+What such a process promises is `session.py`. What this one adds: a state-changing command goes out as one datagram, once. Only
+questions are repeated when an answer is lost.
 
 On pyghmi's single-session client and not on its `Command`: that one runs threads that can miss their own wake-up, logs
 in again behind one's back and then repeats the command, and loads 200 ms of vendor code, all of which each child would carry.
@@ -15,12 +15,11 @@ import time
 from typing import Any
 from uuid import UUID
 
-from pyghmi.exceptions import IpmiException, PyghmiException
-from pyghmi.ipmi.fru import FRU
+from pyghmi.exceptions import IpmiException
 from pyghmi.ipmi.private import simplesession
 from pyghmi.ipmi.private.constants import sensor_type_codes
 
-from activities.power.processes.operation_child import OperationError, announce_command, run, say
+from activities.power.bmc.session import OperationError, announce_command, run, say
 
 CHASSIS, APPLICATION, STORAGE = 0x00, 0x06, 0x0A
 CONTROL = {"off": 0, "on": 1}
@@ -29,8 +28,6 @@ SHA1_SUITE, SHA256_SUITE = 3, 17
 
 FIRST_PATIENCE, LONGEST_PATIENCE = 1.0, 4.0
 """Seconds until a question is repeated, doubling: a slow BMC answers every copy, and keeps all that follow waiting."""
-
-INVENTORY_BYTES, INVENTORY_PART = 2048, 16
 
 EVENTS_READ, EVENTS_RESERVE = 500, 2.0
 """Entries of an event log at most, the newest; seconds before the deadline in which no other is asked for."""
@@ -79,75 +76,78 @@ def resolve(host: str, port: int) -> str:
         raise OperationError("Unreachable", f"the BMC's name cannot be resolved ({error.strerror})") from error
 
 
-def log_in(request: dict[str, Any]) -> Any:
-    class RepeatingSession(simplesession.Session):
-        """The library's session, with the repetition that it leaves out and commands that are sent exactly once."""
+class RepeatingSession(simplesession.Session):
+    """The library's session, with the repetition that it leaves out and commands that are sent exactly once."""
 
-        repeat_at: float | None = None
-        patience = FIRST_PATIENCE
+    repeat_at: float | None = None
+    patience = FIRST_PATIENCE
 
-        def _initsession(self) -> None:
-            super()._initsession()
-            if request["cipher"] == SHA1_SUITE:
-                self.attemptedhash = 1
-
-        def _open_rmcpplus_request(self) -> None:
-            if request["cipher"] == SHA256_SUITE and self.attemptedhash == 1:
-                # The library would go on with the weaker suite, which was not asked for.
-                self.onlogon({"error": "No Cipher suite match"})
-                return
-            super()._open_rmcpplus_request()
-
-        def _get_session_challenge(self) -> None:
-            # The library would log in as IPMI 1.5 has it where the BMC, or whoever answers for it, says that it knows no 2.0:
-            # by MD5, from which the password can be guessed, and then without encryption.
-            self.onlogon({"error": "IPMI 1.5 only"})
-
-        def _got_channel_auth_cap(self, response: dict[str, Any]) -> None:
-            say(stage="reached")
-            if response.get("code") == RESERVED_FIELD:  # it does not know the bit that asks for IPMI 2.0
-                self._get_session_challenge()
-                return
-            super()._got_channel_auth_cap(response)
-
-        def _xmit_packet(self, retry: bool = True, delay_xmit: float | None = None, timeout: float | None = None) -> None:
-            super()._xmit_packet(retry, delay_xmit, timeout)
-            self.repeat_at = time.monotonic() + self.patience if retry else None
-
-        def wait_for_rsp(self, timeout: float | None = None, callout: bool = True) -> None:  # noqa: ARG002
-            wait = None if self.repeat_at is None else max(0.0, self.repeat_at - time.monotonic())
-            if select.select([self.socket], [], [], wait)[0]:
-                self.patience = FIRST_PATIENCE
-                self.process_pktqueue()
-            elif self.lastpayload:
-                self.patience = min(2 * self.patience, LONGEST_PATIENCE)
-                self.timeout = 0.0  # the library counts up to a limit and gives up; here the deadline is the limit
-                self._timedout()
-            else:
-                self.repeat_at = None
-
-        def awaitresponse(self, retry: bool) -> None:
-            while retry and self.lastresponse is None and self.logged:
-                self.wait_for_rsp()
-
-        def command_once(self, network_function: int, command: int, data: tuple[int, ...]) -> dict[str, Any]:
-            announce_command(request)
-            self.raw_command(netfn=network_function, command=command, data=data, retry=False)
-            while self.lastresponse is None:
-                self.wait_for_rsp()
-            response: dict[str, Any] = self.lastresponse
-            return response
-
-    address = resolve(request["host"], request["port"])
-    try:
+    def __init__(self, device: dict[str, Any]) -> None:
+        self._cipher = device["cipher"]
         # Bytes, because with text a wrong password can go unnoticed by the library.
-        session = RepeatingSession(
-            bmc=address,
-            userid=request["username"].encode(),
-            password=request["password"].encode(),
-            port=request["port"],
-            privlevel=request["privilege"],
+        super().__init__(
+            bmc=resolve(device["host"], device["port"]),
+            userid=device["username"].encode(),
+            password=device["password"].encode(),
+            port=device["port"],
+            privlevel=device["privilege"],
         )
+
+    def _initsession(self) -> None:
+        super()._initsession()
+        if self._cipher == SHA1_SUITE:
+            self.attemptedhash = 1
+
+    def _open_rmcpplus_request(self) -> None:
+        if self._cipher == SHA256_SUITE and self.attemptedhash == 1:
+            # The library would go on with the weaker suite, which was not asked for.
+            self.onlogon({"error": "No Cipher suite match"})
+            return
+        super()._open_rmcpplus_request()
+
+    def _get_session_challenge(self) -> None:
+        # Where the BMC, or what answers in its place, says that it knows no 2.0, the library would log in as IPMI 1.5 has it: by
+        # MD5, from which the password can be guessed, and then without encryption.
+        self.onlogon({"error": "IPMI 1.5 only"})
+
+    def _got_channel_auth_cap(self, response: dict[str, Any]) -> None:
+        say(stage="reached")
+        if response.get("code") == RESERVED_FIELD:  # it does not know the bit that asks for IPMI 2.0
+            self._get_session_challenge()
+            return
+        super()._got_channel_auth_cap(response)
+
+    def _xmit_packet(self, retry: bool = True, delay_xmit: float | None = None, timeout: float | None = None) -> None:
+        super()._xmit_packet(retry, delay_xmit, timeout)
+        self.repeat_at = time.monotonic() + self.patience if retry else None
+
+    def wait_for_rsp(self, timeout: float | None = None, callout: bool = True) -> None:  # noqa: ARG002
+        wait = None if self.repeat_at is None else max(0.0, self.repeat_at - time.monotonic())
+        if select.select([self.socket], [], [], wait)[0]:
+            self.patience = FIRST_PATIENCE
+            self.process_pktqueue()
+        elif self.lastpayload:
+            self.patience = min(2 * self.patience, LONGEST_PATIENCE)
+            self.timeout = 0.0  # the library counts up to a limit and gives up; here the deadline is the limit
+            self._timedout()
+        else:
+            self.repeat_at = None
+
+    def awaitresponse(self, retry: bool) -> None:
+        while retry and self.lastresponse is None and self.logged:
+            self.wait_for_rsp()
+
+    def command_once(self, network_function: int, command: int, data: tuple[int, ...]) -> dict[str, Any]:
+        self.raw_command(netfn=network_function, command=command, data=data, retry=False)
+        while self.lastresponse is None:
+            self.wait_for_rsp()
+        response: dict[str, Any] = self.lastresponse
+        return response
+
+
+def log_in(device: dict[str, Any]) -> Any:
+    try:
+        session = RepeatingSession(device)
     except IpmiException as error:
         raise login_error(str(error)) from error
     say(stage="logged-in")
@@ -176,19 +176,6 @@ def ask(session: Any, network_function: int, command: int, data: tuple[int, ...]
     return bytes(response["data"])
 
 
-def read(session: Any, known: dict[str, Any]) -> dict[str, Any]:
-    """The state, and whose it is. The login has told a GUID, which should be the system's and is not everywhere: where it is
-    another one than what is known of this BMC, the BMC is asked for that one, too."""
-    answer: dict[str, Any] = dict(read_state(session))
-    told = getattr(session, "remoteguid", b"").hex()
-    if told and told == known.get("login_guid"):
-        return answer | known
-    try:
-        return answer | {"login_guid": told, "system_uuid": system_guid(session)}
-    except OperationError:
-        return answer | {"login_guid": told, "system_uuid": None}
-
-
 def system_guid(session: Any) -> str | None:
     raw = ask(session, APPLICATION, 0x37)
     return str(UUID(bytes_le=raw)) if len(raw) == 16 and raw not in (bytes(16), b"\xff" * 16) else None
@@ -202,9 +189,10 @@ def read_state(session: Any) -> dict[str, str]:
     return {"state": "on" if data[0] & 1 else "off", "detail": ", ".join(faults)}
 
 
-def command(session: Any, operation: str) -> dict[str, str]:
-    response = session.command_once(CHASSIS, 0x02, (CONTROL[operation],))
-    code = response["code"]
+def command(session: Any, asked: dict[str, Any]) -> dict[str, str]:
+    operation = asked["operation"]
+    announce_command(asked)
+    code = session.command_once(CHASSIS, 0x02, (CONTROL[operation],))["code"]
     if code == 0:
         return {"detail": "accepted"}
     if code == PRESENT_STATE and read_state(session)["state"] == operation:
@@ -213,49 +201,6 @@ def command(session: Any, operation: str) -> dict[str, str]:
         kind, reason = REFUSALS[code]
         raise OperationError(kind, f"{reason} (completion code {code:#04x})")
     raise OperationError("Ambiguous", f"the BMC answered with an error that leaves open what it did ({code:#04x})")
-
-
-def identify(session: Any) -> dict[str, str | None]:
-    notes = []
-    device = ask(session, APPLICATION, 0x01)
-    firmware = f"{device[2] & 0x7F}.{device[3]:02x}" if len(device) > 3 else None
-    try:
-        system_uuid = system_guid(session)
-    except OperationError as error:
-        system_uuid = None
-        notes.append(f"no system GUID: {error}")
-    try:
-        inventory = read_inventory(session)
-    except OperationError as error:
-        inventory = {}
-        notes.append(f"no inventory: {error}")
-
-    def text(*names: str) -> str | None:
-        return next((value for name in names if isinstance(value := inventory.get(name), str) and value), None)
-
-    return {
-        "system_uuid": system_uuid,
-        "serial": text("Serial Number", "Chassis serial number", "Board serial number"),
-        "product": text("Product name", "Board product name"),
-        "manufacturer": text("Manufacturer", "Board manufacturer"),
-        "firmware": firmware,
-        "detail": "; ".join(notes),
-    }
-
-
-def read_inventory(session: Any) -> dict[str, Any]:
-    """The BMC's own inventory (FRU 0). In small parts, because not every BMC says so in the same way where one is too large."""
-    size = min(int.from_bytes(ask(session, STORAGE, 0x10, (0,))[:2], "little"), INVENTORY_BYTES)
-    content = bytearray()
-    while len(content) < size:
-        part = ask(session, STORAGE, 0x11, (0, *len(content).to_bytes(2, "little"), min(INVENTORY_PART, size - len(content))))
-        if len(part) < 2:
-            break
-        content += part[1:]
-    try:
-        return FRU(rawdata=content).info or {}
-    except (PyghmiException, IndexError, ValueError, KeyError) as error:
-        raise OperationError("NotSupported", f"it is not in the standard's form ({type(error).__name__})") from error
 
 
 def read_event_log(session: Any, ends: float) -> str:
@@ -319,21 +264,38 @@ def sensor_type(code: int) -> str:
     return str(sensor_type_codes.get(code, f"sensor type {code:#04x}"))
 
 
-def perform(request: dict[str, Any]) -> None:
-    session = log_in(request)
-    operation = request["operation"]
-    if operation == "read":
-        answer = read(session, request["known"])
-    elif operation == "identity":
-        answer = dict(identify(session))
-    elif operation == "event-log":
-        answer = {"text": read_event_log(session, request["ends"])}
-    else:
-        answer = dict(command(session, operation))
-    say(answer=answer)
-    session.logout()
+class IpmiSession:
+    """One login, and all that is asked through it. An answer is bound to its question by the session's keys and the number of the
+    request in it, so that one from before a command is none to a question after it (S2)."""
+
+    def __init__(self, device: dict[str, Any]) -> None:
+        self._known = device["known"]
+        self._session = log_in(device)
+
+    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        if asked["operation"] == "read":
+            return read_state(self._session) | self._served_system()
+        if asked["operation"] == "event-log":
+            return {"text": read_event_log(self._session, asked["ends"])}
+        return dict(command(self._session, asked))
+
+    def close(self) -> None:
+        self._session.logout()
+
+    def _served_system(self) -> dict[str, str | None]:
+        """Which machine it is. The login shows a GUID, which should be the system's and is not everywhere: where it is another
+        one than what is known of this BMC, the BMC is asked for that one, too, once in a session."""
+        shown = getattr(self._session, "remoteguid", b"").hex()
+        if shown and shown == self._known.get("login_guid"):
+            return dict(self._known)
+        try:
+            found = {"login_guid": shown, "system_uuid": system_guid(self._session)}
+        except OperationError:
+            return {"login_guid": shown, "system_uuid": None}
+        self._known = found
+        return found
 
 
 def main() -> None:
-    """What `operation_server.py` calls in a child."""
-    run(perform)
+    """What `fork_server.py` calls in a child."""
+    run(IpmiSession)
