@@ -5,9 +5,10 @@ moment at which it was resolved from the fence configuration; without it no cred
 command carries a licence besides: of a last look that said go, for one act on the target that was looked at, in that run of a
 workflow, by the moment at which its look is old (S20, S45), and once for each device. And which security groups a machine gets
 back is said by whoever has taken them away. A person's word bears a seal of the cluster worker that has verified it, for looks
-and consequences on whichever one. What is signed are facts that both sides know; the look is `activities/cluster/live/looks.py`,
-the commands are `activities/power/service.py`. The other way round a cluster worker frees nothing on a reading that no power
-worker of this deployment has taken lately: what an activity is given is what its caller says.
+and consequences on whichever one. What is signed are facts that both sides know; the look is
+`activities/cluster/live/last_look.py`, the commands are `activities/power/service.py`. The other way round a cluster worker
+frees nothing on a reading that no power worker of this deployment has taken lately: what an activity is given is what its
+caller says.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from activities.cluster.acts.preservation import ClusterPreservation
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.leases import CLUSTER_LEASE
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.live.looks import LastLook
+from activities.cluster.live.last_look import LastLook
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, Wish
 from activities.contracts.remediation import BeforeActing, RememberRequest
 from activities.contracts.target import LookRequest, LookResult, LookVerdict, Target

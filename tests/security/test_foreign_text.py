@@ -25,7 +25,7 @@ from rich.text import Text
 
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import LONGEST_MESSAGE, EventRecorder, Happening
-from activities.cluster.objects.statuses.common import ConditionText, conditions
+from activities.cluster.objects.check_statuses import ConditionText, conditions
 from activities.cluster.report.nodefences import NodeFences
 from activities.contracts.episode_start import introduced
 from activities.contracts.target import EpisodeSnapshot
@@ -181,7 +181,7 @@ class Taken:
 async def test_an_event_is_one_line_that_kubectl_shows() -> None:
     api: Any = Taken()
     about = ObjectRef(api_version="v1", kind="Node", name="node-7")
-    await EventRecorder(api).tell(Happening(about=about, uid="u", reason="Fenced", message=FORGED * 40))
+    await EventRecorder(api).publish(Happening(about=about, uid="u", reason="Fenced", message=FORGED * 40))
     [event] = api.made
     assert holds_nothing_obeyed(event["message"])
     assert "\n" not in event["message"]

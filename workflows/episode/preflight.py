@@ -1,6 +1,6 @@
 """Looking before acting: the live last look (S20), and the milder looks of waiting and restoring.
 
-What is looked at is `activities/cluster/live/looks.py`; here the answer becomes what interrupts the story.
+What is looked at is `activities/cluster/live/last_look.py`; here the answer becomes what interrupts the story.
 """
 
 from __future__ import annotations

@@ -22,9 +22,8 @@ from activities.clocks import begin_by, in_time
 from activities.cluster.api.paths import CLAIMS, DAEMON_SETS, PODS
 from activities.cluster.api.refusals import NamespaceEnding, ObjectConflict, ObjectNotFound, unless_gone
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster
-from activities.cluster.live.gate import require_leave
+from activities.cluster.live.last_look import GrantedPermits, require_leave
 from activities.cluster.live.leases import cluster_lease_problem
-from activities.cluster.live.looks import PermitBook
 from activities.cluster.live.plans import live_policies
 from activities.cluster.objects.live_node import read_node
 from activities.cluster.objects.marks import require_held
@@ -62,7 +61,7 @@ class _Answer:
 class Drain(ClusterActivities):
     """Of the nodes of one cluster; it keeps nothing between rounds."""
 
-    def __init__(self, served: ServedCluster, permits: PermitBook, licences: Licences) -> None:
+    def __init__(self, served: ServedCluster, permits: GrantedPermits, licences: Licences) -> None:
         super().__init__(served)
         self._permits = permits
         self._licences = licences

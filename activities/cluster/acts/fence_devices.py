@@ -85,7 +85,7 @@ class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
         """One after the other. The first that can't be told ends it; when it is repeated, what was told stays as it is."""
         require_cluster(request.cluster, self._cluster)
         for notice in request.tidings:
-            await self._recorder.tell(_happening(notice), quiet=REPEATED)
+            await self._recorder.publish(_happening(notice), quiet=REPEATED)
 
     async def _find(self, connections: Readers, name: str, hosts: CredentialHosts) -> NodeToCheck:
         body = await unless_gone(connections.nodes.get_bytes(NODES.path(name)))

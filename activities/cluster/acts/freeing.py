@@ -27,7 +27,7 @@ from activities.cluster.api.paths import NODES, PODS, VOLUME_ATTACHMENTS, VOLUME
 from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound, edit, unless_gone
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
 from activities.cluster.live.claims import CheckedDevices, Identities, claimed_by
-from activities.cluster.live.gate import require_go, require_leave
+from activities.cluster.live.last_look import require_go, require_leave
 from activities.cluster.live.leases import cluster_lease_problem
 from activities.cluster.live.plans import live_policies
 from activities.cluster.objects.live_node import Edit, LiveNode, append_taint, edit_node, find_node, readable_mark
@@ -147,7 +147,7 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
         checked: CheckedDevices | None = None,
         verified_words: bool = False,
     ) -> None:
-        """look: the last look at this cluster (`looks.py`). licences: which know what a power worker of ours has read.
+        """look: the last look at this cluster (`last_look.py`). licences: which know what a power worker of ours has read.
         verified_words: a person's word for off counts only where it was verified that it is his."""
         self._licences = licences
         self._verified_words = verified_words

@@ -14,8 +14,7 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.acts.drain import Drain
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
-from activities.cluster.live.gate import require_last_look
-from activities.cluster.live.looks import PermitBook
+from activities.cluster.live.last_look import GrantedPermits, require_last_look
 from activities.cluster.objects.live_machines import read_subject
 from activities.cluster.objects.live_node import (
     Edit,
@@ -74,13 +73,13 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
         self,
         served: ServedCluster,
         look: Callable[[LookRequest], Awaitable[LookResult]],
-        permits: PermitBook,
+        permits: GrantedPermits,
         licences: Licences,
         *,
         fences: NodeFences | None = None,
         notify: Notify = nobody,
     ) -> None:
-        """look: the last look at this cluster (`looks.py`). licences: which know what we have added."""
+        """look: the last look at this cluster (`last_look.py`). licences: which know what we have added."""
         super().__init__(served)
         self._licences = licences
         self._look = look

@@ -22,7 +22,7 @@ from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.paths import NODES, ref_of
 from activities.cluster.api.refusals import ObjectNotFound, edit
 from activities.cluster.api.served_cluster import ServedCluster, require_cluster
-from activities.cluster.live.gate import require_go, require_leave, require_machine_of
+from activities.cluster.live.last_look import require_go, require_leave, require_machine_of
 from activities.cluster.live.plans import live_policies
 from activities.cluster.live.preserved_machine import PreservedMachineReader, Sight, called_unhealthy
 from activities.cluster.objects.live_machines import api_of, pause_of
@@ -64,7 +64,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
     """Served by the workers of one cluster's queue. `machines`: where Cluster API's objects live, if elsewhere."""
 
     def __init__(self, served: ServedCluster, look: Look, *, pools: Iterable[Pool] = ()) -> None:
-        """look: the last look at this cluster (`looks.py`). pools: those of the settings."""
+        """look: the last look at this cluster (`last_look.py`). pools: those of the settings."""
         super().__init__(served, look)
         self._keeping = PreservedMachineReader(self._connections, pools=pools)
 

@@ -19,9 +19,10 @@ from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.paths import set_of
 from activities.cluster.api.refusals import ObjectNotFound, edit, unless_gone
 from activities.cluster.api.served_cluster import require_cluster
-from activities.cluster.live.gate import require_leave, require_machine_of
-from activities.cluster.live.needs import OF_A_REMEDIATION, require_kind
+from activities.cluster.live.last_look import require_leave, require_machine_of
 from activities.cluster.live.plans import covers, readable_checks
+from activities.cluster.live.trust import OF_A_REMEDIATION, require_kind
+from activities.cluster.objects.check_statuses import V1BETA1, ConditionText, machine_conditions, status_of
 from activities.cluster.objects.live_machines import (
     LiveMachine,
     api_of,
@@ -35,8 +36,6 @@ from activities.cluster.objects.live_machines import (
 )
 from activities.cluster.objects.live_node import LiveNode, all_names, find_node, observe, pinned_of, readable_mark
 from activities.cluster.objects.machines_decoding import machine_decoding
-from activities.cluster.objects.statuses.common import ConditionText, status_of
-from activities.cluster.objects.statuses.machines import V1BETA1, machine_conditions
 from activities.cluster.report.target_events import SUCCEEDED
 from activities.contracts.remediation import (
     FollowedMachine,

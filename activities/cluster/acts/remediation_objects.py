@@ -19,7 +19,7 @@ from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import NODE_HEALTH_CHECKS, Resource, in_management_cluster, ref_of
 from activities.cluster.api.refusals import ObjectNotFound, edit, unless_gone
 from activities.cluster.api.served_cluster import Discovery, require_cluster
-from activities.cluster.live.gate import require_leave, require_machine_of
+from activities.cluster.live.last_look import require_leave, require_machine_of
 from activities.cluster.objects.live_machines import cluster_of, find_check, find_machine, pause_of
 from activities.cluster.objects.live_node import find_node
 from activities.cluster.objects.marks import require_pinned

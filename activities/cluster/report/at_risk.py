@@ -97,7 +97,7 @@ class DataAtRiskReporter(BackgroundWriter):
             Notice(when=When.DATA_AT_RISK, cluster=self._cluster, node=warned.node, subject=warned.uid, text=_message(warned))
         )
         try:
-            told = await self._recorder.tell(_happening(warned), quiet=self._at_risk.repeat - CLOCKS_DIFFER)
+            told = await self._recorder.publish(_happening(warned), quiet=self._at_risk.repeat - CLOCKS_DIFFER)
         except ApplicationError as error:
             log.warning("the Event %s on Node/%s was not written: %s", REASON, warned.node, error.message)
             self._at_risk.not_told(warned.node, now)

@@ -94,7 +94,7 @@ class MistakeReporter(BackgroundWriter):
         connection = self._connection_of(happening.about)
         recorder = self._recorders.setdefault(id(connection), EventRecorder(connection))
         try:
-            await recorder.tell_unless_told(happening)
+            await recorder.publish_unless_kept(happening)
         except ApplicationError as error:
             log.warning("the Event %s on %s was not written: %s", happening.reason, happening.about.key, error.message)
             return False

@@ -372,6 +372,6 @@ class EpisodePublisher:
     async def _record(self, connection: ClusterConnection, about: ObjectRef, uid: str, event: ToldEvent) -> None:
         happening = Happening(about=about, uid=uid, reason=event.reason, message=event.message, warning=event.warning)
         try:
-            await EventRecorder(connection, clock=self._clock).tell(happening)
+            await EventRecorder(connection, clock=self._clock).publish(happening)
         except ApplicationError as error:
             activity.logger.warning("the Event %s on %s was not written: %s", happening.reason, about.key, error.message)

@@ -1,8 +1,8 @@
 """Writes back to the health checks what was concluded: their status, and Events for what flipped.
 
 Compared first and written only where something differs, with the resourceVersion that was compared; what a status says is
-composed in `statuses/`. An object that has vanished meanwhile is no failure, and one that cannot be written holds up no other.
-The scan's long poll calls `attend`; the work is done beside it.
+composed in `check_statuses.py`. An object that has vanished meanwhile is no failure, and one that cannot be written holds up no
+other. The scan's long poll calls `attend`; the work is done beside it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,17 @@ from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.paths import NODES, Resource
 from activities.cluster.api.refusals import ObjectNotFound, edit
+from activities.cluster.objects.check_statuses import (
+    HALTED,
+    INVALID,
+    UPDATED,
+    Situation,
+    StatusChange,
+    another_controller,
+    status_change,
+    status_of,
+)
 from activities.cluster.objects.fencing_requests import answer
-from activities.cluster.objects.statuses import status_change
-from activities.cluster.objects.statuses.common import HALTED, INVALID, Situation, StatusChange, another_controller, status_of
-from activities.cluster.objects.statuses.medik8s import UPDATED
 from activities.cluster.report.background_writer import BackgroundWriter
 from activities.cluster.report.target_events import SILENT, MachineConditions, target_happenings
 from activities.cluster.watch.kinds import Destination, Reader, read_by
@@ -265,7 +272,7 @@ class StatusWriter(BackgroundWriter):
         connection = self._view.watches.connection_of(happening.about)
         recorder = self._recorders.setdefault(id(connection), EventRecorder(connection, clock=self._clock))
         try:
-            await (recorder.tell_once(happening) if once else recorder.tell(happening))
+            await (recorder.publish_unless_recent(happening) if once else recorder.publish(happening))
         except ApplicationError as error:
             log.warning("the Event %s on %s was not written: %s", happening.reason, happening.about.key, error.message)
             return f"Event {happening.reason} on {happening.about.key}"

@@ -19,9 +19,8 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import Happening
 from activities.cluster.api.refusals import ObjectNotFound, edit
+from activities.cluster.objects.check_statuses import RESTRICTED, V1BETA1, ConditionText, machine_conditions, status_of
 from activities.cluster.objects.live_machines import resource_of
-from activities.cluster.objects.statuses.common import ConditionText, status_of
-from activities.cluster.objects.statuses.machines import RESTRICTED, V1BETA1, machine_conditions
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.health_check import HealthCheck
 from policy.checks.rules.cluster_api import HAS_REMEDIATE_ANNOTATION, NODE_DELETED

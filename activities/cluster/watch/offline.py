@@ -19,8 +19,7 @@ from activities.cluster.api.leases import is_nodewarden, read_lease
 from activities.cluster.api.paths import (
     Resource,
 )
-from activities.cluster.objects.clusters_decoding import decode_remediation
-from activities.cluster.objects.decoding import OBJECT_DECODING
+from activities.cluster.objects.decoding import OBJECT_DECODING, remediation_decoding
 from activities.cluster.watch.intake import Intake
 from activities.cluster.watch.kinds import Destination, Reader, ReadKind, read_by
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
@@ -72,7 +71,7 @@ class ClusterSnapshot:
         self.owners: dict[str, OwnersRules] = {}
         """What KubeadmControlPlanes say of their own remediations, by namespace and name; only to be explained."""
         self.templates: dict[str, Mapping[ObjectRef, TemplateSeen]] = {}
-        """What is known of the templates that each check names, by its key; nothing where nobody has looked."""
+        """What is known of the templates that each check names, by its key; nothing before they were looked at."""
         self._intake = Intake(self.ledger, lambda: now, source=policies)
         self._others: list[tuple[JsonObject, str]] = []
         self._machines = 0
@@ -106,7 +105,8 @@ class ClusterSnapshot:
         checks = self.checks
         for obj, source in self._others:
             try:
-                remediation = decode_remediation(orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS))
+                decoding = remediation_decoding(str(obj.get("apiVersion")), str(obj.get("kind")))
+                remediation = decoding.one(orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS)).value
             except (msgspec.DecodeError, TypeError) as error:
                 kind = str(obj.get("kind"))
                 if any(rung.template.kind.removesuffix("Template") == kind for check in checks for rung in check.rungs):
