@@ -50,7 +50,7 @@ from activities.contracts.target import (
 )
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
-from activities.notification_sender import Notify, nobody
+from activities.notification_sender import Notify, discard_notice
 from policy.episode.fencing import licenses
 from policy.episode.messages import Need, NeedKind, Pinned
 from policy.objects.marks import NOTHING_ADDED, Added
@@ -71,7 +71,7 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         identities: Identities | None = None,
         checked: CheckedDevices | None = None,
         verified_words: bool = False,
-        notify: Notify = nobody,
+        notify: Notify = discard_notice,
     ) -> None:
         """verified_words: a person's wish is acted on only where it was verified that it is theirs."""
         super().__init__(served)
