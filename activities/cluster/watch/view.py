@@ -151,8 +151,8 @@ class ClusterView:
 
     @property
     def mistaken(self) -> tuple[Mistaken, ...]:
-        """What is wrong with objects and is told on them: words to have machines kept that mean nothing, and identities that two
-        Nodes have."""
+        """What is wrong with objects and is published on them: preservation annotations that mean nothing, and identities that
+        two Nodes have."""
         return self._preservation_index.mistakes, self.ledger.strange
 
     def now(self) -> datetime:
@@ -160,7 +160,7 @@ class ClusterView:
         return self._clock()
 
     def seen_at(self, now: datetime) -> datetime | None:
-        """Up to when all was followed and the API server was heard, by the clock that says now; None where it never was."""
+        """Up to when all was followed and the API server answered, by the clock that says now; None where it never did."""
         ago = asyncio.get_running_loop().time() - self._seen_at
         return now - timedelta(seconds=ago) if ago != float("inf") else None
 
