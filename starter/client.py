@@ -56,7 +56,7 @@ from workers.embedded.server import running_endpoint
 from workers.errors import TemporalUnreachableError
 from workers.payloads.converter import for_people
 from workers.temporal_namespace import holder
-from workflows.kit.messages import ScannerStatus, Word
+from workflows.kit.messages import OperatorCommand, ScannerStatus
 from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue
 
 _log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Nodewarden:
     """Episodes and scanners of one Temporal namespace. Make one with `connect`, or round a client that has our converter."""
 
     def __init__(self, client: Client, *, speaker: Speaker | None = None, page: str = "") -> None:
-        """speaker: who speaks to workflows; None: nobody attests that, and each method is told by whom it is called. page: the
+        """speaker: who speaks to workflows; None: that is not attested, and each method is given the caller's name. page: the
         address of our page, which Temporal's is to link to."""
         config: dict[str, Any] = {**client.config(active_config=True), "data_converter": for_people(client.data_converter)}
         self.client = client = Client(**config | {"plugins": []})  # a worker's plugin would put its own converter back (S50)
@@ -183,7 +183,7 @@ class Nodewarden:
         isolate: bool = False,
         incident: str = "",
     ) -> EpisodeHandle:
-        """Begin to preserve a node, or join whatever preservation of it is open, whose end then stays as it is (S22): see
+        """Begin to preserve a node, or join the open preservation of it, which ends as it would have (S22): see
         `extend`. hold: for how long, None for the time-out of the node's pool. isolate: cut it off from its volumes and its
         network once it has failed; an open preservation is told so.
 
@@ -232,7 +232,7 @@ class Nodewarden:
     ) -> EpisodeHandle:
         cluster, node, reason = request.cluster, request.node, request.reason
         await self._expect_served(cluster)
-        word = await attested(self._speaker, cluster, Word(who=request.requester, reason=reason), request.spoken())
+        word = await attested(self._speaker, cluster, OperatorCommand(who=request.requester, reason=reason), request.spoken())
         requester = word.who
         request = replace(request, requester=requester, action=word.action)
         if not isinstance(request, PreservationInput):
@@ -402,7 +402,7 @@ class Nodewarden:
             return ClusterStatus(cluster=cluster, at=datetime.now(UTC), problem=str(error), unanswered=silent, last=last)
 
     async def _devices_read(self, cluster: str) -> DeviceReport | None:
-        """As the last check knows them. Where none is known, whoever asks by `fence check` or `doctor` hears why."""
+        """As the last check knows them. Where none is known, `fence check` and `doctor` say why."""
         try:
             return await self.device_check(cluster).last_report()
         except RequestError:

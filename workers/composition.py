@@ -230,10 +230,10 @@ async def _cluster_serving(
 
 async def _notify(stack: AsyncExitStack, settings: Settings) -> Notify:
     """One for the process: messages of all clusters to one address are counted together."""
-    from activities.notification_sender import Notifier, Recipient, nobody
+    from activities.notification_sender import Notifier, Recipient, discard_notice
 
     if not settings.notifications:
-        return nobody
+        return discard_notice
     recipients = [
         Recipient(
             name=f"notifications[{number}]",
@@ -242,7 +242,7 @@ async def _notify(stack: AsyncExitStack, settings: Settings) -> Notify:
         )
         for number, each in enumerate(settings.notifications)
     ]
-    return (await stack.enter_async_context(Notifier(recipients, page=settings.page_url, meter=runtime().metric_meter))).tell
+    return (await stack.enter_async_context(Notifier(recipients, page=settings.page_url, meter=runtime().metric_meter))).notify
 
 
 def evidence_directory(settings: Settings) -> EvidenceDirectory | None:

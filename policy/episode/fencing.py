@@ -168,7 +168,7 @@ def _reads_off_after(reading: Reading, moment: datetime) -> bool:
 
 # Which power act a last look that says go may license (S42): what it has looked at must be what the act takes.
 #
-# The look is `activities/cluster/live/looks.py`, the signature `activities/licences.py`; why a look says no is `gate.py`.
+# The look is `activities/cluster/live/last_look.py`, the signature `activities/licences.py`; why a look says no is `gate.py`.
 
 
 def licenses(looked: Operation, act: PowerAct, pinned: Pinned, seen: Observation, *, devices_compared: bool) -> bool:

@@ -1,7 +1,7 @@
 """Whether the reason for an episode still stands, as a last look has read it all anew (S20).
 
 Each kind of need has its own answer. What else stands in the way is `gate.py`, which is told this one; the reading is
-`activities/cluster/live/looks.py`. When a scan's own verdict ends a need is `need_gone`
+`activities/cluster/live/last_look.py`. When a scan's own verdict ends a need is `need_gone`
 (`messages.py`).
 """
 

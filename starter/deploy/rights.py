@@ -10,7 +10,7 @@ needs.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from activities.cluster.api import paths
 from activities.cluster.api.paths import Resource
@@ -58,11 +58,12 @@ class Right:
     processes: frozenset[Process] = frozenset({Process.CLUSTER})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Followed:
     """The rights to follow these resources, as the table of kinds has them. also: further verbs. The rest as of a right."""
 
     resources: tuple[Resource, ...]
+    _: KW_ONLY
     also: tuple[str, ...] = ()
     why: str = ""
     place: Place | None = None
@@ -70,10 +71,6 @@ class Followed:
 
 def _for(*features: Feature) -> frozenset[Feature]:
     return frozenset(features)
-
-
-def _follow(*resources: Resource, also: tuple[str, ...] = (), why: str = "", place: Place | None = None) -> Followed:
-    return Followed(resources=resources, also=also, why=why, place=place)
 
 
 _LOOK = ("get", "list", "watch")
@@ -128,8 +125,8 @@ _SIGNING_KEYS = Place(
 )
 
 _RIGHTS: tuple[Right | Followed, ...] = (
-    _follow(
-        paths.NODES,
+    Followed(
+        (paths.NODES,),
         also=("patch",),
         why="Judged from a watch; marked, cordoned and tainted by a patch with preconditions; admission.yaml"
         " limits its fields. Never created.",
@@ -148,7 +145,7 @@ _RIGHTS: tuple[Right | Followed, ...] = (
         features=_for(Feature.PRESERVATION),
     ),
     Right(why="What keeps a node from being acted on.", resources=("pods",), verbs=("list",)),
-    _follow(paths.VOLUME_ATTACHMENTS),
+    Followed((paths.VOLUME_ATTACHMENTS,)),
     Right(
         why='What holds a node that is proven off. RBAC cannot say "proven off": safety rule S1 does.',
         resources=("pods",),
@@ -169,23 +166,25 @@ _RIGHTS: tuple[Right | Followed, ...] = (
         resources=("persistentvolumeclaims", "persistentvolumes"),
         verbs=("get",),
     ),
-    _follow(
-        paths.CUSTOM_RESOURCE_DEFINITIONS,
+    Followed(
+        (paths.CUSTOM_RESOURCE_DEFINITIONS,),
         why="When a kind comes to be served that was unknown so far; names and versions are read, no schema. Without this"
         " right kinds that are installed later are noticed within five minutes. In a management cluster as well.",
     ),
-    _follow(paths.NODE_HEALTH_CHECKS, why="The policies, and where their state is reported."),
+    Followed((paths.NODE_HEALTH_CHECKS,), why="The policies, and where their state is reported."),
     Right(
         groups=("remediation.medik8s.io",),
         resources=("nodehealthchecks/status",),
         verbs=("patch",),
         features=_for(Feature.HEALTH_CHECKS),
     ),
-    _follow(
-        paths.OPENSHIFT_MACHINE_HEALTH_CHECKS,
-        paths.CAPI_MACHINE_HEALTH_CHECKS,
-        paths.MACHINES[OPENSHIFT],
-        paths.MACHINES[CLUSTER_API],
+    Followed(
+        (
+            paths.OPENSHIFT_MACHINE_HEALTH_CHECKS,
+            paths.CAPI_MACHINE_HEALTH_CHECKS,
+            paths.MACHINES[OPENSHIFT],
+            paths.MACHINES[CLUSTER_API],
+        ),
         why="The same for Machines: OpenShift's health checks, and Cluster API's with the Clusters that they are about. In a"
         " management cluster only these are needed.",
     ),
@@ -202,7 +201,7 @@ _RIGHTS: tuple[Right | Followed, ...] = (
         verbs=("patch",),
         features=_for(Feature.MACHINES),
     ),
-    _follow(paths.CAPI_CLUSTERS),
+    Followed((paths.CAPI_CLUSTERS,)),
     Right(
         why="Before a member of a control plane is taken: who looks after it there, and whether OpenShift's etcd can do"
         " without one. The Nodes and pods of the others are read for it, too.",
@@ -219,7 +218,7 @@ _RIGHTS: tuple[Right | Followed, ...] = (
         verbs=("patch", "delete"),
         features=_for(Feature.MACHINES, Feature.PRESERVATION),
     ),
-    _follow(paths.MACHINES[MCM], paths.MACHINE_SETS[MCM], paths.MACHINE_DEPLOYMENTS[MCM]),
+    Followed((paths.MACHINES[MCM], paths.MACHINE_SETS[MCM], paths.MACHINE_DEPLOYMENTS[MCM])),
     Right(
         why="There the expiry stands in the Machine's status, and the sets above it say how many are kept, and for how long.",
         groups=(MCM.group,),
@@ -236,10 +235,10 @@ _RIGHTS: tuple[Right | Followed, ...] = (
     ),
     Right(groups=(CLUSTER_API.group,), resources=("machinesets",), verbs=("get", "list")),
     Right(groups=(CLUSTER_API.group,), resources=("machinedeployments",), verbs=("get",)),
-    _follow(paths.CLUSTER_VERSIONS, why="Whether OpenShift is being upgraded."),
-    _follow(paths.MACHINE_CONFIG_POOLS),
-    _follow(
-        paths.FENCE_AGENTS_REMEDIATIONS,
+    Followed((paths.CLUSTER_VERSIONS,), why="Whether OpenShift is being upgraded."),
+    Followed((paths.MACHINE_CONFIG_POOLS,)),
+    Followed(
+        (paths.FENCE_AGENTS_REMEDIATIONS,),
         why="What asks for single nodes, or was asked of other controllers; their templates are read below.",
     ),
     Right(
@@ -273,15 +272,14 @@ _RIGHTS: tuple[Right | Followed, ...] = (
         verbs=("patch",),
         features=_OTHERS,
     ),
-    _follow(paths.LEASES, why="Whether the controllers that health checks and these come from are at work, too."),
-    _follow(
-        paths.FENCING_TEMPLATES,
-        paths.VOLUME_DETACHMENTS,
+    Followed((paths.LEASES,), why="Whether the controllers that health checks and these come from are at work, too."),
+    Followed(
+        (paths.FENCING_TEMPLATES, paths.VOLUME_DETACHMENTS),
         why="How nodes are fenced. Which FenceConfig is about a node stands in each of them; which conditions of a node tell"
         " of failed volumes, in a VolumeDetachmentTemplate. All templates are watched: a health check with a missing template"
         " says so.",
     ),
-    _follow(paths.FENCE_CONFIGS, paths.MACHINE_DELETIONS, paths.REBOOTS),
+    Followed((paths.FENCE_CONFIGS, paths.MACHINE_DELETIONS, paths.REBOOTS)),
     Right(
         why="Episodes as the node-fencing proposal shows them: one object per node, taken away some time after the end.",
         groups=("nodewarden.io",),
@@ -295,7 +293,7 @@ _RIGHTS: tuple[Right | Followed, ...] = (
         verbs=("get", "list", "create", "update", "delete"),
         features=_for(Feature.PROPOSED_NODE_FENCE),
     ),
-    _follow(paths.PRESERVATION_POLICIES, why="How many failed machines of a pool are kept."),
+    Followed((paths.PRESERVATION_POLICIES,), why="How many failed machines of a pool are kept."),
     Right(
         why="Whether the API server refuses a NodeAction in another person's name.",
         groups=("admissionregistration.k8s.io",),
@@ -344,8 +342,8 @@ _RIGHTS: tuple[Right | Followed, ...] = (
         verbs=("get", "create", "update", "delete"),
         place=_NODE_LEASES,
     ),
-    _follow(
-        paths.CONFIG_MAPS,
+    Followed(
+        (paths.CONFIG_MAPS,),
         why="Listed and watched for fence-cluster-config and the policies that it names: a policy's name is free, so that no"
         " right can be limited to it, and a brake or a switch that is only read from time to time would be seen too late.",
         place=_FENCE_CONFIGURATION,
@@ -360,7 +358,7 @@ _RIGHTS: tuple[Right | Followed, ...] = (
     ),
     Right(resources=("events",), verbs=("list",), place=_NODE_EVENTS),
     Right(groups=("coordination.k8s.io",), resources=("leases",), verbs=("get",), place=_KUBELET_LEASES),
-    _follow(paths.NODE_ACTIONS, also=("delete",), place=_WORDS),
+    Followed((paths.NODE_ACTIONS,), also=("delete",), place=_WORDS),
     Right(groups=("nodewarden.io",), resources=("nodeactions/status",), verbs=("patch",), place=_WORDS),
     Right(resources=("secrets",), verbs=("get",), place=_CREDENTIALS, features=_for(Feature.FENCING), processes=_POWER),
     Right(resources=("secrets",), verbs=("get",), place=_CREDENTIALS, features=_for(Feature.FENCE_CONFIGMAPS)),

@@ -27,9 +27,9 @@ from workflows.kit.messages import (
     AcknowledgeRequest,
     ExtendRequest,
     HoldEpisodeRequest,
+    OperatorCommand,
     PersonRequest,
     ResumeRequest,
-    Word,
 )
 
 
@@ -46,7 +46,7 @@ class EpisodeHandle:
         joined: bool = False,
         speaker: Speaker | None = None,
     ) -> None:
-        """speaker: who says what is said to it; None: nobody attests that, and `who` is required."""
+        """speaker: who says what is said to it; None: that is not attested, and `who` is required."""
         self._speaker = speaker
         self.cluster = cluster
         self.node = node
@@ -66,7 +66,7 @@ class EpisodeHandle:
         )
 
     async def seen(self) -> EpisodeStatus | SilentEpisode | None:
-        """The same for whoever shows many of them: why it does not answer, None where it has ended since it was listed."""
+        """The same where many are shown: why it does not answer, None where it has ended since it was listed."""
         try:
             return await self.status()
         except MissingError:
@@ -80,7 +80,7 @@ class EpisodeHandle:
 
     async def decided(self) -> EpisodeStatus | EpisodeResult | None:
         """Wait for the scanner's word on its permit: its status once it has one, queues for one or waits for a person, its result
-        where it has ended by then. None: nobody has answered within that time; the request stands all the same.
+        where it has ended by then. None: there was no answer within that time; the request stands all the same.
         """
         return await self._settled(lambda status: status.permit or bool(status.queued) or status.phase is Phase.NEEDS_HUMAN)
 
@@ -108,7 +108,7 @@ class EpisodeHandle:
     async def kept(self) -> EpisodeStatus | EpisodeResult | None:
         """Wait until a preservation is in force, or meets a problem: its status then, its result where it has ended by then.
 
-        None: nobody has answered within that time; the request stands all the same.
+        None: there was no answer within that time; the request stands all the same.
         """
         return await self._settled(lambda status: status.preserved_until is not None or bool(status.problem))
 
@@ -192,7 +192,7 @@ class EpisodeHandle:
         request = PersonRequest(who=who, reason=reason, question=question)
         return await self._tell("return_path", Verb.RETURN_PATH, request, question=question)
 
-    async def _tell(self, update: str, action: Verb, word: Word, **said: Any) -> str:
+    async def _tell(self, update: str, action: Verb, word: OperatorCommand, **said: Any) -> str:
         """said: what the word says besides."""
         spoken = Spoken(action=action, node=self.node, reason=word.reason, **said)
         word = await attested(self._speaker, self.cluster, word, spoken)
@@ -200,6 +200,6 @@ class EpisodeHandle:
 
 
 def named(status: EpisodeStatus) -> str:
-    """The holder of a node, for whoever is refused because of it."""
+    """The holder of a node, in the refusal of another request."""
     why = f": {status.reason}" if status.reason else ""
     return f"{status.kind.value} {status.incident} ({status.phase.value}){why}"

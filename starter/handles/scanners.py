@@ -23,7 +23,7 @@ from starter.handles.calls import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask,
 from starter.handles.node_actions import Speaker, attested
 from workers.temporal_namespace import holder
 from workflows.kit import options
-from workflows.kit.messages import PauseRequest, ScannerResult, ScannerStatus, StopRequest, UnpauseRequest, Word
+from workflows.kit.messages import OperatorCommand, PauseRequest, ScannerResult, ScannerStatus, StopRequest, UnpauseRequest
 from workflows.kit.options import WORKFLOW_QUEUE
 from workflows.scanner.state import ScannerInput
 
@@ -82,7 +82,7 @@ class ScannerHandle:
         await self._handle.cancel(rpc_timeout=ANSWER_WITHIN)
         await self.ended()
 
-    async def _request(self, update: str, verb: Verb, word: Word, **said: Any) -> str:
+    async def _request(self, update: str, verb: Verb, word: OperatorCommand, **said: Any) -> str:
         """said: what the request says besides."""
         spoken = Spoken(action=verb, node="", reason=word.reason, **said)
         word = await attested(self._speaker, self.cluster, word, spoken)

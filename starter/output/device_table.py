@@ -1,4 +1,4 @@
-"""A check of fence devices as a table: what needs somebody's attention first. Words for spans come from `starter/wording.py`."""
+"""A check of fence devices as a table: what needs attention first. Words for spans come from `starter/wording.py`."""
 
 from __future__ import annotations
 

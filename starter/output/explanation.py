@@ -41,7 +41,7 @@ _PERMITS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeExplanation:
-    """All that is known of one node. cluster, scanner, episodes: None where nobody was asked; `problems`: who did not answer."""
+    """All that is known of one node. cluster, scanner, episodes: None where it was not asked; `problems`: what did not answer."""
 
     node: str
     at: datetime
@@ -53,7 +53,7 @@ class NodeExplanation:
     halted: str = ""
     """What keeps everything from being begun, "" where nothing does: a pause, the off switch, no scanner."""
     unread: bool = False
-    """Whether the cluster's objects could not be read, so that nobody can say that there is no such node."""
+    """Whether the cluster's objects could not be read, so that it is not known whether there is such a node."""
 
     @property
     def episode(self) -> EpisodeStatus | None:
@@ -231,7 +231,7 @@ def _opinion(opinion: CheckOpinion, *, blocked: str) -> RenderableType:
 
 
 def _when(target: TargetEvaluation) -> str:
-    """When its verdict becomes another one by time alone, or somebody looks again; "" where neither is known."""
+    """When its verdict becomes another one by time alone, or it is looked at again; "" where neither is known."""
     if target.due_in is None:
         return ""
     verdict, left = target.verdict, wording.time_left(target.due_in)

@@ -27,7 +27,7 @@ def step_in_words(planned: PlannedStep) -> str:
 
 
 def state_of(planned: PlannedStep) -> str:
-    """What becomes of it: "" for a step whose turn is later."""
+    """What becomes of it: "" for a step that comes later."""
     if planned.impossible:
         return f"not possible: {planned.impossible}"
     if planned.failed:

@@ -1,7 +1,7 @@
 """The live table: nodes with verdicts and countdowns, checks with their circuit breakers, episodes with their step.
 
 Pure rendering of a `ClusterStatus` at a moment, so that countdowns move without asking anybody. Where there is no terminal
-`starter/output/changes.py` says the same in lines. Words come from `starter/wording.py`.
+`starter/output/display.py` says the same in lines. Words come from `starter/wording.py`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.objects.decoding import decode_node
-from activities.cluster.objects.machines_decoding import decode_machine, deployment_of
+from activities.cluster.objects.machines_decoding import deployment_of, machine_decoding
 from activities.cluster.watch.offline import ClusterSnapshot
 from policy.checks.verdicts import Health
 from policy.objects.machines import MachineView
@@ -186,7 +186,7 @@ def _reader(world: _World, document: JsonObject) -> Callable[[JsonObject], None]
 
 
 def _take_machine(world: _World, api: MachineApi, obj: JsonObject) -> None:
-    machine = decode_machine(orjson.dumps(obj), api)
+    machine = machine_decoding(api).one(orjson.dumps(obj)).value
     if machine.preservation_problem:
         raise ValueError(machine.preservation_problem)
     world.machines.append(machine)

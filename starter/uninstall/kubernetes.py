@@ -31,7 +31,7 @@ from starter.deploy.admission import OURS as OURS_OF_NODES
 from starter.deploy.features import ALL, ON_DEMAND, Feature, Process
 from starter.deploy.rbac import rbac
 from starter.deploy.rights import NAMESPACE
-from starter.doctor.definitions import OURS, definition_name, served
+from starter.doctor.cluster import OURS, definition_name, served
 
 # One thing of ours that is left.
 

@@ -9,9 +9,8 @@ import orjson
 import pytest
 
 from activities.cluster.api.refusals import ObjectNotFound, VersionExpired, VersionUnknown, refusal
-from activities.cluster.objects.clusters_decoding import CLUSTER_DECODING
 from activities.cluster.objects.decoding import NODE_DECODING, OBJECT_DECODING, EventType, decode_node
-from activities.cluster.objects.machines_decoding import machine_decoding
+from activities.cluster.objects.machines_decoding import CLUSTER_DECODING, machine_decoding
 from activities.errors import ErrorType, error_type
 from policy.objects.nodes import Condition, NodeView, Taint
 from policy.values.machine_apis import CLUSTER_API, OPENSHIFT, MachineApi

@@ -18,7 +18,7 @@ from activities.cluster.api.paths import (
     OPENSHIFT_MACHINE_HEALTH_CHECKS,
     Resource,
 )
-from activities.cluster.objects.clusters_decoding import CLUSTER_DECODING
+from activities.cluster.objects.machines_decoding import CLUSTER_DECODING
 from activities.cluster.watch import kinds
 from activities.cluster.watch.kinds import EVERY_READER, KINDS, Destination, Reader, ReadKind, Since
 from activities.cluster.watch.offline import ClusterSnapshot

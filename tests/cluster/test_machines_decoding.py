@@ -16,7 +16,7 @@ import pytest
 from activities.cluster.api.paths import CAPI_CLUSTERS, Resource
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.api.served_cluster import as_served
-from activities.cluster.objects.machines_decoding import decode_machine, machine_decoding, read_machine
+from activities.cluster.objects.machines_decoding import machine_decoding, read_machine
 from policy.objects.machines import MachineView
 from policy.values.machine_apis import CLUSTER_API, MACHINE_APIS, MCM, OPENSHIFT, MachineApi
 
@@ -29,7 +29,7 @@ def a_machine(api: MachineApi = OPENSHIFT, **fields: Any) -> MachineView:
     document = {"apiVersion": api.api_version, "kind": "Machine", "metadata": metadata, **fields}
     view = read_machine(document, api)
     [item] = machine_decoding(api).items(orjson.dumps({"items": [document]}))
-    assert view == decode_machine(orjson.dumps(document), api) == item.value
+    assert view == machine_decoding(api).one(orjson.dumps(document)).value == item.value
     return view
 
 

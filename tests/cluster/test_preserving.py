@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -18,7 +19,7 @@ from activities.cluster.acts.preservation import ClusterPreservation
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.leases import CLUSTER_LEASE
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.live.looks import LastLook
+from activities.cluster.live.last_look import LastLook
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, Wish
 from activities.contracts.remediation import BeforeActing, RememberRequest
 from activities.contracts.target import LookRequest, LookResult, LookVerdict, Target
@@ -628,7 +629,7 @@ async def test_a_worker_on_the_node_itself_writes_nothing_of_a_deletion_that_it_
     """S16: no claim, and no note of what it was about to do."""
     await world.has(node(), machine("Failed"))
     uid, look = (await world.machine())["metadata"]["uid"], looked(world, LookVerdict.GO).look
-    world.activities._own_node = "node-7"
+    world.activities._served = replace(world.activities._served, own_node="node-7")
     noted = RememberRequest(target=look.target, memory="noted", machine=REF, machine_uid=uid)
     versions = [each["metadata"]["resourceVersion"] for each in (await world.node(), await world.machine())]
     with refused(ErrorType.OWN_NODE, "this worker runs on Node/node-7"):

@@ -14,8 +14,7 @@ from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.api.refusals import ATTEMPTS
-from activities.cluster.objects.statuses import status_change
-from activities.cluster.objects.statuses.common import Situation, condition_of
+from activities.cluster.objects.check_statuses import Situation, condition_of, status_change
 from activities.cluster.report.status_writer import DROPPED_FOR, Published
 from activities.cluster.watch.freshness import ViewLimits
 from activities.cluster.watch.view import ClusterView
@@ -379,7 +378,7 @@ async def test_an_event_that_could_not_be_counted_is_not_taken_for_told(
         about=REF, uid=uid, reason="RemediationSkipped", message="nothing is begun for Node/node-1: too few", warning=True
     )
     async with ClusterConnection.to(api.url, token="abc") as other:
-        await EventRecorder(other).tell(happening)
+        await EventRecorder(other).publish(happening)
     api.faults.add(Fault(accident=Accident.STATUS, status=409, method="PATCH", path="/events/", count=ATTEMPTS))
     missed = await publish(scan, (), refusals=(refusal,))
     assert missed.failed == ("Event RemediationSkipped on NodeHealthCheck/workers",)

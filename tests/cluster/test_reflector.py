@@ -26,7 +26,7 @@ from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition
 
 pytestmark = pytest.mark.timeout(10)
 
-QUICK = WatchLimits(silence=0.3, first_pause=0.01, longest_pause=0.1, absence=0.05, told_after=0.2)
+QUICK = WatchLimits(silence=0.3, first_pause=0.01, longest_pause=0.1, absence=0.05, logged_after=0.2)
 
 
 class Copy:
@@ -167,7 +167,7 @@ async def test_a_kind_that_comes_later_is_empty_until_then(
 ) -> None:
     caplog.set_level(logging.INFO)
     told: dict[str, object] = {}
-    limits = WatchLimits(first_pause=0.01, absence=30.0, told_after=0.0, vanished=0.1)
+    limits = WatchLimits(first_pause=0.01, absence=30.0, logged_after=0.0, vanished=0.1)
     reflector = Reflector(
         connection, NODE_HEALTH_CHECKS, OBJECT_DECODING, on_change=told.__setitem__, optional=True, limits=limits
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from activities.cluster.acts.scan import ClusterScan
-from activities.cluster.objects.statuses.common import condition_of
+from activities.cluster.objects.check_statuses import condition_of
 from policy.checks.fence_policies import DEFAULT_SOURCE
 from policy.scan.scan_report import ScanReport
 from simulator.api.control.faults import Accident, Fault

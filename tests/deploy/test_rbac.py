@@ -26,7 +26,7 @@ from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.acts.targets import ClusterTarget
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.live.looks import LastLook
+from activities.cluster.live.last_look import LastLook
 from activities.cluster.report.node_actions import NodeActionHandler
 from activities.cluster.report.nodefences import EpisodePublisher, NodeFences
 from activities.cluster.watch.freshness import ViewLimits

@@ -25,7 +25,7 @@ from rich.text import Text
 
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import LONGEST_MESSAGE, EventRecorder, Happening
-from activities.cluster.objects.statuses.common import ConditionText, conditions
+from activities.cluster.objects.check_statuses import ConditionText, conditions
 from activities.cluster.report.nodefences import NodeFences
 from activities.contracts.episode_start import introduced
 from activities.contracts.target import EpisodeSnapshot
@@ -36,7 +36,7 @@ from policy.values.object_refs import ObjectRef
 from starter.commands.session import complain
 from starter.output.console import fitting_console
 from starter.output.encoding import to_json
-from starter.output.models import Told
+from starter.output.models import CommandAnswer
 from starter.web import pages
 from tests.cluster.acts.world import World
 from tests.starter.keyboard import nodewarden
@@ -141,7 +141,7 @@ async def test_what_temporal_answers_is_cleaned_as_it_is_read(forged: str) -> No
 
 
 def test_a_programs_answer_is_json_that_a_terminal_may_show() -> None:
-    shown = to_json(Told(cluster="prod", answer=FORGED))
+    shown = to_json(CommandAnswer(cluster="prod", answer=FORGED))
     assert holds_nothing_obeyed(shown)
     assert json.loads(shown)["answer"].startswith("\x1b]0;safe"), "in JSON's own spelling"
 
@@ -181,7 +181,7 @@ class Taken:
 async def test_an_event_is_one_line_that_kubectl_shows() -> None:
     api: Any = Taken()
     about = ObjectRef(api_version="v1", kind="Node", name="node-7")
-    await EventRecorder(api).tell(Happening(about=about, uid="u", reason="Fenced", message=FORGED * 40))
+    await EventRecorder(api).publish(Happening(about=about, uid="u", reason="Fenced", message=FORGED * 40))
     [event] = api.made
     assert holds_nothing_obeyed(event["message"])
     assert "\n" not in event["message"]

@@ -250,7 +250,7 @@ class ScriptedRemediation:
         return self._look(request)
 
     def _look(self, request: Any) -> Any:
-        """As `activities/cluster/live/looks.py`: a check of Machines leaves one that goes alone."""
+        """As `activities/cluster/live/last_look.py`: a check of Machines leaves one that goes alone."""
         world = self.world
         result = _at_once(self._target.last_look(request))
         verdict = result.verdict

@@ -10,13 +10,14 @@ from temporalio import workflow
 
 from policy.checks.fence_policies import Attempts, FencePolicies
 from policy.episode.messages import Kind, NeedKind, Observation, Outcome
-from policy.episode.permits import Permit, PermitState, Release
+from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState, Release
 from policy.scan.scan_report import CheckReport, ScanReport
 from tests.workflows.scanned import NOW, candidate, check, report
+from workflows.definitions.scanner import HealthScanner
 from workflows.kit.messages import Backoff
 from workflows.scanner import backoff
 from workflows.scanner.backoff import AFTER_REFUSAL, UNJUDGED
-from workflows.scanner.state import ScannerState
+from workflows.scanner.state import ScannerInput, ScannerState
 
 
 def test_a_node_is_left_alone_that_is_held_off_or_whose_episode_has_just_ended() -> None:
@@ -56,6 +57,18 @@ def seen_by(state: ScannerState, seen: ScanReport) -> None:
     """The next scan has come in, and is decided upon."""
     state.report = seen
     backoff.forget_what_is_over(state, seen)
+
+
+@pytest.mark.parametrize("by_person", [True, False])
+def test_only_a_person_s_request_ends_what_failed_attempts_have_begun(by_person: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S19: an episode that asks again by itself would begin to count anew. What is held off here is in the way of no request."""
+    monkeypatch.setattr(workflow, "now", lambda: NOW)
+    held, failed = Backoff(node="n", reason="another one is open", holder="another"), Attempts(node="n", failed=1, at=NOW)
+    state = ScannerState(started=NOW, known=True, held_off={"n": held}, attempts={"n": failed})
+    scanner = HealthScanner(ScannerInput(cluster="c", state=state))
+    answer = scanner._answer(report(), PermitRequest(node="n", workflow_id="w", incident="i", by_person=by_person))
+    assert answer.decision is PermitDecision.GRANTED
+    assert (state.held_off, state.attempts) == (({}, {}) if by_person else ({"n": held}, {"n": failed}))
 
 
 JUDGE = check()

@@ -37,6 +37,7 @@ from workflows.definitions.scanner import BREATH, HASTY_IN_A_ROW, HealthScanner
 from workflows.kit import options
 from workflows.kit.continuation import HISTORY_LIMIT
 from workflows.kit.messages import PauseRequest, StopRequest
+from workflows.scanner.holders import LIST_LAG
 from workflows.scanner.state import ScannerInput, ScannerState
 
 SCANS_OF_A_RUN = HISTORY_LIMIT // 6
@@ -99,6 +100,9 @@ async def test_a_parked_episode_gives_its_permit_back_and_keeps_its_node(env: Wo
         await scan.has_opened(2)
         held = [PermitState.PARKED, PermitState.OPEN]
         await scan.until(lambda status: [permit.holding for permit in status.permits] == held)
+        asked = tuple(PermitQuestion(node=each.node, incident=each.incident) for each in world.opened)
+        answer = await scan.handle.query(HealthScanner.holds_permits, PermitQuestions(questions=asked))
+        assert [each.held for each in answer.questions] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -388,14 +392,26 @@ def held(node: str, **changes: object) -> EpisodeDescription:
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 
+async def test_a_node_without_a_mark_may_have_an_episode_that_a_failed_list_lacks(env: WorkflowEnvironment) -> None:
+    """S14: no mark shows them, and the cap would have room."""
+    world = ScriptedCluster(report("node-1"), fails={"list": 1000})
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: status.scans >= 2 and "no permit is granted" in status.problem)
+        assert (world.opened, world.asked) == ([], [])
+        world.fails.clear()
+        await scan.has_opened(1)
+
+
 async def test_what_the_last_scanner_opened_at_its_end_is_waited_for(env: WorkflowEnvironment) -> None:
     """S14: Temporal lists a workflow a moment after its start. Where an earlier scanner ran, nothing is granted before that."""
     lists = [FoundOpen(nodes=(), earlier=True), FoundOpen(nodes=("node-1",), earlier=True)]
     world = ScriptedCluster(report("node-2"), found=lists, known={"node-1": held("node-1")})
     async with scanning(env, world) as scan:
+        began = await env.get_current_time(scan.handle)
         status = await scan.until(lambda status: bool(status.refused))
         assert [(each.node, each.reason) for each in status.refused] == [("node-2", "CapReached")]
         assert (world.opened, world.listed) == ([], 2)
+        assert await env.get_current_time(scan.handle) - began > LIST_LAG - timedelta(seconds=1)
 
 
 async def test_nothing_is_granted_while_the_open_episodes_cannot_be_listed(env: WorkflowEnvironment) -> None:

@@ -24,7 +24,7 @@ from activities.contracts.episodes import EpisodeActivities, FormerRun
 from activities.errors import ErrorType
 from policy.episode.messages import EpisodeInput, EpisodeResult, Outcome
 from workflows.kit import options
-from workflows.kit.messages import Word
+from workflows.kit.messages import OperatorCommand
 
 REFUSED = (
     "this nodewarden accepts only verified commands (worker.words), and Kubernetes did not verify this one: either its API "
@@ -64,7 +64,7 @@ class _Commanded(WorkflowInboundInterceptor):
     required = False
 
     def handle_update_validator(self, input: HandleUpdateInput) -> None:  # noqa: A002 - the SDK's name
-        if self.required and any(isinstance(each, Word) and each.action is None for each in input.args):
+        if self.required and any(isinstance(each, OperatorCommand) and each.action is None for each in input.args):
             raise ValueError(REFUSED)
         super().handle_update_validator(input)
 

@@ -52,7 +52,7 @@ from workflows.kit import continuation, options
 from workflows.kit.interrupts import never_began
 from workflows.kit.messages import PauseRequest, RefusedNode, ScannerResult, ScannerStatus, StopRequest, UnpauseRequest
 from workflows.scanner import backoff
-from workflows.scanner.background_tasks import BackgroundTasks, Repeated
+from workflows.scanner.background_tasks import BackgroundTasks, CoalescedTask
 from workflows.scanner.holders import LIST_LAG, Holders
 from workflows.scanner.permits import Permits
 from workflows.scanner.state import PreservationNotice, ScannerInput, ScannerState
@@ -92,7 +92,7 @@ class HealthScanner:
         self._permits = Permits(request, state)
         self._holders = Holders(request, state)
         self._background = BackgroundTasks()
-        self._notifying = Repeated(self._background, self._notify_episodes)
+        self._notifying = CoalescedTask(self._background, self._notify_episodes)
         # What is under way, and what is shown of it. A new history begins without any of it.
         self._scans_before = state.scans
         self._stop: StopRequest | None = None
@@ -666,7 +666,7 @@ class HealthScanner:
             raise ValueError(f"expected an incident, at least one pod and a limit of at least 1, got {request}")
 
     async def _verified(self, verb: Verb, word: Heard, still: Callable[[Heard], None], **said: Any) -> Heard:
-        """See `hearing.heard`. said: what the word says besides."""
+        """See `attestation.heard`. said: what the request says besides."""
         spoken = Spoken(action=verb, node="", reason=word.reason, **said)
         return await heard(word, spoken, cluster=self._input.cluster, still=still)
 
@@ -688,7 +688,7 @@ class HealthScanner:
         pause = Pause(who=request.by, owner=request.owner, reason=request.reason, since=workflow.now(), until=request.until)
         former = pauses.in_force(self._state.pauses, workflow.now())
         try:
-            self._keep(pauses.paused(self._state.pauses, pause))
+            self._set_pauses(pauses.paused(self._state.pauses, pause))
         except ValueError as error:
             raise refused(f"pause: {error}") from error
         replaced = "".join(f"; before, it was {each}" for each in former if each.owner == pause.owner)
@@ -716,7 +716,7 @@ class HealthScanner:
             ended = pauses.to_be_ended(in_force, owner=request.owner, of=request.of)
         except ValueError as error:
             raise refused(f"unpause: {error}") from error
-        self._keep(pauses.unpaused(state.pauses, ended, who=request.by, reason=request.reason, now=now))
+        self._set_pauses(pauses.unpaused(state.pauses, ended, who=request.by, reason=request.reason, now=now))
         workflow.logger.info("%s ends a pause of %s: %s", request.by, cluster, request.reason)
         left = pauses.in_force(state.pauses, now)
         goes_on = f"{cluster} is still {pauses.told(left)}" if left else f"{cluster} is no longer paused"
@@ -726,10 +726,10 @@ class HealthScanner:
     def _check_unpause(self, request: UnpauseRequest) -> None:
         require_name_and_reason(request)
 
-    def _keep(self, pauses: Pauses) -> None:
+    def _set_pauses(self, changed: Pauses) -> None:
         """In the memo as well, where people and the next scanner find them, however this one has ended."""
-        self._state.pauses = pauses
-        workflow.upsert_memo({PAUSES_MEMO: pauses})
+        self._state.pauses = changed
+        workflow.upsert_memo({PAUSES_MEMO: changed})
         self._changed = True
 
     def _take_stop(self, request: StopRequest) -> None:

@@ -1,8 +1,9 @@
-"""How a person's word is heard: it needs a name and a reason, and where it names a NodeAction, Kubernetes says whose it is (S42).
+"""How a person's command is taken: it needs a name and a reason, and where it names a NodeAction, Kubernetes says who made that
+(S42).
 
-Nothing of how it was verified is believed of the caller. Whether a word without that is heard at all is the worker's to say,
-not the workflow's (`workers/interceptors/workflow_guards.py`, `activities/cluster/acts/attestation.py`). A word that names no
-object costs no activity.
+A caller's claim that it was verified is not believed. Whether a command without a NodeAction is accepted at all the worker
+decides, not the workflow (`workers/interceptors/workflow_guards.py`, `activities/cluster/acts/attestation.py`). A command that
+names no object costs no activity.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from activities.errors import ErrorType, error_message
 from policy.episode.messages import EpisodeInput
 from policy.episode.operator_commands import Spoken, Verified, name_problem, one_line, reason_problem
 from workflows.kit import options
-from workflows.kit.messages import Word
+from workflows.kit.messages import OperatorCommand
 
-Heard = TypeVar("Heard", bound=Word)
+Heard = TypeVar("Heard", bound=OperatorCommand)
 
 
 def name_or_reason_problem(who: str, reason: str) -> str:
@@ -32,7 +33,7 @@ def name_or_reason_problem(who: str, reason: str) -> str:
     return f"reason: {problem}" if (problem := reason_problem(reason)) else ""
 
 
-def require_name_and_reason(word: Word) -> None:
+def require_name_and_reason(word: OperatorCommand) -> None:
     """Raises ValueError for a word that lacks them."""
     if problem := name_or_reason_problem(word.who, word.reason):
         raise ValueError(problem)
@@ -45,9 +46,9 @@ def require_future(until: datetime | None) -> None:
         raise ValueError(f"until: {expected}, got {until.isoformat()}")
 
 
-def requester_command(request: EpisodeInput) -> Word:
-    """An episode's request as the word of whoever wants it. A name that says how it was verified says too much."""
-    return Word(
+def requester_command(request: EpisodeInput) -> OperatorCommand:
+    """An episode's request as the command of its requester. A name that claims how it was verified is dropped."""
+    return OperatorCommand(
         who=request.requester if not name_problem(request.requester) else "unknown",
         reason=one_line(request.reason),
         action=request.action,

@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 
 class Publisher:
-    """Whoever tells people of one episode what is new."""
+    """Collects what is new of one episode, and publishes it."""
 
     def __init__(self, incident: str, state: PublisherState) -> None:
         self._incident = incident
@@ -51,7 +51,7 @@ class Publisher:
             self._state.outcome, self._state.message = entry.outcome, entry.detail
 
     def show(self, status: EpisodeStatus) -> None:
-        """The episode has entered a state; one that is the same to whoever looks on is no news."""
+        """The episode has entered a state; one that looks the same from outside is no news."""
         if not self._state.shows:
             return
         if self._state.shown is None or transition(self._state.shown) != transition(status):
@@ -69,7 +69,7 @@ class Publisher:
         self._state.off = OffNote(off_proven=off_proven, not_after=workflow.now() + options.TOLD_WITHIN)
 
     async def along(self, act: Callable[[News | None], Awaitable[Result]]) -> Result:
-        """Carry out an act that takes along what is new. Where it fails nobody may have been told."""
+        """Carry out an act that takes along what is new. Where it fails that is to be published again."""
         news = self._take()
         try:
             return await act(news)

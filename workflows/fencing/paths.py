@@ -135,7 +135,7 @@ class Paths:
             ended = self._cut.get(device.endpoint)
             if ended is None or off_proven((device,), {device.endpoint: ended}, [reading], None) is None:
                 if reading.state is PowerState.ON and device.endpoint in self._cut:
-                    self._cut[device.endpoint] = None  # somebody has opened it: it is to be cut anew
+                    self._cut[device.endpoint] = None  # another party has opened it: it is to be cut anew
                 raise StepFailed(f"the path is not proven cut: {states([reading])}")
             proofs.append(PathProof(commanded_at=ended, readings=(reading,)))
         return tuple(proofs)
@@ -165,7 +165,7 @@ class Paths:
 
     async def let_go_if_open(self, device: PowerDevice) -> None:
         """A path that may have been cut before us, or that we never came to cut, and that says on: there is nothing to give back,
-        and nobody to be asked. One that can't be read may be cut (S3)."""
+        and no person to be asked. One that can't be read may be cut (S3)."""
         if device.endpoint not in self._cut or not self._is_found_cut(device.endpoint):
             return
         readings = await self._devices.read_all([device], may_fail=lambda _device: True)

@@ -288,7 +288,7 @@ class FencingStory:
                 await case.tries.carry_out(FenceStep.ISOLATION, self._mark)
             await case.tries.carry_out(FenceStep.ISOLATION, case.answering.begin)
         except Interrupt as interrupt:
-            await case.adoption.settle()  # once the marks are gone nobody knows any more what may be in flight
+            await case.adoption.settle()  # once the marks are gone it is not known any more what may be in flight
             if not self._is_a_step:
                 await case.node_writer.remove_marks(case.plan.retry_interval)  # an answer may have been lost
             return not_begun(self.episode, f"{interrupt.reason}{case.isolation.paths.left}")
@@ -312,8 +312,8 @@ class FencingStory:
 
     async def _look_up_anew(self) -> str:
         """A person has it go on. As long as no device was touched and no volume detached, the node and its configuration are
-        looked up anew: what he has mended is what acts. Afterwards the devices that were begun with are those that finish (S9).
-        His word that the machine is off stands for it, whichever device was named before. Answers why that can't be."""
+        looked up anew: what was fixed is what acts. Afterwards the devices that were begun with are those that finish (S9). A
+        person's word that the machine is off stands for it, whichever device was named before. Answers why that can't be."""
         case, word = self.case, self.case.power.proof is not None
         begun = not case.power.untouched or case.freed_something or case.progress.freeing.done
         begun = begun or bool(case.isolation.paths.left) or case.isolation.has_detached
@@ -376,7 +376,8 @@ class FencingStory:
         return True
 
     async def _pin(self) -> PinResult:
-        """Whom it is about. An episode that has its permit marks the node with it; a ladder has marked it before its steps."""
+        """Pin the node that it is about. An episode that has its permit marks the node with it; a ladder has marked it before
+        its steps."""
         first, need = self._case is None, self._request.need
         marks = (
             first and not self._is_a_step and self.episode.state.permit and (need is None or need.kind is not NeedKind.CLEAN_UP)
@@ -393,7 +394,7 @@ class FencingStory:
         )
 
     def _begin_with(self, pin: PinResult, before: FencingProgress | None = None, power: PowerProgress | None = None) -> None:
-        """What was pinned is what it is about. before: the fencing that goes on with it, whose isolation and freeing begin anew.
+        """What was pinned is what it is about. before: the fencing that goes on with it; isolation and freeing begin anew.
         power: what stays known of the machine."""
         if self._adjust is not None:
             pin = replace(pin, plan=self._adjust(pin.plan))
@@ -430,7 +431,8 @@ class FencingStory:
         await self.case.node_writer.write(TargetActivities.mark, "isolation: marks the node")
 
     async def _clean_up(self) -> End:
-        """Marks that nobody owns go from a node that is well; one that is not keeps them, and a person or a check decides."""
+        """Marks without an open episode go from a node that is well; one that is not keeps them, and a person or a check
+        decides."""
         reason = await self.case.preflight.why_not_clean_up()
         if reason:
             return End(outcome=Outcome.RELEASED, message=f"the marks of an earlier episode are left: {reason}")
@@ -473,8 +475,8 @@ class FencingStory:
     # Turning back, and failing --------------------------------------------------------------------------------------
 
     async def _way_back(self, outcome: Outcome, message: str) -> End | None:
-        """Nothing more may be done, or need be. A machine whose power we touched is switched on first; one whose off was proven
-        is a person's case, since nobody else knows by now what should become of it."""
+        """Nothing more may be done, or need be. A machine whose power we touched is switched on first; where off was proven a
+        person decides what becomes of it."""
         case = self.case
         half_done = case.touched or self.episode.state.kernel_dead is not None
         if case.power.proof is not None or (half_done and outcome is not Outcome.RECOVERED):
@@ -527,7 +529,7 @@ class FencingStory:
                 case.progress.turn = turn
                 return partial(self._aborted, turn.reason)
             if case.progress.freeing.may_be_tainted:
-                await case.freeing.pause()  # it could not be removed before, and nobody reads the proof
+                await case.freeing.pause()  # it could not be removed before, and the proof is not read
             if case.pinned_node.seems_changed() and (ending := await self._ended_by_itself()):
                 return ending
             word = episode.state.resumed or (episode.state.acknowledgement if case.lacks_proof else None)
@@ -555,7 +557,7 @@ class FencingStory:
 
     async def _stands(self, who: str, problem: str) -> bool:
         """Whether there is a word still, now that there is a permit: another boot that is seen only by now ends one for off (S6,
-        S8), and whoever gave it is asked again."""
+        S8), and the person who gave it is asked again."""
         episode, case = self.episode, self.case
         if not (case.touched or case.freed_something):
             await case.see_which_boot()
@@ -597,8 +599,8 @@ class FencingStory:
         """Recovery: give the paths back and undo what carries our mark, however long the API is away; no circuit breaker holds it
         up (S17).
 
-        After an abort, and where the machine is left off, a path whose pods were freed stays cut: that is a decision of its own
-        (S35).
+        After an abort, and where the machine is left off, a path stays cut where pods were freed behind it: that is a decision
+        of its own (S35).
         """
         case = self.case
         if case.progress.end is None and not case.touched and case.plan.levels and case.need.kind is not NeedKind.CLEAN_UP:

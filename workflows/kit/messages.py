@@ -16,16 +16,16 @@ from policy.values.times import written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Word(Said):
-    """What a person says to a workflow. Both `who` and `reason` are required. action: the object by which Kubernetes attests it;
-    None: he only says so himself."""
+class OperatorCommand(Said):
+    """A person's command to a workflow. Both `who` and `reason` are required. action: the object by which Kubernetes attests who
+    the person is; None: only the person says so."""
 
     reason: str
     action: ActionName | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AbortRequest(Word):
+class AbortRequest(OperatorCommand):
     """Stop the episode. Before off our marks are undone; after off consequences are finished and power is left off,
     unless `power_on`."""
 
@@ -33,7 +33,7 @@ class AbortRequest(Word):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AcknowledgeRequest(Word):
+class AcknowledgeRequest(OperatorCommand):
     """A person saw it off, and vouches for the power state (S8). question: see `PersonRequest`. override: see `Spoken`."""
 
     question: int = 0
@@ -41,7 +41,7 @@ class AcknowledgeRequest(Word):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PersonRequest(Word):
+class PersonRequest(OperatorCommand):
     """A person's resume, return-path, release or isolate. question: for the first two, the number of the question as the person
     has seen it (S48)."""
 
@@ -56,7 +56,7 @@ class ResumeRequest(PersonRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HoldEpisodeRequest(Word):
+class HoldEpisodeRequest(OperatorCommand):
     """Do nothing destructive until a moment, or until `resume`. Each person has one hold, and their last request counts. The
     episode goes on when no hold is left."""
 
@@ -68,7 +68,7 @@ class HoldEpisodeRequest(Word):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExtendRequest(Word):
+class ExtendRequest(OperatorCommand):
     """A new expiry of a preservation: a moment, or so much longer than now. Exactly one of the two. shorten: the moment may be
     earlier than the present one."""
 
@@ -127,12 +127,12 @@ class ScannerStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopRequest(Word):
+class StopRequest(OperatorCommand):
     """Stop scanning. Open episodes pause before their next destructive act, because the cluster Lease is given back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PauseRequest(Word):
+class PauseRequest(OperatorCommand):
     """Begin nothing new and do nothing destructive, until a moment or until `unpause`. Each person has one pause, and their last
     request counts. The cluster goes on when no pause is left."""
 
@@ -140,7 +140,7 @@ class PauseRequest(Word):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnpauseRequest(Word):
+class UnpauseRequest(OperatorCommand):
     """End a pause. of: the pause's owner, "" for one's own."""
 
     of: str = ""

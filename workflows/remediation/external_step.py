@@ -1,8 +1,8 @@
 """A step that another controller carries out: we make an object for it, or annotate the Machine, and follow its work.
 
 The contracts are medik8s', OpenShift's and Cluster API's: the object is created once from its template, says by conditions how
-far it is, is told when its time is over, and is deleted once the node has been well for long enough. Nobody's word that a node
-was remediated is believed: the node itself must be well.
+far it is, is told when its time is over, and is deleted once the node has been well for long enough. That a node was
+remediated is not believed of any controller: the node itself must be well.
 """
 
 from __future__ import annotations
@@ -131,9 +131,12 @@ class ExternalRemediation(LadderStep):
         target = self._target
         if target.pin.machine is not None:
             # Metal3's goes with its Machine, and never says that it has succeeded.
-            goes, lost = seen.node_deletion == "True", f"{target.name} is gone" if await self._machine_is_gone() else ""
+            found = await target.look_after(self._state)
+            goes, lost = seen.node_deletion == "True", f"{target.name} is gone" if found is not None and found.gone else ""
         else:
-            goes, lost = node_goes, self._node_is_lost()
+            goes, lost, node = node_goes, "", self._episode.state.looked
+            if target.has_node and node is not None and not (node.present and node.uid == target.pin.pinned.uid):
+                lost = "the Node is another object now" if node.present else "the Node was deleted"
         if lost:
             if seen.present and goes and not succeeded:
                 return None  # it was to go, and its successor is still to come
@@ -173,17 +176,6 @@ class ExternalRemediation(LadderStep):
             self._episode.note("external", "not noted", interrupt.reason)
         else:
             self._state.well_noted = well
-
-    async def _machine_is_gone(self) -> bool:
-        found = await self._target.look_after(self._state)
-        return found is not None and found.gone
-
-    def _node_is_lost(self) -> str:
-        """How the Node that was pinned is lost, "" where it is there or there never was one."""
-        seen = self._episode.state.looked
-        if not self._target.has_node or seen is None or (seen.present and seen.uid == self._target.pin.pinned.uid):
-            return ""
-        return "the Node was deleted" if not seen.present else "the Node is another object now"
 
     @property
     def _called(self) -> str:

@@ -134,7 +134,7 @@ def rebooting(plan: FencingPlan) -> FencingPlan:
 # mount them and those that crash are evicted (never deleted: S30), the volumes leave the machine, and it is restarted and marked
 # schedulable. It finds out once, before it touches anything, which volumes and pods those are, and keeps the answer; where that
 # is not clear the step has failed, and nothing was done. Pods that mount them and did not go are freed while the machine is off,
-# and only those whose every volume is cut (S1); all others stay where they are until it is back. Everything else is our own
+# and only where all of their volumes are cut (S1); all others stay where they are until it is back. Everything else is our own
 # fencing as a step (`workflows/remediation/fencing_step.py`).
 
 

@@ -2,7 +2,7 @@
 
 Until the deletion has begun there is a way back; from then on there is none, and what is left is to see it through: drain,
 instance and object go, the owner makes another Machine, and its Node becomes Ready. A deletion that was asked for twice is one
-deletion: it names the Machine by uid, and whoever asks looks first (S33).
+deletion: it names the Machine by uid, and each request looks first (S33).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ReplacingStep(WatchedStep):
             self._target.node_writer.send_event(EventReason.REMEDIATION_TIMED_OUT, f"{self._state.step.name}: {why}")
 
     async def carry_out(self) -> End:
-        """Ask once, then follow until it is gone and somebody stands in for it."""
+        """Ask once, then follow until it is gone and another machine stands in for it."""
         self._goes = False
         return await super().carry_out()
 
@@ -259,7 +259,7 @@ class RequestOwner(ReplacingStep):
         return await self._target.execute(RemediationActivities.request_owner, request, options.cluster_write, self._summary)
 
     async def take_back(self) -> str:
-        """The conditions are put right again where nobody has begun."""
+        """The conditions are put right again where its owner has not begun."""
         if self._state.asked is None and not self._state.may_stand:
             return ""
         return await self._target.take_back("what its owner was asked for")

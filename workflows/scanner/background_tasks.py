@@ -40,7 +40,7 @@ class BackgroundTasks:
         self.reap()
 
 
-class Repeated:
+class CoalescedTask:
     """Work that is done once at a time: a request that comes meanwhile has it done once more, with what is known by then."""
 
     def __init__(self, tasks: BackgroundTasks, work: Callable[[], Awaitable[None]]) -> None:

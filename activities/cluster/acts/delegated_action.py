@@ -17,7 +17,7 @@ from temporalio import activity
 from activities.clocks import in_time
 from activities.cluster.api.refusals import ObjectNotFound, edit
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster
-from activities.cluster.live.gate import require_last_look
+from activities.cluster.live.last_look import require_last_look
 from activities.cluster.objects.live_machines import find_machine, resource_of
 from activities.cluster.objects.live_node import Edit, LiveNode, edit_node, put_annotation, remove_annotation
 from activities.contracts.preservation import GiveUpResult
@@ -31,14 +31,14 @@ from policy.values.object_refs import ObjectRef
 Begun = TypeVar("Begun", ActResult, External, GiveUpResult)
 
 Look = Callable[[LookRequest], Awaitable[LookResult]]
-"""The last look at one cluster (`looks.py`)."""
+"""The last look at one cluster (`last_look.py`)."""
 
 
 class DelegatingActivities(ClusterActivities):
     """What activities have in common that set another controller to work."""
 
     def __init__(self, served: ServedCluster, look: Look) -> None:
-        """look: the last look at this cluster (`looks.py`)."""
+        """look: the last look at this cluster (`last_look.py`)."""
         super().__init__(served)
         self._look = look
 

@@ -1,9 +1,9 @@
 """Keep a machine, release it, or ask for its deletion: look live, decide by `policy/preservation`, write what differs.
 
-Each write names the version that was read, so that nobody's word in between is lost. A hold begins with the annotation that asks
-for it and then its expiry, and ends with the expiry last: it alone says that one is in force, so a crash in between leaves what
-the next look completes or ends. What is the user's is not touched (S28). A deletion begins with a claim on the Node, written
-only if the Node is as it was just read: whoever annotates before the claim keeps the machine, whoever comes after it sees the
+Each write names the version that was read, so that nothing written in between is lost. A hold begins with the annotation that
+asks for it and then its expiry, and ends with the expiry last: it alone says that one is in force, so a crash in between leaves
+what the next look completes or ends. What is the user's is not touched (S28). A deletion begins with a claim on the Node, written
+only if the Node is as it was just read: an annotation before the claim keeps the machine, a person who comes after it sees the
 claim (S27).
 """
 
@@ -22,7 +22,7 @@ from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.paths import NODES, ref_of
 from activities.cluster.api.refusals import ObjectNotFound, edit
 from activities.cluster.api.served_cluster import ServedCluster, require_cluster
-from activities.cluster.live.gate import require_go, require_leave, require_machine_of
+from activities.cluster.live.last_look import require_go, require_leave, require_machine_of
 from activities.cluster.live.plans import live_policies
 from activities.cluster.live.preserved_machine import PreservedMachineReader, Sight, called_unhealthy
 from activities.cluster.objects.live_machines import api_of, pause_of
@@ -64,7 +64,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
     """Served by the workers of one cluster's queue. `machines`: where Cluster API's objects live, if elsewhere."""
 
     def __init__(self, served: ServedCluster, look: Look, *, pools: Iterable[Pool] = ()) -> None:
-        """look: the last look at this cluster (`looks.py`). pools: those of the settings."""
+        """look: the last look at this cluster (`last_look.py`). pools: those of the settings."""
         super().__init__(served, look)
         self._keeping = PreservedMachineReader(self._connections, pools=pools)
 
@@ -112,7 +112,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
                 await self._require_look(sight, request)
             except ApplicationError as error:
                 if error_type(error) is ErrorType.VETOED:
-                    # Perhaps by whoever has asked for it to be kept since we read it: he is heard first (S27).
+                    # Perhaps by a person who has asked for it to be kept since we read it: that goes first (S27).
                     _, over = await self._unless_over(request)
                     if over is not None:
                         return over
@@ -121,7 +121,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         return await self._delete(sight, request)
 
     async def _as_called(self, sight: Sight) -> Sight:
-        """As the health checks see it now: that one calls it unhealthy the request says, and whoever makes requests (S42)."""
+        """As the health checks see it now: that one calls it unhealthy only the request says, which any caller can make (S42)."""
         held, machine = sight.held, sight.machine
         if held is None or held.failed:
             return sight
@@ -149,17 +149,18 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
             decision = replace(decision, reason=f"{BEING_DELETED}, {by.words}")
         found = _with_wish(effects(decision, drained=request.drained, isolation=request.isolation), found_held, held)
         changed = await self._write(sight, decision, found)
-        hold = replace(_told(sight, decision, found, now=now, changed=changed), override=by.override.value)
+        hold = replace(_hold(sight, decision, found, now=now, changed=changed), override=by.override.value)
         if sight.only_called and held.expiry is None and not held.ended:
-            # Only a check calls it failed, and it was never kept: what becomes of it is for whoever acts on that check.
+            # Only a check calls it failed, and it was never kept: what becomes of it is for what acts on that check.
             return replace(hold, terminate=False)
         return hold
 
     async def _unless_off(
         self, decision: PreservationDecision, sight: Sight, now: datetime, *, until: datetime | None
     ) -> PreservationDecision:
-        """Where fencing is switched off a pool begins nothing and gives nobody up; what a person asks for, and what ends, goes
-        on. Raises NotLicensed where only the pool would keep a machine that has failed: to let it go meanwhile is no answer."""
+        """Where fencing is switched off a pool begins nothing and gives no machine up; what a person asks for, and what ends,
+        goes on. Raises NotLicensed where only the pool would keep a machine that has failed: to let it go meanwhile is no
+        answer."""
         node = sight.node.view if sight.node is not None else None
         seen = Seen(node=node, policies=await live_policies(self._connection, self._source))
         if (off := objection(seen, Operation.KEEP, By.PROGRAM, now)) is None:
@@ -264,8 +265,8 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         return sight, None
 
     async def _require_look(self, sight: Sight, request: GiveUpRequest) -> None:
-        """All that a destructive act needs but the need itself, in the activity that deletes (S20): by a hand-over nobody has
-        looked before. What was read before the look and is written by its version can't have changed since."""
+        """All that a destructive act needs but the need itself, in the activity that deletes (S20): by a hand-over no look
+        came before. What was read before the look and is written by its version can't have changed since."""
         name = request.looked_at
         pinned = Pinned(node=name, uid=sight.node_uid if sight.node is not None and sight.node.view.name == name else "")
         target = Target(
@@ -298,7 +299,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         node, machine = sight.node.view if sight.node is not None else None, read_machine(sight.machine, api_of(request.machine))
         require_machine_of(request.looked_at, machine, node, request.machine.key)
         if of_control_plane(node, machine) and not request.by_remediation:
-            # A member of a control plane, also one whose Node is gone, is given up by a remediation only (S15).
+            # A member of a control plane, also one without a Node, is given up by a remediation only (S15).
             why = "it is a member of the control plane: only a remediation may ask for its deletion"
             raise failure(ErrorType.NOT_SUPPORTED, f"{request.machine.key}: {why}")
         # Of this very Machine, which no look at its Node need find. The Lease is the look's affair.
@@ -372,7 +373,7 @@ def _with_wish(found: Effects, before: Held, wished: Held) -> Effects:
     return replace(found, node={**on_node, **found.node}, machine={**on_machine, **found.machine})
 
 
-def _told(sight: Sight, decision: PreservationDecision, found: Effects, *, now: datetime, changed: tuple[str, ...]) -> Hold:
+def _hold(sight: Sight, decision: PreservationDecision, found: Effects, *, now: datetime, changed: tuple[str, ...]) -> Hold:
     held = decision.held
     return Hold(
         at=now,

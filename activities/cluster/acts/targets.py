@@ -1,7 +1,7 @@
 """The node of an episode over the Kubernetes API: pin it, mark it, look at it, hold its lease, tell its story.
 
 Each activity is a few lines here and an idea of its own beside: the plan in `plans.py`, the mark in `marks.py`, the last look in
-`looks.py`, the lease in `leases.py`, Events in `events.py`. Cordon and consequences are `isolation.py` and `freeing.py`.
+`last_look.py`, the lease in `leases.py`, Events in `events.py`. Cordon and consequences are `isolation.py` and `freeing.py`.
 """
 
 import asyncio
@@ -14,10 +14,10 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.acts.freeing import standing_workload
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
 from activities.cluster.live.claims import CheckedDevices, Identities
+from activities.cluster.live.last_look import GrantedPermits, LastLook
 from activities.cluster.live.leases import release_node_lease
-from activities.cluster.live.looks import LastLook, PermitBook
-from activities.cluster.live.needs import kinds_for, require_kind, with_live_delegate
 from activities.cluster.live.plans import plan_for
+from activities.cluster.live.trust import kinds_for, require_kind, with_live_delegate
 from activities.cluster.objects.fencing_requests import answer
 from activities.cluster.objects.live_machines import read_subject
 from activities.cluster.objects.live_node import (
@@ -50,7 +50,7 @@ from activities.contracts.target import (
 )
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
-from activities.notification_sender import Notify, nobody
+from activities.notification_sender import Notify, discard_notice
 from policy.episode.fencing import licenses
 from policy.episode.messages import Need, NeedKind, Pinned
 from policy.objects.marks import NOTHING_ADDED, Added
@@ -63,7 +63,7 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
     def __init__(
         self,
         served: ServedCluster,
-        permits: PermitBook,
+        permits: GrantedPermits,
         licences: Licences,
         *,
         fences: NodeFences | None = None,
@@ -71,7 +71,7 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         identities: Identities | None = None,
         checked: CheckedDevices | None = None,
         verified_words: bool = False,
-        notify: Notify = nobody,
+        notify: Notify = discard_notice,
     ) -> None:
         """verified_words: a person's wish is acted on only where it was verified that it is theirs."""
         super().__init__(served)

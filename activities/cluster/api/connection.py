@@ -13,6 +13,7 @@ import logging
 import os
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -190,7 +191,7 @@ class ClusterConnection:
         return cls(credentials, timeouts=timeouts)
 
     def bearing(self, token: str) -> Self:
-        """To the same server, as whoever has that token."""
+        """To the same server, as the account of that token."""
         return type(self)(BorrowedCredentials(self._credentials, token), timeouts=self._timeouts)
 
     @property
@@ -210,7 +211,7 @@ class ClusterConnection:
         """The earlier of our clock and the server's, where the two differ by more than an answer takes.
 
         Timeouts are judged by this, and the moments they count from are written by the server, by kubelets and by controllers,
-        each by its own clock. Whoever is wrong, and it may be one server of several: the earlier clock makes us wait, the later
+        each by its own clock. Any of these may be wrong, one server of several too: the earlier clock makes us wait, the later
         one would call every timeout expired.
         """
         now, skew, skewed = datetime.now(UTC), self.clock_skew, bool(self.skewed)
@@ -334,7 +335,7 @@ class ClusterConnection:
         return self._version[1]
 
     async def cluster_uid(self, *, live: bool = False) -> str:
-        """The uid of the namespace kube-system: the one name of a cluster that nobody chooses. `live` asks again."""
+        """The uid of the namespace kube-system: the one name of a cluster that is not chosen. `live` asks again."""
         if live or not self._cluster_uid:
             namespace = await self.get(NAMESPACES.path("kube-system"))
             uid = mapping(namespace.get("metadata")).get("uid")
@@ -395,7 +396,7 @@ class ClusterConnection:
     ) -> JsonObject:
         seconds = self._timeouts.write
         answer = await self._request(method, path, body=body, content_type=content_type, seconds=seconds, not_after=not_after)
-        return _object(answer, ErrorType.AMBIGUOUS)  # accepted, by whomever
+        return _object(answer, ErrorType.AMBIGUOUS)  # a server, or what stands between, has accepted it
 
     async def _request(
         self,
@@ -458,22 +459,17 @@ class ClusterConnection:
             self._note_reach(lost=_reason_of(error))
             raise
         self._note_reach()
-        self._compare_clocks(response.headers.get("Date", ""))
+        with suppress(TypeError, ValueError, OverflowError):  # a server, or something between us, that does not say
+            self.clock_skew = parsedate_to_datetime(response.headers.get("Date", "")) - datetime.now(UTC)
         return response
 
     def _note_reach(self, *, lost: str = "") -> None:
-        """One line when the server is lost, and one when it is back, whoever asks it and how often."""
+        """One log line when the server is lost, and one when it is back, however often it is asked."""
         if lost and not self._lost:
             log.warning("%s can't be reached: %s", self.url, lost)
         elif self._lost and not lost:
             log.info("%s is reached again", self.url)
         self._lost = bool(lost)
-
-    def _compare_clocks(self, date: str) -> None:
-        try:
-            self.clock_skew = parsedate_to_datetime(date) - datetime.now(UTC)
-        except (TypeError, ValueError, OverflowError):
-            return  # a server, or something between us, that does not say
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -484,7 +480,11 @@ class ClusterConnection:
             )
             # aiohttp counts PUT and DELETE as safe to send again on a lost connection; for us they are not.
             session._retry_connection = False
-            self._session, self._proxy = session, _proxy_of_environment(URL(self._credentials.url))
+            # HTTPS_PROXY and NO_PROXY as kubectl takes them. With aiohttp's own reading of the environment would come its
+            # reading of `.netrc` before each request: a login for this host, or for all, stands against our token, or goes out
+            # where we have none.
+            url = URL(self._credentials.url)
+            self._session, self._proxy = session, None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
         return self._session
 
 
@@ -513,12 +513,6 @@ def _reason_of(error: BaseException) -> str:
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return "no connection in time"
     return str(error)[:LONGEST_REASON] or type(error).__name__
-
-
-def _proxy_of_environment(url: URL) -> str | None:
-    """What HTTPS_PROXY and NO_PROXY say, as for kubectl. With aiohttp's own reading of the environment would come its reading of
-    `.netrc` before each request: a login for this host, or for all, stands against our token, or goes out where we have none."""
-    return None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
 
 
 def user_agent() -> str:

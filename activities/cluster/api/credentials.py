@@ -78,8 +78,8 @@ class ApiCredentials(ABC):
 
 
 class BorrowedCredentials(ApiCredentials):
-    """Somebody else's token, at the address of ours. Of our own proof nothing goes along: a server that is shown a certificate
-    believes that, and not the token."""
+    """Another account's token, at our server's address. Our own certificate is not sent: a server that is shown one believes
+    it, and not the token."""
 
     def __init__(self, ours: ApiCredentials, token: str) -> None:
         super().__init__()
@@ -160,7 +160,8 @@ class KubeconfigCredentials(ApiCredentials):
         if user is not None and "exec" in user:
             # A plugin may be slow or cost a log-in: run it again only when its token is about to expire, or after a 401.
             expiry = getattr(self._loader, "exec_plugin_expiry", None)
-            return expiry is not None and _expires_soon(expiry) and super()._due(read_at)
+            soon = expiry is not None and expiry - timedelta(minutes=5) <= datetime.now(UTC)
+            return bool(soon) and super()._due(read_at)
         return super()._due(read_at)
 
     async def _read(self) -> str:
@@ -190,7 +191,7 @@ class KubeconfigCredentials(ApiCredentials):
     def _use_tls_of(self, configuration: Any) -> None:
         self._authority, self._verify = configuration.ssl_ca_cert, configuration.verify_ssl
         files = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
-        source = (*files, *(_modified(file) for file in files), configuration.verify_ssl)
+        source = (*files, *(Path(file).stat().st_mtime if file else 0.0 for file in files), configuration.verify_ssl)
         if source == self._tls_source:
             return  # A new context would throw away the open connections.
         self._tls_source = source
@@ -236,11 +237,3 @@ def _read_token(path: Path) -> str:
         return path.read_text(encoding="ascii")
     except (OSError, ValueError) as error:
         raise failure(ErrorType.FORBIDDEN, f"cannot read the token file {path}: {type(error).__name__}") from error
-
-
-def _modified(file: str | None) -> float:
-    return Path(file).stat().st_mtime if file else 0.0
-
-
-def _expires_soon(expiry: Any) -> bool:
-    return bool(expiry - timedelta(minutes=5) <= datetime.now(UTC))

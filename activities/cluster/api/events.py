@@ -1,9 +1,9 @@
-"""Kubernetes Events (core/v1), so that `kubectl describe` and `kubectl get events` tell the story.
+"""Kubernetes Events (core/v1), so that `kubectl describe` and `kubectl get events` show the story.
 
 One object, reason and message is one Event with a count: its name is derived from them, so that a retry, another worker or the
 next process counts on instead of adding a line. Events are for people and vanish after an hour; nothing of ours ever reads one of
 them (others' are read by `events.py`). What happened to an episode is in its decision record, whether a brake is closed in
-the check's status (`statuses/`).
+the check's status (`check_statuses.py`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ REMEMBERED = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """What to tell, and about which object. `uid` "" where it is not known (describe then finds the Event by name only).
+    """What to publish, and about which object. `uid` "" where it is not known (describe then finds the Event by name only).
 
     identity: what tells it from others of that reason, where the message varies for one and the same; "": the message does.
     """
@@ -52,8 +52,8 @@ class Happening:
     @property
     def name(self) -> str:
         """The Event's name; equal happenings have equal names."""
-        told = "\0".join((self.about.key, self.uid, self.reason, self.identity or self.message))
-        return f"{self.about.name[:200]}.{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+        identity = "\0".join((self.about.key, self.uid, self.reason, self.identity or self.message))
+        return f"{self.about.name[:200]}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 
 
 class EventRecorder:
@@ -69,22 +69,22 @@ class EventRecorder:
         self._connection = connection
         self._instance = instance
         self._clock = clock
-        self._told: OrderedDict[str, float] = OrderedDict()
+        self._published: OrderedDict[str, float] = OrderedDict()
 
-    async def tell_once(self, happening: Happening) -> bool:
-        """Tell what still holds, but not again within `REPEAT_SECONDS`. Whether an Event was written."""
+    async def publish_unless_recent(self, happening: Happening) -> bool:
+        """Publish what still holds, but not again within `REPEAT_SECONDS`. Whether an Event was written."""
         now = asyncio.get_running_loop().time()
-        if now - self._told.get(happening.name, float("-inf")) < REPEAT_SECONDS:
+        if now - self._published.get(happening.name, float("-inf")) < REPEAT_SECONDS:
             return False
-        await self.tell(happening)
+        await self.publish(happening)
         return True
 
-    async def tell_unless_told(self, happening: Happening) -> bool:
-        """Tell what is told once, whoever has told it: not as long as the server keeps that. Whether an Event was written."""
-        return await self.tell(happening, quiet=timedelta.max)
+    async def publish_unless_kept(self, happening: Happening) -> bool:
+        """Publish it unless any worker has, as long as the server keeps that Event. Whether one was written."""
+        return await self.publish(happening, quiet=timedelta.max)
 
-    async def tell(self, happening: Happening, *, quiet: timedelta = timedelta(0)) -> bool:
-        """Create the Event, or count it once more. quiet: not if any worker has told it so shortly ago. Whether it was told."""
+    async def publish(self, happening: Happening, *, quiet: timedelta = timedelta(0)) -> bool:
+        """Create the Event, or count it once more. quiet: not if any worker has so shortly ago. Whether it was written."""
         namespace = happening.about.namespace or CLUSTER_SCOPED_NAMESPACE
         collection = EVENTS.path(namespace=namespace)
         path = EVENTS.path(happening.name, namespace=namespace)
@@ -129,19 +129,19 @@ class EventRecorder:
         }
 
     def _remember(self, happening: Happening) -> None:
-        self._told[happening.name] = asyncio.get_running_loop().time()
-        self._told.move_to_end(happening.name)
-        while len(self._told) > REMEMBERED:
-            self._told.popitem(last=False)
+        self._published[happening.name] = asyncio.get_running_loop().time()
+        self._published.move_to_end(happening.name)
+        while len(self._published) > REMEMBERED:
+            self._published.popitem(last=False)
 
 
-# Events on one Node, live: for a last look under a policy that asks what was said of it lately. Our own are told by `events.py`.
+# Events on one Node, live: for a last look under a policy that asks what was published on it lately. Our own are written above.
 #
 # Kubelets and problem detectors give a Node's name for its uid, so they are found by name; they expire after an hour.
 
 
 async def events_on_node(connection: ClusterConnection, node: str) -> tuple[NodeEvent, ...]:
-    """All that there are, of whomever."""
+    """All that there are, of every source."""
     query = {"fieldSelector": f"involvedObject.kind=Node,involvedObject.name={node}"}
     listed = await connection.list_objects(EVENTS.path(namespace=CLUSTER_SCOPED_NAMESPACE), query=query)
     return tuple(event for each in listed if (event := _event(each)) is not None)
@@ -150,8 +150,11 @@ async def events_on_node(connection: ClusterConnection, node: str) -> tuple[Node
 def _event(document: JsonObject) -> NodeEvent | None:
     """None for one that does not say when it happened. Old and new ways of writing it, as both are in use."""
     series: dict[str, Any] = document.get("series") or {}
-    said = [series.get("lastObservedTime"), *(document.get(each) for each in ("lastTimestamp", "eventTime", "firstTimestamp"))]
-    moments = [moment for each in said if (moment := moment_of(each)) is not None]
+    moments_of = [
+        series.get("lastObservedTime"),
+        *(document.get(each) for each in ("lastTimestamp", "eventTime", "firstTimestamp")),
+    ]
+    moments = [moment for each in moments_of if (moment := moment_of(each)) is not None]
     if not moments:
         return None
     source = (document.get("source") or {}).get("component") or document.get("reportingComponent") or ""

@@ -55,7 +55,7 @@ class LeaseView:
         return None if self.renewed is None or self.duration is None else later(self.renewed, self.duration)
 
     def live(self, now: datetime) -> bool:
-        """Whether somebody holds it. One that names a holder but no end counts as held: its owner meant something by it."""
+        """Whether it is held. One that names a holder but no end counts as held: its owner meant something by it."""
         return bool(self.holder) and (self.until is None or now <= self.until)
 
 

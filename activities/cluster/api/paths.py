@@ -167,12 +167,6 @@ def versions_of(resource: Resource) -> tuple[Resource, ...]:
     return (resource, *(in_version(resource, each) for each in others if each != own))
 
 
-def machines_named(namespace: str, name: str) -> list[ObjectRef]:
-    """All Machines that a person may mean by a namespace and a name, in every version."""
-    kinds = (version for api in MACHINE_APIS for version in versions_of(MACHINES[api]))
-    return [kind.ref(name, namespace) for kind in kinds]
-
-
 def set_of(machine: ObjectRef, owner: str) -> tuple[Resource, str] | None:
     """The MachineSet that controls a Machine, in the Machine's version, and its name; None for any other owner. owner: kind and
     name of what controls it."""

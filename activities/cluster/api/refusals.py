@@ -33,7 +33,7 @@ class ObjectNotFound(ApplicationError):  # noqa: N818 - a state of the API, not 
 
 
 class ObjectConflict(ApplicationError):  # noqa: N818 - a state of the API, not a mistake
-    """409, or a JSON patch whose `test` failed: the object is not (any more) as the write assumed. Nothing was written."""
+    """409, or the failed `test` of a JSON patch: the object is not (any more) as the write assumed. Nothing was written."""
 
 
 class ObjectExists(ObjectConflict):
@@ -107,6 +107,8 @@ def refusal_of_status(code: int, status: Status, request: str, *, writing: bool,
     line = f"{request}: {code} {(status.reason or 'without a reason')[:100]}: {(status.message or 'no message')[:500]}"
     budgets = (cause.message or "" for cause in status.causes if cause.reason == "DisruptionBudget")
     line += "".join(f" {budget[:200]}" for budget in budgets)  # only there is the budget's name
+    too_large = any(cause.reason == "ResourceVersionTooLarge" for cause in status.causes)
+    too_large |= "too large resource version" in (status.message or "").lower()
     match code:
         case 403 if any(cause.reason == "NamespaceTerminating" for cause in status.causes):
             return typed(NamespaceEnding, ErrorType.TRANSIENT, line)
@@ -124,7 +126,7 @@ def refusal_of_status(code: int, status: Status, request: str, *, writing: bool,
             return typed(PatchInapplicable, ErrorType.INVALID_CONFIG, line)
         case 429 | 503:
             return failure(ErrorType.RATE_LIMITED, line, retry_after=_retry_after(retry_after, status))
-        case 504 if _too_large(status):
+        case 504 if too_large:
             return typed(VersionUnknown, ErrorType.TRANSIENT, line)
         case _ if code < 500:
             return failure(ErrorType.INVALID_CONFIG, line)
@@ -133,12 +135,6 @@ def refusal_of_status(code: int, status: Status, request: str, *, writing: bool,
             return failure(ErrorType.AMBIGUOUS, line)
         case _:
             return failure(ErrorType.TRANSIENT, line)
-
-
-def _too_large(status: Status) -> bool:
-    return any(cause.reason == "ResourceVersionTooLarge" for cause in status.causes) or (
-        "too large resource version" in (status.message or "").lower()
-    )
 
 
 def _retry_after(header: str, status: Status) -> timedelta | None:
@@ -163,8 +159,8 @@ async def edit(what: str, once: Callable[[], Awaitable[Made]], *, may_vanish: bo
     """What `once` makes of the object: it reads, decides, and writes in the version that was read.
 
     It is called anew after an ObjectConflict, so it may raise to refuse at any time before it writes. may_vanish: also where the
-    object was gone by the time of the write. look_again: also after a lost answer (Ambiguous), for a `once` whose next reading
-    tells whether the write has arrived.
+    object was gone by the time of the write. look_again: also after a lost answer (Ambiguous), where the next reading shows
+    whether the write has arrived.
 
     Raises Transient after ATTEMPTS conflicts. Once an answer was lost it is Ambiguous, whatever comes later: the write may
     still be found, and that nothing was begun would be a lie (S33).

@@ -1,6 +1,7 @@
-"""Who else says that he is the machine of a Node: asked before a machine is destroyed, or anything is freed of it (S39).
+"""Which other objects claim a Node's machine or its devices: asked before a machine is destroyed, or anything is freed of it
+(S39).
 
-A kubelet writes its providerID and its system UUID itself when it registers. Whoever copies another's would have us switch that
+A kubelet writes its providerID and its system UUID itself when it registers. One that copies another's would have us switch that
 one off; and a Machine that has the providerID and another Node claims the machine as well. All that can claim it is watched from
 the first question on; until the watch has seen it, all Nodes and Machines are listed. It can only say no.
 """
@@ -47,7 +48,7 @@ class WatchedNodes(Protocol):
         """Follow from now on what can claim a machine. Whether all Nodes and Machines are known, and nothing is in doubt."""
 
     def contested(self, node: NodeView) -> str:
-        """Who else says that he is that Node's machine, in words; "" for nobody."""
+        """Which other object claims to be that Node's machine, in words; "" for none."""
 
     def nodes(self) -> Iterable[NodeView]:
         """All Nodes."""
@@ -57,14 +58,14 @@ class WatchedNodes(Protocol):
 
 
 class Identities:
-    """Of one cluster. watched: None where nobody watches."""
+    """Of one cluster. watched: None in a process without watches."""
 
     def __init__(self, connections: Connections[ClusterConnection], watched: WatchedNodes | None = None) -> None:
         self._connections = connections
         self._watched = watched
 
     async def contested(self, node: NodeView) -> str:
-        """The same, as far as anybody can know. Raises what the API refuses."""
+        """Which other object claims to be that Node's machine, in words; "" for none. Raises what the API refuses."""
         if not identities_of(node):
             return ""
         if self._watched is not None and self._watched.follow_claims():
@@ -125,7 +126,7 @@ class CheckedDevices(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Who else is to be fenced by a device, and how that is said."""
+    """Which other node is to be fenced by a device, and the sentence that says so."""
 
     other: NodeView
     words: str
@@ -139,7 +140,7 @@ async def claimed_by(
     *,
     once: Readers | None = None,
 ) -> Claim | None:
-    """Who else is to be fenced by the pinned devices."""
+    """Which other node is to be fenced by the pinned devices."""
     pinned = target.pinned
     if not pinned.endpoints:
         return None
@@ -173,28 +174,28 @@ async def device_claims(
     for asked, other in enumerate(others):
         device = named[other.name]
         if asked == MOST_ASKED:
-            told = f"{device} is named beside Node/{node}, Node/{other.name} and {len(others) - 1} more"
-            return Claim(other=other, words=f"{told}: find out which node it belongs to; that many are not looked into")
+            problem = f"{device} is named beside Node/{node}, Node/{other.name} and {len(others) - 1} more"
+            return Claim(other=other, words=f"{problem}: find out which node it belongs to; that many are not looked into")
         if await _claims(connections, other, device, source):
-            told = f"{device} is configured as the device of Node/{node} and of Node/{other.name}"
-            return Claim(other=other, words=f"{told}: find out which node it belongs to, or the wrong machine is switched off")
+            problem = f"{device} is configured as the device of Node/{node} and of Node/{other.name}"
+            return Claim(other=other, words=f"{problem}: find out which node it belongs to, or the wrong machine is switched off")
     return None
 
 
-async def tell_both(connection: ClusterConnection, node: ObjectRef, uid: str, claim: Claim) -> None:
-    """An Event on either Node, as the hourly check writes it: whoever looks at the other one hears of it, too. What can't be
+async def publish_on_both(connection: ClusterConnection, node: ObjectRef, uid: str, claim: Claim) -> None:
+    """An Event on either Node, as the hourly check writes it, so that it is seen on the other one as well. What can't be
     written changes nothing of the answer."""
     for about, its_uid in ((node, uid), (claim.other.ref, claim.other.uid)):
         reason = DeviceEventReason.FENCE_DEVICE_SHARED
         happening = Happening(about=about, uid=its_uid, reason=reason, message=claim.words, warning=True)
         try:
-            await EventRecorder(connection).tell_unless_told(happening)
+            await EventRecorder(connection).publish_unless_kept(happening)
         except ApplicationError as error:
             log.warning("the Event %s on %s was not written: %s", reason, about.key, error.message)
 
 
 async def _claims(connections: Readers, node: NodeView, endpoint: str, source: PolicySource) -> bool:
-    """Whether it has the device. One whose configuration can't be used may be meant to have it."""
+    """Whether it has the device. Where its configuration can't be used, it may be meant to have it."""
     try:
         config = await configuration_for(connections, node, None, Need(), source=source)
         return bool(config.errors) or any(same_device(each, endpoint) for each in compile_config(config).endpoints)

@@ -1,7 +1,7 @@
 """A control plane as it stands at this moment, read live before one of its members is taken (S15).
 
-The second half of a last look (`looks.py`), and only of one at a member: an act on a worker costs no request of this. What the
-Nodes and the static pods of etcd and of the API servers say is asked of every cluster; beside it what a KubeadmControlPlane
+The second half of a last look (`last_look.py`), and only of one at a member: an act on a worker costs no request of this. What
+the Nodes and the static pods of etcd and of the API servers say is asked of every cluster; beside it what a KubeadmControlPlane
 knows of its Machines, and OpenShift's own guard of etcd, where there are such. Each of them is enough to keep a member. The rules
 are `policy/remediation/control_plane.py` and `policy/objects/surroundings.py`.
 """
@@ -31,7 +31,6 @@ from policy.objects.surroundings import ETCD_NAMESPACE, EtcdGuard, is_guard
 from policy.remediation.control_plane import (
     BlockingRule,
     ControlPlaneObjection,
-    ControlPlaneView,
     MemberFate,
     StaticPod,
     component_of,
@@ -53,7 +52,7 @@ PLACES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenMember:
-    """Whom it is about: its Node, its Machine, or both. cluster: its Cluster API Cluster, where that was read already."""
+    """The member that is taken: its Node, its Machine, or both. cluster: its Cluster API Cluster, where that was read already."""
 
     node: NodeView | None
     machine: MachineView | None
@@ -90,15 +89,11 @@ async def objection_now(
         if knows is not None:
             planes = [(knows, member.machine.name), (replace(planes[0][0], managed_etcd=knows.managed_etcd), name)]
     for plane, called in planes:
-        if objection := objection_to(_apart_from(plane, called), called, taking):
+        # What takes the target itself away has been asked already (`policy/episode/gate.py`), and is no matter of quorum.
+        members = tuple(replace(each, deleting=False) if each.name == called else each for each in plane.members)
+        if objection := objection_to(replace(plane, members=members), called, taking):
             return objection
     return await _of_openshift(nodes, pods, member, name) if initialized else None
-
-
-def _apart_from(plane: ControlPlaneView, name: str) -> ControlPlaneView:
-    """Who takes the target itself away has been asked already (`policy/episode/gate.py`), and is no matter of quorum."""
-    members = tuple(replace(each, deleting=False) if each.name == name else each for each in plane.members)
-    return replace(plane, members=members)
 
 
 # Nodes and pods -------------------------------------------------------------------------------------------------------
@@ -148,7 +143,9 @@ async def _of_openshift(
 ) -> ControlPlaneObjection | None:
     """The rule of the NodeHealthCheck operator, wherever this is OpenShift: what can't be seen guards nothing. A Node that is
     gone took its guard pod with it: nothing says then that the member is unwell."""
-    if not _is_openshift(pods, member):
+    of_openshift = member.node is not None and is_of_openshift(member.node)
+    of_openshift |= member.machine is not None and member.machine.api is OPENSHIFT
+    if not of_openshift and not any(pod["metadata"]["namespace"].startswith("openshift-") for pod in pods):
         return None
     theirs = [pod for pod in pods if pod["metadata"]["namespace"] == ETCD_NAMESPACE]
     budgets = await connection.list_objects(DISRUPTION_BUDGETS.path(namespace=ETCD_NAMESPACE))
@@ -161,17 +158,11 @@ async def _of_openshift(
     return ControlPlaneObjection(rule=BlockingRule.QUORUM, why=why) if why else None
 
 
-def _is_openshift(pods: list[JsonObject], member: TakenMember) -> bool:
-    said = member.node is not None and is_of_openshift(member.node)
-    said |= member.machine is not None and member.machine.api is OPENSHIFT
-    return said or any(pod["metadata"]["namespace"].startswith("openshift-") for pod in pods)
-
-
 # Cluster API ----------------------------------------------------------------------------------------------------------
 
 
 async def _of_owner(connection: ClusterConnection, machine: MachineView | None) -> JsonObject | None:
-    """Its KubeadmControlPlane. None for a Machine that none looks after, and for one whose owner is not there any more."""
+    """Its KubeadmControlPlane. None for a Machine that none looks after, and where that owner is gone."""
     if machine is None or machine.api is not CLUSTER_API:
         return None
     kind, _, name = machine.controller.partition("/")

@@ -38,8 +38,8 @@ STALE_AFTER_DURATIONS = 2
 async def cluster_lease_problem(connection: ClusterConnection, holder: str, now: datetime, *, restores: bool = False) -> str:
     """Why the cluster Lease is not provably held by `holder` at this moment (live read); "" when it is.
 
-    restores: what is to be done only gives back, so that it is enough that nobody else may hold it. One that was renewed in a
-    future moment is nobody's proof, and may be somebody's all the same.
+    restores: what is to be done only gives back, so that it is enough that no other scanner may hold it. One that was renewed
+    in a future moment proves no holder, and may have one all the same.
     """
     lease_of = f"Lease {CLUSTER_LEASE_NAMESPACE}/{CLUSTER_LEASE_NAME}"
     document = await unless_gone(connection.get(CLUSTER_LEASE))
@@ -106,16 +106,17 @@ async def take_node_lease(
 
 
 async def release_node_lease(connection: ClusterConnection, request: ReleaseRequest, clock: Clock = utc_now) -> None:
-    """Delete the node's lease if this episode took it, or the one whose marks it adopted; not where another deployment has the
-    cluster by now (S38): it lapses by itself then."""
+    """Delete the node's lease if this episode took it, or its predecessor of which it adopted the marks; not where another
+    deployment has the cluster by now (S38): it lapses by itself then."""
     path = node_lease_path(request.target.pinned.node)
     if await cluster_lease_problem(connection, request.holder, clock(), restores=True):
         return
 
     async def once() -> None:
         document = await connection.get(path)
-        if _is_ours(read_lease(document), request.holder) and _taken_by(document, request):
-            metadata = document["metadata"]
+        metadata = document["metadata"]
+        taken_by = (metadata.get("annotations") or {}).get(INCIDENT_ANNOTATION, "")
+        if _is_ours(read_lease(document), request.holder) and taken_by in ("", request.target.incident, request.adopted):
             await connection.delete(path, uid=metadata["uid"], resource_version=metadata["resourceVersion"])
 
     with suppress(ObjectNotFound):
@@ -133,20 +134,14 @@ async def _create(connection: ClusterConnection, target: Target, spec: JsonObjec
     try:
         await connection.create(collection, lease, not_after=not_after)
     except ObjectNotFound:
-        await _create_namespace(connection)
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NODE_LEASE_NAMESPACE}}
+        with suppress(ObjectExists):  # another taker was faster
+            await connection.create(NAMESPACES.path(), namespace)
         raise  # and anew
 
 
-async def _create_namespace(connection: ClusterConnection) -> None:
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NODE_LEASE_NAMESPACE}}
-    try:
-        await connection.create(NAMESPACES.path(), namespace)
-    except ObjectExists:
-        return  # another taker was faster
-
-
 def _taken(document: JsonObject, target: Target, taken: JsonObject) -> JsonObject:
-    """The lease as read, in our name; its resourceVersion makes the PUT fail if anybody was faster."""
+    """The lease as read, in our name; its resourceVersion makes the PUT fail if another taker was faster."""
     metadata = dict(document["metadata"])
     metadata["annotations"] = {**(metadata.get("annotations") or {}), INCIDENT_ANNOTATION: target.incident}
     metadata.pop("ownerReferences", None)
@@ -165,8 +160,3 @@ async def _is_foreign(connection: ClusterConnection, lease: LeaseView, holder: s
 def _is_ours(lease: LeaseView, holder: str) -> bool:
     """Earlier builds did not say which deployment it was."""
     return lease.holder in (IDENTITY, node_lease_holder(holder))
-
-
-def _taken_by(document: JsonObject, request: ReleaseRequest) -> bool:
-    by = (document["metadata"].get("annotations") or {}).get(INCIDENT_ANNOTATION, "")
-    return by in ("", request.target.incident, request.adopted)

@@ -71,7 +71,7 @@ Answer = TypeVar("Answer")
 
 async def answered(reader: ApiReader, namespace: str, read: Callable[[ObjectLookup], Answer]) -> Answer:
     """What `read` makes of the objects, once it misses none. Errors: those of reading the API; an object that we may not see is
-    no error here, but something that the reader is told."""
+    no error here, but something that the reader is given."""
     objects: dict[ObjectName, Found] = {}
     for _ in range(MOST_ROUNDS):
         lookup = ObjectLookup(namespace, objects)
@@ -149,7 +149,7 @@ async def configuration_for(
     *,
     source: PolicySource = DEFAULT_SOURCE,
 ) -> FenceConfig:
-    """The configuration that holds, its errors in it. Errors: InvalidConfig where it can't be told which one does."""
+    """The configuration that holds, its errors in it. Errors: InvalidConfig where it is not clear which one does."""
     unreadable: list[str] = []
     chosen = await _template_named(connections, node, template, need, unreadable, source=source)
     reader = connections.nodes
@@ -172,7 +172,7 @@ async def configuration_for(
 async def _template_named(
     connections: Readers, node: NodeView, template: ObjectRef | None, need: Need, unreadable: list[str], *, source: PolicySource
 ) -> JsonObject | None:
-    """The template that the request or the node's health checks name, None where nobody names one."""
+    """The template that the request or the node's health checks name, None where none is named."""
     if template is not None:
         return await _read(connections.nodes, template, "the request", source.templates)
     named = await _named_by_checks(connections, node, need, unreadable)
@@ -193,7 +193,7 @@ async def _named_by_checks(connections: Readers, node: NodeView, need: Need, unr
     goes first."""
     named: dict[ObjectRef, ObjectRef] = {}
     async for check in readable_checks(connections, unreadable):
-        rung = _first_of_ours(check)
+        rung = next((rung.template for rung in check.rungs if is_fencing_template(rung.template)), None)
         if rung is None or not await covers(connections, check, node):
             continue
         if need.check is not None and check.ref.key == need.check.key:
@@ -226,7 +226,7 @@ async def _checks_of(connections: Readers, resource: Resource, unreadable: list[
     except ApplicationError as error:
         if error_type(error) is not ErrorType.FORBIDDEN or resource is NODE_HEALTH_CHECKS:
             raise
-        unreadable.append(f"{resource.plural}: {error.message}")  # rights that nobody gave us, since nobody uses the kind
+        unreadable.append(f"{resource.plural}: {error.message}")  # a right that we were not given, where the kind is not used
         return []
     return [each for each in found if not each["metadata"].get("deletionTimestamp")]
 
@@ -238,13 +238,10 @@ async def covers(connections: Readers, check: HealthCheck, node: NodeView) -> bo
     return any(rules.covers(target) for target in subject.targets(node))
 
 
-def _first_of_ours(check: HealthCheck) -> ObjectRef | None:
-    return next((rung.template for rung in check.rungs if is_fencing_template(rung.template)), None)
-
-
 async def _read(connection: ApiReader, ref: ObjectRef, named_by: str, trusted: Collection[str]) -> JsonObject:
-    """trusted: where templates count. The namespace of a Machine health check is among them where settings name it: whoever may
-    write Machines and checks there says which Node is whose, and must not say by which device it is off as well (S40, S46)."""
+    """trusted: where templates count. The namespace of a Machine health check is among them where settings name it: an
+    account that may write Machines and checks there says which Machine a Node is, and must not say by which device it is off, too
+    (S40, S46)."""
     if not is_fencing_template(ref):
         raise failure(
             ErrorType.INVALID_CONFIG,
@@ -261,8 +258,8 @@ async def _read(connection: ApiReader, ref: ObjectRef, named_by: str, trusted: C
 
 
 async def _only_template(reader: ApiReader, node: NodeView, unreadable: list[str], source: PolicySource) -> JsonObject | None:
-    """The only template of a cluster without any other fence configuration, None where there is none. What somebody has written
-    in a namespace of his own is none, and makes no other one ambiguous (S40)."""
+    """The only template of a cluster without any other fence configuration, None where there is none. What an owner of another
+    namespace has written there is none, and makes no other one ambiguous (S40)."""
     everywhere = await all_of(reader, FENCING_TEMPLATES.path())
     found = [each for each in everywhere if each["metadata"]["namespace"] in source.templates]
     if len(found) <= 1:
@@ -294,7 +291,7 @@ NODE_LEASES = "kube-node-lease"
 
 
 async def live_policies(connection: ClusterConnection, source: PolicySource) -> FencePolicies:
-    """All policies that hold now. Errors: NotLicensed for those that can't be used: nobody knows what they were to say."""
+    """All policies that hold now. Errors: NotLicensed for those that can't be used: what they were to say is not known."""
     cluster = await _config_map(connection, source, CLUSTER_CONFIG)
     if cluster is None:
         return source.policies

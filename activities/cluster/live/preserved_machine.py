@@ -108,7 +108,7 @@ class PreservedMachineReader:
     async def look(self, node: str, machine: ObjectRef | None, *, unhealthy: str = "") -> Sight:
         """Machine first, Node last: the Node's word is the one that beats, so that it is the freshest.
 
-        machine: None where nobody has said which it is; then it is found by its Node.
+        machine: None where it is not known yet; then it is found by its Node.
         """
         read = await (find_machine(self._connections, machine) if machine is not None else self._machine_of(node))
         found, deployment = (read.view if read is not None else None), None
@@ -144,7 +144,10 @@ class PreservedMachineReader:
         """Who has overridden the preservation of a machine that others delete, or have deleted. None: of a Node alone."""
         if machine is None:
             return Overridden(override=Override.DELETION, why="the Node was deleted")
-        return await overridden(self.connection_of(machine), machine, owner)
+        try:
+            return await _overridden_by_sets(self.connection_of(machine), machine, owner)
+        except (ApplicationError, msgspec.MsgspecError) as error:
+            return Overridden(override=Override.DELETION, why=f"what is above it can't be read: {error}")
 
     async def _machine_of(self, node: str) -> LiveMachine | None:
         """A hold that began on a Node alone stays there, or its expiry would begin anew on the Machine (S22)."""
@@ -197,13 +200,13 @@ def _held(machine: MachineView | None, node: NodeView | None) -> Held | None:
     return held
 
 
-# Whether a health check calls a machine unhealthy now, for a hold that was told so: who tells it may be anybody (S42).
+# Whether a health check calls a machine unhealthy now, for a hold that is said to be for it: any client may say so (S42).
 #
-# As the scanner's ledger says it (`Ledger.sickness_of`), of what is read live, and of one that is kept as its book does.
+# As the scanner's ledger says it (`Ledger.sickness_of`), of what is read live, and of one that is kept as the index does.
 
 
 async def called_unhealthy(connections: Readers, held: Held, machine: MachineView | None, now: datetime) -> str:
-    """In words, "" where nobody does. The scanner's clock may be ahead of `now`. What can't be read calls nobody anything."""
+    """In words, "" where none does. The scanner's clock may be ahead of `now`. Unreadable checks are skipped."""
     async for check in readable_checks(connections, []):
         rules = rules_of(check)
         for target in (await _subject(connections, check, held.node, machine)).targets(held.node):
@@ -235,15 +238,8 @@ REVISIONS = ("deployment.kubernetes.io/revision", "machinedeployment.clusters.x-
 LONGEST_NUMBER = 20
 
 
-async def overridden(connection: ClusterConnection, machine: ObjectRef, owner: str) -> Overridden:
-    """machine: by its group, version and namespace. owner: kind and name of what controls it, "" where that is not known."""
-    try:
-        return await _overridden_by_sets(connection, machine, owner)
-    except (ApplicationError, msgspec.MsgspecError) as error:
-        return Overridden(override=Override.DELETION, why=f"what is above it can't be read: {error}")
-
-
 async def _overridden_by_sets(connection: ClusterConnection, machine: ObjectRef, owner: str) -> Overridden:
+    """machine: by its group, version and namespace. owner: kind and name of what controls it, "" where that is not known."""
     found_set = set_of(machine, owner)
     if found_set is None or (own := await _find_set(connection, found_set[0], machine.namespace, found_set[1])) is None:
         return overridden_by(None)

@@ -11,7 +11,7 @@ from typing import Any
 
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.leases import read_lease
-from activities.cluster.objects.statuses.common import CONFLICTING, condition_of, status_of
+from activities.cluster.objects.check_statuses import CONFLICTING, condition_of, status_of
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.rival_controllers import LeaderLease, StatusWrite, conflict
 from policy.scan.ledger import Ledger
@@ -26,7 +26,7 @@ NO_CONTROLLERS = ("nodewarden", "kubectl")
 class Conflicts:
     """Keeps one ledger's holds for other controllers. takeover: the user knows, and wants us to act.
 
-    Whoever was seen once counts until then, also in another process: the condition on the health check says so.
+    A controller that was seen once counts until then, also in another process: the condition on the health check says so.
     """
 
     def __init__(self, ledger: Ledger, *, takeover: bool) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -21,9 +21,19 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from activities.cluster.api.answers import Status, shallow
+from policy.dialects.common import DEFAULT_NAMESPACE
 from policy.objects.nodes import Condition, NodeView, Taint
+from policy.objects.remediations import HEALTHY_DELAY_ANNOTATION, NODE_NAME_ANNOTATION, Owner, RemediationObject
 from policy.preservation.kept_machine import CONDITION
+from policy.remediation.remediation_objects import (
+    REMEDIATORS,
+    TEMPLATE_NAME_ANNOTATION,
+    TIMED_OUT_ANNOTATION,
+    Remediator,
+    remediator_of,
+)
 from policy.remediation.remedies import OWNER_REMEDIATED
+from policy.values.object_refs import ObjectRef
 from policy.values.times import moment_of
 
 log = logging.getLogger(__name__)
@@ -31,7 +41,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 READ_OUT = frozenset({CONDITION, OWNER_REMEDIATED})
-"""Types of conditions whose messages are read."""
+"""Types of conditions of which the message is read."""
 
 IP_ADDRESSES = frozenset({"InternalIP", "ExternalIP"})
 
@@ -67,18 +77,6 @@ class WatchLine(Generic[T]):
     status: Status | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Decoding(Generic[T]):
-    """How the bytes of one kind become items. All raise msgspec.DecodeError for what is no list, no line, and no such object.
-
-    one: without a stand-in for an object that can't be read.
-    """
-
-    items: Callable[[bytes], Iterable[Item[T]]]
-    line: Callable[[bytes], WatchLine[T]]
-    one: Callable[[bytes], Item[T]]
-
-
 class PlainMetadata(msgspec.Struct, rename="camel"):
     """What decisions use of any object's `metadata`."""
 
@@ -89,6 +87,28 @@ class PlainMetadata(msgspec.Struct, rename="camel"):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     deletion_timestamp: str | None = None
+
+
+class WireOwner(msgspec.Struct, rename="camel"):
+    """One entry of `ownerReferences`."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class WireMetadata(PlainMetadata, rename="camel"):
+    """With what is used of a Machine's, a Cluster's and a remediation object's. Moments are whatever was written."""
+
+    owner_references: list[WireOwner] | None = None
+    finalizers: list[str] | None = None
+    creation_timestamp: Any = None
+
+    @property
+    def controller(self) -> str:
+        """Kind and name of the owner that controls it, "" where there is none."""
+        return next((f"{owner.kind}/{owner.name}" for owner in self.owner_references or () if owner.controller), "")
 
 
 class _Taint(msgspec.Struct):
@@ -178,13 +198,14 @@ _anything = msgspec.json.Decoder(dict[str, Any])
 
 def decode_node(body: bytes) -> NodeView:
     """One Node as the API answers it. Raises msgspec.DecodeError for anything else."""
-    return _view(_node.decode(body))
+    return NODE_DECODING.one(body).value
 
 
-def _view(node: _Node) -> NodeView:
+def _read_node(raw: msgspec.Raw) -> Item[NodeView]:
+    node = _node.decode(raw)
     metadata, spec, status = node.metadata, node.spec or _Spec(), node.status or _NodeStatus()
     node_info = status.node_info or _NodeInfo()
-    return NodeView(
+    view = NodeView(
         name=metadata.name,
         uid=metadata.uid,
         resource_version=metadata.resource_version,
@@ -202,27 +223,21 @@ def _view(node: _Node) -> NodeView:
         system_uuid=node_info.system_uuid or "",
         addresses=tuple(dict.fromkeys(each.address for each in status.addresses or () if each.type in IP_ADDRESSES)),
     )
+    return Item(metadata.name, metadata.resource_version, view)
 
 
 def conditions_of(conditions: list[WireCondition] | None) -> tuple[Condition, ...]:
     """The entries of `status.conditions`, none where there are none."""
-    return tuple(_condition(condition) for condition in conditions or ())
-
-
-def _condition(condition: WireCondition) -> Condition:
-    # Interned: fifty thousand nodes say the same twenty words.
-    return Condition(
-        type=sys.intern(condition.type),
-        status=sys.intern(condition.status),
-        since=moment_of(condition.last_transition_time),
-        reason=sys.intern(condition.reason or ""),
-        message=condition.message or "" if condition.type in READ_OUT else "",
+    return tuple(
+        Condition(  # interned: fifty thousand nodes say the same twenty words
+            type=sys.intern(condition.type),
+            status=sys.intern(condition.status),
+            since=moment_of(condition.last_transition_time),
+            reason=sys.intern(condition.reason or ""),
+            message=condition.message or "" if condition.type in READ_OUT else "",
+        )
+        for condition in conditions or ()
     )
-
-
-def _node_item(raw: msgspec.Raw) -> Item[NodeView]:
-    node = _node.decode(raw)
-    return Item(node.metadata.name, node.metadata.resource_version, _view(node))
 
 
 def _unread_node(rest: Fragments, problem: str) -> NodeView:
@@ -237,20 +252,20 @@ def _unread_node(rest: Fragments, problem: str) -> NodeView:
     )
 
 
-def _attachment_item(raw: msgspec.Raw) -> Item[str]:
+def _read_attachment(raw: msgspec.Raw) -> Item[str]:
     found = _attachment.decode(raw)
     # Interned: a node has a hundred of them, and its own name is in memory already.
     node = sys.intern(found.spec.node_name) if found.spec is not None else ""
     return Item(found.metadata.name, found.metadata.resource_version, node)
 
 
-def _object_item(raw: msgspec.Raw) -> Item[dict[str, Any]]:
+def _read_object(raw: msgspec.Raw) -> Item[dict[str, Any]]:
     metadata = _object.decode(raw).metadata
     key = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
     return Item(key, metadata.resource_version, _anything.decode(raw))
 
 
-def _name_item(raw: msgspec.Raw) -> Item[str]:
+def _read_name(raw: msgspec.Raw) -> Item[str]:
     metadata = _object.decode(raw).metadata
     return Item(metadata.name, metadata.resource_version, metadata.resource_version)
 
@@ -271,7 +286,7 @@ class Fragments:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     def texts(self, *path: str) -> dict[str, str]:
-        """The entries there whose value is a text."""
+        """The entries there that are texts."""
         found: Any = self._object
         for step in path:
             found = found.get(step) if isinstance(found, dict) else None
@@ -283,49 +298,45 @@ class Fragments:
 
 
 @lru_cache(maxsize=4096)
-def _tell(kind: str, key: str, problem: str) -> None:
+def _log_unreadable(kind: str, key: str, problem: str) -> None:
     """Once for each object and problem: a Node says the same thing every few seconds."""
     log.warning("%s %s can't be read, and is never acted upon until it can: %s", kind, key, problem)
 
 
-def decoding_of(
-    kind: str, item_of: Callable[[msgspec.Raw], Item[T]], stand_in: Callable[[Fragments, str], T] | None = None
-) -> Decoding[T]:
-    """How that kind's lists and watches are read, given how one object becomes an item, and what stands for one that can't."""
+@dataclass(frozen=True, slots=True)
+class Decoding(Generic[T]):
+    """How the bytes of one kind become items. All raise msgspec.DecodeError for what is no list, no line, or no such object.
 
-    def item(raw: msgspec.Raw) -> Item[T]:
+    kind: as the log names it. read: one object. stand_in: what takes the place of one that can't be read; None where one makes
+    the whole unreadable.
+    """
+
+    kind: str
+    read: Callable[[msgspec.Raw], Item[T]]
+    stand_in: Callable[[Fragments, str], T] | None = None
+
+    def one(self, body: bytes) -> Item[T]:
+        """One object, without a stand-in."""
+        return self.read(msgspec.Raw(body))
+
+    def items(self, body: bytes) -> list[Item[T]]:
+        """The objects of a list."""
         try:
-            return item_of(raw)
-        except msgspec.ValidationError as error:
-            if stand_in is None:
-                raise
-            rest, problem = Fragments(raw), str(error)[:LONGEST_PROBLEM]
-            _tell(kind, rest.key, problem)
-            return Item(rest.key, rest.resource_version, stand_in(rest, problem))
-
-    def items(body: bytes) -> Iterable[Item[T]]:
-        return [item(raw) for raw in _list.decode(body).items or ()]
-
-    def one(body: bytes) -> Item[T]:
-        return item_of(msgspec.Raw(body))
-
-    return Decoding(_as_deep_as_can_be(items), _as_deep_as_can_be(_lines_of(item)), one)
-
-
-def _as_deep_as_can_be(decode: Callable[[bytes], T]) -> Callable[[bytes], T]:
-    def decoded(body: bytes) -> T:
-        try:
-            return decode(body)
+            return self._items(body)
         except RecursionError:
-            return decode(shallow(body))
+            return self._items(shallow(body))
 
-    return decoded
+    def line(self, body: bytes) -> WatchLine[T]:
+        """One line of a watch."""
+        try:
+            return self._line(body)
+        except RecursionError:
+            return self._line(shallow(body))
 
+    def _items(self, body: bytes) -> list[Item[T]]:
+        return [self._item(raw) for raw in _list.decode(body).items or ()]
 
-def _lines_of(item_of: Callable[[msgspec.Raw], Item[T]]) -> Callable[[bytes], WatchLine[T]]:
-    """How a watch's lines become events, given how one object becomes an item."""
-
-    def decode(body: bytes) -> WatchLine[T]:
+    def _line(self, body: bytes) -> WatchLine[T]:
         line = _line.decode(body)
         try:
             kind = EventType(line.type)
@@ -335,15 +346,74 @@ def _lines_of(item_of: Callable[[msgspec.Raw], Item[T]]) -> Callable[[bytes], Wa
             return WatchLine(kind, "", status=_status.decode(line.object))
         if kind is EventType.BOOKMARK:
             return WatchLine(kind, _object.decode(line.object).metadata.resource_version)
-        item = item_of(line.object)
+        item = self._item(line.object)
         return WatchLine(kind, item.resource_version, item)
 
-    return decode
+    def _item(self, raw: msgspec.Raw) -> Item[T]:
+        try:
+            return self.read(raw)
+        except msgspec.ValidationError as error:
+            if self.stand_in is None:
+                raise
+            rest, problem = Fragments(raw), str(error)[:LONGEST_PROBLEM]
+            _log_unreadable(self.kind, rest.key, problem)
+            return Item(rest.key, rest.resource_version, self.stand_in(rest, problem))
 
 
-NODE_DECODING: Decoding[NodeView] = decoding_of("Node", _node_item, _unread_node)
-NAME_DECODING: Decoding[str] = decoding_of("object", _name_item)
-"""Of objects whose names are enough: the version stands for the rest."""
-OBJECT_DECODING: Decoding[dict[str, Any]] = decoding_of("object", _object_item)
-ATTACHMENT_DECODING: Decoding[str] = decoding_of("VolumeAttachment", _attachment_item, lambda _rest, _problem: "")
+NODE_DECODING: Decoding[NodeView] = Decoding("Node", _read_node, _unread_node)
+NAME_DECODING: Decoding[str] = Decoding("object", _read_name)
+"""Of objects of which the names are enough: the version stands for the rest."""
+OBJECT_DECODING: Decoding[dict[str, Any]] = Decoding("object", _read_object)
+ATTACHMENT_DECODING: Decoding[str] = Decoding("VolumeAttachment", _read_attachment, lambda _rest, _problem: "")
 """To which node each is attached: of a quarter of a million of them nothing more is worth keeping."""
+
+
+# Remediation objects, of any kind.
+
+
+class _RemediationStatus(msgspec.Struct):
+    conditions: list[WireCondition] | None = None
+
+
+class _Remediation(msgspec.Struct, rename="camel"):
+    metadata: WireMetadata
+    api_version: str = ""
+    kind: str = ""
+    status: _RemediationStatus | None = None
+
+
+_remediation = msgspec.json.Decoder(_Remediation)
+
+
+def remediation_decoding(
+    api_version: str, kind: str, remediators: tuple[Remediator, ...] = REMEDIATORS
+) -> Decoding[RemediationObject]:
+    """How remediation objects of that kind are read; an unreadable one belongs to no check."""
+
+    def read(raw: msgspec.Raw) -> Item[RemediationObject]:
+        found = _remediation.decode(raw)
+        metadata, says = found.metadata, remediator_of(api_version, kind, remediators)
+        conditions = {each.type: each.status for each in (found.status.conditions if found.status else None) or ()}
+        annotations = metadata.annotations or {}
+        view = RemediationObject(
+            ref=ObjectRef(
+                api_version=api_version, kind=kind, name=metadata.name, namespace=metadata.namespace or DEFAULT_NAMESPACE
+            ),
+            target=annotations.get(NODE_NAME_ANNOTATION) or metadata.name,
+            uid=metadata.uid,
+            created=moment_of(metadata.creation_timestamp),
+            template=annotations.get(TEMPLATE_NAME_ANNOTATION, ""),
+            timed_out=moment_of(annotations.get(TIMED_OUT_ANNOTATION, "")),
+            owners=tuple(Owner(kind=owner.kind, name=owner.name, uid=owner.uid) for owner in metadata.owner_references or ()),
+            deleting=metadata.deletion_timestamp is not None,
+            succeeded=says.has_succeeded(conditions),
+            permanent_node_deletion_expected=conditions.get(says.node_goes, ""),
+            well_since=moment_of(annotations.get(HEALTHY_DELAY_ANNOTATION, "")),
+        )
+        return Item(f"{view.ref.namespace}/{view.ref.name}", found.metadata.resource_version, view)
+
+    def stand_in(rest: Fragments, _problem: str) -> RemediationObject:
+        ref = ObjectRef(api_version=api_version, kind=kind, name=rest.name, namespace=rest.namespace or DEFAULT_NAMESPACE)
+        return RemediationObject(ref=ref, target=rest.text("metadata", "annotations", NODE_NAME_ANNOTATION) or rest.name)
+
+    return Decoding(kind, read, stand_in)

@@ -1,7 +1,7 @@
 """Objects of other systems that ask for a node: followed for the ledger, looked at live, and answered in their own conditions.
 
 None of them is ever created, deleted or given a finalizer by us: its operator deletes it when the node is well, and that must not
-wait for anybody. What an episode has to undo it undoes from its own record, with the object or without it. What the objects mean
+wait for us. What an episode has to undo it undoes from its own record, with the object or without it. What the objects mean
 is `policy/episode/fencing_requests.py` and `policy/episode/fencing_requests.py`.
 """
 
@@ -17,9 +17,9 @@ from activities.clocks import Clock
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import FENCE_AGENTS_REMEDIATIONS
 from activities.cluster.api.refusals import ObjectNotFound, edit, unless_gone
+from activities.cluster.objects.check_statuses import ConditionText, conditions, seconds, status_of
 from activities.cluster.objects.conflicts import leader_lease, newest_foreign_write
 from activities.cluster.objects.object_reader import ApiReader
-from activities.cluster.objects.statuses.common import ConditionText, conditions, seconds, status_of
 from activities.errors import ErrorType, as_invalid_config, failure
 from policy.checks.rival_controllers import LeaderLease, StatusWrite, conflict
 from policy.episode.fencing_requests import (
@@ -49,8 +49,8 @@ class FencingRequests:
     """Feeds one ledger with what asks for nodes, and with whether the controller that it is made for is at work.
 
     Evidence counts as long as it is fresh, and no longer: the operator that creates the objects goes on running when that
-    controller is taken away, and taking its checks over is not what anybody wants then. takeover: the user knows, and wants us to
-    act all the same. namespaces: whose objects are obeyed (S46).
+    controller is taken away, and taking its checks over is not what its user wants then. takeover: the user knows, and wants us
+    to act all the same. namespaces: where objects are obeyed (S46).
     """
 
     def __init__(self, ledger: Ledger, *, takeover: bool, namespaces: Collection[str]) -> None:
@@ -68,7 +68,7 @@ class FencingRequests:
         return any(not why_ended(each) for each in self.objects.values())
 
     def put(self, ref: ObjectRef, found: JsonObject | None) -> None:
-        """An object as it is now, None for one that is gone. One of ours asks another controller, and nobody twice."""
+        """An object as it is now, None for one that is gone. One of ours asks another controller, and not us."""
         key = ref.key
         if found is None or made_by_us(found):
             self.objects.pop(key, None)
@@ -128,36 +128,36 @@ async def plan_asked_for(
         return plan_of(found, node, taint_honoured=taint_honoured)
 
 
-async def answer(connection: ClusterConnection, word: RequestAnswer, *, clock: Clock) -> str:
-    """Write how far a wish has come, where its object says something else. Returns why there is nobody to be told, "" for done.
+async def answer(connection: ClusterConnection, given: RequestAnswer, *, clock: Clock) -> str:
+    """Write how far a wish has come, where its object says something else. Returns why there is no object to answer, "" for done.
 
-    Where the operator has given it up it is told that it was interrupted, whatever became of it since.
+    Where the operator has given it up the answer is that it was interrupted, whatever became of it since.
     """
-    path = _path(word.about)
+    path = _path(given.about)
 
     async def once() -> str:
         found = await connection.get(path)
-        if is_another(found, word.uid):
-            return f"{word.about.key} is another object now"
+        if is_another(found, given.uid):
+            return f"{given.about.key} is another object now"
         withdrawn = why_withdrawn(found)
         if found["metadata"].get("deletionTimestamp"):
             return withdrawn
-        told = (Stage.INTERRUPTED, withdrawn) if withdrawn else (word.stage, word.message)
-        status = answered(status_of(found), *told, clock())
+        stage, message = (Stage.INTERRUPTED, withdrawn) if withdrawn else (given.stage, given.message)
+        status = answered(status_of(found), stage, message, clock())
         if status:
             version = {"resourceVersion": found["metadata"]["resourceVersion"]}
             await connection.patch_merge(f"{path}/status", {"metadata": version, "status": status})
         return withdrawn
 
     try:
-        return await edit(word.about.key, once)
+        return await edit(given.about.key, once)
     except ObjectNotFound:
-        return f"{word.about.key} was deleted"
+        return f"{given.about.key} was deleted"
 
 
 def answered(current: Mapping[str, Any], stage: Stage, message: str, now: datetime) -> JsonObject:
-    """What is to be written over the status as it stands, nothing where it says so already. As its controller does it a condition
-    whose status stays keeps its words, and the time of the last update moves with the conditions only."""
+    """What is to be written over the status as it stands, nothing where it says so already. As its controller does it, a
+    condition of unchanged status keeps its message, and the time of the last update moves with the conditions only."""
     listed = current.get("conditions") or []
     stands = {each.get("type"): each.get("status") for each in listed}
     wanted: dict[str, ConditionText | None] = {

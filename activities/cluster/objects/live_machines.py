@@ -2,7 +2,7 @@
 
 A Node says by annotation which Machine is its own; where it does not, or where that one gives no reason to act, the check's
 namespace is listed, since a scan judges every Machine that refers to the node. A Machine's own `nodeRef` has the last word: an
-annotation alone never makes a Machine somebody's. One without a `nodeRef` is tied as `policy/checks/inventory.py` ties it for a
+annotation alone never makes a Machine a Node's. One without a `nodeRef` is tied as `policy/checks/inventory.py` ties it for a
 scan.
 """
 
@@ -22,15 +22,13 @@ from activities.cluster.api.paths import (
     NODES,
     Resource,
     in_version,
-    machines_named,
     ref_of,
     versions_of,
 )
 from activities.cluster.api.refusals import unless_gone
 from activities.cluster.api.served_cluster import as_served
-from activities.cluster.objects.clusters_decoding import decode_cluster
 from activities.cluster.objects.decoding import NODE_DECODING, decode_node
-from activities.cluster.objects.machines_decoding import machine_decoding, read_machine
+from activities.cluster.objects.machines_decoding import CLUSTER_DECODING, machine_decoding, read_machine
 from activities.cluster.objects.object_reader import ApiReader, Readers
 from activities.errors import ErrorType, failure
 from policy.checks.health_check import HealthCheck
@@ -70,7 +68,7 @@ class LiveMachine:
 class Subject:
     """What a check judges beside the Node. machines: those of the node; where no check of Machines asks, the one that the Node
     names, which is not judged then. whole: there are no others, False where only that one was asked for. pause: see `pause_of`,
-    None where nobody has asked."""
+    None where it was not asked for."""
 
     of_machines: bool = False
     machines: tuple[MachineView, ...] = ()
@@ -79,7 +77,7 @@ class Subject:
     pause: str | None = None
 
     def targets(self, node: NodeView | None) -> list[JudgedTarget]:
-        """The targets as they are now; a Node of that name in another cluster is somebody else's."""
+        """The targets as they are now; a Node of that name in another cluster is none of them."""
         if not self.of_machines:
             return [JudgedTarget(node.name, node=node)] if node is not None else []
         found = []
@@ -90,7 +88,7 @@ class Subject:
         return found
 
     def machines_of(self, node: NodeView | None) -> list[MachineView]:
-        """Without those whose Node of that name is in another cluster, or another machine's (S9)."""
+        """Without those that have a Node of that name in another cluster, or where it is another machine's (S9)."""
         return [machine for machine in self.machines if node is None or may_be_its_node(machine, node)]
 
 
@@ -205,8 +203,8 @@ async def machine_of(connections: Readers, node: NodeView) -> LiveMachine | None
     chosen = [machine for machine in found if not machine.view.deleting] or found
     if len(chosen) > 1:
         names = ", ".join(sorted(f"{machine.ref.namespace}/{machine.ref.name}" for machine in chosen))
-        told = f"Node/{node.name}: several Machines say that it is theirs: {names}; expected one"
-        raise failure(ErrorType.INVALID_CONFIG, told)
+        problem = f"Node/{node.name}: several Machines say that it is theirs: {names}; expected one"
+        raise failure(ErrorType.INVALID_CONFIG, problem)
     return chosen[0] if chosen else None
 
 
@@ -215,8 +213,8 @@ async def machine_named(connections: Readers, name: str) -> LiveMachine | None:
     namespace, _, own = name.removeprefix(MACHINE).partition("/")
     if not (name.startswith(MACHINE) and namespace and own):
         return None
-    for ref in machines_named(namespace, own):
-        if (machine := await find_machine(connections, ref)) is not None:
+    for kind in (version for api in MACHINE_APIS for version in versions_of(MACHINES[api])):
+        if (machine := await find_machine(connections, kind.ref(own, namespace))) is not None:
             return machine
     return None
 
@@ -255,8 +253,8 @@ async def _labelled(connections: Readers, node: str) -> list[LiveMachine]:
 
 async def machines_of(connections: Readers, check: HealthCheck, node: str) -> list[MachineView]:
     """All Machines of the node among those that the check may cover, found as a scan finds them."""
-    resource = _machines(check)
-    decoding, pages = machine_decoding(_api(check)), connections.of(resource.api_version)
+    kind = check.machine_ref("", "")
+    resource, decoding, pages = resource_of(kind), machine_decoding(api_of(kind)), connections.of(kind.api_version)
     listed = [
         item.value
         async for page in pages.list_pages(resource.path(namespace=check.ref.namespace))
@@ -270,7 +268,7 @@ async def machines_of(connections: Readers, check: HealthCheck, node: str) -> li
 
 async def _tied(connection: ApiReader, unnamed: list[MachineView], node: str) -> list[MachineView]:
     """Those of the Machines that name no Node which are the node's all the same. All Nodes are asked for: where several answer to
-    one Machine, nobody knows whose it is (S9)."""
+    one Machine, it is not known which one's it is (S9)."""
     inventory = Inventory(sees_all_nodes=False)
     async for page in connection.list_pages(NODES.path()):
         for item in NODE_DECODING.items(page.body):
@@ -296,7 +294,7 @@ async def read_cluster(reader: ApiReader, key: str) -> WorkloadCluster | None:
     if not name:
         return None
     body = await as_served(CAPI_CLUSTERS, lambda version: reader.get_bytes(version.path(name, namespace=namespace)))
-    return decode_cluster(body) if body is not None else None
+    return CLUSTER_DECODING.one(body).value if body is not None else None
 
 
 async def pause_of(connections: Readers, node: NodeView | None, machines: Iterable[MachineView]) -> str:
@@ -306,14 +304,6 @@ async def pause_of(connections: Readers, node: NodeView | None, machines: Iterab
         if cluster is not None and cluster.paused:
             return cluster.paused
     return ""
-
-
-def _api(check: HealthCheck) -> MachineApi:
-    return api_of(check.machine_ref("", ""))
-
-
-def _machines(check: HealthCheck) -> Resource:
-    return resource_of(check.machine_ref("", ""))
 
 
 def _resource(ref: ObjectRef) -> Resource:

@@ -19,13 +19,19 @@ from activities.cluster.objects.decoding import (
     Decoding,
     Fragments,
     Item,
-    PlainMetadata,
     WireCondition,
+    WireMetadata,
     conditions_of,
-    decoding_of,
 )
 from policy.dialects.common import DEFAULT_NAMESPACE
-from policy.objects.machines import CLUSTER_NAME_LABEL, FAILED, MachineView
+from policy.objects.machines import (
+    CLUSTER_NAME_LABEL,
+    FAILED,
+    PAUSED_ANNOTATION,
+    UPGRADE_STEP_ANNOTATION,
+    MachineView,
+    WorkloadCluster,
+)
 from policy.objects.nodes import Condition
 from policy.preservation.kept_machine import EXPIRY_ANNOTATION
 from policy.preservation.survey import DeploymentPool
@@ -45,33 +51,11 @@ HOOKS = ("pre-drain.delete.hook.machine.cluster.x-k8s.io", "pre-terminate.delete
 LONGEST_WAIT = 300
 
 
-class WireOwner(msgspec.Struct, rename="camel"):
-    """One entry of `ownerReferences`."""
-
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool | None = None
-
-
-class WireMetadata(PlainMetadata, rename="camel"):
-    """With what is used of a Machine's and a Cluster's. Moments are whatever was written."""
-
-    owner_references: list[WireOwner] | None = None
-    finalizers: list[str] | None = None
-    creation_timestamp: Any = None
-
-    @property
-    def controller(self) -> str:
-        """Kind and name of the owner that controls it, "" where there is none."""
-        return next((f"{owner.kind}/{owner.name}" for owner in self.owner_references or () if owner.controller), "")
-
-
 class _Name(msgspec.Struct):
     name: str = ""
 
 
-class WireConditions(msgspec.Struct):
+class _Conditions(msgspec.Struct):
     """Where the next generation of Cluster API's conditions stands in v1beta1."""
 
     conditions: list[WireCondition] | None = None
@@ -83,7 +67,7 @@ class _Failure(msgspec.Struct, rename="camel"):
     conditions: list[WireCondition] | None = None
 
 
-class WireDeprecated(msgspec.Struct):
+class _Deprecated(msgspec.Struct):
     """What v1beta2 of Cluster API keeps of v1beta1."""
 
     v1beta1: _Failure | None = None
@@ -112,8 +96,8 @@ class _Status(msgspec.Struct, rename="camel"):
     node_ref: _Name | None = None
     last_updated: Any = None
     conditions: list[WireCondition] | None = None
-    v1beta2: WireConditions | None = None
-    deprecated: WireDeprecated | None = None
+    v1beta2: _Conditions | None = None
+    deprecated: _Deprecated | None = None
     last_operation: _LastOperation | None = None
     failure_reason: str | None = None
     failure_message: str | None = None
@@ -131,11 +115,6 @@ _machine = msgspec.json.Decoder(_Machine)
 _NO_SPEC, _NO_STATUS, _NO_FAILURE, _NO_CURRENT = _Spec(), _Status(), _Failure(), _CurrentStatus()
 
 
-def decode_machine(body: bytes, api: MachineApi) -> MachineView:
-    """One Machine as it came. Raises msgspec.DecodeError for anything else."""
-    return _view(_machine.decode(body), api)
-
-
 def read_machine(document: JsonObject, api: MachineApi) -> MachineView:
     """One Machine from JSON that was parsed already. Raises msgspec.ValidationError for anything else."""
     return _view(msgspec.convert(document, _Machine), api)
@@ -144,7 +123,7 @@ def read_machine(document: JsonObject, api: MachineApi) -> MachineView:
 def machine_decoding(api: MachineApi) -> Decoding[MachineView]:
     """How lists and watches of Machines of that API are read."""
 
-    def item(raw: msgspec.Raw) -> Item[MachineView]:
+    def read(raw: msgspec.Raw) -> Item[MachineView]:
         view = _view(_machine.decode(raw), api)
         return Item(f"{view.namespace}/{view.name}", view.resource_version, view)
 
@@ -165,7 +144,7 @@ def machine_decoding(api: MachineApi) -> Decoding[MachineView]:
             unreadable=problem,
         )
 
-    return decoding_of("Machine", item, stand_in)
+    return Decoding("Machine", read, stand_in)
 
 
 def _view(machine: _Machine, api: MachineApi) -> MachineView:
@@ -183,7 +162,7 @@ def _view(machine: _Machine, api: MachineApi) -> MachineView:
         resource_version=metadata.resource_version,
         labels=labels,
         annotations=annotations,
-        conditions=merged(status.v1beta2, status.conditions, old.conditions),
+        conditions=_merged(status.v1beta2, status.conditions, old.conditions),
         phase=sys.intern(phase),
         failure=_failure(status, old, phase),
         deleting=deleting,
@@ -217,10 +196,10 @@ def _failure(status: _Status, old: _Failure, phase: str) -> str:
         status.failure_reason or old.failure_reason or status.error_reason,
         status.failure_message or old.failure_message or status.error_message,
     )
-    told = ": ".join(word for word in words if word)
-    if not told and phase == FAILED and status.current_status is not None and status.last_operation is not None:
+    reported = ": ".join(word for word in words if word)
+    if not reported and phase == FAILED and status.current_status is not None and status.last_operation is not None:
         return status.last_operation.description or ""
-    return told
+    return reported
 
 
 def _waits(metadata: WireMetadata, spec: _Spec, status: _Status, old: _Failure) -> str:
@@ -232,8 +211,8 @@ def _waits(metadata: WireMetadata, spec: _Spec, status: _Status, old: _Failure) 
     for kind in DRAIN_CONDITIONS:
         found = conditions.get(kind)
         unfinished = found is not None and found.status == ("True" if kind == "Deleting" else "False")
-        if found is not None and unfinished and (told := found.message or found.reason):
-            return f"{kind}: {told}"[:LONGEST_WAIT]
+        if found is not None and unfinished and (reported := found.message or found.reason):
+            return f"{kind}: {reported}"[:LONGEST_WAIT]
     hooks = [key for key in metadata.annotations or () if key.startswith(HOOKS)]
     lifecycle = spec.lifecycle_hooks if isinstance(spec.lifecycle_hooks, dict) else {}
     hooks += [f"{stage} {each.get('name')}" for stage, there in sorted(lifecycle.items()) for each in there or ()]
@@ -277,13 +256,99 @@ def preserve_timeout(text: object) -> timedelta | None:
     return timeout
 
 
-def merged(newer: WireConditions | None, *lists: list[WireCondition] | None) -> tuple[Condition, ...]:
+def _merged(newer: _Conditions | None, *lists: list[WireCondition] | None) -> tuple[Condition, ...]:
     """Conditions of several places, each type from the first that has it."""
     found: dict[str, Condition] = {}
     for each in (newer.conditions if newer is not None else None, *lists):
         for condition in conditions_of(each):
             found.setdefault(condition.type, condition)
     return tuple(found.values())
+
+
+# What their Clusters say (Cluster API).
+
+CONTROL_PLANE_INITIALIZED = "ControlPlaneInitialized"
+INFRASTRUCTURE_READY = "InfrastructureReady"
+
+
+class _Initialization(msgspec.Struct, rename="camel"):
+    infrastructure_provisioned: bool | None = None
+    control_plane_initialized: bool | None = None
+
+
+class _Topology(msgspec.Struct):
+    version: str | None = None
+
+
+class _ClusterSpec(msgspec.Struct):
+    paused: bool | None = None
+    topology: _Topology | None = None
+
+
+class _ClusterStatus(msgspec.Struct, rename="camel"):
+    conditions: list[WireCondition] | None = None
+    v1beta2: _Conditions | None = None
+    deprecated: _Deprecated | None = None
+    infrastructure_ready: bool | None = None
+    initialization: _Initialization | None = None
+
+
+class _Cluster(msgspec.Struct):
+    metadata: WireMetadata
+    spec: _ClusterSpec | None = None
+    status: _ClusterStatus | None = None
+
+
+_cluster = msgspec.json.Decoder(_Cluster)
+
+
+def _read_cluster(raw: msgspec.Raw) -> Item[WorkloadCluster]:
+    cluster = _cluster.decode(raw)
+    metadata, spec, status = cluster.metadata, cluster.spec or _ClusterSpec(), cluster.status or _ClusterStatus()
+    old = status.deprecated.v1beta1 if status.deprecated else None
+    conditions = {each.type: each for each in _merged(status.v1beta2, status.conditions, old.conditions if old else None)}
+    initialization = status.initialization or _Initialization()
+    initialized = _true(conditions, CONTROL_PLANE_INITIALIZED)
+    provisioned = _true(conditions, INFRASTRUCTURE_READY)
+    paused = ""
+    if spec.paused:
+        paused = f"spec.paused of Cluster {metadata.name} is true"
+    elif PAUSED_ANNOTATION in (metadata.annotations or {}):
+        paused = f"Cluster {metadata.name} carries the annotation {PAUSED_ANNOTATION}"
+    view = WorkloadCluster(
+        namespace=metadata.namespace or DEFAULT_NAMESPACE,
+        name=metadata.name,
+        paused=paused,
+        control_plane_initialized=bool(
+            initialized or (CONTROL_PLANE_INITIALIZED not in conditions and initialization.control_plane_initialized)
+        ),
+        control_plane_initialized_since=initialized.since if initialized else None,
+        infrastructure_ready=bool(
+            provisioned
+            or (
+                INFRASTRUCTURE_READY not in conditions
+                and (status.infrastructure_ready or initialization.infrastructure_provisioned)
+            )
+        ),
+        infrastructure_ready_since=provisioned.since if provisioned else None,
+        version=(spec.topology.version if spec.topology else None) or "",
+        upgrade_step=(metadata.annotations or {}).get(UPGRADE_STEP_ANNOTATION, ""),
+    )
+    return Item(view.key, metadata.resource_version, view)
+
+
+def _true(conditions: dict[str, Condition], kind: str) -> Condition | None:
+    found = conditions.get(kind)
+    return found if found is not None and found.status == "True" else None
+
+
+def _unread_cluster(rest: Fragments, problem: str) -> WorkloadCluster:
+    """As one that is paused: whatever it would have said of its Machines, nothing is done to them."""
+    paused = f"Cluster {rest.name} can't be read: {problem}"
+    return WorkloadCluster(namespace=rest.namespace or DEFAULT_NAMESPACE, name=rest.name, paused=paused)
+
+
+CLUSTER_DECODING: Decoding[WorkloadCluster] = Decoding("Cluster", _read_cluster, _unread_cluster)
 
 
 # What the sets above Machines say: MachineSets and MachineDeployments.

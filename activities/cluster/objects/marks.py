@@ -1,4 +1,5 @@
-"""Whose mark stands on a node, and what it should say next: the rules by which an episode claims, adopts or respects one.
+"""Which episode's mark stands on a node, and what it should say next: the rules by which an episode claims, adopts or respects
+one.
 
 The text of a mark is `policy/objects/marks.py`, writing it with preconditions is `live_node.py`. A mark of another incident under
 our own workflow id is adopted: we hold that id, so that episode cannot be open any more. Under another workflow id it may well
@@ -66,8 +67,8 @@ def claim(mark: Mark | None, target: Target, now: datetime, added: Added = NOTHI
 
 def write_mark(node: LiveNode, mark: Mark, *, cordons: bool = False) -> Operations:
     """Put that mark on the node, with the label that makes it ours; nothing where it says so already. What is there and is not
-    ours goes: whoever wrote it must not keep the node from us. A cordon that is gone is not noted any more: whoever sets it again
-    means it (S28). cordons: it is set in the same write."""
+    ours goes: its writer must not keep the node from us. A cordon that is gone is not noted any more: when it is set again, it
+    is meant (S28). cordons: it is set in the same write."""
     if mark.cordoned and not (cordons or node.view.unschedulable):
         mark = replace(mark, cordoned=False)
     value = mark.to_json()
@@ -86,8 +87,8 @@ def untainted(node: LiveNode, mark: Mark, now: datetime) -> Operations:
 
 
 def remove_mark(node: LiveNode) -> Operations:
-    """Take the mark and its label away. An annotation that is not ours stays for a person to look at; without the label nobody
-    can make it ours."""
+    """Take the mark and its label away. An annotation that is not ours stays for a person to look at; without the label it
+    can't be made ours."""
     annotation = set_annotations(node.document, {MARK_ANNOTATION: None}) if is_marked(node.view) else ()
     return (*annotation, *set_labels(node.document, {MARK_LABEL: None}))
 
@@ -103,7 +104,7 @@ def write_claim(node: LiveNode, claim: str | None) -> Operations:
 
 def mark_edit(node: LiveNode, target: Target, now: datetime, added: Added = NOTHING_ADDED) -> Edit:
     """An episode's first act: claim the node, or adopt what a predecessor left on it. added: what the episode has added before
-    our mark was removed. Of either what is not there any more is not noted: whoever adds it again means it (S28)."""
+    our mark was removed. Of either what is not there any more is not noted: when it is added again, it is meant (S28)."""
     require_pinned(node, target)
     found = readable_mark(node.view)
     if found is not None:
@@ -122,7 +123,7 @@ def mark_edit(node: LiveNode, target: Target, now: datetime, added: Added = NOTH
 
 
 def still_there(node: LiveNode, added: Added) -> Added:
-    """Of what an episode has added, what nobody has taken away."""
+    """Of what an episode has added, what is there still."""
     return replace(
         added,
         cordoned=added.cordoned and node.view.unschedulable,
@@ -138,9 +139,9 @@ def require_pinned(node: LiveNode, target: Target) -> None:
 
 
 def require_held(node: LiveNode, target: Target, otherwise: str) -> Mark:
-    """Our mark on the pinned node. Refuses another node, and one that somebody else holds, saying what is not done.
+    """Our mark on the pinned node. Refuses another node, and one that another episode holds, saying what is not done.
 
-    Without any mark, too: the episode marked it first, so that it has ended since or somebody took the mark away.
+    Without any mark, too: the episode marked it first, so that it has ended since or the mark was taken away.
     """
     require_pinned(node, target)
     found = readable_mark(node.view)

@@ -1,6 +1,6 @@
 """What reading needs of a cluster: one object, all of a kind, the server's version. Live it is a connection, offline it is files.
 
-Whoever only reads asks for this, so that what is decided about a live cluster can be tried on manifests that were never applied.
+All that only reads asks for this, so that what is decided about a live cluster can be tried on manifests that were never applied.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ async def read_views(connection: ApiReader, resource: Resource, decoding: Decodi
 
 # An API that is asked each thing once: for work that needs the same objects for many nodes, or for several questions, in one go.
 #
-# What it says is as old as itself, so it lives for one listing or for one last look, whose reads are all made side by side (S20).
+# What it says is as old as itself, so it lives for one listing or for one last look, which reads all side by side (S20).
 
 
 class ReadOnce(ApiReader):
@@ -102,7 +102,7 @@ class ReadOnce(ApiReader):
 
     async def _once(self, how: str, path: str, ask: Callable[[str], Awaitable[T]]) -> T:
         key = (how, path)
-        async with self._asking.setdefault(key, asyncio.Lock()):  # whoever asks meanwhile waits for that answer
+        async with self._asking.setdefault(key, asyncio.Lock()):  # a second question waits for the answer to the first
             if key not in self._found:
                 try:
                     self._found[key] = await ask(path)

@@ -1,7 +1,7 @@
 """What still stands against a node: its pods and its volume attachments, read live, and which of them count.
 
 A pod counts if it is in the way of running elsewhere. Mirror pods and DaemonSet pods belong to the node; finished pods run
-nowhere; pods that tolerate the out-of-service taint for ever were told to stay. An attachment counts unless a pod that stays
+nowhere; pods that tolerate the out-of-service taint for ever are meant to stay. An attachment counts unless a pod that stays
 uses its volume. Deleting what counts is `freeing.py`; nothing here writes.
 """
 
@@ -27,7 +27,7 @@ MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 MAXIMUM_NAMES = 10
 MAXIMUM_WORKLOADS = 20
 RANDOMLY_NAMED = frozenset({"ReplicaSet", "ReplicationController", "Job"})
-"""Owners whose pods have another name each time."""
+"""Owners that give their pods another name each time."""
 
 INLINE_DISKS = frozenset(
     {"awsElasticBlockStore", "azureDisk", "cinder", "gcePersistentDisk", "portworxVolume", "rbd", "vsphereVolume"}
@@ -114,18 +114,18 @@ class Pod(msgspec.Struct):
 
     @property
     def forced(self) -> bool:
-        """Whether it was told to go at once: all that keeps it is a finalizer of somebody's."""
+        """Whether it was asked to go at once: all that keeps it is a finalizer."""
         return self.terminating and self.metadata.deletion_grace_period_seconds == 0
 
     @property
     def deletion_requested(self) -> datetime | None:
-        """When its deletion was asked for: the API tells when its grace is over. None where nobody has asked."""
+        """When its deletion was asked for: the API says when its grace is over. None where it was not."""
         ends = moment_of(self.metadata.deletion_timestamp)
         return ends and later(ends, timedelta(seconds=-max(self.metadata.deletion_grace_period_seconds or 0, 0)))
 
     @property
     def finished(self) -> bool:
-        """Whether it has run to its end and nobody waits for it to vanish, as a StatefulSet does once it is being deleted."""
+        """Whether it has run to its end and no owner waits for it to vanish, as a StatefulSet does once it is being deleted."""
         return not self.terminating and self.status is not None and self.status.phase in ("Succeeded", "Failed")
 
     @property
@@ -139,7 +139,7 @@ class Pod(msgspec.Struct):
         return not self.belongs_to_node and not self.finished
 
     def stays_under(self, taint: Taint) -> bool:
-        """Whether it was told to stay on a node with that taint, and nobody asked for its deletion."""
+        """Whether it may stay on a node with that taint, and its deletion was not asked for."""
         return not self.terminating and any(each.always_tolerates(taint) for each in self.spec.tolerations or ())
 
     @property
@@ -263,7 +263,7 @@ async def count(connection: ClusterConnection, standing: NodeWorkload, taint: Ta
 class UsedVolumes:
     """The PersistentVolumes that some pods use. `inline`: one of them has a volume in its own spec that is attached.
 
-    untraceable: claims whose volume could not be found out, "" where all could; any other volume may be in use then.
+    untraceable: claims of which the volume could not be found out, "" where all could; any other volume may be in use then.
     """
 
     names: frozenset[str] = frozenset()

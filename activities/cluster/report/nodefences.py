@@ -30,7 +30,7 @@ from activities.cluster.objects.live_node import Edit, LiveNode, edit_node, read
 from activities.cluster.objects.marks import is_ours, owner, write_mark
 from activities.contracts.target import EpisodeSnapshot, News, OffNote, Target, ToldEvent
 from activities.errors import ErrorType, error_type
-from activities.notification_sender import Notify, nobody
+from activities.notification_sender import Notify, discard_notice
 from policy.checks.targets import MACHINE
 from policy.episode.events import EventReason, When
 from policy.episode.messages import EpisodeStatus, PathProof, Phase, Reading, VolumeReading
@@ -283,7 +283,7 @@ PATIENCE_SECONDS = 3.0
 class EpisodePublisher:
     """What is new of episodes, on a Node and on its NodeFence where there is one. notify: notifies people elsewhere."""
 
-    def __init__(self, served: ServedCluster, fences: NodeFences | None, *, notify: Notify = nobody) -> None:
+    def __init__(self, served: ServedCluster, fences: NodeFences | None, *, notify: Notify = discard_notice) -> None:
         self._cluster = served.name
         self._connections = served.connections
         self._fences = fences
@@ -372,6 +372,6 @@ class EpisodePublisher:
     async def _record(self, connection: ClusterConnection, about: ObjectRef, uid: str, event: ToldEvent) -> None:
         happening = Happening(about=about, uid=uid, reason=event.reason, message=event.message, warning=event.warning)
         try:
-            await EventRecorder(connection, clock=self._clock).tell(happening)
+            await EventRecorder(connection, clock=self._clock).publish(happening)
         except ApplicationError as error:
             activity.logger.warning("the Event %s on %s was not written: %s", happening.reason, about.key, error.message)

@@ -1,7 +1,7 @@
 """How fresh our picture of a management cluster is, where Cluster API's objects live in one, and the limits of every view (S18).
 
 It can be lost from sight while the cluster itself is seen well: then only the checks that live there wait. Until it has been
-heard once nobody knows which of its checks cover our nodes too. What follows from all this for a report is `view.py`.
+listed once it is not known which of its checks cover our nodes too. What follows from all this for a report is `view.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Call = Callable[[], None]
 
 
 class Probe:
-    """Asks for the namespace kube-system, whose uid also names the cluster. `problem`: why not to believe in the view."""
+    """Asks for the namespace kube-system, by the uid of which the cluster is known. `problem`: why not to believe in the view."""
 
     def __init__(self, connection: ClusterConnection, *, on_answer: Call, on_return: Call, every: float, again: float) -> None:
         """on_return: for a server that answers again."""
@@ -80,7 +80,7 @@ class Probe:
             return
         self.answered_at = asyncio.get_running_loop().time()
         if self.uid and uid != self.uid:
-            # Not forgiven: nobody here can know which of the two clusters the episodes are about.
+            # Not forgiven: it can't be known here which of the two clusters the episodes are about.
             self.problem = (
                 f"another cluster answers now: the uid of kube-system was {self.uid} and is {uid}; `nodewarden scan stop`,"
                 " a restart of this worker and `scan start` accept it"
@@ -121,7 +121,7 @@ class ViewLimits:
 MOST_NAMED = 3
 
 
-class Management:
+class ManagementCluster:
     """The part of the watches that goes over the other connection. `probe` asks that server; None where there is no other."""
 
     def __init__(self, watches: Watches, limits: ViewLimits, probe: Probe | None) -> None:
@@ -157,19 +157,19 @@ class Management:
         if why := self._trouble(others, lasting=lasting):
             self._whole_since = None
             return why
-        # A watch that is open again has not yet told what it missed: a pause, or a Machine that somebody took out.
+        # A watch that is open again has not yet shown what it missed: a pause, or a Machine that a person took out.
         self._whole_since = elapsed if self._whole_since is None else self._whole_since
         if elapsed - self._whole_since < self._limits.grace.total_seconds():
             return f"the management cluster has been followed again for less than {format_duration(self._limits.grace)}"
         return ""
 
     def never_listed(self) -> list[Following]:
-        """What has not been heard of even once."""
+        """What has not been listed even once."""
         return [each for each in self._watches.elsewhere() if not each.lists and not each.absent]
 
     def unheard(self) -> str:
-        """Until the management cluster has been heard, nobody knows which of its checks cover our nodes too, and are paused: a
-        worker that starts while it is down would act past brakes that its predecessor held closed."""
+        """Until the management cluster has been listed, it is not known which of its checks cover our nodes too, and are
+        paused: a worker that starts while it is down would act past the open circuit breakers of its predecessor."""
         if not (missing := self.never_listed()):
             return ""
         return f"the management cluster {self._watches.machines.url} has never been heard: no list yet of {listed(missing)}"

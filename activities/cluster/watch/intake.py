@@ -63,7 +63,7 @@ class _Fact:
 
 
 class Intake:
-    """Feeds one ledger. `clock` is asked for the moment at which something was heard."""
+    """Feeds one ledger. `clock` is asked for the moment at which an object was received."""
 
     def __init__(self, ledger: Ledger, clock: Callable[[], datetime], *, source: PolicySource = DEFAULT_SOURCE) -> None:
         self.ledger = ledger

@@ -18,9 +18,15 @@ from typing import Any
 from activities.cluster.api import paths
 from activities.cluster.api.leases import NODE_LEASE_NAMESPACE
 from activities.cluster.api.paths import Resource, in_management_cluster, versions_of
-from activities.cluster.objects.clusters_decoding import CLUSTER_DECODING, remediation_decoding
-from activities.cluster.objects.decoding import ATTACHMENT_DECODING, NAME_DECODING, NODE_DECODING, OBJECT_DECODING, Decoding
-from activities.cluster.objects.machines_decoding import machine_decoding
+from activities.cluster.objects.decoding import (
+    ATTACHMENT_DECODING,
+    NAME_DECODING,
+    NODE_DECODING,
+    OBJECT_DECODING,
+    Decoding,
+    remediation_decoding,
+)
+from activities.cluster.objects.machines_decoding import CLUSTER_DECODING, machine_decoding
 from policy.checks.fence_policies import PolicySource
 from policy.checks.health_check import HealthCheck
 from policy.checks.rival_controllers import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES
@@ -119,9 +125,9 @@ def _all_objects(_: Mapping[str, Any]) -> bool:
 class ReadKind:
     """One kind. Reading it is part of every deployment, whatever features it has: a scan that sees less judges wrongly.
 
-    destination: where its objects go. since: any of these. dialect: whose health checks, or whose controller's Lease it is.
-    needed_by: the dialects whose checks wait while it can't be listed; with none of them the others wait for it only until it has
-    been listed once. waited_for: whether a view is whole only with it. optional: whether a server may not know it.
+    destination: where its objects go. since: any of these. dialect: of these health checks, or of the controller with that Lease.
+    needed_by: the checks of these dialects wait while it can't be listed. waited_for: whether a view is whole only with it.
+    optional: whether a server may not know it.
     read_singly: whether a last look reads single ones, which takes a right of its own. only: the one name that is read.
     namespace: the one namespace, "" for all. about: which of its objects are meant. alternatives: other names of its resource.
     each_server: also of the management cluster.
@@ -239,23 +245,17 @@ KINDS: tuple[ReadKind, ...] = (
     ),
     ReadKind(resource=paths.MACHINE_SETS[MCM], destination=Destination.SETS, read_singly=True),
     ReadKind(resource=paths.MACHINE_DEPLOYMENTS[MCM], destination=Destination.SETS, read_singly=True),
-    ReadKind(
-        resource=paths.MACHINES[OPENSHIFT],
-        destination=Destination.MACHINES,
-        decoding=machine_decoding(OPENSHIFT),
-        readers=EVERY_READER,
-        since=_CLAIMS,
-        needed_by=(Dialect.OPENSHIFT,),
-        read_singly=True,
-    ),
-    ReadKind(
-        resource=paths.MACHINES[CLUSTER_API],
-        destination=Destination.MACHINES,
-        decoding=machine_decoding(CLUSTER_API),
-        readers=EVERY_READER,
-        since=_CLAIMS,
-        needed_by=(Dialect.CLUSTER_API,),
-        read_singly=True,
+    *(
+        ReadKind(
+            resource=paths.MACHINES[api],
+            destination=Destination.MACHINES,
+            decoding=machine_decoding(api),
+            readers=EVERY_READER,
+            since=_CLAIMS,
+            needed_by=(dialect,),
+            read_singly=True,
+        )
+        for api, dialect in ((OPENSHIFT, Dialect.OPENSHIFT), (CLUSTER_API, Dialect.CLUSTER_API))
     ),
     ReadKind(
         resource=paths.CAPI_CLUSTERS,

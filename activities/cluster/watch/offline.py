@@ -19,13 +19,13 @@ from activities.cluster.api.leases import is_nodewarden, read_lease
 from activities.cluster.api.paths import (
     Resource,
 )
-from activities.cluster.objects.clusters_decoding import decode_remediation
-from activities.cluster.objects.decoding import OBJECT_DECODING
+from activities.cluster.objects.decoding import OBJECT_DECODING, remediation_decoding
 from activities.cluster.watch.intake import Intake
 from activities.cluster.watch.kinds import Destination, Reader, ReadKind, read_by
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.health_check import HealthCheck, Overlap
 from policy.checks.retries import RetryRules
+from policy.dialects import is_health_check
 from policy.dialects.common import DEFAULT_NAMESPACE
 from policy.remediation.control_plane import read_strategy
 from policy.remediation.memory import DEFAULT_RETRIES
@@ -72,7 +72,7 @@ class ClusterSnapshot:
         self.owners: dict[str, OwnersRules] = {}
         """What KubeadmControlPlanes say of their own remediations, by namespace and name; only to be explained."""
         self.templates: dict[str, Mapping[ObjectRef, TemplateSeen]] = {}
-        """What is known of the templates that each check names, by its key; nothing where nobody has looked."""
+        """What is known of the templates that each check names, by its key; nothing before they were looked at."""
         self._intake = Intake(self.ledger, lambda: now, source=policies)
         self._others: list[tuple[JsonObject, str]] = []
         self._machines = 0
@@ -106,7 +106,8 @@ class ClusterSnapshot:
         checks = self.checks
         for obj, source in self._others:
             try:
-                remediation = decode_remediation(orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS))
+                decoding = remediation_decoding(str(obj.get("apiVersion")), str(obj.get("kind")))
+                remediation = decoding.one(orjson.dumps(obj, option=orjson.OPT_NON_STR_KEYS)).value
             except (msgspec.DecodeError, TypeError) as error:
                 kind = str(obj.get("kind"))
                 if any(rung.template.kind.removesuffix("Template") == kind for check in checks for rung in check.rungs):
@@ -123,7 +124,7 @@ class ClusterSnapshot:
 
     def _put(self, obj: JsonObject, ref: ObjectRef, source: str) -> None:
         kind = _kind_of(ref, obj)
-        if kind is not None and kind.destination is Destination.CHECKS:
+        if is_health_check(obj):  # also one whose kind is in other letters, which its reader names
             self._put_check(ref, obj, source)
             return
         if not ref.name:
@@ -178,7 +179,7 @@ class ClusterSnapshot:
 
 
 def _require_moments(obj: JsonObject) -> None:
-    """A scanner goes on without a moment that can't be read. In a file it is a mistake, and someone is there to be told."""
+    """A scanner goes on without a moment that can't be read. In a file it is a mistake, which its author reads."""
     status = obj.get("status") or {}
     conditions = enumerate(status.get("conditions") or ())
     moments = {f"status.conditions[{index}].lastTransitionTime": each.get("lastTransitionTime") for index, each in conditions}

@@ -49,7 +49,7 @@ class WatchLimits:
 
     silence: bookmarks come about once a minute, so a stream that says nothing for longer is taken for half-open. absence: how
     often at least to look for a kind that the server does not know, where nothing tells that it has come.
-    told_after: how long a kind must be out of reach before a line in the log says so. vanished: how long a kind that had
+    logged_after: how long a kind must be out of reach before a line in the log says so. vanished: how long a kind that had
     objects must be unknown to be believed gone, as with an inventory that has suddenly halved.
     """
 
@@ -59,7 +59,7 @@ class WatchLimits:
     first_pause: float = 0.1
     longest_pause: float = 10.0
     absence: float = 300.0
-    told_after: float = 5.0
+    logged_after: float = 5.0
     vanished: float = 300.0
     page_size: int = 500
 
@@ -118,12 +118,12 @@ class Reflector(Generic[T]):
         self._last_contact = float("-inf")
         self._opened_at: float | None = None
         self._closed_at = float("-inf")
-        self._heard = False
+        self._received = False
         self._doubtful = False
         self._refused = 0
         self._vanished_at: float | None = None
         self._troubled_at: float | None = None
-        self._told = False
+        self._logged = False
         self._woken_at = float("-inf")
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -186,7 +186,7 @@ class Reflector(Generic[T]):
                     await self._compare_histories()
                 await self._watch()
                 # A stream on which nothing was said, not even a bookmark, may be one that waits for a version yet to come.
-                self._doubtful = not self._heard
+                self._doubtful = not self._received
             except VersionExpired:
                 self.resource_version = ""
             except VersionUnknown as error:
@@ -197,7 +197,7 @@ class Reflector(Generic[T]):
                 self._missing(error)
             except ApplicationError as error:
                 self._doubtful, self._refused = True, 0
-                self._troubled(error.message, told_elsewhere=isinstance(error, Unconnected))
+                self._troubled(error.message, logged_elsewhere=isinstance(error, Unconnected))
                 at_least = error.next_retry_delay.total_seconds() if error.next_retry_delay else 0.0
             except Exception as error:
                 # A defect of ours must show as a stale view, never as a silent death.
@@ -225,7 +225,7 @@ class Reflector(Generic[T]):
                 version = page.resource_version
         if version_number(version) < self.newest_change:
             log.warning("%s: the server went back in time, from %d to %s", self._path, self.newest_change, version)
-        # One moment for all of it: nobody may see half of an inventory.
+        # One moment for all of it: half of an inventory must never be seen.
         for key in self.keys - fresh.keys():
             self._on_change(key, None)
         for key, value in fresh.items():
@@ -263,7 +263,7 @@ class Reflector(Generic[T]):
         )
         async with aclosing(lines):
             async for body in lines:
-                self._heard = True
+                self._received = True
                 self._last_contact = asyncio.get_running_loop().time()
                 self._take(self._decoding.line(body))
 
@@ -287,7 +287,7 @@ class Reflector(Generic[T]):
 
     def _opened(self) -> None:
         self._opened_at = self._last_contact = asyncio.get_running_loop().time()
-        self._heard = self._doubtful = False
+        self._received = self._doubtful = False
         self._well_again("followed again")
         self._on_state()
 
@@ -314,7 +314,7 @@ class Reflector(Generic[T]):
         self._refused = 0
         self._vanished_at = now if self._vanished_at is None else self._vanished_at
         if self.keys and now - self._vanished_at < self._limits.vanished:
-            # While the served versions change, or behind a server that lost its definitions. What we were told still counts.
+            # While the served versions change, or behind a server that lost its definitions. What we know still counts.
             self._troubled(f"{error.message}: it is taken for gone once that has lasted {self._limits.vanished:g} s")
         elif not self.absent or self.problem:
             self._gone()
@@ -333,29 +333,29 @@ class Reflector(Generic[T]):
         self.keys = set()
         self._on_state()
 
-    def _well_again(self, told: str) -> None:
-        if self._told:
-            log.info("%s: %s", self._path, told)
-        self.problem, self._troubled_at, self._told = "", None, False
+    def _well_again(self, line: str) -> None:
+        if self._logged:
+            log.info("%s: %s", self._path, line)
+        self.problem, self._troubled_at, self._logged = "", None, False
 
-    def _troubled(self, problem: str, *, told_elsewhere: bool = False) -> None:
+    def _troubled(self, problem: str, *, logged_elsewhere: bool = False) -> None:
         if self._opened_at is not None:
             # Streams end in many ways, and mostly go on at once. It is a problem when that fails.
             log.debug("%s: the stream broke: %s", self._path, problem)
             return
         now = asyncio.get_running_loop().time()
         self._troubled_at = now if self._troubled_at is None else self._troubled_at
-        if not (self._told or told_elsewhere) and now - self._troubled_at >= self._limits.told_after:
+        if not (self._logged or logged_elsewhere) and now - self._troubled_at >= self._limits.logged_after:
             # Once per outage, and not where it is over soon: a server that was just started refuses every kind for a moment.
             log.warning("%s: not followed: %s", self._path, problem)
-            self._told = True
+            self._logged = True
         if not self.problem:
             self.problem = problem
             self._on_state()
 
     async def _pause(self, failures: int, at_least: float) -> bool:
-        """Whether somebody has cut it short. at_least: as the server has asked for."""
-        away = self.absent and not self.problem  # after a try that has failed nobody knows whether the kind is served by now
+        """Whether `wake` or `retry` has cut it short. at_least: seconds that the server has asked for."""
+        away = self.absent and not self.problem  # after a try that has failed it is not known whether the kind is served by now
         hopeful = not away or asyncio.get_running_loop().time() - self._woken_at < HOPEFUL_SECONDS
         longest = self._limits.absence if away else self._limits.longest_pause
         pause = min(self._limits.first_pause * 2.0 ** min(failures - 1, 30), longest) if hopeful else longest

@@ -46,8 +46,8 @@ async def take_snapshot(
     remediators: tuple[Remediator, ...] = REMEDIATORS,
 ) -> ClusterSnapshot:
     """Everything at one moment: by default that of the API server's clock, by which the scanner judges too. What can't be read
-    is a mistake. leased: also whom others hold by their node lease, which workers may not list. Raises what the API refuses where
-    not even Nodes can be listed."""
+    is a mistake. leased: also which nodes others hold by a node lease; workers may not list these. Raises what the API refuses
+    where not even Nodes can be listed."""
     connections = Connections(nodes=connection, machines=machines or connection)
     nodes, *others = read_by(Reader.SNAPSHOT)
     listed = await _list(connection, nodes, source)

@@ -14,7 +14,7 @@ from functools import partial
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.watch.freshness import (
-    Management,
+    ManagementCluster,
     Marks,
     Probe,
     ViewLimits,
@@ -100,7 +100,9 @@ class ClusterView:
         )
         self._progress = WatchProgress(self.watches, believed_gone=self._limits.shrunk)
         self._probe = self._probe_of(connection)
-        self._management = Management(self.watches, self._limits, self._probe_of(machines) if machines is not None else None)
+        self._management = ManagementCluster(
+            self.watches, self._limits, self._probe_of(machines) if machines is not None else None
+        )
 
     def _probe_of(self, connection: ClusterConnection) -> Probe:
         return Probe(
@@ -148,8 +150,8 @@ class ClusterView:
 
     @property
     def mistaken(self) -> tuple[Mistaken, ...]:
-        """What is wrong with objects and is told on them: words to have machines kept that mean nothing, and identities that two
-        Nodes have."""
+        """What is wrong with objects and is published on them: preservation annotations that mean nothing, and identities that
+        two Nodes have."""
         return self._book.mistakes, self.ledger.strange
 
     def now(self) -> datetime:
@@ -157,7 +159,7 @@ class ClusterView:
         return self._clock()
 
     def seen_at(self, now: datetime) -> datetime | None:
-        """Up to when all was followed and the API server was heard, by the clock that says now; None where it never was."""
+        """Up to when all was followed and the API server answered, by the clock that says now; None where it never did."""
         ago = asyncio.get_running_loop().time() - self._seen_at
         return now - timedelta(seconds=ago) if ago != float("inf") else None
 
@@ -172,9 +174,9 @@ class ClusterView:
         begun: Collection[str] = (),
         doubt: str = "",
     ) -> ScanReport:
-        """The whole report at this moment. known_inventory, marks: the size and the versions the scanner has seen. begun: whom it
-        has had kept. told: what it has told the episodes of watched nodes. doubt: why nothing that this worker sees may be acted
-        on, "" for no reason."""
+        """The whole report at this moment. known_inventory, marks: the size and the versions the scanner has seen. begun: the
+        machines that it has had kept. told: what it has told the episodes of watched nodes. doubt: why nothing that this worker
+        sees may be acted on, "" for no reason."""
         now = self._clock()
         self._weigh()
         self.watches.hold(now)
@@ -239,7 +241,7 @@ class ClusterView:
         return self.watches.fence_objects()
 
     def contested(self, node: NodeView) -> str:
-        """Who else says that he is that Node's machine, in words; "" for nobody (S39)."""
+        """Which other object claims to be that Node's machine, in words; "" for none (S39)."""
         return self.ledger.contested(node)
 
     # Waiting
@@ -333,7 +335,7 @@ class ClusterView:
     def _begin_grace(self, now: float) -> None:
         self._whole_since = now
         if self._saw:
-            self.ledger.blind()  # though it may be that nobody asked for a report meanwhile
+            self.ledger.blind()  # also where no report was asked for meanwhile
 
     # Staleness
 
@@ -402,7 +404,7 @@ class ClusterView:
         return f"the watch is down on {listed(each for each in self.watches.here() if not each.streaming)}"
 
     def _inventory_fault(self, known: int, size: int, now: datetime) -> str:
-        """known: the size that a scanner has believed last. By the loop's clock, which nobody sets: five minutes are not over
+        """known: the size that a scanner has believed last. By the loop's clock, which is never set: five minutes are not over
         because a worker was suspended."""
         elapsed = asyncio.get_running_loop().time()
         largest = max(known, self._largest.note(size, timedelta(seconds=elapsed), within=self._limits.shrunk))

@@ -166,7 +166,8 @@ class Watches:
         return [each for each in self if each not in other]
 
     def unlisted(self) -> dict[Following, tuple[Dialect, ...]]:
-        """Kinds of the cluster itself that the server has refused to list ever since we asked, and whose checks wait for each.
+        """Kinds of the cluster itself that the server has refused to list ever since we asked, and the dialects of which the
+        checks wait for each.
 
         A conversion webhook that is down, or a right that we were never given, must not stop the judgement of everything else.
         Nodes are never among them, and neither is a kind that was listed once: what we know of it is then out of date. What can't

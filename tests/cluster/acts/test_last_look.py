@@ -16,9 +16,9 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.acts.freeing import ClusterFreeing
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.live import claims, looks
+from activities.cluster.live import claims, last_look
 from activities.cluster.live.claims import MOST_ASKED, MOST_READ, Identities, claimed_by
-from activities.cluster.live.looks import LastLook
+from activities.cluster.live.last_look import LastLook
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.target import Configured, LicenceWanted, LookResult, LookVerdict
 from activities.errors import ErrorType
@@ -490,7 +490,7 @@ class TestDoubt:
         assert what in result.reason
 
     async def test_a_read_that_hangs_licenses_nothing(self, licensed: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(looks, "READ_SECONDS", 0.05)
+        monkeypatch.setattr(last_look, "READ_SECONDS", 0.05)
         request = await licensed.look(need=CHECK_NEED)
         licensed.server.faults.add(Fault(accident=Accident.DELAY, path="kube-system/leases/", latency=timedelta(seconds=30)))
         result = await licensed.target.last_look(request)

@@ -268,7 +268,7 @@ ELSEWHERE = {
     "policy/scan/evaluation.py": "words about a label that means nothing",
     "policy/scan/explanation.py": "of a paused check, not of a machine",
     "policy/dialects/common.py": "of a paused check, not of a machine",
-    "activities/cluster/objects/clusters_decoding.py": "of a paused Cluster, not of a machine",
+    "activities/cluster/objects/machines_decoding.py": "of a paused Cluster, not of a machine",
     "activities/cluster/report/target_events.py": "tells of a label that means nothing",
     "activities/cluster/acts/preservation.py": "writes what a person asks for",
     "policy/preservation/effects.py": "the request itself, which preservation carries out",

@@ -1,7 +1,9 @@
-"""What a workflow's input says of its need, as far as it is believed: anybody may start one, and what he writes into it is data.
+"""How far is believed what others ask for: the need in a workflow's input, and the author of a NodeAction.
+
+Any client of Temporal may start a workflow, and what it writes into the input is data.
 
 A person may want a node acted on, and a scanner says which check or which object does. Each of these is judged again by every
-last look, on live objects. This module settles, at the pin, what would switch a look off or stand for somebody else's word.
+last look, on live objects. This module settles, at the pin, what would switch a look off or stand for another's command.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ OF_A_REMEDIATION = frozenset({NeedKind.PERSON, NeedKind.CHECK})
 
 def kinds_for(workflow_type: str | None) -> Collection[NeedKind]:
     """The needs with which a workflow of that type may have a node pinned for a fencing. Its own preservation is no veto to
-    whoever carries that out, so that nobody else may say that he does (S21)."""
+    the workflow that carries it out, so that no other may claim to do so (S21)."""
     return {NeedKind.PRESERVATION} if workflow_type == Kind.PRESERVATION.value else OF_A_FENCING
 
 
@@ -33,8 +35,8 @@ def require_kind(need: Need, kinds: Collection[NeedKind]) -> None:
 
 
 async def with_live_delegate(connection: ApiReader, need: Need, node: str, namespaces: Collection[str]) -> Need:
-    """Who may hold the node's lease although we act is what the object that asks says, of that node, and nobody else (S20).
-    namespaces: whose objects are obeyed."""
+    """Who may hold the node's lease although we act is what the object that asks says, of that node, and nothing else (S20).
+    namespaces: where objects are obeyed."""
     if need.kind is not NeedKind.FOREIGN_OBJECT:
         return replace(need, delegate="")
     found = await find_request(connection, need, namespaces)

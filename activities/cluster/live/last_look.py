@@ -22,7 +22,7 @@ from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import events_on_node
 from activities.cluster.api.leases import LeaseView
 from activities.cluster.api.served_cluster import ServedCluster
-from activities.cluster.live.claims import CheckedDevices, Identities, claimed_by, tell_both
+from activities.cluster.live.claims import CheckedDevices, Identities, claimed_by, publish_on_both
 from activities.cluster.live.control_planes import TakenMember, objection_now
 from activities.cluster.live.leases import cluster_lease_problem, foreign_lease, take_node_lease
 from activities.cluster.live.plans import lease_renewed, live_policies, plan_for
@@ -31,19 +31,20 @@ from activities.cluster.objects.live_machines import Subject, find_check, pause_
 from activities.cluster.objects.live_node import LiveNode, find_node, observe
 from activities.cluster.objects.marks import is_ours, owner
 from activities.cluster.objects.object_reader import Readers, reading_once
-from activities.contracts.target import LookRequest, LookResult, LookVerdict
+from activities.contracts.target import LookRequest, LookResult, LookVerdict, Target
 from activities.errors import ErrorType, error_message, error_type, failure
 from activities.licences import Licences
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.targets import MACHINE
-from policy.episode.gate import LOOKED_AT, REMOVING, By, Objection, Seen, Weight, objection, of_control_plane
+from policy.episode.gate import LOOKED_AT, REMOVING, By, Objection, Operation, Seen, Weight, objection, of_control_plane
 from policy.episode.identity import compare_identity
 from policy.episode.messages import Kind, Need, NeedKind, Observation
 from policy.episode.need_now import STANDS, NeedNow, NeedSeen, need_now
 from policy.episode.operator_commands import Verb
 from policy.fence.plan import FencingPlan
+from policy.objects.machines import MachineView, is_machine_of
 from policy.objects.marks import Mark, is_deleted_by, mark_of
-from policy.objects.nodes import NodeEvent
+from policy.objects.nodes import NodeEvent, NodeView
 from policy.remediation.control_plane import ControlPlaneObjection, taking_of
 from policy.values.errors import PolicyError
 from policy.values.unread import Unread, unread_in_words
@@ -59,15 +60,15 @@ NOTHING = "nothing is in the way"
 T = TypeVar("T")
 
 
-class PermitBook(Protocol):
+class GrantedPermits(Protocol):
     """Who holds leave to disrupt which node, asked of the scanner that grants it."""
 
     async def holds(self, cluster: str, node: str, incident: str, override: str = "") -> tuple[bool, str]:
         """Whether that incident holds a permit for the node now, and the reason in words. override: see `PermitQuestion`. Raises
-        where nobody can tell."""
+        where that is not known."""
 
     async def paused(self, cluster: str) -> str:
-        """Why nobody may disrupt anything of the cluster now, "" where a permit decides. Raises where nobody can tell."""
+        """Why no episode may disrupt anything of the cluster now, "" where a permit decides. Raises where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +91,9 @@ class _Doubt:
 class _Sight:
     """What one look saw. `doubts`: reads that failed; their values mean nothing. A node that was read and is None is gone.
 
-    asking: the health check, or the object of another system, that the need is about. lease: of the node, where somebody else
+    asking: the health check, or the object of another system, that the need is about. lease: of the node, where another owner
     holds it. endpoints: of the devices that are configured for it now, levels: of those of power, level by level; None where
-    nobody asks, or where `unplanned` says why that is not known.
+    that is not asked, or where `unplanned` says why that is not known.
     """
 
     node: LiveNode | None
@@ -137,7 +138,7 @@ class LastLook:
     def __init__(
         self,
         served: ServedCluster,
-        permits: PermitBook,
+        permits: GrantedPermits,
         *,
         takeover: bool = False,
         identities: Identities | None = None,
@@ -193,8 +194,8 @@ class LastLook:
         )
 
     async def _guarded(self, request: LookRequest, sight: _Sight, answer: _Answer, *, seconds: float) -> _Answer:
-        """A member of a control plane is only taken while the others can do without it (S15), whoever asks. What may pass is
-        waited for; that there is no other member is final."""
+        """A member of a control plane is only taken while the others can do without it (S15), for every kind of need. What may
+        pass is waited for; that there is no other member is final."""
         node = sight.node.view if sight.node is not None else None
         machines = sight.subject.machines_of(node)
         if not any(each.control_plane for each in machines) and (node is None or not node.control_plane):
@@ -232,7 +233,7 @@ class LastLook:
             ),
             asyncio.gather(
                 self._policies(request, doubts),
-                _read("the node's own Lease", self._renewed(request), None, []),  # unread it keeps nobody from power fencing
+                _read("the node's own Lease", self._renewed(request), None, []),  # unread it is no objection to power fencing
                 _read("its fence configuration", self._configured(once, request), None, unplanned),
                 _read("which node the devices belong to", self._claimed(once, request), "", doubts),
             ),
@@ -243,7 +244,7 @@ class LastLook:
             unread=blind[0] if blind else None,
             asking=asking,
             subject=subject,
-            # Whoever asked us to act and holds the lease for it has delegated it.
+            # The system that asked us to act, and holds the lease for it, has delegated it.
             lease=lease if lease is not None and lease.holder != request.need.delegate else None,
             lease_problem=lease_problem,
             permit=permit,
@@ -277,7 +278,7 @@ class LastLook:
         claim = await claimed_by(self._served, request.target, self._identities, self._checked, once=once)
         if claim is not None:
             node = replace(claim.other.ref, name=request.target.pinned.node)
-            await tell_both(self._connection, node, request.target.pinned.uid, claim)
+            await publish_on_both(self._connection, node, request.target.pinned.uid, claim)
         return claim.words if claim is not None else ""
 
     async def _foreign_lease(self, request: LookRequest, now: datetime) -> LeaseView | None:
@@ -374,7 +375,7 @@ class LastLook:
         return need_now(request.need, seen, self._clock())
 
     def _doubt_of_word(self, request: LookRequest) -> str:
-        """That a person wants it can't be seen; where only verified words are heard, it can be shown (S42)."""
+        """That a person wants it can't be seen; where only verified commands count, it can be shown (S42)."""
         if self._licences is None or not self._verified_words:
             return ""
         if not request.destructive or request.need.kind is not NeedKind.PERSON:
@@ -398,7 +399,7 @@ def _observation(request: LookRequest, sight: _Sight) -> Observation:
 
 def _seen(request: LookRequest, sight: _Sight) -> Seen:
     """What was read, as the gate judges it. Where something is about to be freed on the word of the devices, they are part of the
-    identity (S9). Before power-on each is judged for itself by whoever asks, who knows which of them he has switched off."""
+    identity (S9). Before power-on the episode judges each for itself, since it knows which of them it has switched off."""
     observation, pinned, destructive = _observation(request, sight), request.target.pinned, request.destructive
     devices: dict[str, Any] = {"endpoints": sight.endpoints, "levels": sight.levels}
     early = {} if destructive or request.restores else devices
@@ -432,7 +433,7 @@ def _seen(request: LookRequest, sight: _Sight) -> Seen:
 
 
 def _preserves(request: LookRequest, sight: _Sight) -> bool:
-    """Whether who asks is the preservation that holds the node: not because its need says so, which anybody may give to an
+    """Whether who asks is the preservation that holds the node: not because its need says so, which any client may give to an
     episode that switches off, but because its own mark does (S21)."""
     mark, _ = _mark(sight)
     by_itself = request.need.kind is NeedKind.PRESERVATION and request.target.kind == Kind.PRESERVATION.value
@@ -469,3 +470,50 @@ async def _read(
     except Exception as error:  # noqa: BLE001 - any failure to see means "not licensed", named in the answer
         doubts.append(_Doubt(what=what, error=error))
         return unread
+
+
+# The gate's answer (`policy/episode/gate.py`) as the activities that write give it: an error of a type that each story knows.
+
+_REFUSED = {
+    LookVerdict.VETOED: ErrorType.VETOED,
+    LookVerdict.TARGET_CHANGED: ErrorType.TARGET_CHANGED,
+    LookVerdict.NOT_LICENSED: ErrorType.NOT_LICENSED,
+    LookVerdict.NEED_GONE: ErrorType.VETOED,
+}
+
+
+def require_leave(seen: Seen, operation: Operation, now: datetime, *, by: By = By.PERSON, about: str = "") -> None:
+    """Refuse what the gate objects to. by: who has decided on it; where that is not known here, the look before has asked what
+    keeps programs only. about: what the sentence begins with.
+
+    Raises Vetoed, NotLicensed or TargetChanged.
+    """
+    if (found := objection(seen, operation, by, now)) is not None:
+        kind = _REFUSED[LookVerdict(found.weight)]
+        raise failure(kind, f"{about}: {found.words}" if about else found.words)
+
+
+def require_last_look(look: LookRequest, target: Target, operation: Operation = Operation.DISRUPT) -> None:
+    """Refuse a look that comes with an act and would not license it: the caller may be any client that can schedule activities
+    (S42). operation: DISRUPT, or REMOVE where the act has the machine deleted, a look for which licenses the other as well.
+
+    Raises NotLicensed.
+    """
+    expected = {operation, Operation.REMOVE}
+    if look.target != target or look.operation not in expected:
+        wanted = " or ".join(sorted(expected))
+        wrong = f"expected a look at {target.pinned.node} for {wanted}, got one at {look.target.pinned.node} for {look.operation}"
+        raise failure(ErrorType.NOT_LICENSED, f"look: {wrong}; nothing was done")
+
+
+def require_machine_of(target: str, machine: MachineView, node: NodeView | None, about: str) -> None:
+    """Refuse a Machine that is not the target's: a look at the one licenses nothing of the other (S9). node: as it is now, None
+    where it is gone. Raises TargetChanged."""
+    if not is_machine_of(machine, target, node if node is not None and node.name == target else None):
+        raise failure(ErrorType.TARGET_CHANGED, f"{about}: expected the Machine of {target}; nothing was done")
+
+
+def require_go(result: LookResult, otherwise: str) -> None:
+    """Refuse what a last look in the same activity does not license. otherwise: what is not done, to begin the sentence with."""
+    if result.verdict is not LookVerdict.GO:
+        raise failure(_REFUSED[result.verdict], f"{otherwise}: {result.reason}")
