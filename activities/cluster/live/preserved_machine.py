@@ -45,12 +45,11 @@ from policy.checks.verdicts import Health
 from policy.episode.fencing import CLOCK_TOLERANCE
 from policy.objects.machines import MachineView, taken_name
 from policy.objects.nodes import NodeView
-from policy.preservation.automatic import is_automatic
 from policy.preservation.kept_machine import EXPIRY_ANNOTATION, Held, MachinePhase
 from policy.preservation.overrides import Overridden, Override, WantedReplicas, overridden_by
 from policy.preservation.pools import DEFAULT_TIMEOUT, Pool, read_policy
 from policy.preservation.preservation_index import NOT_WELL
-from policy.preservation.survey import DeploymentPool, labels_of
+from policy.preservation.survey import DeploymentPool, is_automatic, labels_of
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import MCM
 from policy.values.object_refs import Dialect, ObjectRef
