@@ -57,7 +57,7 @@ class PowerManagement:
         try:
             await self._consequences(seen)
         except Vetoed:
-            # Somebody has taken our mark away, or the API has lost it with a backup that was restored.
+            # Another hand has taken our mark away, or the API has lost it with a backup that was restored.
             if not await self._node_writer.mark_again():
                 raise
             await self._consequences(None)
@@ -77,7 +77,7 @@ class PowerManagement:
         done once it is read."""
         if await self._power.is_given_up():  # an earlier try's answer was lost, or its cloud is slow
             return
-        await self._freeing.pause()  # its licence may be waited for, and nobody reads the proof meanwhile (S1, S6)
+        await self._freeing.pause()  # its licence may be waited for, and the proof is not read meanwhile (S1, S6)
         await self._freeing.wait_while_held()
         self._heed_an_abort()
         await self._power.terminate(partial(self._preflight.before_destruction, PowerAct.TERMINATE))
@@ -93,7 +93,7 @@ class PowerManagement:
 
     async def switch_on(self) -> None:
         """On, as often as the plan tries. Where only some of its devices could be switched on, the node's return decides: a
-        person is asked where none could be, and told of the others."""
+        person is asked where none could be, and gets an Event about the others."""
         if self._progress.switched_on:
             return  # in this round of the flow, before a new history
         try:
@@ -107,7 +107,7 @@ class PowerManagement:
         self._progress.switched_on = True
 
     async def say_finished(self, message: str) -> None:
-        """Whoever asked hears of it now, as he is used to: the node's return is for him to see."""
+        """The system that asked is answered now, as it is used to; the node's return it sees itself."""
         await self._case.answering.report(Stage.FINISHED, f"{message}{self._freeing.left}")
 
     async def switch_on_again(self) -> str:

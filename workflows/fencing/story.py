@@ -511,7 +511,7 @@ class FencingStory:
         case = self.case
         if case.progress.parked != problem:
             case.progress.parked = problem
-            case.power.remember_what_is_said()
+            case.power.remember_readings()
             await case.freeing.pause()
             await case.node_writer.ask_for_a_person(problem)
             await case.answering.report(Stage.FAILED, problem)

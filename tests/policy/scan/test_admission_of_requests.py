@@ -1,4 +1,5 @@
-"""Objects of other systems that ask for a node: the same admission as for health checks, with the brakes of a person's word."""
+"""Objects of other systems that ask for a node: the same admission as for health checks, with the circuit breakers of a
+person's request."""
 
 from __future__ import annotations
 
@@ -180,8 +181,8 @@ def test_a_remediation_object_of_a_stranger_keeps_nobody_from_a_node(namespace: 
 
 
 def test_what_a_stranger_lays_at_a_checks_door_makes_no_node_of_it_unwell() -> None:
-    """S46, S44: anybody who may create an object may name its owner. A hundred of them closed the check's brake, and each had an
-    episode opened that was to take it back."""
+    """S46, S44: anybody who may create an object may name its owner. A hundred of them opened the check's circuit breaker, and
+    each had an episode opened that was to take it back."""
     template = ObjectRef(api_version=f"{SNR}/v1alpha1", kind="SelfNodeRemediationTemplate", name="a", namespace="medik8s")
     check = replace(a_check(), rungs=(EscalatingRemediation(template=template),))
     owner = Owner(kind=check.ref.kind, name=check.ref.name, uid=check.uid)
