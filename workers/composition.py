@@ -28,9 +28,9 @@ from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import ClusterConnection
-    from activities.evidence.kdump import KdumpListener
     from activities.evidence_directory import EvidenceDirectory
     from activities.notification_sender import Notify
+    from activities.power.kdump_listener import KdumpListener
     from policy.episode.notices import Notice
     from workers.configuration.credentials import ObjectSource
 
@@ -260,7 +260,7 @@ async def _kdump_listener(stack: AsyncExitStack, listen: str) -> KdumpListener |
     """One for the process, whatever sites it serves."""
     if not listen:
         return None
-    from activities.evidence.kdump import listening
+    from activities.power.kdump_listener import listening
 
     host, _, port = listen.rpartition(":")
     try:
@@ -290,9 +290,8 @@ def _power_serving(
     licences: Licences,
     listener: KdumpListener | None,
 ) -> Serving:
-    from activities.evidence.kdump import EvidenceService
-    from activities.power.device_reading import DeviceReadings
-    from activities.power.evidence import DeviceEvidence
+    from activities.power.device_reading import DeviceEvidence, DeviceReadings
+    from activities.power.kdump_listener import EvidenceService
     from activities.power.registry import driver_for
     from activities.power.service import PowerService
     from workers.configuration.credentials import WorkerCredentials
