@@ -38,12 +38,12 @@ from activities.contracts.episodes import (
     FormerRunDescription,
     FoundOpen,
     NameRequest,
-    NewsRequest,
+    NotifyRequest,
+    NotifyResult,
     Opened,
     OpenOutcome,
     OpenRequest,
     OpenResult,
-    TellResult,
 )
 from activities.contracts.preservation import PreservationStarts, PreserveOutcome, PreserveRequest, PreserveResult
 from activities.errors import ErrorType, failure
@@ -57,7 +57,7 @@ from policy.episode.messages import (
     Outcome,
     Phase,
     PreservationInput,
-    PreservationNews,
+    PreservationUpdate,
     RemediationInput,
     episode_id,
     scanner_id,
@@ -72,10 +72,10 @@ QUERY_TIMEOUT = timedelta(seconds=5)
 UPDATE_TIMEOUT = timedelta(seconds=18)
 
 MOST_OPEN = 10_000
-"""So many names fit into an answer; nobody works on so many nodes at once."""
+"""So many names fit into an answer; no one person works on so many nodes at once."""
 
 FOREIGN = "foreign "
-"""Begins the incident of a workflow that has our id and none of our types: it holds the node, and what it does nobody knows."""
+"""Begins the incident of a workflow that has our id and none of our types: it holds the node, and what it does is not known."""
 
 
 class EpisodeService(EpisodeActivities, PreservationStarts):
@@ -127,8 +127,8 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
     async def _preserve(self, request: PreserveRequest, need: PreservationNeed) -> PreserveOutcome:
         if need.going:
             keeper = await self._describe(request.cluster, need.victim)
-            nobody = PreserveOutcome(victim=need.victim, opened=Opened.REFUSED)
-            return await self._tell_keeper(request.cluster, need, keeper) if keeper.open else nobody
+            none = PreserveOutcome(victim=need.victim, opened=Opened.REFUSED)
+            return await self._signal_keeper(request.cluster, need, keeper) if keeper.open else none
         wanted = PreservationInput(
             cluster=request.cluster,
             node=need.victim,
@@ -151,16 +151,16 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             )
         except WorkflowAlreadyStartedError:
             holder = await self._describe(request.cluster, need.victim)
-            return await self._tell_keeper(request.cluster, need, holder)
+            return await self._signal_keeper(request.cluster, need, holder)
         return PreserveOutcome(victim=need.victim, opened=Opened.STARTED)
 
-    async def _tell_keeper(self, cluster: str, need: PreservationNeed, holder: EpisodeDescription) -> PreserveOutcome:
+    async def _signal_keeper(self, cluster: str, need: PreservationNeed, holder: EpisodeDescription) -> PreserveOutcome:
         """Let the open preservation look again; one that has ended meanwhile needs to hear nothing."""
         workflow_id = episode_id(cluster, need.victim)
         if holder.kind is not Kind.PRESERVATION or holder.incident.startswith(FOREIGN):
             held_by = holder.incident if holder.incident.startswith(FOREIGN) else f"{holder.kind.value} {holder.incident}"
             return PreserveOutcome(victim=need.victim, opened=Opened.REFUSED, holder=held_by)
-        news = PreservationNews(unhealthy=need.unhealthy, released=need.released)
+        news = PreservationUpdate(unhealthy=need.unhealthy, released=need.released)
         try:
             await self._client.get_workflow_handle(workflow_id).signal("look_again", news)
         except RPCError as error:
@@ -260,13 +260,13 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         return FormerRunDescription(workflow_type=found.workflow_type, task_queue=found.task_queue)
 
     @activity.defn(name="episodes.tell")
-    async def tell(self, request: NewsRequest) -> TellResult:
+    async def tell(self, request: NotifyRequest) -> NotifyResult:
         """Side by side."""
-        told = await asyncio.gather(*(self._tell(request.cluster, seen) for seen in request.observations))
-        return TellResult(gone=tuple(seen.node for seen, there in zip(request.observations, told, strict=True) if not there))
+        told = await asyncio.gather(*(self._signal(request.cluster, seen) for seen in request.observations))
+        return NotifyResult(gone=tuple(seen.node for seen, there in zip(request.observations, told, strict=True) if not there))
 
-    async def _tell(self, cluster: str, seen: Observation) -> bool:
-        """Whether there is somebody to be told."""
+    async def _signal(self, cluster: str, seen: Observation) -> bool:
+        """Whether an episode is open there."""
         workflow_id = episode_id(cluster, seen.node)
         try:
             await self._client.get_workflow_handle(workflow_id).signal("observe", seen, rpc_timeout=QUERY_TIMEOUT)
@@ -302,7 +302,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
         """One short update. No scanner, or one that says no, is a refusal with its reason; raises Unreachable else."""
         try:
-            answer = await self._scanner_says(request.cluster, "request_permit", request.permit, PermitAnswer)
+            answer = await self._update_scanner(request.cluster, "request_permit", request.permit, PermitAnswer)
         except WorkflowUpdateFailedError as error:
             return PermitAnswer(decision=PermitDecision.REFUSED, reason=f"the scanner refused the request: {error.cause}")
         reason = f"no scanner runs for cluster {request.cluster!r}: start it with `nodewarden scan start`"
@@ -310,16 +310,16 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
 
     @activity.defn(name="episodes.ask-portion")
     async def ask_portion(self, request: AskPortion) -> PortionAnswer:
-        """One short update, whose id is the question's: asked again it is answered as before."""
+        """One short update with the question's id: asked again it is answered as before."""
         asked = request.portion
         try:
             number = f"{asked.incident}-{asked.number}"
-            answer = await self._scanner_says(request.cluster, "hand_out", asked, PortionAnswer, number=number)
+            answer = await self._update_scanner(request.cluster, "hand_out", asked, PortionAnswer, number=number)
         except WorkflowUpdateFailedError as error:
             return PortionAnswer(problem=f"the scanner refused the question: {error.cause}")
         return answer or PortionAnswer(problem=f"no scanner runs for cluster {request.cluster!r}")
 
-    async def _scanner_says(
+    async def _update_scanner(
         self, cluster: str, update: str, asked: object, answer: type[Answer], *, number: str | None = None
     ) -> Answer | None:
         """None where no scanner runs. number: the same question has the same one."""

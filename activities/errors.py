@@ -56,9 +56,9 @@ FINAL = frozenset(
 )
 """Never retried by policy. Ambiguous and Expired are not failures of the target: the workflow reads the state and decides.
 NotLicensed may pass (a scanner that has just moved): another try is the workflow's, after another look. Unauthorized is what a
-device or a cloud says: more tries would lock the account. Forbidden is what the Kubernetes API says to whoever may not, and for a
-moment after its start to everybody: it is tried again for a minute (`workflows/kit/interrupts.py`), and nothing was done. So it
-is with WrongClock, by which a worker leaves something to another one."""
+device or a cloud says: more tries would lock the account. Forbidden is what the Kubernetes API says to a caller without the
+right, and for a moment after its start to everybody: it is tried again for a minute (`workflows/kit/interrupts.py`), and
+nothing was done. So it is with WrongClock, by which a worker leaves something to another one."""
 
 
 _TOLD_BY_OTHERS = frozenset(

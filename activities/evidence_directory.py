@@ -1,9 +1,9 @@
 """The directory in which evidence is kept: one folder for each preservation, complete files or none, and nothing outside of it.
 
-Whoever reads something writes it, into the same directory: workers of a cluster what its API says, workers of a site what its
-devices say. So the text passes neither the workflow nor its history, which would show a console to everybody who may read
-histories, and only names, sizes and hashes travel. The directory is mounted (a volume, a share, a bucket) on the workers of both;
-where a site's worker mounts another one, the manifest says that its files are not there.
+The worker that reads something writes it, into the same directory: workers of a cluster what its API says, workers of a site
+what its devices say. So the text passes neither the workflow nor its history, which would show a console to everybody who may
+read histories, and only names, sizes and hashes travel. The directory is mounted (a volume, a share, a bucket) on the workers
+of both; where a site's worker mounts another one, the manifest says that its files are not there.
 
 A mount may hang for ever. Every access runs in a thread of its own that is waited for only so long, and only a few may hang.
 """
@@ -147,9 +147,9 @@ class EvidenceDirectory:
             result, error = None, None
             try:
                 result = access()
-            except Exception as raised:  # noqa: BLE001 - told to whoever waits
+            except Exception as raised:  # noqa: BLE001 - raised where it is awaited
                 error = raised
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits any more
                 loop.call_soon_threadsafe(finish, result, error)
 
         await self._free.acquire()

@@ -1,6 +1,6 @@
 """The keys of this deployment, and what is signed with them: authentication codes over facts that both sides know.
 
-A code says that whoever made it had a key of ours, and nothing else; whoever checks it has the facts before him and makes it
+A code says that its maker had a key of ours, and nothing else; the side that checks it has the facts at hand and makes it
 again. Where keys come from is `workers/deployment_keys.py`; what is signed and when a code is asked for is
 `activities/licences.py` for devices and power.
 """

@@ -1,14 +1,13 @@
 """What workers ask for before they believe a request: that a cluster worker of this deployment has signed it (S42).
 
-Whoever can schedule activities can ask a power worker for anything, with a device of his own. So a device carries a seal from the
-moment at which it was resolved from the fence configuration; without it no credential is read and nothing is connected to. A
-command carries a licence besides: of a last look that said go, for one act on the target that was looked at, in that run of a
-workflow, by the moment at which its look is old (S20, S45), and once for each device. And which security groups a machine gets
-back is said by whoever has taken them away. A person's word bears a seal of the cluster worker that has verified it, for looks
-and consequences on whichever one. What is signed are facts that both sides know; the look is
-`activities/cluster/live/last_look.py`, the commands are `activities/power/service.py`. The other way round a cluster worker
-frees nothing on a reading that no power worker of this deployment has taken lately: what an activity is given is what its
-caller says.
+A caller that can schedule activities can ask a power worker for anything, with a device of its own. So a device carries a seal
+from the moment at which it was resolved from the fence configuration; without it no credential is read and nothing is connected
+to. A command carries a licence besides: of a last look that said go, for one act on the target that was looked at, in that run
+of a workflow, by the moment at which its look is old (S20, S45), and once for each device. Which security groups a machine gets
+back is sealed by the worker that took them away. A person's command bears a seal of the cluster worker that has verified it, for
+looks and consequences on any of them. What is signed are facts that both sides know; the look is
+`activities/cluster/live/last_look.py`, the commands are `activities/power/service.py`. The other way round a cluster worker frees
+nothing on a reading that no power worker of this deployment has taken lately: what an activity is given is what its caller says.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from activities.contracts.target import ActResult, LicenceWanted, Target
 from activities.errors import ErrorType, failure
 from activities.keyring import Keyring
 from policy.episode.messages import Reading, VolumeReading
-from policy.episode.operator_commands import CIRCUIT_BREAKER, OVERRIDES, SealedWord, Verb
+from policy.episode.operator_commands import CIRCUIT_BREAKER, OVERRIDES, SealedCommand, Verb
 from policy.fence.config import LONGEST_ACT
 from policy.fence.credential_hosts import compared
 from policy.fence.kdump import KdumpReading, KernelDead
@@ -82,18 +81,18 @@ class Licences:
         self._used: dict[_Use, tuple[_User, datetime]] = {}
 
     def sealed(self, cluster: str, node: str, plan: FencingPlan, hosts: Mapping[str, Collection[str]] = {}) -> FencingPlan:
-        """The plan with a seal on each of its devices. node: whose they are: a look at another one licenses nothing of them.
+        """The plan with a seal on each of its devices. node: a look at another one licenses nothing of them.
         hosts: where each credential has gone so far."""
         return plan.with_levels.with_devices(lambda device: self.sealed_device(cluster, node, compared(device, hosts)))
 
     def sealed_device(self, cluster: str, node: str, device: PowerDevice) -> PowerDevice:
         """The device with its seal."""
-        return replace(device, seal=self._word(datetime.now(UTC), "device", cluster, node, replace(device, seal="")))
+        return replace(device, seal=self._stamp(datetime.now(UTC), "device", cluster, node, replace(device, seal="")))
 
     def require_seal(self, cluster: str, node: str, device: PowerDevice) -> None:
         """Raises InvalidConfig for a device that no cluster worker of ours has resolved for that node, or long ago."""
         facts = cluster, node, replace(device, seal="")
-        if not self._is_word(device.seal, datetime.now(UTC), "device", *facts, within=SEALED_FOR):
+        if not self._accepts_stamp(device.seal, datetime.now(UTC), "device", *facts, within=SEALED_FOR):
             why = f"no worker of this deployment has signed it in the last {SEALED_FOR.days} days ({HOW_TO})"
             self._refuse("device", ErrorType.INVALID_CONFIG, device.endpoint, why)
 
@@ -108,19 +107,20 @@ class Licences:
             self._refuse("quarantine", ErrorType.INVALID_CONFIG, endpoint, why)
 
     def sealed_reading(self, target: Target, reading: Read, now: datetime, levels: Levels = ()) -> Read:
-        """What was just read for that incident, with its seal. levels: of the device, whose question it answers (S4, S49)."""
-        return replace(reading, seal=self._word(now, "reading", *_read(target, reading, levels)))
+        """What was just read for that incident, with its seal. levels: of the device, since a reading answers for these (S4,
+        S49)."""
+        return replace(reading, seal=self._stamp(now, "reading", *_read(target, reading, levels)))
 
     def has_read(self, target: Target, reading: Reading | VolumeReading, now: datetime, levels: Levels = ()) -> bool:
         """Whether a power worker of ours has read that lately, for that incident, of a device of just these levels."""
-        return self._is_word(reading.seal, now, "reading", *_read(target, reading, levels))
+        return self._accepts_stamp(reading.seal, now, "reading", *_read(target, reading, levels))
 
     def sealed_added(self, target: Target, added: Added) -> Added:
         """What our mark on the node tells of, as that episode's own."""
         now = datetime.now(UTC)
         flags = {"cordoned": added.cordoned, "out_of_service": added.out_of_service}
         items = (*(flag for flag, is_set in flags.items() if is_set), *added.taints)
-        return replace(added, seals={item: self._word(now, "added", *_whose(target), item) for item in items})
+        return replace(added, seals={item: self._stamp(now, "added", *_episode(target), item) for item in items})
 
     def sealed_result(self, target: Target, result: ActResult) -> ActResult:
         """What an act answers, with what our mark tells of by now known again as ours."""
@@ -128,10 +128,10 @@ class Licences:
 
     def believed(self, target: Target, added: Added) -> Added:
         """Of what a request says that its episode has added, what was sealed for it: nothing else is ours to take away (S49)."""
-        now, whose = datetime.now(UTC), _whose(target)
+        now, episode = datetime.now(UTC), _episode(target)
 
         def ours(item: str) -> bool:
-            return self._is_word(added.seals.get(item, ""), now, "added", *whose, item, within=SEALED_FOR)
+            return self._accepts_stamp(added.seals.get(item, ""), now, "added", *episode, item, within=SEALED_FOR)
 
         return replace(
             added,
@@ -142,25 +142,25 @@ class Licences:
 
     def sealed_dump(self, reading: KdumpReading) -> KdumpReading:
         """What a listener has heard, with the seal of its last message."""
-        return replace(reading, seal=self._word(reading.last, "kdump", reading.address)) if reading.last is not None else reading
+        return replace(reading, seal=self._stamp(reading.last, "kdump", reading.address)) if reading.last is not None else reading
 
     def has_heard(self, proof: KernelDead, now: datetime) -> bool:
         """Whether a listener of ours has heard that lately."""
-        return self._is_word(proof.seal, now, "kdump", proof.address)
+        return self._accepts_stamp(proof.seal, now, "kdump", proof.address)
 
-    def _word(self, at: datetime, purpose: str, *facts: object) -> str:
+    def _stamp(self, at: datetime, purpose: str, *facts: object) -> str:
         moment = f"{int(at.timestamp()):x}"
         return f"{moment}.{self._keyring.sign(purpose, moment, *facts)[:SHORT]}"
 
-    def _is_word(self, word: str, now: datetime, purpose: str, *facts: object, within: timedelta = READ_LATELY) -> bool:
-        moment, _, code = word.partition(".")
+    def _accepts_stamp(self, stamp: str, now: datetime, purpose: str, *facts: object, within: timedelta = READ_LATELY) -> bool:
+        moment, _, code = stamp.partition(".")
         if not self._keyring.accepts(code, purpose, moment, *facts, digits=SHORT):
             return False
         return now - datetime.fromtimestamp(int(moment, 16), UTC) <= within
 
-    def sealed_word(self, cluster: str, incident: str, word: SealedWord) -> SealedWord:
+    def sealed_word(self, cluster: str, incident: str, word: SealedCommand) -> SealedCommand:
         """A person's word, with its seal: it was said to that incident, of the workflow that asks."""
-        return replace(word, seal=self._word(datetime.now(UTC), "word", *_said(cluster, incident, word)))
+        return replace(word, seal=self._stamp(datetime.now(UTC), "word", *_command(cluster, incident, word)))
 
     def overridden(self, target: Target) -> str:
         """`CIRCUIT_BREAKER` where a person overrides it for that episode, as a worker of ours has verified; else "" (S17)."""
@@ -168,17 +168,17 @@ class Licences:
         said = target.override.spoken.override if target.override is not None and not doubt else ""
         return CIRCUIT_BREAKER if CIRCUIT_BREAKER in said else ""
 
-    def doubt_of_word(self, target: Target, word: SealedWord | None, *verbs: Verb) -> str:
-        """Why that is no word of a person to that incident about that node, "" where it is. verbs: what it has to say. Whoever
-        answers in a cluster worker's place may say what he likes, and signs nothing."""
+    def doubt_of_word(self, target: Target, word: SealedCommand | None, *verbs: Verb) -> str:
+        """Why that is no word of a person to that incident about that node, "" where it is. verbs: what it has to say. A caller
+        that answers in a cluster worker's place may say anything, and signs nothing."""
         said = " or ".join(verb.value for verb in verbs)
         if word is None:
             return f"no NodeAction attests that a person has said {said} (worker.words)"
         within = OFF_FOR if verbs == (Verb.ACK_OFF,) else SEALED_FOR
-        facts = _said(target.cluster, target.incident, word)
-        if not self._is_word(word.seal, datetime.now(UTC), "word", *facts, within=within):
-            whom = f"{word.speaker} has said {said} to incident {target.incident} in the last {format_duration(within)}"
-            return f"no worker of this deployment has verified that {whom} ({HOW_TO})"
+        facts = _command(target.cluster, target.incident, word)
+        if not self._accepts_stamp(word.seal, datetime.now(UTC), "word", *facts, within=within):
+            what = f"{word.speaker} has said {said} to incident {target.incident} in the last {format_duration(within)}"
+            return f"no worker of this deployment has verified that {what} ({HOW_TO})"
         if word.spoken.action not in verbs or word.spoken.node != target.pinned.node:
             return f"{word.speaker} has said {word.spoken.action.value} of {word.spoken.node}, and not {said}"
         return ""
@@ -223,11 +223,11 @@ def _facts(target: Target, act: PowerAct, not_after: datetime) -> tuple[object, 
     return *victim, act, not_after.astimezone(UTC), run.workflow_id, run.workflow_run_id
 
 
-def _whose(target: Target) -> tuple[object, ...]:
+def _episode(target: Target) -> tuple[object, ...]:
     return target.cluster, target.pinned.node, target.pinned.uid, target.incident, target.workflow_id
 
 
-def _said(cluster: str, incident: str, word: SealedWord) -> tuple[object, ...]:
+def _command(cluster: str, incident: str, word: SealedCommand) -> tuple[object, ...]:
     return cluster, incident, activity.info().workflow_id, replace(word, seal="")
 
 

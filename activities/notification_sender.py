@@ -1,10 +1,10 @@
-"""People who look at neither kubectl nor dashboards are told by what they have: chat, pagers, mail, webhooks.
+"""Notifies people who look at neither kubectl nor dashboards: by chat, pagers, mail, webhooks.
 
 The services are Apprise's business, and where to send is in files, as the addresses contain tokens (S12): they are read at each
-sending, and neither they nor what a service answers is logged. The caller does not wait and is not told of failures: no act of
-ours hangs by a message. What is told of one incident twice in the same words within a while is sent once by a worker; more than a
-few in a minute become one message. What waits to be sent is lost with its worker, and what another worker tells again is sent
-again: so each message names its incident, and who needs a person is told of again (`workflows/scanner/state.py`).
+sending, and neither they nor what a service answers is logged. The caller does not wait and does not learn of failures: no act of
+ours depends on a message. The same words about one incident are sent once by a worker within a while; more than a few messages in
+a minute become one. What waits to be sent is lost with its worker, and what another worker is given again is sent again: so each
+message names its incident, and an episode that needs a person is repeated (`workflows/scanner/state.py`).
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ TRIES, TRY_AGAIN = 3, timedelta(seconds=5)
 
 
 Notify = Callable[[Notice], None]
-"""Tells, without waiting."""
+"""Notifies people, without waiting."""
 
 Taken = set[tuple[str, tuple[str | int, ...]]]
 """Which address has taken which news."""
 
 
-def nobody(notice: Notice) -> None:
-    """Where nothing is configured."""
+def discard_notice(notice: Notice) -> None:
+    """Where no recipient is configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipient:
-    """Where the addresses of somebody are, and what he wants to hear of."""
+    """Where the addresses of a person or a team are, and which notices they want."""
 
     name: str
     url_file: Path
@@ -71,11 +71,11 @@ class Notifier:
         self._waiting = {each: deque[Notice](maxlen=WAITING) for each in recipients}
         """Until they are sent, or given up. Of more than so many the oldest go: they would be one message anyway."""
         self._taken = {each: Taken() for each in recipients}
-        """Of what is being sent, by whom it has been taken: whoever ends in the middle of it sends those nothing twice."""
+        """Of what is being sent, which addresses have taken it: a try that ends in the middle is not sent to those again."""
         self._news = {each: asyncio.Event() for each in recipients}
         self._page = page
         self._meter = meter
-        self._told: OrderedDict[tuple[str | int, ...], float] = OrderedDict()
+        self._notified: OrderedDict[tuple[str | int, ...], float] = OrderedDict()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
@@ -92,15 +92,15 @@ class Notifier:
                     *(self._try(each, list(left), self._taken[each]) for each, left in self._waiting.items() if left)
                 )
 
-    def tell(self, notice: Notice) -> None:
-        """Have it sent to whoever wants it, with a link to our page, unless it was told a while ago."""
+    def notify(self, notice: Notice) -> None:
+        """Have it sent to all recipients that want it, with a link to our page, unless it was sent a while ago."""
         now, key = asyncio.get_running_loop().time(), notice.news
-        if now - self._told.get(key, float("-inf")) < QUIET_SECONDS:
+        if now - self._notified.get(key, float("-inf")) < QUIET_SECONDS:
             return
-        self._told[key] = now
-        self._told.move_to_end(key)
-        while len(self._told) > REMEMBERED:
-            self._told.popitem(last=False)
+        self._notified[key] = now
+        self._notified.move_to_end(key)
+        while len(self._notified) > REMEMBERED:
+            self._notified.popitem(last=False)
         notice = replace(notice, link=page_of(self._page, notice.cluster, notice.node))
         for recipient, waiting in self._waiting.items():
             if recipient.rule.wants(notice):
@@ -176,7 +176,7 @@ def _sent(recipient: Recipient, notices: Sequence[Notice], done: Taken) -> str:
         return "url_file contains no address"
     problems = []
     for number, address in addresses:
-        # Where the address says whose it is, each thread is told by itself: a digest would end no incident of a pager's.
+        # Where the address names the thread, each thread gets a message of its own: a digest would end no incident of a pager.
         threads = {each.thread: [each] for each in notices} if _PLACEHOLDER.search(address) else {"": list(notices)}
         for several in threads.values():
             left = [each for each in several if (address, each.news) not in done]

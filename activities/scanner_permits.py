@@ -1,8 +1,8 @@
 """Whether a permit is held, asked of the scanner at the moment of use: the last look's question (S20).
 
 A scanner that can't be asked is a "no" with its reason, also while Temporal is away (S37): what can't be proven held is not held.
-Of one cluster there is one query under way at most, however many nodes are looked at: whoever asks meanwhile is asked for by the
-next one, all in one. No answer is older than the look that asked for it, because a look joins only a query that has not been sent
+Of one cluster there is one query under way at most, however many nodes are looked at: looks that ask meanwhile go into the next
+one, all together. No answer is older than the look that asked for it, because a look joins only a query that has not been sent
 yet (S14, S20, S38).
 """
 
@@ -37,7 +37,7 @@ class ScannerPermits:
         return answer.held, answer.reason
 
     async def paused(self, cluster: str) -> str:
-        """Why nobody may disrupt anything now, "" where a permit decides. Not to be able to ask is one, too (S20)."""
+        """Why nothing may be disrupted now, "" where a permit decides. A scanner that can't be asked is a reason, too (S20)."""
         return (await self._answer(cluster, PermitQuestion(node="", incident=""))).paused
 
     async def _answer(self, cluster: str, question: PermitQuestion) -> PermitQuestion:
@@ -85,7 +85,7 @@ def _no(asked: PermitQuestion, reason: str) -> PermitQuestion:
 
 
 def _all(reason: str) -> _Answers:
-    """The same no to everybody."""
+    """The same no to every question."""
     return lambda asked: _no(asked, reason)
 
 

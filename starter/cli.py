@@ -15,21 +15,18 @@ from typer.core import TyperOption
 from starter.commands import (
     codec,
     deploy,
-    doctor,
     episodes,
     evaluate,
     explain,
     fence,
     history,
+    installation,
     preserve,
     remediate,
     scan,
-    settings,
     status,
     ui,
-    uninstall,
     up,
-    version,
     worker,
 )
 from starter.commands.arguments import ClusterOption, OutputOption
@@ -67,7 +64,7 @@ def globals_(
     ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show where an unexpected error comes from.")] = False,
     show_version: Annotated[  # noqa: ARG001 - its callback has answered by then
-        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=version.print_and_exit)
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=installation.print_and_exit)
     ] = False,
 ) -> None:
     """Options that every command understands."""
@@ -83,7 +80,7 @@ app.command("status")(status.status)
 app.command("ui")(ui.ui)
 app.command("history")(history.history)
 app.command("record")(history.record)
-app.command("doctor")(doctor.doctor)
+app.command("doctor")(installation.doctor)
 app.command("evaluate")(evaluate.evaluate)
 app.command("explain")(explain.explain)
 app.add_typer(fence.app, name="fence")
@@ -98,9 +95,9 @@ app.command("hold")(episodes.hold)
 app.command("resume")(episodes.resume)
 app.command("return-path")(episodes.return_path)
 app.add_typer(deploy.app, name="deploy")
-app.add_typer(settings.app, name="settings")
-app.command("uninstall")(uninstall.uninstall)
-app.command("version")(version.version)
+app.add_typer(installation.app, name="settings")
+app.command("uninstall")(installation.uninstall)
+app.command("version")(installation.version)
 
 
 def main() -> None:

@@ -71,7 +71,7 @@ class Nodewarden:
     """Episodes and scanners of one Temporal namespace. Make one with `connect`, or round a client that has our converter."""
 
     def __init__(self, client: Client, *, speaker: Speaker | None = None, page: str = "") -> None:
-        """speaker: who speaks to workflows; None: nobody attests that, and each method is told by whom it is called. page: the
+        """speaker: who speaks to workflows; None: that is not attested, and each method is given the caller's name. page: the
         address of our page, which Temporal's is to link to."""
         config: dict[str, Any] = {**client.config(active_config=True), "data_converter": for_people(client.data_converter)}
         self.client = client = Client(**config | {"plugins": []})  # a worker's plugin would put its own converter back (S50)
@@ -118,8 +118,8 @@ class Nodewarden:
         override: str = "",
         seen_off: bool = False,
     ) -> EpisodeHandle:
-        """Start a fencing episode, or join the same request if it runs already. override: see `Spoken`. seen_off: the requester
-        vouches that the machine is off (S8): its pods are freed on that word.
+        """Start a fencing episode, or join the same request if it runs already. override: see `NodeActionSpec`. seen_off: the
+        requester vouches that the machine is off (S8): its pods are freed on that word.
 
         Raises EpisodeHeldError, naming the holder, where another episode has the node (S13).
         """
@@ -183,7 +183,7 @@ class Nodewarden:
         isolate: bool = False,
         incident: str = "",
     ) -> EpisodeHandle:
-        """Begin to preserve a node, or join whatever preservation of it is open, whose end then stays as it is (S22): see
+        """Begin to preserve a node, or join the open preservation of it, which ends as it would have (S22): see
         `extend`. hold: for how long, None for the time-out of the node's pool. isolate: cut it off from its volumes and its
         network once it has failed; an open preservation is told so.
 
@@ -402,7 +402,7 @@ class Nodewarden:
             return ClusterStatus(cluster=cluster, at=datetime.now(UTC), problem=str(error), unanswered=silent, last=last)
 
     async def _devices_read(self, cluster: str) -> DeviceReport | None:
-        """As the last check knows them. Where none is known, whoever asks by `fence check` or `doctor` hears why."""
+        """As the last check knows them. Where none is known, `fence check` and `doctor` say why."""
         try:
             return await self.device_check(cluster).last_report()
         except RequestError:

@@ -14,13 +14,13 @@ class RequestError(Exception):
 
 
 class RefusedError(RequestError):
-    """Whoever was asked said no, and why: an update's validator, a policy, a budget."""
+    """Refused, with the reason: an update's validator, a policy, a budget."""
 
     exit_code = 3
 
 
 class UnattestedError(RefusedError):
-    """Kubernetes does not let the caller say it, and he insists on its word."""
+    """Kubernetes does not let the caller say it, and only attested commands are wanted."""
 
 
 class EpisodeHeldError(RefusedError):

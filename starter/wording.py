@@ -22,7 +22,7 @@ GOOD_ENDS = frozenset({Outcome.RECOVERED, Outcome.REPLACED, Outcome.RELEASED})
 """The node works again, or works for someone else; everything else left something to do."""
 
 REPAIRED = GOOD_ENDS - {Outcome.RELEASED}
-"""Of what was to be repaired: one that was given up since somebody said "hands off" is not."""
+"""Of what was to be repaired: one that was given up because a person said "hands off" is not."""
 
 HEALTH_STYLE = {Health.HEALTHY: "green", Health.SOON: "yellow", Health.UNHEALTHY: "red", Health.SKIPPED: "dim"}
 

@@ -93,7 +93,7 @@ async def notifier(file: Path, **rule: Any) -> AsyncIterator[Notifier]:
 async def test_what_is_told_twice_is_sent_once_and_names_its_incident(receiver: Receiver) -> None:
     async with notifier(receiver.file) as people:
         for notice in (PARKED, PARKED, ENDED, replace(PARKED, text="incident i-1: the pods do not go")):
-            people.tell(notice)
+            people.notify(notice)
         titles = await receiver.has(3)
     assert titles[:2] == ["nodewarden: needs-human: node-7 (prod)", "nodewarden: recovered: node-7 (prod)"]
     assert receiver.got[0]["message"] == PARKED.text
@@ -108,7 +108,7 @@ async def test_a_message_leads_to_the_page_where_there_is_one(receiver: Receiver
     recipient = Recipient(name="notifications[0]", url_file=receiver.file, rule=NoticeRule(wordings=own))
     async with Notifier([recipient], page="https://example.com/@nodes") as people:
         for notice in (PARKED, ENDED, replace(PARKED, node="", text="all is halted", when=When.HALTED)):
-            people.tell(notice)
+            people.notify(notice)
         await receiver.has(3)
     of_node = "https://example.com/@nodes/c/prod/nodes/node-7"
     assert [each["message"] for each in receiver.got] == [
@@ -135,8 +135,8 @@ async def test_a_message_leads_to_the_page_where_there_is_one(receiver: Receiver
 )
 async def test_everybody_hears_what_he_wants_to(receiver: Receiver, changes: dict[str, Any], heard: list[str]) -> None:
     async with notifier(receiver.file, **changes) as people:
-        people.tell(replace(PARKED, known=KNOWN))
-        people.tell(replace(ENDED, known=KNOWN))
+        people.notify(replace(PARKED, known=KNOWN))
+        people.notify(replace(ENDED, known=KNOWN))
         assert [title.split(": ")[1] for title in await receiver.has(len(heard))] == heard
 
 
@@ -144,8 +144,8 @@ async def test_who_hears_that_all_is_halted_hears_that_it_is_no_longer(receiver:
     """Also by a rule that leaves out what is no trouble; in the same thread, and a pager resolves it."""
     halted = Notice(when=When.HALTED, cluster="prod", subject="halted", text="paused by ada: a test")
     async with notifier(receiver.file, severity=Severity.WARNING) as people:
-        people.tell(halted)
-        people.tell(replace(halted, text="new repairs begin again", over=True))
+        people.notify(halted)
+        people.notify(replace(halted, text="new repairs begin again", over=True))
         assert await receiver.has(2) == ["nodewarden: halted: prod", "nodewarden: no longer halted: prod"]
     assert [each["type"] for each in receiver.got] == ["warning", "success"]
 
@@ -153,7 +153,7 @@ async def test_who_hears_that_all_is_halted_hears_that_it_is_no_longer(receiver:
 async def test_of_a_node_that_nobody_knows_it_is_told_all_the_same(receiver: Receiver) -> None:
     """One that is gone has no labels and no checks any more."""
     async with notifier(receiver.file, labels=ZONE_B, checks=("MachineHealthCheck/*",)) as people:
-        people.tell(PARKED)
+        people.notify(PARKED)
         await receiver.has(1)
 
 
@@ -161,7 +161,7 @@ async def test_who_is_escalated_to_hears_of_it_only_once_nobody_has_acted_for_so
     """By the reminders, which come as long as nobody does anything."""
     async with notifier(receiver.file, when=frozenset({When.NEEDS_HUMAN}), after=timedelta(hours=1)) as people:
         for minutes in (0, 30, 60):
-            people.tell(replace(PARKED, waited=timedelta(minutes=minutes), text=f"still waits, {minutes} minutes"))
+            people.notify(replace(PARKED, waited=timedelta(minutes=minutes), text=f"still waits, {minutes} minutes"))
         await receiver.has(1)
     assert receiver.got[0]["message"] == "still waits, 60 minutes"
 
@@ -169,8 +169,8 @@ async def test_who_is_escalated_to_hears_of_it_only_once_nobody_has_acted_for_so
 async def test_words_are_as_somebody_wants_them(receiver: Receiver) -> None:
     wordings = {When.NEEDS_HUMAN: Wording(title="[{severity}] {node}:\n{when}", text="{cluster}/{node} {{now}}: {text}")}
     async with notifier(receiver.file, wordings=wordings) as people:
-        people.tell(PARKED)
-        people.tell(ENDED)
+        people.notify(PARKED)
+        people.notify(ENDED)
         titles = await receiver.has(2)
     assert titles == ["[critical] node-7: needs-human", ENDED.title]
     assert receiver.got[0]["message"] == f"prod/node-7 {{now}}: {PARKED.text}"
@@ -186,9 +186,9 @@ async def test_all_that_is_told_of_an_episode_is_one_thread_where_the_service_ha
     """A pager's deduplication key, a chat's thread: whatever the service's address in Apprise can name. Quoted (S41)."""
     receiver.file.write_text(f"json://127.0.0.1:{receiver.port}/{{thread}}?:node={{node}}&:key={{thread}}&:left={{other}}\n")
     async with notifier(receiver.file) as people:
-        people.tell(PARKED)
-        people.tell(ENDED)
-        people.tell(replace(PARKED, node="a&:node=b/../c", subject="i-2"))
+        people.notify(PARKED)
+        people.notify(ENDED)
+        people.notify(replace(PARKED, node="a&:node=b/../c", subject="i-2"))
         await receiver.has(3)
     assert [each["key"] for each in receiver.got] == ["nodewarden/prod/i-1"] * 2 + ["nodewarden/prod/i-2"]
     assert [each["node"] for each in receiver.got] == ["node-7", "node-7", "a&:node=b/../c"]
@@ -213,8 +213,8 @@ async def test_a_storm_is_no_digest_where_each_is_a_thread(receiver: Receiver, m
     receiver.file.write_text(f"json://127.0.0.1:{receiver.port}/{TOKEN}?:key={{thread}}\n")
     async with notifier(receiver.file) as people:
         for number in range(SINGLY + 3):
-            people.tell(replace(PARKED, subject=f"i-{number}"))
-        people.tell(replace(ENDED, subject=f"i-{SINGLY + 2}"))
+            people.notify(replace(PARKED, subject=f"i-{number}"))
+        people.notify(replace(ENDED, subject=f"i-{SINGLY + 2}"))
         titles = await receiver.has(SINGLY + 3)
     assert [each["key"][-1] for each in receiver.got] == [str(number) for number in range(SINGLY + 3)]
     assert titles[-1] == ENDED.title
@@ -225,7 +225,7 @@ async def test_who_has_taken_it_is_not_told_again_because_another_has_not(receiv
     receiver.file.write_text(receiver.file.read_text() + second)
     receiver.statuses = [200, 500]
     async with notifier(receiver.file) as people:
-        people.tell(PARKED)
+        people.notify(PARKED)
         await receiver.has(2)
     assert [path.strip("/") for path in receiver.paths] == [TOKEN, "other"]
 
@@ -234,7 +234,7 @@ async def test_a_problem_that_is_there_again_after_somebody_spoke_is_told_again(
     """S44: who said `resume` hears that it was in vain, within the minutes in which the same words are no news."""
     async with notifier(receiver.file) as people:
         for words in (0, 0, 1):
-            people.tell(replace(PARKED, words=words))
+            people.notify(replace(PARKED, words=words))
         await receiver.has(2)
 
 
@@ -248,7 +248,7 @@ async def test_who_does_not_take_it_keeps_it_from_nobody_else(receiver: Receiver
     receiver.refused = "i-5"
     async with notifier(receiver.file) as people:
         for number in range(SINGLY + 3):  # the last three are sent together
-            people.tell(replace(PARKED, subject=f"i-{number}"))
+            people.notify(replace(PARKED, subject=f"i-{number}"))
         await receiver.has(SINGLY + 2)
     assert [path.split("?")[0].strip("/") for path in receiver.paths] == ["i-0", "i-1", "i-2", "i-3", "i-4", "i-6", "i-7"]
 
@@ -257,7 +257,7 @@ async def test_a_storm_is_a_few_messages_and_one_for_the_rest(receiver: Receiver
     monkeypatch.setattr(notification_sender, "MINUTE_SECONDS", 1.0)
     async with notifier(receiver.file) as people:
         for number in range(40):
-            people.tell(replace(PARKED, subject=f"i-{number}", node=f"node-{number}"))
+            people.notify(replace(PARKED, subject=f"i-{number}", node=f"node-{number}"))
         titles = await receiver.has(SINGLY + 1)
     assert titles[-1] == f"nodewarden: {40 - SINGLY} messages: {40 - SINGLY} needs-human"
     digest = receiver.got[-1]["message"]
@@ -275,9 +275,9 @@ async def test_a_service_that_fails_is_tried_again_and_its_token_is_nowhere(
     logging.getLogger("urllib3").setLevel(logging.WARNING)  # as workers have it
     receiver.statuses = [500, 200, 500, 500, 500]
     async with notifier(receiver.file) as people:
-        people.tell(PARKED)
+        people.notify(PARKED)
         await receiver.has(1)
-        people.tell(ENDED)
+        people.notify(ENDED)
         async with asyncio.timeout(15):
             while "was not sent" not in caplog.text:
                 await asyncio.sleep(0.01)
@@ -302,7 +302,7 @@ async def test_what_is_wrong_with_the_file_is_said_without_what_it_contains(
     if lines is not None:
         (tmp_path / "urls").write_text(lines, encoding="utf-8")
     async with notifier(tmp_path / "urls") as people:
-        people.tell(PARKED)
+        people.notify(PARKED)
         async with asyncio.timeout(15):
             while problem not in caplog.text:
                 await asyncio.sleep(0.01)
@@ -312,7 +312,7 @@ async def test_what_is_wrong_with_the_file_is_said_without_what_it_contains(
 async def test_what_waits_when_its_worker_ends_is_one_last_message(receiver: Receiver) -> None:
     async with notifier(receiver.file) as people:
         for number in range(SINGLY + 3):
-            people.tell(replace(PARKED, subject=f"i-{number}"))
+            people.notify(replace(PARKED, subject=f"i-{number}"))
         await receiver.has(SINGLY)
     assert (await receiver.has(SINGLY + 1))[-1] == "nodewarden: 3 messages: 3 needs-human"
 
@@ -324,7 +324,7 @@ async def test_who_has_taken_it_does_not_get_it_again_because_the_worker_ends_me
     receiver.refused = "broken"
     receiver.file.write_text(f"json://127.0.0.1:{receiver.port}/broken\njson://127.0.0.1:{receiver.port}/well\n")
     async with notifier(receiver.file) as people:
-        people.tell(PARKED)
+        people.notify(PARKED)
         await receiver.has(1)
     assert [path.strip("/") for path in receiver.paths] == ["well"]
 
@@ -335,5 +335,5 @@ async def test_whoever_tells_never_waits(tmp_path: Path) -> None:
     async with asyncio.timeout(10), notifier(tmp_path / "urls") as people:
         began = loop.time()
         for number in range(notification_sender.WAITING + 10):
-            people.tell(replace(PARKED, subject=f"i-{number}"))
+            people.notify(replace(PARKED, subject=f"i-{number}"))
         assert loop.time() - began < 1

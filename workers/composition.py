@@ -28,9 +28,9 @@ from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import ClusterConnection
-    from activities.evidence.kdump import KdumpListener
     from activities.evidence_directory import EvidenceDirectory
     from activities.notification_sender import Notify
+    from activities.power.kdump_listener import KdumpListener
     from policy.episode.notices import Notice
     from workers.configuration.credentials import ObjectSource
 
@@ -230,10 +230,10 @@ async def _cluster_serving(
 
 async def _notify(stack: AsyncExitStack, settings: Settings) -> Notify:
     """One for the process: messages of all clusters to one address are counted together."""
-    from activities.notification_sender import Notifier, Recipient, nobody
+    from activities.notification_sender import Notifier, Recipient, discard_notice
 
     if not settings.notifications:
-        return nobody
+        return discard_notice
     recipients = [
         Recipient(
             name=f"notifications[{number}]",
@@ -242,7 +242,7 @@ async def _notify(stack: AsyncExitStack, settings: Settings) -> Notify:
         )
         for number, each in enumerate(settings.notifications)
     ]
-    return (await stack.enter_async_context(Notifier(recipients, page=settings.page_url, meter=runtime().metric_meter))).tell
+    return (await stack.enter_async_context(Notifier(recipients, page=settings.page_url, meter=runtime().metric_meter))).notify
 
 
 def evidence_directory(settings: Settings) -> EvidenceDirectory | None:
@@ -260,7 +260,7 @@ async def _kdump_listener(stack: AsyncExitStack, listen: str) -> KdumpListener |
     """One for the process, whatever sites it serves."""
     if not listen:
         return None
-    from activities.evidence.kdump import listening
+    from activities.power.kdump_listener import listening
 
     host, _, port = listen.rpartition(":")
     try:
@@ -290,9 +290,8 @@ def _power_serving(
     licences: Licences,
     listener: KdumpListener | None,
 ) -> Serving:
-    from activities.evidence.kdump import EvidenceService
-    from activities.power.device_reading import DeviceReadings
-    from activities.power.evidence import DeviceEvidence
+    from activities.power.device_reading import DeviceEvidence, DeviceReadings
+    from activities.power.kdump_listener import EvidenceService
     from activities.power.registry import driver_for
     from activities.power.service import PowerService
     from workers.configuration.credentials import WorkerCredentials

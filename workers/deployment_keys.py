@@ -137,7 +137,7 @@ PAYLOAD_ENTRY = "payload-keys"
 """The key of the Secret's data."""
 
 Clusters = Callable[[], Mapping[str, ClusterSettings]]
-"""Those of the settings, for whoever needs them: a kubeconfig that can't be read concerns nobody else."""
+"""Those of the settings, read when needed: a kubeconfig that can't be read matters only then."""
 
 
 def no_clusters() -> Mapping[str, ClusterSettings]:

@@ -29,10 +29,10 @@ _writers: list[QueueListener] = []
 
 
 def configure(settings: LogSettings, *, file: Path | None = None) -> None:
-    """Set up the root logger. file: where lines go that would only disturb whoever looks at the terminal; None: stderr.
+    """Set up the root logger. file: where lines go that would only disturb the terminal; None: stderr.
 
     Lines are written by a thread of their own: workflow code logs from inside the sandbox, where a handler could not even import
-    what it writes with, and a slow terminal must hold up nobody.
+    what it writes with, and a slow terminal must hold up no work.
     """
     output = logging.FileHandler(file) if file is not None else _CurrentStderr()
     output.setFormatter(_JsonFormatter() if settings.format is LogFormat.JSON else _PlainFormatter())
@@ -91,13 +91,13 @@ class _PlainFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S.%f")[:-3]
         text, traceback = _story(record)
-        line = in_a_line(f"{moment} {record.levelname.lower()} {record.name}: {text}{_whose(record)}")
+        line = in_a_line(f"{moment} {record.levelname.lower()} {record.name}: {text}{_context(record)}")
         if traceback and record.exc_info:
             line += "\n" + indent(visible(self.formatException(record.exc_info)), "  ", lambda _: True)  # begins no line of ours
         return line
 
 
-def _whose(record: logging.LogRecord) -> str:
+def _context(record: logging.LogRecord) -> str:
     for context in _CONTEXTS:
         details = getattr(record, context, None)
         if isinstance(details, Mapping):

@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 EMBEDDED_PATIENCE = timedelta(seconds=30)
 LOCAL_STICKY_TIMEOUT = timedelta(seconds=3)
-"""With one worker on one machine nobody else will take a step over: waiting long for a dead predecessor gains nothing."""
+"""With one worker on one machine no other will take a step over: waiting long for a dead predecessor gains nothing."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,13 +86,13 @@ async def temporal(
             where = where.model_copy(update={"address": endpoint.address})
         stop = stop or asyncio.Event()
         connecting = connect(where, clusters=settings.connections, patience=patience if endpoint is None else EMBEDDED_PATIENCE)
-        client = await alongside(connecting, _raise_when_told(stop))
+        client = await alongside(connecting, _raise_on_stop(stop))
         if server is not None and server.ours:
             await name_embedded(client)
         yield Running(client=client, address=where.address, endpoint=endpoint, server=server, stop=stop)
 
 
-async def _raise_when_told(stop: asyncio.Event) -> None:
+async def _raise_on_stop(stop: asyncio.Event) -> None:
     """While nothing is served yet there is nothing to drain."""
     await stop.wait()
     raise StoppedError

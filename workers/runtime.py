@@ -45,7 +45,7 @@ def start_runtime(*, metrics: str = "", core_level: str = "ERROR") -> Runtime:
 
 
 def runtime() -> Runtime:
-    """The process's one runtime; one without metrics where nobody has made it."""
+    """The process's one runtime; one without metrics where it was not made before."""
     return _runtimes[0] if _runtimes else start_runtime()
 
 

@@ -1,7 +1,7 @@
 """Where traces go: the setting `tracing`, and the extra `otel` that it needs.
 
-Nothing waits for a span and nothing fails by one: they are sent by a thread of the exporter's, in batches, and lost where nobody
-takes them. What is left when the worker ends gets a moment.
+Nothing waits for a span and nothing fails by one: they are sent by a thread of the exporter's, in batches, and lost where no
+collector takes them. What is left when the worker ends gets a moment.
 """
 
 from __future__ import annotations

@@ -133,10 +133,10 @@ async def run_until(stop: asyncio.Event, workers: Sequence[Worker]) -> None:
     """Poll until `stop` is set, then drain. Raises what ends a worker by itself (an unknown namespace, say)."""
     for worker in workers:
         _log.info("serving task queue %s", worker.task_queue)
-    await alongside(_stop_when_told(stop, workers), *(worker.run() for worker in workers))
+    await alongside(_drain_on_stop(stop, workers), *(worker.run() for worker in workers))
 
 
-async def _stop_when_told(stop: asyncio.Event, workers: Sequence[Worker]) -> None:
+async def _drain_on_stop(stop: asyncio.Event, workers: Sequence[Worker]) -> None:
     await stop.wait()
     _log.info("stopping: running activities get time to end")
     await asyncio.gather(*(worker.shutdown() for worker in workers))
@@ -151,13 +151,13 @@ async def stop_on_signals() -> AsyncIterator[asyncio.Event]:
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
         signals.append(signal.SIGHUP)
 
-    def hear() -> None:
+    def on_signal() -> None:
         stop.set()
         for each in signals:
             loop.remove_signal_handler(each)
 
     for each in signals:
-        loop.add_signal_handler(each, hear)
+        loop.add_signal_handler(each, on_signal)
     try:
         yield stop
     finally:

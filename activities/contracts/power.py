@@ -18,8 +18,8 @@ from policy.fence.power import InterfaceGroups, PowerState, Quarantine
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerRequest:
     """Read or command one device. The act is not begun after `not_after` and is killed after `deadline`, whatever hangs.
-    read_back: how long a command is given, once it has ended, to be seen to have worked; none: nobody asks. licence: by the last
-    look before a command, and good until `not_after` (S42)."""
+    read_back: how long, once a command has ended, the device is asked whether it has worked; zero: not at all. licence: of the
+    last look before a command, good until `not_after` (S42)."""
 
     target: Target
     device: PowerDevice
@@ -33,9 +33,9 @@ class PowerRequest:
 class CommandResult:
     """A command that ended. `before`: the state read just before it; `sent` False: the state made it needless.
 
-    Never a proof of anything: proof is a reading that was asked for after it had ended (S2). machine: which one was commanded,
-    where its device's name may be used again; "" where it can't be, or is not known. after: the latest such reading within
-    `read_back`; None where nobody asked or nothing was said, which says nothing of the command.
+    Never a proof of anything: proof is a reading that was asked for after it had ended (S2). machine: which one was commanded, as
+    its cloud numbers it; "" where that is not known. after: the latest such reading within `read_back`; None where the device was
+    not asked or has not answered, which says nothing of the command.
     """
 
     sent: bool

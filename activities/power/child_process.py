@@ -110,7 +110,7 @@ def _link(files: Mapping[Path, int], pid: int) -> None:
 
 
 def inherited() -> dict[str, str]:
-    """Our environment without what may be secret in it: another process shows it to whoever may see that one (S12)."""
+    """Our environment without what may be secret in it: a process shows its environment to all who may see that process (S12)."""
     return {name: value for name, value in os.environ.items() if not name.startswith(OURS_ALONE)}
 
 
@@ -137,7 +137,7 @@ def _kill_marked(mark: str) -> None:
 
 
 def _processes() -> list[int]:
-    """All that there are; none where nobody tells, elsewhere than on Linux."""
+    """All that there are; none elsewhere than on Linux, where they can't be listed."""
     try:
         return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208 - a Path of each takes longer
     except FileNotFoundError:
@@ -157,5 +157,5 @@ def _kill_group(group: int) -> None:
     try:
         os.killpg(group, signal.SIGKILL)
     except ProcessLookupError:
-        # It ended by itself a moment ago; the event loop has not heard of it yet.
+        # It ended by itself a moment ago; the event loop does not know yet.
         return

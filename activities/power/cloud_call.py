@@ -1,7 +1,7 @@
 """One call to a cloud's API through a client that blocks: in a thread, over by its deadline, its request sent once or not at all.
 
-By themselves boto3 and Google's client block a thread that nobody can stop, repeat what hangs, and start a time-out anew with
-every byte that trickles in; so a command could leave long after its deadline, and be in flight with nobody waiting for it (S20,
+By themselves boto3 and Google's client block a thread that can't be stopped, repeat what hangs, and start a time-out anew with
+every byte that trickles in; so a command could leave long after its deadline, and be in flight with nothing waiting for it (S20,
 S34). Here they build, sign and read only. The exchange itself runs on the event loop, where it can be ended at any moment, and
 the last look at the clocks comes after name, connection and TLS, just before the first byte. What remains:
 
@@ -55,7 +55,7 @@ class CallStage(Enum):
 
 
 class NotSentError(Exception):
-    """A request that nobody waits for any more, or a client's second one for one call."""
+    """A request of a call that is over, or a client's second one for one call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class CloudCall:
         limit: float | None = None,
     ) -> HttpAnswer:
         """In the thread: have a request sent, and wait. itself: it is the call's own, and not one for a token. limit: seconds,
-        where whoever asks for a token has less patience than the call.
+        where a token is waited for with less patience than the call.
 
         Raises NotSentError, TimeoutError after `limit`, Expired for a command whose moment has passed, aiohttp's own errors.
         """
@@ -139,8 +139,8 @@ class CloudCall:
             raise self.silence()
         return seconds
 
-    def told(self, text: str) -> str:
-        """What somebody else said, fit to be part of a problem: without secrets, and with an end."""
+    def excerpt(self, text: str) -> str:
+        """What the other side said, fit to be part of a problem: without secrets, and with an end."""
         return excerpt(text, self.secrets)
 
     def failure(self, kind: ErrorType, problem: str) -> PowerError:

@@ -12,19 +12,23 @@ import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import cast
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.contracts.device_check import READ_AT_ONCE, DeviceReadingActivities, DevicesRead, ReadDevicesRequest
-from activities.errors import ErrorType, error_type
+from activities.contracts.evidence import DeviceEvidenceActivities, DeviceEvidenceRequest, EvidenceFile
+from activities.errors import ErrorType, error_type, failure
+from activities.evidence_directory import EvidenceDirectory, newest
 from activities.licences import Licences
-from activities.power.driver import Deadline, DeviceCredentials, PowerDriver, PowerError
+from activities.power.driver import CloudDriver, Deadline, DeviceCredentials, EventLogDriver, PowerDriver, PowerError
 from activities.power.registry import driver_for
 from activities.power.service import CredentialSource
+from policy.episode.evidence import without_private_keys
 from policy.fence.device_check import DeviceAnswer, DeviceToCheck, Reachability
 from policy.fence.plan import PowerDevice
-from policy.fence.power import InsecureDevices, PowerState, insecurity_of
+from policy.fence.power import InsecureDevices, PowerCapability, PowerState, insecurity_of
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +61,8 @@ class DeviceReadings(DeviceReadingActivities):
         async def one(checked: DeviceToCheck) -> DeviceAnswer:
             async with gate:
                 answer = await self._read(request.cluster, checked)
-                told = self._insecure is InsecureDevices.WARN
-                return replace(answer, insecurity=insecurity_of(checked.device)) if told else answer
+                warns = self._insecure is InsecureDevices.WARN
+                return replace(answer, insecurity=insecurity_of(checked.device)) if warns else answer
 
         return DevicesRead(answers=tuple(await asyncio.gather(*(one(each) for each in request.devices))))
 
@@ -75,7 +79,7 @@ class DeviceReadings(DeviceReadingActivities):
         except PowerError as error:
             return _unanswered(device, str(error), silent=error.type is not ErrorType.RATE_LIMITED)
         except Exception as error:  # noqa: BLE001 - one driver's mistake must not hide what all the other devices say
-            where = "".join(traceback.format_tb(error.__traceback__))  # without its text, which nobody vouches for (S12)
+            where = "".join(traceback.format_tb(error.__traceback__))  # without its text, which may hold a secret (S12)
             log.error("reading %s: unexpected %s\n%s", device.endpoint, type(error).__name__, where)
             return _unanswered(device, f"{device.endpoint}: unexpected {type(error).__name__}, see the log of its worker")
         answers = reading.state is not PowerState.UNKNOWN
@@ -93,3 +97,59 @@ class DeviceReadings(DeviceReadingActivities):
 def _unanswered(device: PowerDevice, problem: str, *, silent: bool = True) -> DeviceAnswer:
     answer = Reachability.SILENT if silent else Reachability.UNREAD
     return DeviceAnswer(endpoint=device.endpoint, answer=answer, at=datetime.now(UTC), problem=problem)
+
+
+# What a machine's device has seen of it: a cloud's copy of the console, a BMC's event log. Read once and kept, nothing more.
+#
+# The worker that read it writes it (see `activities/evidence_directory.py`). Credentials of the device are cut out of what it
+# says, and so are private keys (S12); what else a machine prints on its console is evidence, for all who may read the directory.
+
+READING_SHARE = 0.7
+"""Of the patience with one bundle; the rest is for writing."""
+
+
+class DeviceEvidence(DeviceEvidenceActivities):
+    """Served by the workers of a site, beside `PowerService`. directory None: this worker keeps nothing."""
+
+    def __init__(
+        self,
+        directory: EvidenceDirectory | None,
+        credentials: CredentialSource,
+        guard: Licences,
+        *,
+        drivers: Callable[[PowerDevice, DeviceCredentials], PowerDriver] = driver_for,
+    ) -> None:
+        self._directory = directory
+        self._credentials = credentials
+        self._guard = guard
+        self._drivers = drivers
+
+    @activity.defn(name="evidence.read-device")
+    async def read_device(self, request: DeviceEvidenceRequest) -> EvidenceFile:
+        """Our own node's device, too: reading changes nothing."""
+        directory = self._directory
+        if directory is None:
+            raise failure(ErrorType.NOT_SUPPORTED, f"the workers of power.{request.device.site} have no evidence.directory")
+        async with directory.patiently():
+            return await self._keep(request, directory)
+
+    async def _keep(self, request: DeviceEvidenceRequest, directory: EvidenceDirectory) -> EvidenceFile:
+        device, deadline = request.device, Deadline.within(directory.limits.patience * READING_SHARE)
+        self._guard.require_seal(request.bundle.cluster, request.bundle.node, device)
+        credentials = await self._credentials.read(request.bundle.cluster, device)
+        try:
+            kind, text = await _read(self._drivers(device, credentials), deadline)
+        except PowerError as error:
+            raise failure(error.type, str(error)) from None
+        content = without_private_keys(credentials.hidden_in(text)).encode(errors="replace")
+        kept = newest(content, min(request.room, directory.limits.file_bytes))
+        name = f"{device.endpoint}-{kind}.txt"
+        return await directory.write(request.bundle, name, kept, of=f"{kind} of {device.endpoint}", whole=len(content))
+
+
+async def _read(driver: PowerDriver, deadline: Deadline) -> tuple[str, str]:
+    if PowerCapability.CONSOLE in driver.capabilities:
+        return "console", await cast("CloudDriver", driver).console(deadline)
+    if PowerCapability.EVENT_LOG in driver.capabilities:
+        return "event-log", await cast("EventLogDriver", driver).event_log(deadline)
+    raise failure(ErrorType.NOT_SUPPORTED, f"{driver.endpoint}: this driver reads neither a console nor an event log")

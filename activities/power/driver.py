@@ -59,7 +59,7 @@ class DeviceCredentials:
         return self.values.get("password", "")
 
     def hidden_in(self, text: str) -> str:
-        """The text without any of the values: what a client library says may repeat what it was told."""
+        """The text without any of the values: a client library may repeat them in what it says."""
         return hidden(text, self.values.values())
 
 
@@ -122,7 +122,7 @@ class PowerDriver(Protocol):
 
     async def read(self, deadline: Deadline) -> Reading:
         """Ask for the power state. `at` is when the question was put, so the state is at least as young as that. `serves`: what
-        the answer tells of whose state it is (S39)."""
+        the answer says of the machine that it is about (S39)."""
 
     async def off(self, deadline: Deadline) -> None:
         """Command a hard off. Returning means that the device accepted it, which proves nothing (S2)."""
@@ -154,7 +154,7 @@ class CloudDriver(PowerDriver, Protocol):
         """
 
     async def lift_quarantine(self, quarantine: Quarantine | None, deadline: Deadline) -> tuple[InterfaceGroups, ...]:
-        """Give every interface back what it had; None has the cloud's own memory tell. What somebody else has changed meanwhile
+        """Give every interface back what it had; None: what the cloud's own memory says. What others have changed meanwhile
         stays. Answers what is in force afterwards; may be repeated as quarantine may."""
 
     async def terminate(self, deadline: Deadline) -> None:

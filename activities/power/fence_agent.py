@@ -1,8 +1,9 @@
 """Any agent of the fence-agents package as a power driver: one run of the agent for each question and each command.
 
 An agent's exit status and words prove nothing (S2). Every failure is status 1, whatever happened, so a question is asked first,
-in a run of its own: what fails there has commanded nothing, and can be told apart; a command that does not end well may have been
-carried out. Its own waiting and repeating is kept short of our deadline, for `power_timeout` counts readings and not seconds.
+in a run of its own: what fails there has commanded nothing, and is a failure of its own; a command that does not end well may
+have been carried out. Its own waiting and repeating is kept short of our deadline, for `power_timeout` counts readings and not
+seconds.
 
 Some agents call a plug off that the device does not have (SNMP 2c ones among them). So off counts only for a plug that the agent
 lists, or that it has lately called on (S3).
@@ -99,9 +100,9 @@ class FenceAgentFactory:
         """A whole Secret may hold any parameter. What this worker thinks of insecure devices was judged before that was read."""
         further = {name: each for name, each in secrets.items() if not (name in FILES or names_a_credential(name))}
         with parameters_of(endpoint):
-            told = fence_agents.insecurity(self.agent, {**parameters, **further})
-            if told and not fence_agents.insecurity(self.agent, parameters):
-                raise invalid(f"{endpoint}: its credentials ask for {told}: expected that among the parameters")
+            found = fence_agents.insecurity(self.agent, {**parameters, **further})
+            if found and not fence_agents.insecurity(self.agent, parameters):
+                raise invalid(f"{endpoint}: its credentials ask for {found}: expected that among the parameters")
 
     def _refuse_what_is_not_allowed(self) -> None:
         reason = fence_agents.refusal(self.agent)
@@ -238,12 +239,12 @@ class _Act:
         return PowerState.OFF, ""
 
     def refuse_unknown(self, state: PowerState, detail: str) -> None:
-        """A device that can't be read is not commanded: a lost answer there could not be told from a lost command."""
+        """A device that can't be read is not commanded: a lost answer there would look like a lost command."""
         if state is PowerState.UNKNOWN:
             raise self._failure(ErrorType.TRANSIENT, f"its state is not known, so nothing was commanded: {detail}")
 
     def refuse_suspended(self, state: PowerState) -> None:
-        """The agent would send nothing, and all that it says then is of a machine that nobody has switched off (S2, S3)."""
+        """The agent would send nothing, and what it says then is of a machine that was not switched off (S2, S3)."""
         if state is PowerState.OFF and self.driver.suspends:
             said = f"{self.driver.agent} says off, as it does of what is only suspended or not known, and nothing was sent"
             how = 'see which it is: say so (ack-off), or trust_off: "true" among its parameters where that never happens'
@@ -283,10 +284,10 @@ class _Act:
         values |= {name: value for name, value in _OURS.items() if self.metadata.has(name)}
         values["action"] = action
         patience = max(0.5, min(2.0, (seconds - MARGIN) / 4))
-        with agent_input(self.metadata, values, secrets=self.driver.secrets, patience=patience) as told:
+        with agent_input(self.metadata, values, secrets=self.driver.secrets, patience=patience) as handed:
             # `timeout` ends the agent and its tools where this worker is killed before the deadline (S34).
             guard = ("timeout", "--signal=KILL", f"{seconds + MARGIN:.1f}", str(self.found.program))
-            return await child_process.run(guard, told.lines, self.deadline, environment=told.environment, files=told.files)
+            return await child_process.run(guard, handed.lines, self.deadline, environment=handed.environment, files=handed.files)
 
     def _words(self, ended: Ended) -> str:
         return words_of(ended, self.driver.credentials.hidden_in)
@@ -392,7 +393,7 @@ def _read(agent: str, ended: child_process.Ended) -> AgentMetadata:
     try:
         # The program's own words, and it was chosen from an allow-list.
         described = ElementTree.fromstring(ended.stdout)  # noqa: S314
-    except (ElementTree.ParseError, LookupError, ValueError) as error:  # an encoding that nobody knows is no XML either
+    except (ElementTree.ParseError, LookupError, ValueError) as error:  # an unknown encoding is no XML either
         reason = "in time" if ended.timed_out else f"as XML ({error}), it ended with status {ended.returncode}"
         message = f"{agent} did not describe itself {reason}; nothing was commanded"
         raise PowerError(ErrorType.TRANSIENT, message) from error
@@ -426,7 +427,7 @@ def _parameter(described: ElementTree.Element) -> AgentParameter:
 # there: into ours only root may look (`workers/os_process.py`), and what an agent has open it closes before it starts a tool.
 
 # What the SNMP tools call what agents would write into their arguments.
-_SNMP_WORDS = {
+_SNMP_SETTINGS = {
     "community": "defCommunity",
     "username": "defSecurityName",
     "password": "defAuthPassphrase",
@@ -442,7 +443,7 @@ class AgentInput:
     lines: bytes = field(repr=False)
     environment: Mapping[str, str]
     files: Mapping[Path, int]
-    """Files in memory: the paths that the agent is told, each for `child_process.run` to link to what it opens there."""
+    """Files in memory: the paths that the agent is given, each for `child_process.run` to link to what it opens there."""
 
 
 @contextmanager
@@ -451,24 +452,24 @@ def agent_input(
 ) -> Iterator[AgentInput]:
     """The input for one run; its files are there as long as the context. `patience`: seconds for one answer of a device.
 
-    Raises PowerError, InvalidConfig, where the agent can't be told safely.
+    Raises PowerError, InvalidConfig, where the agent can't be given its parameters safely.
     """
-    told = dict(values)
+    given = dict(values)
     environment = dict(ENVIRONMENT)
     with ExitStack() as stack:
         files = _FilesInMemory(stack)
-        for name in FILES & secrets.keys() & told.keys():
-            told[name] = str(files.add(name, secrets[name]))
+        for name in FILES & secrets.keys() & given.keys():
+            given[name] = str(files.add(name, secrets[name]))
         if metadata.has("snmpget_path"):
-            _configure_snmp_tools(files, metadata, told, environment, secrets=secrets, patience=patience)
+            _configure_snmp_tools(files, metadata, given, environment, secrets=secrets, patience=patience)
         elif metadata.has("ipmitool_path"):
-            _configure_ipmitool(files, metadata, told)
-        lines = b"".join(_line(name, value) for name, value in told.items())
+            _configure_ipmitool(files, metadata, given)
+        lines = b"".join(_line(name, value) for name, value in given.items())
         yield AgentInput(lines=lines, environment=environment, files=files.opened)
 
 
 class _FilesInMemory:
-    """Files that nobody but our user can open, and that are gone with the stack. opened: by the paths that lead there."""
+    """Files that only our user can open, and that are gone with the stack. opened: by the paths that lead there."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
@@ -495,39 +496,39 @@ class _FilesInMemory:
 def _configure_snmp_tools(
     files: _FilesInMemory,
     metadata: AgentMetadata,
-    told: dict[str, str],
+    given: dict[str, str],
     environment: dict[str, str],
     *,
     secrets: Mapping[str, str],
     patience: float,
 ) -> None:
     if {"password", "snmp_priv_passwd"} <= secrets.keys():
-        told.setdefault("snmp_sec_level", "authPriv")  # what the agent itself concludes from having both
-    lines = [f"{word} {_quoted(told.pop(name))}\n" for name, word in _SNMP_WORDS.items() if name in secrets and name in told]
+        given.setdefault("snmp_sec_level", "authPriv")  # what the agent itself concludes from having both
+    lines = [f"{word} {_quoted(given.pop(name))}\n" for name, word in _SNMP_SETTINGS.items() if name in secrets and name in given]
     if "community" in secrets:
-        told["community"] = ""  # or the agent's own default would go before ours
+        given["community"] = ""  # or the agent's own default would go before ours
     folder = files.add("snmp.conf", "".join(lines)).parent
     (folder / "cert_indexes").mkdir()  # or the tools make it, and say so among their answers
     environment |= {"SNMPCONFPATH": str(folder), "SNMP_PERSISTENT_DIR": str(folder)}
     # A question is asked once more where no answer comes; a command is sent once (S33).
     for tool, retries in (("snmpget", 1), ("snmpwalk", 1), ("snmpset", 0)):
         program = metadata.parameters[f"{tool}_path"].default or tool
-        told[f"{tool}_path"] = f"{program} -r {retries} -t {patience:.1f}"
+        given[f"{tool}_path"] = f"{program} -r {retries} -t {patience:.1f}"
 
 
-def _configure_ipmitool(files: _FilesInMemory, metadata: AgentMetadata, told: dict[str, str]) -> None:
-    for name, value in told.items():
+def _configure_ipmitool(files: _FilesInMemory, metadata: AgentMetadata, given: dict[str, str]) -> None:
+    for name, value in given.items():
         # The agent puts these into ipmitool's command line as they are.
         if name not in {"password", "username"} and _PLAIN.fullmatch(value) is None:
             raise invalid(f"{metadata.agent}: parameter {name!r}: expected letters, digits and . _ : @ / + -")
-    told["lanplus"] = "1"  # the default of most of them is IPMI 1.5, which is not spoken
-    if "hexadecimal_kg" in told:
+    given["lanplus"] = "1"  # the default of most of them is IPMI 1.5, which is not spoken
+    if "hexadecimal_kg" in given:
         raise invalid(
             f"{metadata.agent} would put hexadecimal_kg into the arguments of its tool: expected the driver ipmi instead"
         )
-    if "password" in told:
-        file = files.add("password", told.pop("password") + "\n")
-        told["ipmitool_timeout"] = f"{told.get('ipmitool_timeout', '2')} -f {file}"
+    if "password" in given:
+        file = files.add("password", given.pop("password") + "\n")
+        given["ipmitool_timeout"] = f"{given.get('ipmitool_timeout', '2')} -f {file}"
 
 
 def _line(name: str, value: str) -> bytes:

@@ -1,7 +1,8 @@
-"""Takes secrets out of whatever others say, before anybody cuts, stores or shows it (S12).
+"""Takes secrets out of what others say, before it is cut, stored or shown (S12).
 
-A device, a cloud or a tool may repeat what it was told, and rarely as it was told: in a URL, in JSON or XML, quoted for a shell,
-as Python prints it, in an Authorization header. Used by every driver and by the child processes, so it imports nothing of others.
+A device, a cloud or a tool may repeat what it was given, and rarely as it was given: in a URL, in JSON or XML, quoted for a
+shell, as Python prints it, in an Authorization header. Used by every driver and by the child processes, so it imports nothing
+of others.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def hidden(text: str, secrets: Iterable[str]) -> str:
 
 
 def excerpt(text: str, secrets: Iterable[str], *, longest: int = 300) -> str:
-    """What somebody else said, fit to be repeated to people: without secrets, then on one line and with an end.
+    """What another program said, fit to be repeated to people: without secrets, then on one line and with an end.
 
     In this order, because half a secret is one, too.
     """

@@ -46,7 +46,7 @@ DRIVER_FACTORIES: Mapping[str, Callable[[frozenset[str]], DriverFactory]] = {
 
 
 LIBRARIES: Mapping[str, str] = {"ec2": "activities.power.ec2.driver", "gce": "activities.power.gce.client"}
-"""Of the drivers whose client library lives in the worker itself: what has it loaded."""
+"""Of the drivers that have their client library in the worker itself: the module that loads it."""
 
 
 def load(name: str) -> None:
@@ -62,7 +62,7 @@ def driver_for(
     further_agents: frozenset[str] = frozenset(),
     cloud_endpoints: frozenset[str] = frozenset(),
 ) -> PowerDriver:
-    """The driver for a device of a plan. Refuses one whose parameters no longer lead to its pinned endpoint (S9).
+    """The driver for a device of a plan. Refuses one that by its parameters is not the pinned endpoint any more (S9).
 
     further_agents: fence agents that this worker takes besides the published ones. cloud_endpoints: APIs beside the clouds' own
     that are given the worker's own cloud identity (S40).

@@ -1,6 +1,6 @@
 """Power activities: one short act on one device each, with everything checked that must be checked before it is sent.
 
-Refused before anything is sent: our own node (S16), an act whose moment has passed (S20), what nobody of ours has signed (S42).
+Refused before anything is sent: our own node (S16), an act after its moment (S20), what no worker of ours has signed (S42).
 Credentials are read at the moment of use and live only in this process and the child's pipe (S12). What a driver's failure means
 to a workflow is decided here.
 """
@@ -74,7 +74,7 @@ class PowerService(PowerActivities):
 
     @activity.defn(name="power-management.read-power")
     async def read_power(self, request: PowerRequest) -> Reading:
-        """Read the state; reading harms nobody, so our own node's may be read too."""
+        """Read the state, also our own node's: reading changes nothing."""
         deadline = Deadline.within(request.deadline)
         driver = await self._driver(request)
         with _as_failures():
@@ -94,7 +94,7 @@ class PowerService(PowerActivities):
 
     @activity.defn(name="power-management.terminate")
     async def terminate(self, request: PowerRequest) -> CommandResult:
-        """Only a machine that says off: whoever started it meanwhile wants it."""
+        """Only a machine that says off: one that was started meanwhile is wanted."""
         with self._licensed(request, PowerAct.TERMINATE) as (licensed, deadline):
             driver = _cloud(await self._driver(licensed), PowerCapability.TERMINATE)
             before = await self._read_before(driver, licensed)
@@ -107,7 +107,7 @@ class PowerService(PowerActivities):
 
     @activity.defn(name="power-management.read-given-up")
     async def read_given_up(self, request: GivenUpRequest) -> GivenUpReading:
-        """Reading harms nobody."""
+        """Our own node's, too: reading changes nothing."""
         driver = _cloud(await self._driver(request), PowerCapability.TERMINATE)
         with _as_failures():
             return await driver.given_up(request.machine, Deadline.within(request.deadline))
@@ -139,7 +139,7 @@ class PowerService(PowerActivities):
 
     @activity.defn(name="recovery.lift-quarantine")
     async def lift_quarantine(self, request: LiftRequest) -> QuarantineLifted:
-        """Restoring: no brake holds it."""
+        """Restoring: no circuit breaker stops it."""
         with self._licensed(request, PowerAct.LIFT_QUARANTINE) as (licensed, deadline):
             if licensed.quarantine is not None:
                 self._guard.require_quarantine(licensed.target, licensed.device.endpoint, licensed.quarantine)
@@ -199,7 +199,7 @@ class PowerService(PowerActivities):
     @contextlib.contextmanager
     def _licensed(self, request: Bounded, act: PowerAct) -> Iterator[tuple[Bounded, Deadline]]:
         """The request, with the end of its window by our clock. Refused: our own node's (S16), one without a licence (S42). What
-        was done in whose name is on record here, too, where no client of Temporal can change it."""
+        was done for which workflow is on record here, too, where no client of Temporal can change it."""
         target, what = request.target, f"{act.value} of {request.device.endpoint}"
         if act not in RESTORING and self._own_node and _node(request) == self._own_node:
             raise failure(ErrorType.OWN_NODE, f"this worker runs on {self._own_node} and never switches it off itself")
@@ -226,7 +226,7 @@ class PowerService(PowerActivities):
             return self._drivers(device, credentials)
 
     async def _read_before(self, driver: PowerDriver, request: DeviceCommand) -> Reading:
-        """A device that can't be read isn't commanded: a lost answer there could not be told from a lost command. Nor is one that
+        """A device that can't be read isn't commanded: a lost answer there would look like a lost command. Nor is one that
         says it is another machine's by now (S39)."""
         reading = await driver.read(Deadline.within(request.deadline * READ_SHARE))
         _refuse_another_machine(request, reading)
@@ -262,8 +262,8 @@ def _cloud(driver: PowerDriver, capability: PowerCapability) -> CloudDriver:
 def _refuse_another_machine(request: DeviceRequest, reading: Reading) -> None:
     """The address of a BMC may have been given to another machine's, or a name in a cloud: its off would be the wrong one's, and
     what it says proves nothing of ours (S39)."""
-    if told := another_machine(reading.serves, request.target.pinned):
-        words = f"{request.device.endpoint} is not the device of {_node(request)}: {told}"
+    if difference := another_machine(reading.serves, request.target.pinned):
+        words = f"{request.device.endpoint} is not the device of {_node(request)}: {difference}"
         raise failure(ErrorType.TARGET_CHANGED, f"{words}; nothing was sent")
 
 

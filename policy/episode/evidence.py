@@ -1,6 +1,6 @@
 """What is kept as evidence of a machine's failure, and under which names: the choices that need neither files nor an API.
 
-How it is read and written is `activities/cluster/acts/evidence.py`, `activities/power/evidence.py` and
+How it is read and written is `activities/cluster/acts/evidence.py`, `activities/power/device_reading.py` and
 `activities/evidence_directory.py`; in which order, and that nothing waits for it, `workflows/preservation/evidence.py`.
 """
 

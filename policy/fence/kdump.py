@@ -4,7 +4,7 @@ The messages are unauthenticated datagrams, so by themselves they only delay, an
 forges them can put a power-off off by that much, and nobody can make one happen. They prove nothing about off (S2). The reading
 of the node-fencing proposal, that a kernel which dumps runs no pods any more, is an option for networks in which nobody forges
 them (`trusted`); it holds only for moments after a message, since after the dump the machine boots. Hearing them is
-`activities/evidence/kdump.py`, asking and waiting the workflow's.
+`activities/power/kdump_listener.py`, asking and waiting the workflow's.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ ANSWERS: Mapping[str, type[Any]] = {
     "codec serve": models.CodecServed,
     "settings show": models.SettingsShown,
     "version": models.Versions,
-    **dict.fromkeys(_WORDS, models.Told),
+    **dict.fromkeys(_WORDS, models.CommandAnswer),
 }
 """By the words that follow `nodewarden`. `fence` and `remediate` print the result of `--wait` also where it has ended at once."""
 

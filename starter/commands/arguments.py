@@ -1,16 +1,21 @@
-"""The options and arguments that many commands have."""
+"""The options and arguments that many commands have, and what they name."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from policy.checks.health_check import Overlap
 from starter.commands import completion
 from starter.commands.session import Output
+
+if TYPE_CHECKING:
+    from activities.cluster.watch.offline import ClusterSnapshot
 
 
 class Overridable(StrEnum):
@@ -77,3 +82,45 @@ class NodeOrCommand(TyperGroup):
         if ctx.resilient_parsing and not args:
             return super().parse_args(ctx, args)
         return super().parse_args(ctx, self.spelled_out(args, also=ctx.help_option_names))
+
+
+# A cluster from files, for commands that look at all of one; live it is read by `starter/plans/live.py`.
+
+FilesOption = Annotated[
+    list[str] | None,
+    typer.Option("--filename", "-f", help="File or directory with YAML or JSON objects, - for standard input; may be repeated."),
+]
+NowOption = Annotated[str, typer.Option("--now", help="The moment to evaluate at, RFC 3339; default: now.", metavar="RFC3339")]
+
+
+def asked_now(text: str) -> datetime:
+    """The moment that --now names. Raises SettingsError for anything else."""
+    from workers.configuration.setting_sources import SettingsError
+
+    if not text:
+        return datetime.now(UTC)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or "T" not in text.upper():
+        raise SettingsError(f"--now: expected a moment such as 2026-11-21T09:30:00Z, got {text!r}")
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def read_cluster(files: list[str] | None, now: datetime, *, overlap: Overlap) -> ClusterSnapshot:
+    """The cluster that the files describe, mistakes and all. Raises SettingsError where no file is named."""
+    from activities.cluster.watch.offline import ClusterSnapshot, ManifestMistake
+    from starter.plans.manifests import Unreadable, read_files
+    from workers.configuration.setting_sources import SettingsError
+
+    if not files:
+        raise SettingsError("-f: expected a file with Kubernetes objects, got nothing")
+    cluster = ClusterSnapshot(now, overlap=overlap)
+    for found in read_files(files):
+        if isinstance(found, Unreadable):
+            cluster.mistakes.append(ManifestMistake(source=found.source, message=found.problem))
+        else:
+            cluster.put(found.document, found.source)
+    cluster.finish()
+    return cluster

@@ -1,6 +1,6 @@
 """Names of nodes and clusters for the shell's completion: asked of the cluster's API, else of the scanner's view.
 
-Whoever presses TAB waits, and reads no errors: what takes longer, or can't be asked, completes nothing. The process does
+A person who presses TAB waits, and reads no errors: what takes longer, or can't be asked, completes nothing. The process does
 nothing else, and ends with it.
 """
 

@@ -1,4 +1,5 @@
-"""`nodewarden deploy …`: print what a cluster needs, for `kubectl apply -f -`, or write the chart with all of it; asks nobody."""
+"""`nodewarden deploy …`: print what a cluster needs, for `kubectl apply -f -`, or write the chart with all of it; nothing is
+asked."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ from starter.commands.arguments import (
     WhoOption,
     YesOption,
 )
-from starter.commands.beginning import FREEING, name_typed, tell_the_decision
 from starter.commands.session import Exit, Session, ending, given, say_answer, session_of, working
+from starter.commands.started_episode import FREEING, name_typed, report_decision
 
 if TYPE_CHECKING:
     from starter.client import Nodewarden
@@ -76,7 +76,7 @@ async def ack_off(
     async with session.connected() as (warden, settings, name):
         if not question and not await warden.episode(name, node).is_open():
             await session.expect_node(settings, name, node)
-            return await tell_the_decision(session, await warden.fence(name, node, requester=who, seen_off=True, **said), FREEING)
+            return await report_decision(session, await warden.fence(name, node, requester=who, seen_off=True, **said), FREEING)
     await told(session, node, lambda _, episode: episode.ack_off(who=who, question=question, **said))
     return None
 

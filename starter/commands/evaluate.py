@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from policy.checks.health_check import Overlap
-from starter.commands.arguments import OutputOption
-from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
+from starter.commands.arguments import FilesOption, NowOption, OutputOption, asked_now, read_cluster
 from starter.commands.session import Exit, session_of, show, working
 
 OverlapOption = Annotated[
@@ -38,7 +37,7 @@ async def evaluate(
     from starter.output.evaluation import as_model, as_table
 
     session = session_of(context, output=output)
-    at = moment_of(now)
+    at = asked_now(now)
     cluster = read_cluster(filename, at, overlap=overlap)
     checks = evaluate_checks(cluster.ledger.known(at))
     show(session, lambda: as_model(checks, cluster.mistakes), lambda: as_table(checks, cluster.mistakes, now=at))

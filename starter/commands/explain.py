@@ -13,9 +13,8 @@ import typer
 
 from policy.checks.health_check import Overlap
 from starter.commands import completion
-from starter.commands.arguments import ClusterOption, OutputOption
+from starter.commands.arguments import ClusterOption, FilesOption, NowOption, OutputOption, asked_now, read_cluster
 from starter.commands.evaluate import OverlapOption
-from starter.commands.offline import FilesOption, NowOption, moment_of, read_cluster
 from starter.commands.session import Exit, Session, session_of, show, working
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def from_files(files: list[str], node: str, now: str, overlap: Overlap) -> NodeE
     from policy.scan.explanation import explain as explain_node
     from starter.output.explanation import NodeExplanation
 
-    at = moment_of(now)
+    at = asked_now(now)
     cluster = read_cluster(files, at, overlap=overlap)
     explanation = explain_node(cluster.ledger.known(at), node, cluster.owners, cluster.leased)
     return NodeExplanation(node=node, at=at, explanation=explanation, mistakes=cluster.mistakes)

@@ -1,18 +1,20 @@
-"""`nodewarden fence NODE`: start a fencing by hand, or join the same request; with --wait, see it through.
+"""`nodewarden fence NODE`: start a fencing by hand, or join the same request; with --wait, see it through. `fence plan` shows
+what would be done, live or from files; `fence check` reads the devices, and does nothing.
 
 A node that is called like a command of the group is fenced by the command's full name, `nodewarden fence begin NODE`.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands import fence_check, fence_plan
 from starter.commands.arguments import (
     BEGIN,
     ClusterOption,
+    FilesOption,
     NodeArgument,
     NodeOrCommand,
     OutputOption,
@@ -21,15 +23,22 @@ from starter.commands.arguments import (
     WhoOption,
     YesOption,
 )
-from starter.commands.beginning import FENCING, confirmed, see_through, tell_the_decision
-from starter.commands.session import Exit, given, session_of, working
+from starter.commands.session import Exit, Session, given, session_of, show, working
+from starter.output import PIPE_WIDTH
+
+if TYPE_CHECKING:
+    from policy.values.object_refs import ObjectRef
+from starter.commands.started_episode import FENCING, confirmed, report_decision, see_through
+
+TemplateOption = Annotated[
+    str,
+    typer.Option("--template", metavar="NAMESPACE/NAME", help="FencingTemplate; default: the node's check's, or the only one."),
+]
 
 app = typer.Typer(
     cls=NodeOrCommand,
     help="Fence a node (`fence NODE` is `fence begin NODE`), or see what fencing it would do, or whether it could.",
 )
-app.command("plan")(fence_plan.plan)
-app.command("check")(fence_check.check)
 
 
 @app.command(BEGIN)
@@ -40,7 +49,7 @@ async def begin(
     *,
     reason: ReasonOption = "",
     who: WhoOption = "",
-    template: fence_plan.TemplateOption = "",
+    template: TemplateOption = "",
     override: OverrideOption = None,
     yes: YesOption = False,
     dry_run: Annotated[
@@ -54,9 +63,9 @@ async def begin(
     scanner.
     """
     session = session_of(context, cluster=cluster, output=output)
-    named = fence_plan.template_of(template)
+    named = template_of(template)
     if dry_run:
-        return await fence_plan.show_plan(session, node, named)
+        return await show_plan(session, node, named)
     why = given("--reason", reason)
     question = f"Switch {node} off and on again, and delete its pods?"
     if (refused := await confirmed(FENCING, question, node, yes=yes, override=override)) is not None:
@@ -65,4 +74,89 @@ async def begin(
         episode = await warden.fence(name, node, reason=why, requester=who, template=named, override=",".join(override or ()))
         if wait:
             return await see_through(session, episode, FENCING)
-        return await tell_the_decision(session, episode, FENCING)
+        return await report_decision(session, episode, FENCING)
+
+
+@app.command("plan")
+@working
+async def plan(
+    context: typer.Context,
+    node: NodeArgument,
+    *,
+    filename: FilesOption = None,
+    template: TemplateOption = "",
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> Exit:
+    """Show which fence configuration holds for NODE and what each step of it would do. Nothing is done, and no secret is shown.
+
+    Without -f the cluster is read; with it, only the files are. Exit code 1: the configuration has errors and would be refused;
+    4: there is no such node.
+    """
+    session = session_of(context, cluster=cluster, output=output)
+    return await show_plan(session, node, template_of(template), files=filename or ())
+
+
+async def show_plan(session: Session, node: str, template: ObjectRef | None, *, files: Sequence[str] = ()) -> Exit:
+    """Print what fencing the node would do. template: the one that is to be carried out, None for the node's own. files: what is
+    read instead of the cluster."""
+    from activities.cluster.objects.live_node import all_names
+    from policy.fence.config import shown_config
+    from starter.errors import NoSuchNodeError
+    from starter.plans.fence_plans import as_table, planned, planned_from_files
+
+    settings = session.settings()
+    source = settings.policy_source()
+    if files:
+        found = await planned_from_files(files, node, template, source=source)
+    else:
+        async with session.reading(settings) as (_, connection, machines):
+            try:
+                found = await planned(connection, node, template, source=source, machines=machines)
+            except NoSuchNodeError:
+                raise NoSuchNodeError(node, await all_names(connection)) from None
+    show(session, lambda: shown_config(found), lambda: as_table(found), soft_wrap=True)
+    return Exit.FAILED if found.errors else Exit.OK
+
+
+def template_of(text: str) -> ObjectRef | None:
+    """What --template names, None for nothing. Raises SettingsError."""
+    from policy.fence.templates import GROUP, KIND, VERSION
+    from policy.values.object_refs import ObjectRef
+    from workers.configuration.setting_sources import SettingsError
+
+    if not text:
+        return None
+    namespace, slash, name = text.partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        raise SettingsError(f"--template: expected NAMESPACE/NAME of a {KIND}, got {text!r}")
+    return ObjectRef(api_version=f"{GROUP}/{VERSION}", kind=KIND, name=name, namespace=namespace)
+
+
+@app.command("check")
+@working
+async def check(
+    context: typer.Context,
+    *,
+    node: Annotated[str, typer.Option("--node", metavar="NODE", help="Only this node's devices.")] = "",
+    admit: Annotated[
+        bool, typer.Option("--admit", help="With --node: credentials that name no hosts may go to its devices from now on.")
+    ] = False,
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> Exit:
+    """Read the state of every configured fence device, and show how fast it answered and when it last did. Never acts.
+
+    Exit code 1: some device did not answer, or some node has no usable fence configuration.
+    """
+    from starter.output.device_table import as_table
+
+    if admit and not node:
+        raise typer.BadParameter("expected --node with it: each new address is one person's decision", param_hint="--admit")
+    session = session_of(context, cluster=cluster, output=output)
+    async with session.connected() as (warden, settings, name):
+        if node:
+            await session.expect_node(settings, name, node)
+        report = await warden.check_devices(name, node, admit=admit)
+    show(session, lambda: report, lambda: as_table(report), width=PIPE_WIDTH)
+    return Exit.FAILED if report.problems else Exit.OK

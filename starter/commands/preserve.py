@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands import preserve_plan
 from starter.commands.arguments import (
     BEGIN,
     ClusterOption,
+    FilesOption,
     NodeArgument,
     NodeOrCommand,
+    NowOption,
     OpenArgument,
     OutputOption,
     ReasonOption,
     WhoOption,
+    asked_now,
 )
 from starter.commands.episodes import told
 from starter.commands.session import Exit, Session, complain, duration_of, given, moment_of, say_begun, session_of, show, working
@@ -32,7 +34,6 @@ app = typer.Typer(
     cls=NodeOrCommand,
     help="Preserve a node (`preserve NODE` is `preserve begin NODE`), move the end of it, or see who would be preserved.",
 )
-app.command("plan")(preserve_plan.plan)
 
 
 @app.command(BEGIN)
@@ -143,3 +144,28 @@ async def _tell_how_it_stands(session: Session, episode: EpisodeHandle) -> Exit:
     until = found.preserved_until if found is not None else None
     say_begun(session, episode, "preservation", stands, until=until)
     return Exit.OK
+
+
+@app.command("plan")
+@working
+async def plan(
+    context: typer.Context,
+    *,
+    filename: FilesOption = None,
+    now: NowOption = "",
+    output: OutputOption = None,
+) -> Exit:
+    """Show which machines in the files would be preserved, until when, and which would be given up. Nothing is done.
+
+    The files hold Machines, MachineDeployments, Nodes, health checks and PreservationPolicies as kubectl get -o yaml prints them,
+    or a block machineControllerManager. Exit code 1: some object could not be used; everything else was judged all the same.
+    """
+    from starter.plans.preserve_plans import as_model, as_table, planned_from_files
+    from workers.configuration.setting_sources import SettingsError
+
+    session = session_of(context, output=output)
+    if not filename:
+        raise SettingsError("-f: expected a file with Kubernetes objects, got nothing")
+    found = planned_from_files(filename, asked_now(now))
+    show(session, lambda: as_model(found), lambda: as_table(found), width=PIPE_WIDTH)
+    return Exit.FAILED if found.errors else Exit.OK

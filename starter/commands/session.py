@@ -207,7 +207,7 @@ class Session:
                 raise SilentError(f"the cluster {name} can't be read: {error.message}") from error
 
     async def expect_node(self, settings: Settings, name: str, node: str) -> None:
-        """Raises NoSuchNodeError where the caller sees for himself that there is none. Where he can't see, nothing is said."""
+        """Raises NoSuchNodeError where the caller may read that there is none. Where the caller may not, nothing is raised."""
         from temporalio.exceptions import ApplicationError
 
         from activities.cluster.api.served_cluster import Connections
@@ -368,9 +368,9 @@ def say_begun(
 
 def say_answer(session: Session, answer: str, *, cluster: str, node: str = "", workflow_id: str = "") -> None:
     """What a workflow has answered to a person's word."""
-    from starter.output.models import Told
+    from starter.output.models import CommandAnswer
 
-    say(session, answer, lambda: Told(cluster=cluster, answer=answer, node=node, workflow_id=workflow_id))
+    say(session, answer, lambda: CommandAnswer(cluster=cluster, answer=answer, node=node, workflow_id=workflow_id))
 
 
 def duration_of(option: str, text: str) -> timedelta:
@@ -413,7 +413,7 @@ def ending(hold: str, until: str) -> datetime | None:
 
 
 def me() -> str:
-    """Who asks, where nobody said."""
+    """Who asks, where no name was given."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

@@ -50,7 +50,7 @@ class _Pair:
                 self.newest, self.seen = self._loaded(), now
                 log.info("shows the certificate that is in %s now", self.certificate)
         except OSError as error:
-            # Whoever writes them may be half done. The old one is as good as it was.
+            # They may be half written. The old one is as good as it was.
             log.warning("%s, %s: %s; goes on with the certificate from before", self.certificate, self.key, error)
         if self.newest is not None:
             connection.context = self.newest

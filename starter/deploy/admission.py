@@ -67,8 +67,8 @@ class AdmissionPolicy:
         ]
 
 
-# Our own patches of Nodes change our own fields and no others, whoever has taken a worker over: no provider id, no label that
-# places pods, no taint or condition of somebody else.
+# Our own patches of Nodes change our own fields and no others, also after a worker was taken over: no provider id, no label that
+# places pods, no taint or condition of another owner.
 #
 # RBAC lets us patch a Node or not. Everything that the product writes on one is named here by the constant it is written by.
 

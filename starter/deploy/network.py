@@ -1,6 +1,6 @@
-"""What `nodewarden deploy network` prints: with whom the workers' pods speak, and who may speak with them.
+"""What `nodewarden deploy network` prints: what the workers' pods connect to, and what may connect to them.
 
-Not committed as a file, since nobody but you knows your networks; the chart's templates/network.yaml says the same. A
+Not committed as a file, since only you know your networks; the chart's templates/network.yaml says the same. A
 NetworkPolicy is kept by the network plugin of the cluster, where it keeps any; kubelets reach the pods of their own node anyway.
 """
 

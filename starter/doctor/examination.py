@@ -17,10 +17,9 @@ from policy.fence.power import InsecureDevices
 from starter.client import Nodewarden
 from starter.doctor import cluster as surroundings
 from starter.doctor import temporal
-from starter.doctor.definitions import definitions
+from starter.doctor.cluster import definitions, rights
 from starter.doctor.findings import Check, Checks, Finding, Level, ok, problem, warning
 from starter.doctor.health_checks import credentials, health_checks
-from starter.doctor.rights import rights
 from workers.configuration.clusters import open_cluster
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
@@ -112,7 +111,7 @@ async def _one(name: str, check: Check) -> Examined:
         findings = [problem(f"no answer within {CHECK_WITHIN:.0f} s", "try again")]
     except ApplicationError as error:
         findings = [problem(error.message, "see what the API server says")]
-    except Exception as error:  # noqa: BLE001 - what nobody foresaw in one check hides nothing that others have found
+    except Exception as error:  # noqa: BLE001 - an unforeseen error in one check hides nothing that others have found
         findings = [problem(f"this check failed: {' '.join(str(error).split()) or type(error).__name__}", "report it")]
     return Examined(check=name, findings=tuple(findings))
 

@@ -42,7 +42,7 @@ PLAN = "`nodewarden fence plan NODE` says why"
 
 
 async def health_checks(settings: Settings, connection: ClusterConnection, machines: ClusterConnection | None) -> list[Finding]:
-    """Whether each can be used, selects somebody, and names templates that exist."""
+    """Whether each can be used, selects a target, and names templates that exist."""
     cluster = await read_live(settings, connection, machines, leased=False)
     found = [problem(described(each), "correct that object" if each.ref else "see `rights`") for each in cluster.mistakes]
     known = cluster.ledger.known(cluster.now)

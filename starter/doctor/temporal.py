@@ -31,7 +31,7 @@ async def search_attributes(warden: Nodewarden, *, fix: bool) -> list[Finding]:
 
 
 async def workers(warden: Nodewarden, cluster: str, sites: Iterable[str]) -> list[Finding]:
-    """Whether somebody asks for the work that an episode makes. Temporal remembers whoever asked for some five minutes."""
+    """Whether a worker polls for the work that an episode makes. Temporal remembers a poller for some five minutes."""
     queues = {
         WORKFLOW_QUEUE: "nodewarden worker --role workflows",
         cluster_queue(cluster): f"nodewarden worker --role cluster -c {cluster}",

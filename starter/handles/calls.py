@@ -1,6 +1,6 @@
 """A question or a word to a workflow: its answer, or why there is none, as a typed error.
 
-Nobody answers where no worker runs, or where whoever works on it fails on it: a workflow task that fails is tried again for ever,
+There is no answer where no worker runs, or where the worker fails on it: a workflow task that fails is tried again for ever,
 and the workflow looks as if it ran. The commonest cause is a history that another version of our code has written.
 """
 

@@ -95,7 +95,7 @@ class DeviceCheckHandle:
             raise unanswered(error, what=self._what) from error
 
     async def stop(self) -> None:
-        """No more checks by the clock. Whoever is waiting for one still gets it."""
+        """No more checks by the clock. One that is waited for is still answered."""
         try:
             await self._handle.signal("stop", rpc_timeout=ANSWER_WITHIN)
         except RPCError as error:
@@ -138,7 +138,7 @@ class DeviceCheckHandle:
             raise unanswered(error, what=self._what) from error
 
     def _start_options(self, summary: str) -> dict[str, Any]:
-        """It sleeps for hours, so it is pinned to no build: nobody may run that one any more when it wakes."""
+        """It sleeps for hours, so it is pinned to no build: no worker may run that one any more when it wakes."""
         return {
             "id": self.workflow_id,
             "task_queue": WORKFLOW_QUEUE,

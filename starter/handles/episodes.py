@@ -16,7 +16,7 @@ from temporalio.client import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, RecordEntry, episode_id
-from policy.episode.operator_commands import Spoken, Verb
+from policy.episode.operator_commands import NodeActionSpec, Verb
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
 from starter.handles.calls import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, tell, unanswered
 from starter.handles.node_actions import Speaker, attested
@@ -46,7 +46,7 @@ class EpisodeHandle:
         joined: bool = False,
         speaker: Speaker | None = None,
     ) -> None:
-        """speaker: who says what is said to it; None: nobody attests that, and `who` is required."""
+        """speaker: who says what is said to it; None: that is not attested, and `who` is required."""
         self._speaker = speaker
         self.cluster = cluster
         self.node = node
@@ -66,7 +66,7 @@ class EpisodeHandle:
         )
 
     async def seen(self) -> EpisodeStatus | SilentEpisode | None:
-        """The same for whoever shows many of them: why it does not answer, None where it has ended since it was listed."""
+        """The same where many are shown: why it does not answer, None where it has ended since it was listed."""
         try:
             return await self.status()
         except MissingError:
@@ -80,7 +80,7 @@ class EpisodeHandle:
 
     async def decided(self) -> EpisodeStatus | EpisodeResult | None:
         """Wait for the scanner's word on its permit: its status once it has one, queues for one or waits for a person, its result
-        where it has ended by then. None: nobody has answered within that time; the request stands all the same.
+        where it has ended by then. None: there was no answer within that time; the request stands all the same.
         """
         return await self._settled(lambda status: status.permit or bool(status.queued) or status.phase is Phase.NEEDS_HUMAN)
 
@@ -108,7 +108,7 @@ class EpisodeHandle:
     async def kept(self) -> EpisodeStatus | EpisodeResult | None:
         """Wait until a preservation is in force, or meets a problem: its status then, its result where it has ended by then.
 
-        None: nobody has answered within that time; the request stands all the same.
+        None: there was no answer within that time; the request stands all the same.
         """
         return await self._settled(lambda status: status.preserved_until is not None or bool(status.problem))
 
@@ -161,7 +161,7 @@ class EpisodeHandle:
     async def ack_off(self, *, who: str, reason: str, question: int, override: str = "") -> str:
         """Vouch that the machine is off (S8): the only substitute for reading it. question: its number, as of the
         status that the person saw; RefusedError says what is asked where that is another one by now (S48). override: see
-        `Spoken`."""
+        `NodeActionSpec`."""
         request = AcknowledgeRequest(who=who, reason=reason, question=question, override=override)
         return await self._tell("acknowledge_off", Verb.ACK_OFF, request, question=question, override=override)
 
@@ -194,12 +194,12 @@ class EpisodeHandle:
 
     async def _tell(self, update: str, action: Verb, word: OperatorCommand, **said: Any) -> str:
         """said: what the word says besides."""
-        spoken = Spoken(action=action, node=self.node, reason=word.reason, **said)
+        spoken = NodeActionSpec(action=action, node=self.node, reason=word.reason, **said)
         word = await attested(self._speaker, self.cluster, word, spoken)
         return await tell(self._client, self.workflow_id, update, word, str, what=self._what, run_id=self.run_id)
 
 
 def named(status: EpisodeStatus) -> str:
-    """The holder of a node, for whoever is refused because of it."""
+    """The holder of a node, in the refusal of another request."""
     why = f": {status.reason}" if status.reason else ""
     return f"{status.kind.value} {status.incident} ({status.phase.value}){why}"

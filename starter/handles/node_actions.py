@@ -1,7 +1,7 @@
 """Having Kubernetes attest who speaks (S42): a NodeAction, made with the caller's own kubeconfig where the cluster knows them.
 
-The object says everything that the word says; its name and uid travel with the word, and no token does. Whoever may not make one,
-or whose cluster has no such kind, says who he is himself, as before; whether that is heard is the worker's to say.
+The object says everything that the word says; its name and uid travel with the word, and no token does. A caller who may not
+make one, or whose cluster has no such kind, gives an unattested name, as before; whether that is accepted is the worker's to say.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.api.paths import NODE_ACTIONS, SELF_REVIEWS
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType, error_type
-from policy.episode.operator_commands import NAMESPACE, SAID_LABEL, ActionName, Spoken
+from policy.episode.operator_commands import NAMESPACE, SAID_LABEL, ActionName, NodeActionSpec
 from starter.errors import RefusedError, UnattestedError
 from workflows.kit.messages import OperatorCommand
 
@@ -37,9 +37,9 @@ class Attested:
 
 
 class Speaker:
-    """Whoever says something. opening: the caller's own connection to a cluster, None where he has none. otherwise: what he
-    calls himself where nothing better is known. complain: is told why nobody attests who he is, where somebody could have.
-    insists: he says nothing that Kubernetes does not attest."""
+    """A person who commands. opening: the person's own connection to a cluster, None where there is none. otherwise: the name
+    where nothing better is known. complain: gets why the name is not attested, where it could have been. insists: nothing is
+    commanded that Kubernetes does not attest."""
 
     def __init__(self, opening: Opening, *, otherwise: str, complain: Callable[[str], None], insists: bool = False) -> None:
         self.otherwise = otherwise
@@ -47,9 +47,9 @@ class Speaker:
         self._complain = complain
         self._insists = insists
 
-    async def attest(self, cluster: str, spoken: Spoken) -> Attested | None:
-        """None: he only says so himself. Raises RefusedError where the cluster's admission says that he may not, and where nobody
-        attests it although he insists on that."""
+    async def attest(self, cluster: str, spoken: NodeActionSpec) -> Attested | None:
+        """None: the name is not attested. Raises RefusedError where the cluster's admission says that the person may not, and
+        where it is not attested although only that is wanted."""
         async with self.opening(cluster) as connection:
             if connection is None:
                 self._expect_none(f"the cluster {cluster} is not reached from here")
@@ -73,7 +73,7 @@ class Speaker:
 
 @asynccontextmanager
 async def own_connection(settings: Settings, name: str) -> AsyncIterator[ClusterConnection | None]:
-    """The caller's own way to a cluster; None where he has none."""
+    """The caller's own way to a cluster; None where there is none."""
     from workers.configuration.clusters import open_connection
     from workers.configuration.setting_sources import SettingsError
 
@@ -86,8 +86,8 @@ async def own_connection(settings: Settings, name: str) -> AsyncIterator[Cluster
         yield connection
 
 
-async def attested(speaker: Speaker | None, cluster: str, word: W, spoken: Spoken) -> W:
-    """The word, naming the object that attests it where there is one, and somebody who says it. Raises RefusedError."""
+async def attested(speaker: Speaker | None, cluster: str, word: W, spoken: NodeActionSpec) -> W:
+    """The word, naming the object that attests it where there is one, and its speaker. Raises RefusedError."""
     if speaker is None:
         return word
     found = await speaker.attest(cluster, spoken)
@@ -102,7 +102,7 @@ async def name_of(connection: ClusterConnection) -> str:
     return str(review["status"]["userInfo"]["username"])
 
 
-async def _made(connection: ClusterConnection, spoken: Spoken) -> Attested:
+async def _made(connection: ClusterConnection, spoken: NodeActionSpec) -> Attested:
     name = await name_of(connection)
     wanted = {
         "apiVersion": NODE_ACTIONS.api_version,

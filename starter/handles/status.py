@@ -27,8 +27,8 @@ class ClusterStatus:
     """`scanner` None: none runs, or it does not answer (`unanswered`); `problem` is the sentence.
 
     left_out: open episodes beyond those in `episodes` and `silent`. ended: newest first. last: what the last scanner knew when it
-    ended, where none runs; None where nobody remembers. devices: fence devices with a problem, as the last check of all has found
-    them, such as one that is silent or whose Secret is missing; the first of them.
+    ended, where none runs; None where that is forgotten. devices: fence devices with a problem, as the last check of all has
+    found them, such as one that is silent or has no Secret; the first of them.
     """
 
     cluster: str

@@ -1,4 +1,4 @@
-"""What is said of an episode that somebody has just begun or joined: the same on the command line and on the page."""
+"""What is said of an episode that was just begun or joined: the same on the command line and on the page."""
 
 from __future__ import annotations
 

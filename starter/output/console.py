@@ -115,7 +115,7 @@ def fitting_console(*, width: int | None = PIPE_WIDTH, markup: bool = False) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentences:
-    """table: with the last column, or without it. below: whom each sentence is about, and the sentence; "" is left out. alone:
+    """table: with the last column, or without it. below: what each sentence is about, and the sentence; "" is left out. alone:
     they stand instead of the table and not below it, each under a line of its own that says all that its row would."""
 
     table: Callable[[bool], Table]

@@ -35,7 +35,7 @@ class _Answer(RootModel[T], Generic[T]):
 
 
 class _Schema(GenerateJsonSchema):
-    """Without what pydantic says of how an answer would be read: nobody sends us one."""
+    """Without what pydantic says of how an answer would be read: none is sent to us."""
 
     def timedelta_schema(self, schema: Any) -> JsonSchemaValue:  # noqa: ARG002 - whatever it is, it is written as one
         return dict(DURATION)

@@ -41,7 +41,7 @@ _PERMITS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeExplanation:
-    """All that is known of one node. cluster, scanner, episodes: None where nobody was asked; `problems`: who did not answer."""
+    """All that is known of one node. cluster, scanner, episodes: None where it was not asked; `problems`: what did not answer."""
 
     node: str
     at: datetime
@@ -53,7 +53,7 @@ class NodeExplanation:
     halted: str = ""
     """What keeps everything from being begun, "" where nothing does: a pause, the off switch, no scanner."""
     unread: bool = False
-    """Whether the cluster's objects could not be read, so that nobody can say that there is no such node."""
+    """Whether the cluster's objects could not be read, so that it is not known whether there is such a node."""
 
     @property
     def episode(self) -> EpisodeStatus | None:
@@ -133,7 +133,9 @@ def as_text(answer: NodeExplanation) -> RenderableType:
     parts: list[RenderableType] = [_head(answer)]
     explanation = answer.explanation
     if explanation is not None:
-        parts += [_opinion(opinion, blocked=_blocked(answer)) for opinion in explanation.opinions]
+        asked = answer.scanner is not None or answer.halted  # of files no scanner is asked
+        blocked = wording.blocked(answer.scanner, answer.at) if asked else ""
+        parts += [_opinion(opinion, blocked=blocked) for opinion in explanation.opinions]
         if explanation.bystanders:
             parts.append(Text("\nNot covered by", style="bold"))
             parts += [Text(f"  {each.check}: {each.why}", style="dim") for each in explanation.bystanders]
@@ -195,12 +197,6 @@ def kept_from(answer: NodeExplanation) -> list[str]:
     return [*held, *(f"not begun ({each.reason}): {each.message}" for each in refused)]
 
 
-def _blocked(answer: NodeExplanation) -> str:
-    if answer.scanner is None:
-        return wording.blocked(None, answer.at) if answer.halted else ""
-    return wording.blocked(answer.scanner, answer.at)
-
-
 def _opinion(opinion: CheckOpinion, *, blocked: str) -> RenderableType:
     check, target = opinion.check, opinion.target
     verdict, breaker = target.verdict, check.breaker
@@ -231,7 +227,7 @@ def _opinion(opinion: CheckOpinion, *, blocked: str) -> RenderableType:
 
 
 def _when(target: TargetEvaluation) -> str:
-    """When its verdict becomes another one by time alone, or somebody looks again; "" where neither is known."""
+    """When its verdict becomes another one by time alone, or it is looked at again; "" where neither is known."""
     if target.due_in is None:
         return ""
     verdict, left = target.verdict, wording.time_left(target.due_in)

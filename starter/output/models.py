@@ -38,7 +38,7 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class CommandAnswer:
     """What a workflow answers to a person's word. node: "" of the scanner."""
 
     cluster: str

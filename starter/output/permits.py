@@ -1,4 +1,4 @@
-"""What would still be in the way of an episode that a person holds, or is asked about, once he has it go on.
+"""What would still be in the way of an episode that a person holds, or is asked about, once that person has it go on.
 
 It is asked of the scanner's own rules, about the table and the report that it has shown last. To be looked at; the scanner
 decides by itself.
@@ -63,7 +63,7 @@ def _answer(scanner: ScannerStatus, request: PermitRequest, now: datetime, permi
 
 
 async def in_the_way(warden: Nodewarden, episode: EpisodeHandle) -> str:
-    """What would keep it although a person has it go on, "" where nothing does, or nobody can say."""
+    """What would keep it although a person has it go on, "" where nothing does, or that can't be asked."""
     try:
         status, scanner = await asyncio.gather(episode.status(), warden.scanner_status(episode.cluster))
     except MissingError:

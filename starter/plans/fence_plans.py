@@ -46,7 +46,7 @@ async def planned(
     live: bool = True,
 ) -> FenceConfig:
     """What an episode begun by hand would do. template: the one that it is asked to carry out. live: a Node that is not there is
-    none, instead of one whose file was not given.
+    none, instead of one that is in no file given.
 
     Errors: those of reading the API, and NoSuchNodeError; all others are in the answer.
     """
@@ -125,7 +125,7 @@ def _misnamed(manifest: Manifest) -> list[str]:
 
 
 def _elsewhere(objects: Sequence[JsonObject], source: PolicySource) -> list[str]:
-    """What is written where nobody reads it."""
+    """What is written where it is not read."""
     found = []
     for obj in objects:
         kind, metadata = obj.get("kind"), obj.get("metadata")

@@ -47,7 +47,7 @@ class Unreadable:
 
 
 class _Loader(yaml.CSafeLoader):
-    """Moments stay the text that the API writes: PyYAML would make dates of those that nobody quoted."""
+    """Moments stay the text that the API writes: PyYAML would make dates of those that are not quoted."""
 
 
 _Loader.yaml_implicit_resolvers = {

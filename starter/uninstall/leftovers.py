@@ -1,6 +1,6 @@
 """What of ours is left, where, and what removes it: looked for side by side, printed for people and programs. Nothing is removed.
 
-Where somebody may not look, that is said and counts as left: nobody knows that nothing is there.
+Where the account may not look, that is said and counts as left: something may be there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What people say on the page, and what they are shown before: the same words as on the command line, by the same functions."""
+"""What people command on the page, and what they are shown before: the commands of the command line, by the same functions; at
+the end the routes, as pages and, under `/api/v1`, for programs."""
 
 from __future__ import annotations
 
@@ -9,7 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter, Form, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from temporalio.exceptions import ApplicationError
 
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome
@@ -33,13 +36,16 @@ from starter.handles.episodes import EpisodeHandle
 from starter.handles.node_actions import name_of
 from starter.output.at_stake import SECONDS_TO_READ, device_words, pods_on, unread
 from starter.output.begun import begun, in_words
-from starter.output.models import Begun, Told
+from starter.output.models import Begun, CommandAnswer
 from starter.output.permits import in_the_way, refused_now, still_stopped_by
 from starter.plans.fence_plans import planned
+from starter.web import api
 from starter.web.answers import UnreadableError
-from starter.web.auth import Caller
+from starter.web.auth import Caller, ForbiddenError
+from starter.web.login import sessions_of
 from starter.web.overview import Overview, overview_of, stop_of
-from starter.web.views import Views
+from starter.web.pages import render
+from starter.web.views import Views, views_of
 
 CONSEQUENCES = {
     Verb.PAUSE: "nothing new is begun in this cluster and nothing destructive is done, until `unpause` or for a while; what is "
@@ -49,19 +55,19 @@ CONSEQUENCES = {
     Verb.REMEDIATE: "the node is repaired or replaced, as the health check that covers it says",
     Verb.PRESERVE: "the machine is kept as it is, powered, until its time is over or a person releases it",
 }
-"""Of the words that no open episode has to hear."""
+"""Of the commands that need no open episode."""
 
 NONE_BEGINS = "no episode of this node is begun until `resume`"
 OF_THE_CLUSTER = frozenset({Verb.PAUSE, Verb.UNPAUSE})
 WITH_A_TIME = {Verb.PAUSE: False, Verb.HOLD: False, Verb.PRESERVE: False, Verb.EXTEND: True}
-"""Whether that word needs one."""
+"""Whether that command needs one."""
 POWERS = frozenset({Verb.FENCE, Verb.ACK_OFF, Verb.ABORT, Verb.REMEDIATE})
-"""Before these it is said what runs on the machine."""
+"""Before these the page shows what runs on the machine."""
 
 
-class WordToSay(BaseModel):
-    """A word to be said. node: "" of `pause` and `unpause`. for: how long, such as 2h. powerOn: of `abort`, whether a machine
-    that is off by then is switched on again. question: of what answers one, its number as the person has seen it. of: of
+class CommandRequest(BaseModel):
+    """A command to be carried out. node: "" of `pause` and `unpause`. for: how long, such as 2h. powerOn: of `abort`, whether a
+    machine that is off by then is switched on again. question: of what answers one, its number as the person has seen it. of: of
     `unpause` and `resume`, to whom the pause or hold belongs, "" for one's own. override: what it passes over, with commas
     between (`circuit-breaker`; of `ack-off` also `device-reads-on`). nodeName: with an override, and with `ack-off`, the node's
     name, which the person has typed once more."""
@@ -78,7 +84,7 @@ class WordToSay(BaseModel):
     override: str = ""
     node_name: Annotated[str, Field(alias="nodeName")] = ""
 
-    def checked(self) -> WordToSay:
+    def checked(self) -> CommandRequest:
         """Raises UnreadableError that names the field."""
         if said := reason_problem(self.reason):
             raise UnreadableError(f"reason: {said}")
@@ -112,8 +118,8 @@ class WordToSay(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActPreview:
-    """What would come of a word. heard: whether it is heard now; why_not: else why not. refused: why a new episode would get no
-    permit now, also where the word may override that. known: what is known of the machine and
+    """What would come of a command. heard: whether it is accepted now; why_not: else why not. refused: why a new episode would
+    get no permit now, also where the word may override that. known: what is known of the machine and
     of what stands in the way. plan: what fencing would do, of `fence`. command: how it is said on the
     command line, "" where it is not heard. owners: to whom the pauses or holds belong of which that word ends one. overridable:
     whether a circuit breaker is open that the word may override."""
@@ -135,8 +141,8 @@ class ActPreview:
     overridable: bool = False
 
 
-async def said(caller: Caller, cluster: str, act: WordToSay) -> Told | Begun:
-    """Say it, as who asks. Raises UnreadableError, RefusedError, MissingError, SilentError."""
+async def carry_out(caller: Caller, cluster: str, act: CommandRequest) -> CommandAnswer | Begun:
+    """With the caller's own rights. Raises UnreadableError, RefusedError, MissingError, SilentError."""
     act.checked()
     span = act.span
     warden, reason = caller.warden, act.reason.strip()
@@ -144,16 +150,18 @@ async def said(caller: Caller, cluster: str, act: WordToSay) -> Told | Begun:
         scanner = warden.scanner(cluster)
         if act.word is Verb.PAUSE:
             until = datetime.now(UTC) + span if span is not None else None
-            return Told(cluster=cluster, answer=await scanner.pause(who="", reason=reason, until=until))
-        return Told(cluster=cluster, answer=await scanner.unpause(who="", reason=reason, of=act.of))
+            return CommandAnswer(cluster=cluster, answer=await scanner.pause(who="", reason=reason, until=until))
+        return CommandAnswer(cluster=cluster, answer=await scanner.unpause(who="", reason=reason, of=act.of))
     if act.word in CONSEQUENCES:
-        return await _begun(warden, cluster, act, reason, span)
+        return await _new_episode(warden, cluster, act, reason, span)
     episode = warden.episode(cluster, act.node)
-    answer = await _told(warden, episode, act, reason, span)
-    return Told(cluster=cluster, answer=answer, node=act.node, workflow_id=episode.workflow_id)
+    answer = await _answer_of_episode(warden, episode, act, reason, span)
+    return CommandAnswer(cluster=cluster, answer=answer, node=act.node, workflow_id=episode.workflow_id)
 
 
-async def _told(warden: Nodewarden, episode: EpisodeHandle, act: WordToSay, reason: str, span: timedelta | None) -> str:
+async def _answer_of_episode(
+    warden: Nodewarden, episode: EpisodeHandle, act: CommandRequest, reason: str, span: timedelta | None
+) -> str:
     words: dict[Verb, Callable[[], Awaitable[str]]] = {
         Verb.ABORT: lambda: episode.abort(who="", reason=reason, power_on=act.power_on),
         Verb.ACK_OFF: lambda: episode.ack_off(who="", reason=reason, question=act.question, override=act.override),
@@ -169,7 +177,7 @@ async def _told(warden: Nodewarden, episode: EpisodeHandle, act: WordToSay, reas
     return "; ".join(filter(None, (await episode.resume(who="", reason=reason, question=act.question, of=act.of), before)))
 
 
-async def _begun(warden: Nodewarden, cluster: str, act: WordToSay, reason: str, span: timedelta | None) -> Begun:
+async def _new_episode(warden: Nodewarden, cluster: str, act: CommandRequest, reason: str, span: timedelta | None) -> Begun:
     if act.word is Verb.PRESERVE:
         episode = await warden.preserve(cluster, act.node, reason=reason, hold=span)
         found = await episode.kept()
@@ -187,15 +195,15 @@ async def _begun(warden: Nodewarden, cluster: str, act: WordToSay, reason: str, 
     return begun(episode, wording.standing(found), permit=found is not None and found.permit)
 
 
-def in_a_line(answer: Told | Begun, word: Verb) -> str:
+def in_a_line(answer: CommandAnswer | Begun, word: Verb) -> str:
     """For people."""
     nouns = {Verb.FENCE: "fencing", Verb.REMEDIATE: "remediation", Verb.PRESERVE: "preservation"}
-    return answer.answer if isinstance(answer, Told) else in_words(answer, nouns[word])
+    return answer.answer if isinstance(answer, CommandAnswer) else in_words(answer, nouns[word])
 
 
 async def preview(views: Views, caller: Caller, cluster: str, word: Verb, node: str) -> ActPreview:
     """What would come of it, as far as the views and the caller's own rights let it be seen. Raises UnreadableError."""
-    WordToSay(word=word, node=node, node_name=node, reason="-", hold="1h" if WITH_A_TIME.get(word) else "").checked()
+    CommandRequest(word=word, node=node, node_name=node, reason="-", hold="1h" if WITH_A_TIME.get(word) else "").checked()
     status = await views.known(cluster).status()
     overview = overview_of(status)
     episode, why_not, consequence = None, "", CONSEQUENCES.get(word, "")
@@ -263,7 +271,7 @@ def _command(episode: EpisodeStatus | None, word: Verb, node: str) -> str:
 
 
 def _heard(episode: EpisodeStatus, word: Verb, consequence: str) -> tuple[str, str]:
-    """Why an open episode does not hear that word, "" where it does, and what comes of it."""
+    """Why an open episode does not accept that command, "" where it does, and what comes of it."""
     if word in CONSEQUENCES:
         return f"{episode.node} has an open episode already: {episode.kind.value}, {episode.doing}", consequence
     found = next((way for way in episode.ways if way.word is word), None)
@@ -273,8 +281,8 @@ def _heard(episode: EpisodeStatus, word: Verb, consequence: str) -> tuple[str, s
     return f"the episode of {episode.node} does not accept {word.value} now{f', but {hears}' if hears else ''}", consequence
 
 
-async def said_by(caller: Caller, cluster: str) -> str:
-    """By what name the word is said: Kubernetes', where it gives one."""
+async def speaker_of(caller: Caller, cluster: str) -> str:
+    """By what name the command is recorded: Kubernetes', where it gives one."""
     async with caller.opening(cluster) as connection:
         with suppress(ApplicationError, TimeoutError):
             async with asyncio.timeout(SECONDS_TO_READ):
@@ -296,3 +304,98 @@ async def _looked(caller: Caller, views: Views, cluster: str, node: str, word: V
         except (ApplicationError, RequestError, TimeoutError) as error:
             seen.append(unread("what would be done", error))
         return plan, seen
+
+
+# The routes: a preview, then the command and what was answered.
+
+router = APIRouter()
+api.KINDS[f"{api.OF_CLUSTER}/acts/{{word}}"] = ActPreview
+
+
+@router.get(f"{api.OF_CLUSTER}/acts/{{word}}", response_class=Response, response_model=None)
+async def previewed(request: Request, cluster: str, word: Verb, node: str = "") -> object:
+    """What would come of a command. Nothing is done."""
+    known, caller = views_of(request).known(cluster).cluster, _caller(request)
+    return api.answer(await preview(views_of(request), caller, known, word, node))
+
+
+@router.post(f"{api.OF_CLUSTER}/acts", response_class=Response, response_model=None)
+async def acted(request: Request, cluster: str, act: CommandRequest) -> object:
+    """Carry out a command with the caller's own rights: the answer is CommandAnswer, and Begun of `fence`, `remediate` and
+    `preserve`."""
+    if request.headers.get("Content-Type", "").partition(";")[0].strip() != "application/json":
+        raise UnreadableError("Content-Type: expected application/json")
+    view = views_of(request).known(cluster)
+    answer = await carry_out(_caller(request), view.cluster, act)
+    await view.renewed()
+    return api.answer(answer)
+
+
+@router.get("/c/{cluster}/acts/{word}", include_in_schema=False)
+async def shown(request: Request, cluster: str, word: Verb, node: str = "") -> Response:
+    """The preview, with the form that sends it."""
+    return await _form(request, cluster, word, node)
+
+
+@router.post("/c/{cluster}/acts", include_in_schema=False)
+async def sent(
+    request: Request,
+    cluster: str,
+    *,
+    word: Annotated[Verb, Form()],
+    form_token: Annotated[str, Form()] = "",
+    node: Annotated[str, Form()] = "",
+    reason: Annotated[str, Form()] = "",
+    hold: Annotated[str, Form(alias="for")] = "",
+    power_on: Annotated[bool, Form()] = False,
+    question: Annotated[int, Form()] = 0,
+    of: Annotated[str, Form()] = "",
+    override: Annotated[tuple[str, ...], Form()] = (),
+    node_name: Annotated[str, Form()] = "",
+) -> Response:
+    """Carry it out, and show the answer or the refusal."""
+    if not sessions_of(request).is_ours(request, form_token):
+        raise ForbiddenError("this form was not made here, or is too old: open the page again")
+    try:
+        given = {
+            "power_on": power_on,
+            "question": question,
+            "of": of,
+            "override": ",".join(override),
+            "node_name": node_name.strip(),
+        }
+        act = CommandRequest(word=word, node=node, reason=reason, hold=hold.strip(), **given)
+        view = views_of(request).known(cluster)
+        answer: CommandAnswer | Begun = await carry_out(_caller(request), view.cluster, act)
+        await view.renewed()
+    except (RequestError, UnreadableError, ValidationError) as error:
+        return await _form(request, cluster, word, node, refused=str(error), code=api.status_of(error))
+    return render(
+        request, "said.html", word.value, still=True, cluster=cluster, node=node, word=word.value, answer=in_a_line(answer, word)
+    )
+
+
+async def _form(request: Request, cluster: str, word: Verb, node: str, *, refused: str = "", code: int = 200) -> Response:
+    known = views_of(request).known(cluster).cluster
+    found = await preview(views_of(request), _caller(request), known, word, node)
+    return render(
+        request,
+        "act.html",
+        f"{word.value} {node}".strip(),
+        status=code,
+        cluster=cluster,
+        preview=found,
+        who=await speaker_of(_caller(request), known),
+        refused=refused,
+        entered=await request.form(),
+        still=True,
+        with_time=word in WITH_A_TIME,
+        needs_time=WITH_A_TIME.get(word, False),
+        form_token=sessions_of(request).form_token(request),
+    )
+
+
+def _caller(request: Request) -> Caller:
+    """Of a cluster that is known here; who asks about another one is not looked up."""
+    caller: Caller = request.state.caller
+    return caller

@@ -51,7 +51,7 @@ PROBLEMS = {
 router = APIRouter()
 KINDS: dict[str, type[Any]] = {f"{PREFIX}/clusters": answers.KnownClusters}
 """By path, as OpenAPI writes it: the type of the answer."""
-ANSWERED_BY_POST: dict[str, tuple[type[Any], ...]] = {f"{OF_CLUSTER}/acts": (models.Told, models.Begun)}
+ANSWERED_BY_POST: dict[str, tuple[type[Any], ...]] = {f"{OF_CLUSTER}/acts": (models.CommandAnswer, models.Begun)}
 """The same of what is asked or said by POST, which may be answered in several ways."""
 
 

@@ -20,7 +20,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.staticfiles import StaticFiles
 
 from starter.errors import RequestError
-from starter.web import act_routes, api, checks, inventory, login, nodes, pages, past
+from starter.web import acts, api, checks, inventory, login, nodes, pages, past
 from starter.web.answers import RequestProblem, UnreadableError
 from starter.web.auth import Doorkeeper
 from starter.web.overview import overview_of
@@ -57,7 +57,7 @@ def application(views: Views, keeper: Doorkeeper, sessions: Sessions | None = No
     app.state.sessions.local = not keeper.login
     app.state.sessions.apart = not keeper.shared and len(views.clusters) > 1
     app.state.document = cache(lambda: api.document(app))
-    for part in (nodes, inventory, checks, past, pages, api, act_routes, login):
+    for part in (nodes, inventory, checks, past, pages, api, acts, login):
         app.include_router(part.router)
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"))
     app.mount("/vendor", StaticFiles(directory=ASSETS))

@@ -29,7 +29,7 @@ from starter.errors import RequestError, SilentError
 from starter.handles.node_actions import Opening, Speaker
 
 FRESH = timedelta(seconds=30)
-"""How long the cluster's word about a token is good for: whoever loses a right loses it here by then."""
+"""How long the cluster's word about a token is good for: a person who loses a right loses it here by then."""
 KNOWN = 1000
 """The most tokens of which the cluster's word is remembered; the oldest goes first."""
 STRANGERS, STRANGERS_WITHIN = 30, timedelta(seconds=10)
@@ -37,16 +37,16 @@ STRANGERS, STRANGERS_WITHIN = 30, timedelta(seconds=10)
 
 
 class UnknownCallerError(RequestError):
-    """Nobody that the cluster knows."""
+    """The cluster does not know who asks."""
 
 
 class ForbiddenError(RequestError):
-    """Somebody who may not."""
+    """The caller has no right to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks. warden: by which he speaks. opening: his own way to the cluster, None where he has none."""
+    """Who asks. warden: by which the caller commands. opening: the caller's own way to the cluster, None where there is none."""
 
     name: str
     warden: Nodewarden
@@ -85,7 +85,7 @@ class OwnHouse:
 
 
 class Reviewed:
-    """Whoever shows a token that the cluster knows. opening: our own way to a cluster, by which we ask about it."""
+    """A person with a token that the cluster knows. opening: our own way to a cluster, by which we ask about it."""
 
     login = True
     way_in = ""
@@ -189,7 +189,8 @@ def from_elsewhere(request: Request) -> str:
 
 
 async def those_open_to(keeper: Doorkeeper, token_of: Callable[[str], str], clusters: tuple[str, ...]) -> tuple[str, ...]:
-    """The clusters that he may look at, each asked about its own token. Raises what the first one says where there is none."""
+    """The clusters that the caller may look at, each asked about its own token. Raises what the first one says where there is
+    none."""
     found = await asyncio.gather(*(keeper.caller(token_of(each), each) for each in clusters), return_exceptions=True)
     admitted = tuple(name for name, each in zip(clusters, found, strict=True) if isinstance(each, Caller))
     if not admitted and (refused := next((each for each in found if isinstance(each, BaseException)), None)) is not None:

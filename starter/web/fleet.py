@@ -1,6 +1,6 @@
-"""All nodes of a cluster at once, by zone and by one more group: how many are well, and by name whoever is not.
+"""All nodes of a cluster at once, by zone and by one more group: how many are well, and by name those that are not.
 
-From one reading of the cluster (`views.py`), judged as `nodewarden evaluate` judges. A node that somebody has cordoned has not
+From one reading of the cluster (`views.py`), judged as `nodewarden evaluate` judges. A node that a person has cordoned has not
 failed, and does not look so.
 """
 
@@ -23,7 +23,7 @@ from starter.output.evaluation import in_one_line
 from starter.web.answers import UnreadableError
 
 MOST_NAMED = 60
-"""Of one group; whoever else is not well is counted."""
+"""Of one group; further ones that are not well are counted."""
 
 
 class NodeState(StrEnum):

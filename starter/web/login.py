@@ -32,8 +32,8 @@ router = APIRouter(include_in_schema=False)
 
 
 async def admitted(request: Request, answer: Answer, told: Callable[[Request, Exception], Awaitable[Response]]) -> Response:
-    """The answer, for who may have it; the request knows who asks then, and which clusters he may see. told: how it is said
-    why there is none."""
+    """The answer, for who may have it; the request knows who asks then, and which clusters that person may see. told: how it is
+    said why there is none."""
     path = request.url.path
     if request.method not in READS and (why := from_elsewhere(request)):
         return await told(request, ForbiddenError(why))
@@ -95,7 +95,7 @@ async def begin(
 
 @router.post("/logout")
 async def end(request: Request) -> Response:
-    """The browser forgets the token. Whoever has copied the cookie may go on until the token ends, or the session."""
+    """The browser forgets the token. A copy of the cookie may be used until the token ends, or the session."""
     answer = RedirectResponse("/login", status_code=303)
     secure = request.app.state.keeper.login  # as it was set: over plain HTTP a browser takes no other word for it
     for name in sorted({sessions_of(request).cookie(request, each) for each in ("", *views_of(request).clusters)}):

@@ -41,7 +41,7 @@ api.KINDS[f"{api.OF_CLUSTER}/timeline/{{node}}"] = NodeTimeline
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSeen:
     """Everything that a node's page shows. row: as the scanner sees it, None where its report has no room for it. devices: those
-    by which it would be fenced, None where they were never checked or nobody says."""
+    by which it would be fenced, None where they were never checked, or that can't be asked."""
 
     explained: NodeExplanation
     timeline: NodeTimeline
@@ -51,7 +51,7 @@ class NodeSeen:
 
 
 async def seen(views: Views, cluster: str, node: str) -> NodeSeen:
-    """Raises SilentError, MissingError also where the cluster was read and nobody has ever heard of the node."""
+    """Raises SilentError, MissingError also where the cluster was read and there is no trace of the node."""
     view, warden = views.known(cluster), views.warden
     answer, status = await asyncio.gather(explained(views, cluster, node), view.status())
     ended, pauses, devices = await asyncio.gather(
@@ -129,7 +129,8 @@ async def node(request: Request, cluster: str, name: str, at: str = "") -> Respo
 
 
 def _headline(found: NodeSeen) -> str:
-    """Whether something is done to it, and why, by whoever knows most; without the time left, which is shown beside it."""
+    """Whether something is done to it, and why, by the source that knows most; without the time left, which is shown beside
+    it."""
     answer = found.explained
     if answer.episode is not None:
         return _of_episode(answer.episode)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from enum import StrEnum
+from statistics import median
 
 from policy.checks.verdicts import Health
 from policy.episode import gate
 from policy.episode.advice import MOST_NAMED, until_well_or_asked
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Phase
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase
 from policy.episode.permits import PermitState
+from policy.fence.config import FenceStep
 from policy.scan import permit_rules
 from policy.scan.pauses import Pause
 from policy.scan.permit_rules import AdmissionRefusal
@@ -151,13 +154,13 @@ def _headline(alarms: tuple[str, ...], notices: tuple[str, ...]) -> str:
 
 
 def _notices(persons: int, unfenceable: list[str]) -> Iterator[str]:
-    """What does not keep us from acting, and wants somebody all the same."""
+    """What does not keep us from acting, and wants a person all the same."""
     if persons:
         yield f"{counted(persons, 'episode')} {'waits' if persons == 1 else 'wait'} for a person"
     if unfenceable:
         more = f" and {len(unfenceable) - MOST_NAMED} more" if len(unfenceable) > MOST_NAMED else ""
-        whose = f"{', '.join(unfenceable[:MOST_NAMED])}{more}"
-        said = f"a fence device of {whose} has a problem" if len(unfenceable) == 1 else f"fence devices of {whose} have problems"
+        named = f"{', '.join(unfenceable[:MOST_NAMED])}{more}"
+        said = f"a fence device of {named} has a problem" if len(unfenceable) == 1 else f"fence devices of {named} have problems"
         yield f"{said}: fencing might wait for a person"
 
 
@@ -195,3 +198,105 @@ def _waiting(scanner: ScannerStatus, status: ClusterStatus) -> Iterator[WaitingN
         moves = permit_rules.unblocks(AdmissionRefusal(refused.reason)) if refused.reason in set(AdmissionRefusal) else ""
         moves = moves or (gate.unblocks(candidate.vetoed_by) if candidate is not None else "")
         yield WaitingNode(node=refused.node, why=refused.message, until=later, guard=refused.reason, moves=moves)
+
+
+# How far an episode is, for the eye: which of the three steps, whether off is proven, what comes next, when it may be back.
+#
+# For display only. The steps are the node-fencing proposal's; that nothing is freed before off is proven is S2.
+
+NAMES = {FenceStep.ISOLATION: "isolate", FenceStep.POWER_MANAGEMENT: "power", FenceStep.RECOVERY: "recover"}
+ENOUGH = 3
+"""Repairs that have to be known before anything is said of the next one."""
+
+
+class StepState(StrEnum):
+    """As the bar shows it: stuck is where a person is waited for."""
+
+    DONE = "done"
+    NOW = "now"
+    STUCK = "stuck"
+    TO_COME = "to-come"
+
+
+class Proof(StrEnum):
+    """Whether the machine is known to be off. ambiguous: the devices did not say, and a person is asked for it."""
+
+    PROVEN = "off is proven"
+    NOT_YET = "off is not proven yet"
+    AMBIGUOUS = "ambiguous: whether it is off is not known"
+
+
+COLOURS = {Proof.PROVEN: "green", Proof.NOT_YET: "yellow", Proof.AMBIGUOUS: "red"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeProgress:
+    """steps: none of a preservation. proof: None where nothing is to be proven, or not yet. next: "" where it is not known.
+    usual: how long such repairs took, None where too few are known. back: when it should then be back, None once that has
+    passed."""
+
+    steps: tuple[tuple[str, StepState], ...] = ()
+    proof: Proof | None = None
+    next: str = ""
+    usual: timedelta | None = None
+    back: datetime | None = None
+
+    @property
+    def colour(self) -> str:
+        """Of the badge that says what is proven."""
+        return COLOURS[self.proof] if self.proof is not None else ""
+
+
+def progress(episode: EpisodeStatus, ended: Sequence[EpisodeResult], now: datetime) -> EpisodeProgress:
+    """ended: how the last episodes ended, by which the return is estimated."""
+    if episode.kind is Kind.PRESERVATION:
+        return EpisodeProgress()
+    usual = _usual(ended) if episode.phase not in {Phase.NEEDS_HUMAN, Phase.QUEUED} and not episode.held else None
+    back = episode.started + usual if usual is not None else None
+    return EpisodeProgress(
+        steps=tuple(_steps(episode)),
+        proof=_proof(episode),
+        next=_next(episode),
+        usual=usual,
+        back=back if back is not None and back > now else None,
+    )
+
+
+def _steps(episode: EpisodeStatus) -> list[tuple[str, StepState]]:
+    order = list(FenceStep)
+    at = order.index(FenceStep(episode.step)) if episode.step in set(FenceStep) else -1
+    here = StepState.STUCK if episode.phase is Phase.NEEDS_HUMAN else StepState.NOW
+    if episode.phase is Phase.QUEUED:
+        here = StepState.TO_COME
+    states = {-1: StepState.DONE, 0: here, 1: StepState.TO_COME}
+    return [(NAMES[step], states[(index > at) - (index < at)]) for index, step in enumerate(order)]
+
+
+def _proof(episode: EpisodeStatus) -> Proof | None:
+    if episode.phase is Phase.QUEUED:
+        return None  # nothing has been begun
+    if episode.off_proof is not None:
+        return Proof.PROVEN
+    asked = episode.phase is Phase.NEEDS_HUMAN and episode.step == FenceStep.POWER_MANAGEMENT
+    return Proof.AMBIGUOUS if asked else Proof.NOT_YET
+
+
+def _next(episode: EpisodeStatus) -> str:
+    """After what it does now. A remediation's ladder is only known to itself."""
+    if episode.phase is Phase.NEEDS_HUMAN:
+        return "whatever a person says"
+    if episode.phase is Phase.QUEUED:
+        return "it begins as soon as it has a permit"
+    if episode.kind is not Kind.FENCING:
+        return ""
+    if episode.step == FenceStep.ISOLATION:
+        return "power off"
+    if episode.step == FenceStep.POWER_MANAGEMENT and episode.off_proof is None:
+        return "read the power state until off is proven; then free the pods"
+    return "let the node work again once it is Ready"
+
+
+def _usual(ended: Sequence[EpisodeResult]) -> timedelta | None:
+    """The median of the last repairs, waiting and all."""
+    took = [(each.ended - each.started).total_seconds() for each in ended if each.outcome in wording.REPAIRED]
+    return timedelta(seconds=round(median(took))) if len(took) >= ENOUGH else None

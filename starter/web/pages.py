@@ -26,8 +26,7 @@ from starter import wording
 from starter.output.permits import still_stopped_by
 from starter.output.record_table import OFF_PROVEN
 from starter.web.auth import Caller
-from starter.web.overview import Overview, overview_of
-from starter.web.progress import progress
+from starter.web.overview import Overview, overview_of, progress
 from starter.web.sessions import borne
 from starter.web.views import WatchedCluster, views_of
 
@@ -131,7 +130,7 @@ def problem(request: Request, title: str, said: str, *, status: int) -> Response
 
 
 def _reader(request: Request) -> str:
-    """Who has logged in, "" where nobody has to, or has."""
+    """Who has logged in, "" where none has to, or has."""
     caller: Caller | None = getattr(request.state, "caller", None)
     return caller.name if caller is not None and request.app.state.keeper.login else ""
 

@@ -22,8 +22,8 @@ from starter import wording
 from starter.handles.history import OUTCOMES, EndedEpisode
 from starter.output.cluster_moment import cluster_moment, sections
 from starter.web.answers import UnreadableError
+from starter.web.overview import NAMES
 from starter.web.pages import render
-from starter.web.progress import NAMES
 from starter.web.timeline import asked_moment
 from starter.web.views import views_of
 
@@ -147,7 +147,7 @@ def _of_day(day: date, groups: dict[date, list[EndedEpisode]], held: Sequence[tu
     found = groups.get(day, [])
     midnight = datetime.combine(day, time.min, tzinfo=UTC)
     today = [each for each in held if each[0] < midnight + timedelta(days=1) and each[1] > midnight]
-    # What is given back goes first: whoever gets it at the same moment is not one more.
+    # What is given back goes first: what gets it at the same moment is not one more.
     changes = sorted(change for since, until in today for change in ((max(since, midnight), 1), (until, -1)))
     took = [each.ended - each.started for each in found if each.outcome in REPAIRED]
     return DayTimes(

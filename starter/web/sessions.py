@@ -77,7 +77,7 @@ class Sessions:
             return ""
 
     def form_token(self, request: Request) -> str:
-        """What a form of ours carries back: nobody else's page can know it."""
+        """What a form of ours carries back: another page can't know it."""
         return self._form_token(self._form_keys[0], request)
 
     def is_ours(self, request: Request, shown: str) -> bool:

@@ -110,7 +110,7 @@ def timeline(
 
 
 def _conditions(answer: NodeExplanation, row: TargetRow | None) -> Iterator[TimelineEntry]:
-    """As they are now, and since when: what they were before, nobody remembers."""
+    """As they are now, and since when: what they were before is not recorded."""
     for each in answer.explanation.conditions if answer.explanation is not None else ():
         if each.since is not None and (each.type == READY or each.status != "False"):
             well = each.type == READY and each.status == "True"

@@ -1,4 +1,4 @@
-"""What the page shows, asked for once however many look at it, and only while somebody does.
+"""What the page shows, asked for once however many look at it, and only while it is looked at.
 
 Nothing is kept beyond that: several processes may serve the same page, and one that is started anew knows as much as before.
 """
@@ -31,7 +31,7 @@ from starter.output.encoding import to_json
 from starter.output.explanation import NodeExplanation
 from starter.web.fleet import FleetAnswer, fleet
 
-# An answer that many pages want and one question gets: kept for seconds, and asked for by nobody's clock.
+# An answer that many pages want and one question gets: kept for seconds, and asked for only where it is wanted.
 
 FAILED_SECONDS = 1.0
 """How long it is remembered that there was no answer, however long that took."""
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class Shared(Generic[T]):
-    """Asks when somebody wants to know and what is known is too old; all who come meanwhile wait for the same answer."""
+    """Asks when it is wanted and what is known is too old; all who come meanwhile wait for the same answer."""
 
     def __init__(self, ask: Callable[[], Awaitable[T]], *, fresh: timedelta, times_as_long: int = 0) -> None:
         """fresh: how long an answer is good for; times_as_long: or so many times as long as it has taken, where that is longer,
@@ -79,7 +79,7 @@ class Shared(Generic[T]):
 LINGERS = timedelta(seconds=10)
 """How long a cluster is asked about after the last one has looked: a page that is loaded anew finds its view."""
 FRESH = timedelta(seconds=1)
-"""How old an answer may be that is given to somebody who only asks once."""
+"""How old an answer may be that is given to a caller who asks only once."""
 READ_FRESH = timedelta(seconds=5)
 """How old a reading of a whole cluster may be that a page shows."""
 REST = 50
@@ -107,7 +107,7 @@ class DrawnUp:
 
 
 class WatchedCluster:
-    """One cluster's status, kept new while somebody watches."""
+    """One cluster's status, kept new while it is watched."""
 
     def __init__(self, warden: Nodewarden, cluster: str, reading: Reading | None) -> None:
         self.cluster = cluster
@@ -134,7 +134,7 @@ class WatchedCluster:
         return await self._ask()
 
     async def renewed(self) -> ClusterStatus:
-        """After somebody has said something: what was asked before that does not know of it."""
+        """After a command: what was asked before that does not know of it."""
         if self._asking is not None:
             await asyncio.gather(asyncio.shield(self._asking), return_exceptions=True)
         return await self._ask()
@@ -259,7 +259,7 @@ class Views:
         return view
 
     async def read_anew(self, cluster: str) -> ClusterSnapshot:
-        """A reading for whoever changes it; one at a time, as each is a whole cluster's. Raises SilentError."""
+        """A reading for a caller that changes it; one at a time, as each is a whole cluster's. Raises SilentError."""
         async with self._anew:
             return await read(self._reading, self.known(cluster).cluster)
 
@@ -275,7 +275,7 @@ def views_of(request: Request) -> Views:
 
 
 async def read(reading: Reading | None, cluster: str) -> ClusterSnapshot:
-    """Raises SilentError, also where nobody reads here."""
+    """Raises SilentError, also where nothing is read here."""
     if reading is None:
         raise SilentError("the cluster's objects are not read here: `nodewarden explain` reads them")
     return await reading(cluster)

@@ -17,7 +17,7 @@ from activities.cluster.report.node_actions import Dispatch
 from activities.cluster.watch.freshness import ViewLimits
 from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.view import ClusterView
-from activities.notification_sender import Notify, nobody
+from activities.notification_sender import Notify, discard_notice
 from policy.checks.fence_policies import PolicySource
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
@@ -70,7 +70,7 @@ async def open_scan(api: ApiServer) -> AsyncIterator[Open]:
             *,
             machines: ApiServer | None = None,
             meter: Any = MetricMeter.noop,
-            notify: Notify = nobody,
+            notify: Notify = discard_notice,
             dispatch: Dispatch | None = None,
             notify_device_check: Callable[[str], Awaitable[None]] | None = None,
             **options: Any,

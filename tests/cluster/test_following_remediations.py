@@ -88,6 +88,18 @@ async def test_machines_are_followed_beside_a_check_of_nodes_as_one_may_claim_a_
     assert f"Machine/{system.namespace}/claims of Node/another-node" in report.candidates[0].refused
 
 
+async def test_machines_that_can_t_be_listed_are_not_taken_for_known(api: ApiServer, person: ApiClient, open_scan: Open) -> None:
+    """S39: the view goes on without them, and a last look lists them itself, or is refused."""
+    await OPENSHIFT.install(person)
+    await with_check(person)
+    api.faults.add(Fault(accident=Accident.STATUS, status=403, path="/machines"))
+    scan = await open_scan()
+    report = await first(scan)
+    await observe_until(scan, report, lambda seen: "can't list machines" in seen.view.notice)
+    assert scan.view.synced
+    assert not scan.view.follow_claims()
+
+
 async def test_one_that_can_t_be_read_counts_as_somebody_s(person: ApiClient, open_scan: Open) -> None:
     """S18."""
     await person.create(DEFINITIONS, definition_of("SelfNodeRemediation", group=GROUP))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -32,11 +33,14 @@ from policy.preservation.kept_machine import (
     ENDED_ANNOTATION,
     EXPIRY_ANNOTATION,
     ISOLATION_ANNOTATION,
+    KEPT_AUTOMATICALLY,
+    KEPT_ON_REQUEST,
+    PRIORITY_ANNOTATION,
+    PRIORITY_OURS,
     SCALE_DOWN_DISABLED,
     TAINT,
     Isolation,
 )
-from policy.preservation.last_to_go import KEPT_AUTOMATICALLY, KEPT_ON_REQUEST, PRIORITY_ANNOTATION, PRIORITY_OURS
 from policy.preservation.pools import pool_of
 from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION
 from policy.values.object_refs import ObjectRef
@@ -628,7 +632,7 @@ async def test_a_worker_on_the_node_itself_writes_nothing_of_a_deletion_that_it_
     """S16: no claim, and no note of what it was about to do."""
     await world.has(node(), machine("Failed"))
     uid, look = (await world.machine())["metadata"]["uid"], looked(world, LookVerdict.GO).look
-    world.activities._own_node = "node-7"
+    world.activities._served = replace(world.activities._served, own_node="node-7")
     noted = RememberRequest(target=look.target, memory="noted", machine=REF, machine_uid=uid)
     versions = [each["metadata"]["resourceVersion"] for each in (await world.node(), await world.machine())]
     with refused(ErrorType.OWN_NODE, "this worker runs on Node/node-7"):

@@ -23,9 +23,8 @@ from activities.cluster.api.connection import ClusterConnection
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
 from simulator.cluster import kubeconfig_of
-from starter.doctor.definitions import definitions
+from starter.doctor.cluster import definitions, rights
 from starter.doctor.findings import Level
-from starter.doctor.rights import rights
 from starter.uninstall import kubernetes
 from supply_chain.chart import CHART
 from tests.deploy.helm import NAMESPACE, RELEASE, chart

@@ -17,8 +17,8 @@ from activities.errors import ErrorType
 from activities.evidence_directory import EvidenceDirectory, Limits
 from activities.power.bmc import ipmi as ipmi_child
 from activities.power.bmc.session import OperationError
+from activities.power.device_reading import DeviceEvidence
 from activities.power.driver import Deadline, PowerDriver, PowerError
-from activities.power.evidence import DeviceEvidence
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerCapability
 from tests.cluster.acts.world import refused
@@ -189,7 +189,7 @@ def test_a_bmc_that_does_not_count_its_records_is_read_from_the_first() -> None:
     ],
 )
 def test_entries_of_every_kind_are_told(entry: str, words: str) -> None:
-    told = ipmi_child.told(bytes.fromhex(entry))
+    told = ipmi_child.entry_line(bytes.fromhex(entry))
     assert words in told
     assert told.endswith(f" | {entry}")
     assert ("deasserted" in told) is ("ef" in entry)

@@ -36,7 +36,7 @@ from policy.values.object_refs import ObjectRef
 from starter.commands.session import complain
 from starter.output.console import fitting_console
 from starter.output.encoding import to_json
-from starter.output.models import Told
+from starter.output.models import CommandAnswer
 from starter.web import pages
 from tests.cluster.acts.world import World
 from tests.starter.keyboard import nodewarden
@@ -141,7 +141,7 @@ async def test_what_temporal_answers_is_cleaned_as_it_is_read(forged: str) -> No
 
 
 def test_a_programs_answer_is_json_that_a_terminal_may_show() -> None:
-    shown = to_json(Told(cluster="prod", answer=FORGED))
+    shown = to_json(CommandAnswer(cluster="prod", answer=FORGED))
     assert holds_nothing_obeyed(shown)
     assert json.loads(shown)["answer"].startswith("\x1b]0;safe"), "in JSON's own spelling"
 

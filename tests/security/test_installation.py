@@ -8,9 +8,8 @@ import pytest
 
 from activities.cluster.api.connection import ClusterConnection
 from simulator.client import ApiAddress, ApiClient
-from starter.doctor.definitions import definitions
+from starter.doctor.cluster import definitions, rights
 from starter.doctor.findings import Level
-from starter.doctor.rights import rights
 from starter.uninstall import kubernetes
 from tests.deploy.manifests import path_of
 from tests.documents import ROOT, documents

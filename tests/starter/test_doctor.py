@@ -20,11 +20,10 @@ from starter.client import Nodewarden
 from starter.deploy.rbac import leases, rbac
 from starter.doctor import cluster as surroundings
 from starter.doctor import temporal
-from starter.doctor.definitions import OURS, definition_name, definitions
+from starter.doctor.cluster import OURS, definition_name, definitions, rights
 from starter.doctor.examination import examine, protection
 from starter.doctor.findings import Finding, Level
 from starter.doctor.health_checks import credentials, health_checks
-from starter.doctor.rights import rights
 from starter.handles.device_checks import DeviceCheckHandle
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node
 from tests.cluster.fencing_requests import NAMESPACE as MEDIK8S

@@ -99,7 +99,7 @@ async def test_names_of_nodes_are_completed(
             await asyncio.sleep(0.1)
     assert await completed("explain", "--context", cluster, "node-") == ["node-1", "node-2"]
     assert await completed("--context", cluster, "abort", "") == ["node-2"]
-    assert await completed("--context", cluster, "fence", "") == ["plan", "check", "begin", "node-1", "node-2"]
+    assert await completed("--context", cluster, "fence", "") == ["begin", "plan", "check", "node-1", "node-2"]
     assert await completed("stat") == ["status"]
 
 

@@ -18,9 +18,9 @@ from simulator.client import ApiAddress, ApiClient
 from starter.client import Nodewarden
 from starter.errors import MissingError
 from starter.handles.node_actions import Speaker
-from starter.output.models import Told
-from starter.web import act_routes
-from starter.web.acts import WordToSay
+from starter.output.models import CommandAnswer
+from starter.web import acts
+from starter.web.acts import CommandRequest
 from starter.web.app import serving
 from starter.web.views import Views
 from tests.starter.test_web_api import conforms
@@ -173,13 +173,13 @@ async def test_whose_hold_ends_is_what_the_form_says(
     page: aiohttp.ClientSession, mine: Nodewarden, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S44: another person's, by name, and not one's own in its place."""
-    asked = list[WordToSay]()
+    asked = list[CommandRequest]()
 
-    async def noted(_caller: object, known: str, act: WordToSay) -> Told:
+    async def noted(_caller: object, known: str, act: CommandRequest) -> CommandAnswer:
         asked.append(act.checked())
-        return Told(cluster=known, answer="ended")
+        return CommandAnswer(cluster=known, answer="ended")
 
-    monkeypatch.setattr(act_routes, "said", noted)
+    monkeypatch.setattr(acts, "carry_out", noted)
     await mine.fence(cluster, "sick-1", reason="drill")
     token = await form_token(page, cluster, "resume", "sick-1")
     form = {"word": "resume", "node": "sick-1", "reason": "done", "question": "7", "of": "ann", "form_token": token}

@@ -130,10 +130,10 @@ ROOMS = ("activities.cluster", "workflows")
 EVERYTHING = (
     "activities.evidence_directory",
     "activities.episodes",
-    "activities.evidence.kdump",
+    "activities.power.kdump_listener",
     "activities.node_action_dispatcher",
     "activities.scanner_permits",
-    "activities.power.evidence",
+    "activities.power.device_reading",
     "activities.power.service",
     "kubernetes.aio.client",
     "kubernetes.aio.config",

@@ -46,8 +46,8 @@ class ObjectSource(Protocol):
 
 class WorkerCredentials:
     """Every kind of reference. objects: the API or a mount. directory: where `file:` may lead, None: nowhere. variables: which
-    `env:` may name, by cluster. withheld: whether a value is none of a device's, whoever names it. hosts: whom credentials are
-    for that do not say so themselves; where nobody has said, objects go everywhere, files and variables nowhere. insecure:
+    `env:` may name, by cluster. withheld: whether a value is for no device at all. hosts: the hosts for credentials that do
+    not say so themselves; where these are not set either, objects go everywhere, files and variables nowhere. insecure:
     whether they go to devices where others could listen."""
 
     def __init__(
@@ -155,7 +155,7 @@ class WorkerCredentials:
 
 class ClusterObjects:
     """Secrets and ConfigMaps over the API of the cluster that the episode is in. require_meant: raises where what we call by that
-    name is another cluster, whose Secret of that name is another one's password."""
+    name is another cluster: its Secret of that name is another password."""
 
     def __init__(
         self, connections: Mapping[str, ClusterConnection], *, require_meant: Callable[[str], Awaitable[None]] | None = None
@@ -190,7 +190,7 @@ class ClusterObjects:
 
 
 class MountedObjects:
-    """Objects as files, `<directory>/<namespace>/<name>/<key>`: a mounted volume at a site whose workers see no API."""
+    """Objects as files, `<directory>/<namespace>/<name>/<key>`: a mounted volume at a site without an API for its workers."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -65,8 +65,8 @@ class TemporalSettings(Section):
         return self
 
     @model_validator(mode="after")
-    def _nobody_in_between(self) -> Self:
-        """Whoever stands between us and Temporal would read all histories and could speak in anybody's name."""
+    def _private_connection(self) -> Self:
+        """A listener between us and Temporal would read all histories and could command in any name."""
         secret = self.api_key is not None or self.api_key_file is not None or self.tls_client_cert_file is not None
         encrypted = self.tls if self.tls is not None else secret
         if self.address and not (encrypted or self.insecure or is_loopback(self.address.rpartition(":")[0])):
@@ -169,7 +169,7 @@ class TracingSettings(Section):
     insecure: bool = Field(default=False, description="go without TLS to one that is not on this machine")
 
     @model_validator(mode="after")
-    def _nobody_in_between(self) -> Self:
+    def _private_endpoint(self) -> Self:
         """Spans name clusters and nodes, and what is wrong with them."""
         found = urlsplit(self.endpoint)
         if found.scheme not in {"http", "https"} or not found.hostname or not found.path.strip("/"):

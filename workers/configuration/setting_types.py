@@ -88,7 +88,7 @@ def host_and_port(example: str) -> AfterValidator:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine is spoken to by that name or address."""
+    """Whether that name or address leads to this machine only."""
     try:
         return host == "localhost" or ip_address(host.strip("[]")).is_loopback
     except ValueError:

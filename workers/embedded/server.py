@@ -41,8 +41,9 @@ from workers.runtime import runtime
 DYNAMIC_CONFIGURATION = (
     "history.transferProcessorMaxPollRPS=2000",  # the default of 20 costs 50 ms a step after a burst
     "history.timerProcessorMaxPollRPS=2000",
-    'history.timerProcessorMaxTimeShift="10ms"',  # the default allows for hosts whose clocks differ; here is one host
-    # One partition for each task queue. Of the default's four, a task mostly meets one where nobody waits: 13 ms to be forwarded.
+    'history.timerProcessorMaxTimeShift="10ms"',  # the default allows for hosts with different clocks; here is one host
+    # One partition for each task queue. Of the default's four, a task mostly meets one where no poller waits: 13 ms to be
+    # forwarded.
     "matching.numTaskqueueReadPartitions=1",
     "matching.numTaskqueueWritePartitions=1",
 )
@@ -267,7 +268,7 @@ class EmbeddedTemporal:
     async def _choose_endpoint(self) -> Endpoint:
         known = self._endpoint or self._place.endpoint()
         if self._endpoint is not None:
-            # Workers are connected to this address: nothing else will do, and whoever squats on it may go away.
+            # Workers are connected to this address: nothing else will do, and what squats on it may go away.
             deadline = asyncio.get_running_loop().time() + PORT_BACK_WITHIN.total_seconds()
             while not is_free(HOST, self._endpoint.port):
                 if asyncio.get_running_loop().time() > deadline:
@@ -320,7 +321,7 @@ class EmbeddedTemporal:
             await asyncio.sleep(0.05)
 
     def _tail(self) -> str:
-        return f"its log {self._place.log} ends: {self._place.last_words()}"
+        return f"its log {self._place.log} ends: {self._place.log_tail()}"
 
 
 async def _keep_history(endpoint: Endpoint) -> None:

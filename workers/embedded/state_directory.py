@@ -73,7 +73,7 @@ class StateDirectory:
         return _lock(self._owner_lock)
 
     def server_alive(self) -> bool:
-        """Whether a server of this directory runs, whoever started it."""
+        """Whether a server of this directory runs, started by any process."""
         if not self._server_lock.exists():
             return False
         held = self.lock_server()
@@ -113,7 +113,7 @@ class StateDirectory:
         self.log.touch(mode=0o600)
         return self.log.open("ab")
 
-    def last_words(self, lines: int = 3) -> str:
+    def log_tail(self, lines: int = 3) -> str:
         """The end of the log on one line."""
         try:
             text = self.log.read_bytes()[-4000:].decode(errors="replace")

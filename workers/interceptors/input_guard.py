@@ -1,10 +1,10 @@
-"""What anybody says to a workflow, looked at before the workflow hears it: its input, and the arguments of its signals.
+"""What a workflow is given, looked at before it gets it: its input, and the arguments of its signals.
 
 The SDK fails a workflow *task* over an input that it can't read, or a signal with an argument too few, and tries that task again
-for ever: the episode stands still, its node's id is taken, and nobody is told why. A signal stays in its history for good. So an
-input that is none ends the workflow with InvalidConfig, and such a signal is dropped with a line in the log. What a workflow
+for ever: the episode stands still, its node's id is taken, and no person learns why. A signal stays in its history for good. So
+an input that is none ends the workflow with InvalidConfig, and such a signal is dropped with a line in the log. What a workflow
 left itself (continue-as-new) is not refused here: that we can't read our own is a defect, and a mended worker goes on with it.
-Updates and queries are refused by the SDK to whoever asks.
+Updates and queries are refused by the SDK.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class InputGuard:
                 self._refused = self._problem(job.initialize_workflow.arguments, self._details.defn.arg_types)
         if self._refused and not any(job.HasField("remove_from_cache") or job.HasField("query_workflow") for job in act.jobs):
             return self._refusal(act.run_id)
-        kept = [job for job in act.jobs if not self._is_unheard(job)]
+        kept = [job for job in act.jobs if not self._is_dropped(job)]
         if len(kept) != len(act.jobs):
             del act.jobs[:]
             act.jobs.extend(kept)
         return self._activate(act)
 
-    def _is_unheard(self, job: WorkflowActivationJob) -> bool:
+    def _is_dropped(self, job: WorkflowActivationJob) -> bool:
         if not job.HasField("signal_workflow"):
             return False
         signal, info = job.signal_workflow, self._details.info

@@ -1,9 +1,9 @@
-"""Traces of episodes, for whoever takes OTLP: one for each episode, however it was begun and on however many workers it runs.
+"""Traces of episodes, over OTLP: one for each episode, however it was begun and on however many workers it runs.
 
 The spans are those of Temporal's own interceptor: what a workflow starts, and the activities of it. The trace and its root follow
-from the workflow's first run alone, so that nobody who begins an episode needs to know of traces, and a replay adds nothing. The
-root is sent when the episode ends. Scanners and device checks, which never end, have none. Needs the extra `otel`; who makes one
-is `workers/tracing.py`.
+from the workflow's first run alone, so that a caller that begins an episode need not know of traces, and a replay adds nothing.
+The root is sent when the episode ends. Scanners and device checks, which never end, have none. Needs the extra `otel`; who
+makes one is `workers/tracing.py`.
 """
 
 from __future__ import annotations
@@ -114,12 +114,12 @@ class OfEpisode(TracingWorkflowInboundInterceptor):
         try:
             result = await super().execute_workflow(input)
         except FailureError as error:
-            self._tell(str(error))
+            self._end(str(error))
             raise
-        self._tell("")
+        self._end("")
         return result
 
-    def _tell(self, failure: str) -> None:
+    def _end(self, failure: str) -> None:
         info = workflow.info()
         if info.workflow_type not in TRACED or workflow.unsafe.is_replaying():
             return

@@ -1,7 +1,7 @@
 """Encrypts what goes to Temporal, where the deployment has keys for it: inputs, results, memos, messages, failures.
 
 AES-256-GCM under keys that are derived from the lines of a file or Secret (`workers/deployment_keys.py`). The first key encrypts,
-all decrypt; which one it was is said beside each payload by a name that is derived from the key as well, so that nobody has to
+all decrypt; which one it was stands beside each payload by a name that is derived from the key as well, so that no person has to
 name them. What is not encrypted is read as it is: a history from before goes on.
 """
 
@@ -66,7 +66,7 @@ def is_encrypted(payload: Payload) -> bool:
 
 
 def unreadable(payload: Payload, why: str) -> SettingsError:
-    """What to tell whoever has not the key. No failure of Temporal's: a workflow that can't be read waits until it can be."""
+    """The error for a reader without the key. No failure of Temporal's: a workflow that can't be read waits until it can be."""
     name = payload.metadata.get(KEY, b"").decode(errors="replace")[:100]
     return SettingsError(f"{SETTINGS}: expected the key {name or '(none is named)'}, with which a payload is encrypted; {why}")
 

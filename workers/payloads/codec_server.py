@@ -1,7 +1,7 @@
 """Temporal's remote codec: decrypts payloads for its web UI and its `temporal` command, which have no keys.
 
-POST /encode and /decode with `{"payloads": […]}` as Temporal spells them. Whoever is answered can read every history, so it says
-nothing to a page of another origin than the UI's (a browser always names it), and nothing without its token: that of the header
+POST /encode and /decode with `{"payloads": […]}` as Temporal spells them. A caller that is answered can read every history, so it
+refuses a page of another origin than the UI's (a browser always names it), and a request without its token: that of the header
 or, as the UI in a browser sends none, the secret path at which it is found (S51).
 """
 

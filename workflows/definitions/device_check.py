@@ -24,8 +24,8 @@ from activities.contracts.device_check import (
     FenceDeviceActivities,
     FenceDevicesRequest,
     NodeNamesRequest,
+    PublishDeviceNoticesRequest,
     ReadDevicesRequest,
-    TellDevicesRequest,
 )
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode.messages import device_check_id
@@ -250,7 +250,7 @@ class DeviceCheck:
             try:
                 await workflow.execute_activity_method(
                     FenceDeviceActivities.tell_devices,
-                    TellDevicesRequest(cluster=self._cluster, tidings=some),
+                    PublishDeviceNoticesRequest(cluster=self._cluster, tidings=some),
                     **(options.report(self._cluster) | {"summary": f"publishes notices of {len(some)} devices"}),
                 )
             except ActivityError as error:

@@ -48,7 +48,7 @@ class Fencing(EpisodeConversation):
         return {**super().consequences(), Verb.ACK_OFF: comes}
 
     def why_not(self, word: Verb) -> str:
-        """His word is of use while it waits for a person, and off has yet to be proven."""
+        """A person's word for off is of use while it waits for a person, and off has yet to be proven."""
         if word is not Verb.ACK_OFF or self.episode.is_held:
             return super().why_not(word)
         if self._story.wants_acknowledgement() and self.episode.state.abort_asked is None:

@@ -20,12 +20,12 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
 
 from activities.contracts import metrics, search
-from activities.contracts.episodes import EpisodeActivities, NameRequest, NewsRequest, Opened, OpenOutcome, OpenRequest
+from activities.contracts.episodes import EpisodeActivities, NameRequest, NotifyRequest, Opened, OpenOutcome, OpenRequest
 from activities.contracts.preservation import PreservationStarts, PreserveRequest
 from activities.contracts.scan import OpenEpisode, Refusal, RepetitionActivities, RepetitionRequest, ScanActivities, ScanRequest
 from activities.errors import ErrorType, error_message
 from policy.episode.messages import FencingInput, RemediationInput, episode_id, scanner_id
-from policy.episode.operator_commands import CIRCUIT_BREAKER, Spoken, Verb
+from policy.episode.operator_commands import CIRCUIT_BREAKER, NodeActionSpec, Verb
 from policy.episode.permits import (
     PermitAnswer,
     PermitDecision,
@@ -519,7 +519,7 @@ class HealthScanner:
         try:
             result = await workflow.execute_activity_method(
                 EpisodeActivities.tell,
-                NewsRequest(cluster=self._input.cluster, observations=changed),
+                NotifyRequest(cluster=self._input.cluster, observations=changed),
                 **(options.temporal_call() | {"summary": f"tells episodes of their nodes: {names}"[:200]}),
             )
         except ActivityError as error:
@@ -667,7 +667,7 @@ class HealthScanner:
 
     async def _verified(self, verb: Verb, word: Heard, still: Callable[[Heard], None], **said: Any) -> Heard:
         """See `attestation.heard`. said: what the request says besides."""
-        spoken = Spoken(action=verb, node="", reason=word.reason, **said)
+        spoken = NodeActionSpec(action=verb, node="", reason=word.reason, **said)
         return await heard(word, spoken, cluster=self._input.cluster, still=still)
 
     @workflow.update(description="Stop scanning; open episodes pause before their next destructive act.")

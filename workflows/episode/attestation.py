@@ -1,8 +1,9 @@
-"""How a person's word is heard: it needs a name and a reason, and where it names a NodeAction, Kubernetes says whose it is (S42).
+"""How a person's command is taken: it needs a name and a reason, and where it names a NodeAction, Kubernetes says who made that
+(S42).
 
-Nothing of how it was verified is believed of the caller. Whether a word without that is heard at all is the worker's to say,
-not the workflow's (`workers/interceptors/workflow_guards.py`, `activities/cluster/acts/attestation.py`). A word that names no
-object costs no activity.
+A caller's claim that it was verified is not believed. Whether a command without a NodeAction is accepted at all the worker
+decides, not the workflow (`workers/interceptors/workflow_guards.py`, `activities/cluster/acts/attestation.py`). A command that
+names no object costs no activity.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from activities.contracts.attestation import AttestationActivities, VerifyRequest
 from activities.errors import ErrorType, error_message
 from policy.episode.messages import EpisodeInput
-from policy.episode.operator_commands import Spoken, Verified, name_problem, one_line, reason_problem
+from policy.episode.operator_commands import NodeActionSpec, Verified, name_problem, one_line, reason_problem
 from workflows.kit import options
 from workflows.kit.messages import OperatorCommand
 
@@ -46,7 +47,7 @@ def require_future(until: datetime | None) -> None:
 
 
 def requester_command(request: EpisodeInput) -> OperatorCommand:
-    """An episode's request as the word of whoever wants it. A name that says how it was verified says too much."""
+    """An episode's request as the command of its requester. A name that claims how it was verified is dropped."""
     return OperatorCommand(
         who=request.requester if not name_problem(request.requester) else "unknown",
         reason=one_line(request.reason),
@@ -55,7 +56,7 @@ def requester_command(request: EpisodeInput) -> OperatorCommand:
 
 
 async def heard(
-    word: Heard, spoken: Spoken, *, cluster: str, incident: str = "", still: Callable[[Heard], None] | None = None
+    word: Heard, spoken: NodeActionSpec, *, cluster: str, incident: str = "", still: Callable[[Heard], None] | None = None
 ) -> Heard:
     """The word, with how it was verified. incident: of the episode that it is said to. still: raises ValueError where it can't be
     said (any more); asked once that is known.

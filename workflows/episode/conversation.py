@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError
 from activities.errors import ErrorType
 from policy.episode.advice import advice, ways
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Observation, Outcome, Phase, RecordEntry, episode_id
-from policy.episode.operator_commands import CIRCUIT_BREAKER, Spoken, Verb, Way, one_line, override_problem
+from policy.episode.operator_commands import CIRCUIT_BREAKER, AcceptedCommand, NodeActionSpec, Verb, one_line, override_problem
 from workflows.episode.attestation import (
     Heard,
     heard,
@@ -108,7 +108,7 @@ class EpisodeConversation:
             )
 
     async def _learn_who_asks(self, request: History) -> str:
-        """How it is verified who wants this episode, where he lets Kubernetes attest it. Returns why it may not begin, or ""."""
+        """Verify who wants this episode, where Kubernetes attests it. Returns why it may not begin, or ""."""
         word, spoken = requester_command(request), request.spoken()
         if problem := override_problem(spoken.override, spoken.action):
             return f"override: {problem}"
@@ -132,7 +132,7 @@ class EpisodeConversation:
         return ""
 
     async def _until_all_is_said(self, story: Story, request: History) -> EpisodeResult | NewHistory:
-        """Return once people have been told what is new, and everybody who asked has his answer."""
+        """Return once what is new is published, and every update has its answer."""
         result: EpisodeResult | NewHistory
         goes_on = request.state is not None
         try:
@@ -172,10 +172,10 @@ class EpisodeConversation:
     async def _heard(self, action: Verb, word: Heard, still: Callable[[Heard], None], **said: Any) -> Heard:
         """See `hearing.heard`. said: what the word says besides."""
         episode = self.episode
-        spoken = Spoken(action=action, node=episode.state.node, reason=word.reason, **said)
+        spoken = NodeActionSpec(action=action, node=episode.state.node, reason=word.reason, **said)
         return await heard(word, spoken, cluster=episode.state.cluster, incident=episode.state.incident, still=still)
 
-    def ways(self) -> tuple[Way, ...]:
+    def ways(self) -> tuple[AcceptedCommand, ...]:
         """The words that would be heard now, with what comes of each: what a validator refuses is not among them."""
         heard = {word: means for word, means in self.consequences().items() if not self.why_not(word)}
         return ways(self.episode.state.node, heard, self.episode.state.question)
@@ -234,7 +234,7 @@ class EpisodeConversation:
         return f"{self.episode.take_abort(request)}: {self.what_abort_means(request)}"
 
     def what_abort_means(self, request: AbortRequest) -> str:  # noqa: ARG002 - some kinds ask
-        """What comes of an abort now, for whoever has asked for it."""
+        """What comes of an abort now, for the person who asks for it."""
         return "the episode ends, and our cordon and annotation are removed"
 
     def stays_off(self) -> bool:

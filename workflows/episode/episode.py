@@ -17,7 +17,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from activities.contracts import search
 from activities.contracts.episodes import AskPermit, EpisodeActivities
-from activities.contracts.target import LookResult, Target, ToldEvent
+from activities.contracts.target import LookResult, PublishedEvent, Target
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode import phases
 from policy.episode.events import EventReason
@@ -33,7 +33,7 @@ from policy.episode.messages import (
     RecordEntry,
     scanner_id,
 )
-from policy.episode.operator_commands import CIRCUIT_BREAKER, VERIFIED, SealedWord, one_line
+from policy.episode.operator_commands import CIRCUIT_BREAKER, VERIFIED, SealedCommand, one_line
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, Release
 from policy.fence.config import FenceStep
 from policy.fence.device_check import devices_of
@@ -61,7 +61,7 @@ class Episode:
         """What a new history is given, whole. What is kept beside it here is of this history only."""
         self.publisher = Publisher(self.state.incident, self.state.publisher_state)
         self.may_leave: Callable[[], bool] = lambda: True
-        """Whether this history may be left: nothing is done beside the story whose answer would be lost."""
+        """Whether this history may be left: no answer is awaited beside the story, which would be lost."""
         self.advise: Callable[[], str] = str
         """What a person who is waited for can do; set by the conversation, which knows what each word would mean."""
         self.outcome: Outcome | None = None
@@ -82,7 +82,7 @@ class Episode:
 
     @property
     def target(self) -> Target:
-        """Whom every act is about; there is one once the target is pinned."""
+        """The node that every act is about. Raises RuntimeError before the target is pinned."""
         if self.state.pinned is None:
             raise RuntimeError("the target has not been pinned yet")
         return Target(
@@ -238,7 +238,7 @@ class Episode:
         return tuple(each for each in self.state.readings.values() if each.state is PowerState.ON)
 
     def _show(self) -> None:
-        """What matters first: whether somebody is waited for, and what they can do."""
+        """What matters first: whether it waits for a person, and what a person can do."""
         lines = [f"**{self.state.doing}**"]
         if self.state.phase is Phase.NEEDS_HUMAN:
             lines = [f"**needs a person: {self.state.problem or self.state.doing}**", "", self.advice]
@@ -268,7 +268,7 @@ class Episode:
         self.state.unseen = True
 
     def _drop_acknowledgement_of_another_boot(self, seen: Observation) -> None:
-        """A person saw one boot of the machine off; of another one nobody has said anything (S6, S8)."""
+        """A person saw one boot of the machine off; that says nothing of another boot (S6, S8)."""
         word = self.state.acknowledgement
         if word is None or self.state.pinned is None or not seen.present or seen.boot_id in {"", self.state.acknowledged_boot}:
             return
@@ -311,14 +311,14 @@ class Episode:
         self._take_command()
         return f"off of {self.state.node} acknowledged by {request.by}"
 
-    def take_override(self, sealed: SealedWord | None) -> None:
+    def take_override(self, sealed: SealedCommand | None) -> None:
         """A person's word, which may override a circuit breaker for this episode."""
         if sealed is not None and CIRCUIT_BREAKER in sealed.spoken.override:
             self.state.override = sealed
 
     @property
     def overridden_by(self) -> str:
-        """Who overrides a circuit breaker for it, and why; "" where nobody does."""
+        """Who overrides a circuit breaker for it, and why; "" where none is overridden."""
         return (
             f"{self.state.override.speaker}{VERIFIED}: {one_line(self.state.override.spoken.reason)}"
             if self.state.override is not None
@@ -369,7 +369,7 @@ class Episode:
         return f"incident {self.state.incident} goes on{' as soon as the scanner gives it a permit' if asks else ''}{taken_back}"
 
     def ask(self, problem: str, path: str) -> None:
-        """A person is asked what nobody has answered yet. path: see `EpisodeState.path_asked`."""
+        """A person is asked a new question: earlier answers do not count for it. path: see `EpisodeState.path_asked`."""
         self.state.problem, self.state.question, self.state.path_asked = problem, self.state.question + 1, path
         self.state.resumed, self.state.path_word = None, None if path else self.state.path_word
 
@@ -436,8 +436,8 @@ class Episode:
             self.note("hold", "over", str(over))
 
     async def finish_rest(self) -> None:
-        """The rest in which the last history was left, before the story goes on. News are left for whoever rests next, who knows
-        what to do about them."""
+        """The rest in which the last history was left, before the story goes on. News are left for the next rest of the story,
+        which knows what to do about them."""
         self._show()
         rest, self.state.left_in = self.state.left_in, None
         if rest is not None:
@@ -468,7 +468,7 @@ class Episode:
             await self.publisher.finish(self.target)
 
     async def delay(self, duration: timedelta, doing: str, look: Callable[[], Awaitable[object]]) -> None:
-        """Wait that long, looking again at every news: whoever comes back or is aborted meanwhile is not acted upon."""
+        """Wait that long, looking again at every news: a node that comes back meanwhile is not acted upon, nor after an abort."""
         with self.undertaking(doing) as waiting:
             due = waiting.began + duration
             while (remaining := due - workflow.now()) > timedelta(0):
@@ -515,7 +515,7 @@ class Episode:
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """To whom the holds belong that are to be obeyed."""
+        """The owners of the holds that are to be obeyed."""
         return tuple(each.owner for each in self.state.holds) if self.is_held else ()
 
     @property
@@ -575,7 +575,7 @@ class Episode:
     async def obtain_permit(self, request: PermitRequest, *, phase: Phase = Phase.QUEUED, gone: Callable[[], str] = str) -> str:
         """Ask the scanner for leave and wait in its queue. Returns "" once granted, else the refusal in a sentence.
 
-        phase: as people see the episode meanwhile. gone: why nobody waits any more, "" while somebody does.
+        phase: as people see the episode meanwhile. gone: why the permit is not wanted any more, "" while it is.
         """
         self.enter(phase=phase, doing="asks the scanner for a permit")
         pause = timedelta(minutes=1)
@@ -592,18 +592,16 @@ class Episode:
                 pause = min(pause * 2, ASK_AGAIN_MAXIMUM)
             if self.state.permit:
                 self.state.queued = ""
-                self._report_override(request)
+                if request.override:
+                    text = f"an open circuit breaker does not stop this episode: overridden by {self.overridden_by}"
+                    self.note("override", request.override, text)
+                    overridden = EventReason.CIRCUIT_BREAKER_OVERRIDDEN
+                    self.publisher.add_event(PublishedEvent(reason=overridden, message=text, warning=True))
                 return ""
             if self.state.abort_asked is not None:
                 return "aborted while it waited for a permit"
             if reason := gone():
                 return reason
-
-    def _report_override(self, request: PermitRequest) -> None:
-        if request.override:
-            text = f"an open circuit breaker does not stop this episode: overridden by {self.overridden_by}"
-            self.note("override", request.override, text)
-            self.publisher.add_event(ToldEvent(reason=EventReason.CIRCUIT_BREAKER_OVERRIDDEN, message=text, warning=True))
 
     async def _ask(self, request: PermitRequest) -> PermitAnswer:
         """Ask once. Asking again keeps the place in the queue, and finds a scanner that has forgotten us."""
@@ -620,7 +618,7 @@ class Episode:
         return answer
 
     async def give_back_permit(self, release: Release) -> None:
-        """Tell the scanner, also that nobody waits for one any more; a failed signal is swallowed because the scanner also
+        """Signal the scanner, also that it waits for none any more; a failed signal is only logged, since the scanner also
         describes its holders."""
         self.state.permit, self.state.queued = False, ""
         uid = self.state.pinned.uid if self.state.pinned else ""

@@ -22,11 +22,11 @@ from activities.contracts.target import (
     FreeingActivities,
     IsolationActivities,
     LookRequest,
-    News,
+    Publication,
+    PublishedEvent,
     ReleaseRequest,
     RestoreRequest,
     TargetActivities,
-    ToldEvent,
     UntaintRequest,
 )
 from activities.errors import error_message
@@ -62,7 +62,7 @@ class NodeWriter:
         not_after = workflow.now() + options.WRITE_WINDOW
         request = ActRequest(target=self._episode.target, not_after=not_after, added=self._episode.state.added)
 
-        async def carry_out(news: News | None) -> ActResult:
+        async def carry_out(news: Publication | None) -> ActResult:
             return await workflow.execute_activity_method(act, replace(request, news=news), **self._writing(summary))
 
         with as_interrupt(summary):
@@ -80,8 +80,8 @@ class NodeWriter:
         )
 
     async def mark_again(self) -> bool:
-        """Whether our mark was gone and is written again. As long as this workflow is open the node is nobody else's; raises
-        Vetoed where another's mark says so. It says again what we have added, or that would stay for ever (S35)."""
+        """Whether our mark was gone and is written again. As long as this workflow is open the node belongs to it; raises
+        Vetoed where another mark stands. It says again what we have added, or that would stay for ever (S35)."""
         result = await self.write(TargetActivities.mark, "writes our mark again, if it is gone")
         if result.changed:
             self._episode.note("mark", "again", result.detail)
@@ -90,7 +90,7 @@ class NodeWriter:
     async def release_node_lease(self) -> None:
         """Give the node lease back; one that can't be given back lapses by itself."""
 
-        async def release(news: News | None) -> None:
+        async def release(news: Publication | None) -> None:
             target, adopted, holder = (
                 self._episode.target.without_devices,
                 self._episode.state.adopted,
@@ -110,8 +110,24 @@ class NodeWriter:
     async def remove_marks(self, pause: timedelta, *, keep_cordon: bool = False, tainted: bool = False) -> None:
         """Recovery: undo what carries our mark, however long the API is away. tainted: see RestoreRequest."""
 
+        summary = "recovery: marks the node schedulable"
+
         async def remove() -> None:
-            result = await self._mark_schedulable(keep_cordon=keep_cordon, tainted=tainted)
+            request = RestoreRequest(
+                target=self._episode.target.without_devices,
+                not_after=workflow.now() + options.WRITE_WINDOW,
+                keep_cordon=keep_cordon,
+                tainted=tainted,
+                added=self._episode.state.added,
+            )
+
+            async def restore(news: Publication | None) -> ActResult:
+                return await workflow.execute_activity_method(
+                    IsolationActivities.mark_schedulable, replace(request, news=news), **self._writing(summary)
+                )
+
+            with as_interrupt(summary):
+                result = await self._episode.publisher.along(restore)
             self._episode.note("mark-schedulable", "ok", result.detail)
 
         self._episode.enter(step=FenceStep.RECOVERY, doing="removes our marks")
@@ -123,9 +139,9 @@ class NodeWriter:
         """Carry out what must be done in the end, however often it takes and at growing intervals; no circuit breaker holds it up
         (S17).
 
-        After some failures in a row a person is told, once, and nobody else waits for our permit meanwhile. What is refused for a
-        moment, by an API server that has just started or by a worker with a wrong clock, is no failure yet (S18). abort_ends: an
-        abort that comes after a failure ends it; False is answered then.
+        After some failures in a row a person is asked, once, and our permit is free for another episode meanwhile. What is
+        refused for a moment, by an API server that has just started or by a worker with a wrong clock, is no failure yet (S18).
+        abort_ends: an abort that comes after a failure ends it; False is answered then.
         """
         doing = self._episode.state.doing
         with self._episode.undertaking(failing) as under, self._episode.insisting(failed=under.failures > 0):
@@ -152,32 +168,13 @@ class NodeWriter:
         self._episode.state.problem = ""
         return True
 
-    async def _mark_schedulable(self, *, keep_cordon: bool, tainted: bool) -> ActResult:
-        summary = "recovery: marks the node schedulable"
-        not_after = workflow.now() + options.WRITE_WINDOW
-        request = RestoreRequest(
-            target=self._episode.target.without_devices,
-            not_after=not_after,
-            keep_cordon=keep_cordon,
-            tainted=tainted,
-            added=self._episode.state.added,
-        )
-
-        async def restore(news: News | None) -> ActResult:
-            return await workflow.execute_activity_method(
-                IsolationActivities.mark_schedulable, replace(request, news=news), **self._writing(summary)
-            )
-
-        with as_interrupt(summary):
-            return await self._episode.publisher.along(restore)
-
     def note_off(self, off_proven: datetime | None) -> None:
-        """Tell in our mark since when the node is proven off, so that nobody is warned of data at risk (S36)."""
+        """Note in our mark since when the node is proven off, so that no person is warned of data at risk (S36)."""
         self._episode.publisher.note_off(off_proven)
 
     async def ask_for_a_person(self, problem: str, *, path: str = "") -> None:
-        """Give the permit back, so that nobody else waits for us, and say what is wrong. path: what may be given back at the word
-        of a person only, where that is asked."""
+        """Give the permit back, so that no other episode waits for us, and say what is wrong. path: what may be given back at the
+        word of a person only, where that is asked."""
         self._episode.ask(problem, path)
         self._episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
         self.send_event(EventReason.NEEDS_HUMAN, "; ".join(filter(None, (problem, self._episode.advice))))
@@ -188,10 +185,10 @@ class NodeWriter:
 
     def send_event(self, reason: EventReason, message: str, *, warning: bool = False, outcome: str = "") -> None:
         """An Event on the Node, for people with kubectl; telling never blocks or fails an episode. warning: also where the reason
-        alone makes none. outcome: see `ToldEvent`."""
+        alone makes none. outcome: see `PublishedEvent`."""
         about, about_uid = self._machine
         self._episode.publisher.add_event(
-            ToldEvent(
+            PublishedEvent(
                 reason=reason.value,
                 message=message,
                 warning=warning or reason in WARNINGS,
@@ -220,7 +217,7 @@ def note_unseen_cuts(episode: Episode, paths: tuple[str, ...]) -> None:
 
 
 class Adoption:
-    """What one episode adopts of another, whose incident its pin has found in the mark."""
+    """What one episode adopts of another one: its pin has found the incident of that one in the mark."""
 
     def __init__(self, episode: Episode, node_writer: NodeWriter) -> None:
         self._episode = episode

@@ -20,8 +20,8 @@ from activities.contracts.target import (
     LookRequest,
     LookResult,
     LookVerdict,
-    News,
     PinRequest,
+    Publication,
     TargetActivities,
     Workload,
 )
@@ -37,9 +37,9 @@ from workflows.episode.state import FencingProgress, Undertaking
 from workflows.kit import options
 from workflows.kit.interrupts import (
     AbortAsked,
-    Hopeless,
     Interrupt,
     NeedGone,
+    NonRetryable,
     TargetChanged,
     TooSlow,
     Unlicensed,
@@ -112,9 +112,9 @@ class Preflight:
         plan: FencingPlan | None = None,
         idle: Callable[[], bool] = lambda: False,
     ) -> None:
-        """gone: why the need is gone, for all that the episode itself knows; "" while it stands. fencing: whose deadline is
-        heeded. configured: see LookRequest. plan: whose devices are kept sealed. idle: whether nothing has been done that a
-        permit would have to be kept for: who is held then gives it back, and asks anew."""
+        """gone: why the need is gone, for all that the episode itself knows; "" while it stands. fencing: its deadline is
+        kept. configured: see LookRequest. plan: its devices are kept sealed. idle: whether nothing has been done for which the
+        permit would have to be kept: an episode that is held then gives it back, and asks anew."""
         self._episode = episode
         self.need = need
         self._gone = gone
@@ -143,9 +143,13 @@ class Preflight:
                 raise AbortAsked(f"aborted by {abort.by}: {abort.reason}")
             if gone := self._gone():
                 raise NeedGone(gone)
-            self._give_time_back()
+            fencing = self._fencing
+            if fencing is not None and fencing.held_since is not None:  # the time of a hold is given back
+                if fencing.deadline is not None:
+                    fencing.deadline += workflow.now() - fencing.held_since
+                fencing.held_since = None
             if self.deadline is not None and workflow.now() > self.deadline:
-                raise Hopeless("its time is over")
+                raise NonRetryable("its time is over")
             if (held := self._episode.held) is None:
                 if not given_back:
                     return
@@ -153,23 +157,14 @@ class Preflight:
                 await self._obtain_permit()
                 continue  # what was said meanwhile is heard first (S20)
             self._episode.enter(doing=self._episode.held_by, until=held.until)
-            if self._fencing is not None:
-                self._fencing.held_since = workflow.now()
+            if fencing is not None:
+                fencing.held_since = workflow.now()
             if self._episode.state.permit and self._idle():
                 given_back = True
                 await self._episode.give_back_permit(
                     Release(node=self._episode.state.node, incident=self._episode.state.incident, held=True)
                 )
             await self._episode.rest(None, "held by a person")
-
-    def _give_time_back(self) -> None:
-        """Nobody can use time that a person keeps from him."""
-        progress = self._fencing
-        if progress is None or progress.held_since is None:
-            return
-        if progress.deadline is not None:
-            progress.deadline += workflow.now() - progress.held_since
-        progress.held_since = None
 
     async def before_destruction(self, licenses: PowerAct | None = None, *, leased: bool = False) -> Licence:
         """The last look: returns only when everything says go; else raises the interrupt. An unlicensed act is waited with.
@@ -226,9 +221,9 @@ class Preflight:
                     unheard = self._episode.state.abort_asked is not None or self._episode.held is not None
                     if not unheard and workflow.now() < until:
                         return licence
-                    # Else what was seen is old by now: somebody spoke while we looked, or the answer took long.
+                    # Else what was seen is old by now: a person spoke while we looked, or the answer took long.
                     if not unheard and patience_is_over:
-                        raise Hopeless("no look was answered in time to act upon it")
+                        raise NonRetryable("no look was answered in time to act upon it")
                 case LookVerdict.NEED_GONE:
                     raise NeedGone(result.reason)
                 case LookVerdict.VETOED:
@@ -238,7 +233,7 @@ class Preflight:
                     raise TargetChanged(result.reason)
                 case LookVerdict.NOT_LICENSED:
                     if patience_is_over:
-                        raise Hopeless(f"not licensed to act: {result.reason}")
+                        raise NonRetryable(f"not licensed to act: {result.reason}")
                     if not result.permitted:
                         await self._ask_for_permit(under)
                     self._episode.enter(doing=f"{MAY_NOT_ACT}: {result.reason}")
@@ -254,16 +249,17 @@ class Preflight:
 
     async def _obtain_permit(self) -> None:
         """Wait for it where it is queued for; a refusal is the next look's to deal with."""
-        request, phase = self._episode.permit_request(self.need), self._episode.state.phase
-        await self._episode.obtain_permit(request, phase=phase, gone=self._why_not_wait)
 
-    def _why_not_wait(self) -> str:
-        late = self.deadline is not None and workflow.now() > self.deadline
-        seen = self._episode.state.observation
-        # The way back needs no permit; a person's need does not pass with the node's return.
-        passed = seen is not None and (not seen.present or (seen.ready and not seen.unhealthy))
-        passed = passed and self.need.kind is not NeedKind.PERSON
-        return self._gone() or ("its time is over" if late else "the node may need it no more" if passed else "")
+        def why_not_wait() -> str:
+            late = self.deadline is not None and workflow.now() > self.deadline
+            seen = self._episode.state.observation
+            # The way back needs no permit; a person's need does not pass with the node's return.
+            passed = seen is not None and (not seen.present or (seen.ready and not seen.unhealthy))
+            passed = passed and self.need.kind is not NeedKind.PERSON
+            return self._gone() or ("its time is over" if late else "the node may need it no more" if passed else "")
+
+        request, phase = self._episode.permit_request(self.need), self._episode.state.phase
+        await self._episode.obtain_permit(request, phase=phase, gone=why_not_wait)
 
     async def before_restoring(self, licenses: PowerAct, along: Along | None = None) -> Licence:
         """Same machine? Only what identifies the device counts: a vanished Node object strands no machine that is off (S9).
@@ -280,7 +276,7 @@ class Preflight:
             if result.verdict is LookVerdict.TARGET_CHANGED:
                 raise TargetChanged(result.reason)
             if result.verdict is LookVerdict.VETOED:
-                raise Hopeless(f"the machine is left off: {result.reason}")
+                raise NonRetryable(f"the machine is left off: {result.reason}")
             if result.verdict is not LookVerdict.GO:
                 unseen = f"whether the machine is to be left off can't be read: {result.reason}"
                 self._episode.note("last-look", result.verdict.value, unseen)
@@ -300,8 +296,8 @@ class Preflight:
         return await self.before_restoring(PowerAct.ON, along)
 
     async def before_others_act(self) -> None:
-        """What others were asked for, and have not begun, ends with the need, and where somebody says "hands off". That it can't
-        be looked at, or that the check's time runs anew, is neither."""
+        """What other controllers were asked for, and have not begun, ends with the need, and with a veto. That the node can't be
+        looked at, or that the check's time runs anew, is neither."""
         try:
             result = await self._look(Operation.WAIT)
         except Interrupt as interrupt:
@@ -407,19 +403,22 @@ class Preflight:
         licenses: LicenceWanted | None = None,
     ) -> LookResult:
         await self.keep_sealed()
+        # For as long as the step in hand has left, and not for less than one without a time-out.
+        ends = self._episode.state.rung_until
+        lease = lease_duration(max(ends - workflow.now(), DEFAULT_TIMEOUT) if ends is not None else None)
         request = LookRequest(
             target=self._episode.target,
             need=replace(self.need, word=self._episode.state.wish, reason="", requester=""),  # those are for people
             holder=self._episode.state.holder,
             operation=operation,
             configured=self._configured if operation in DESTRUCTIVE or counts or devices else None,
-            lease=self._lease_duration() if leased else None,
+            lease=lease if leased else None,
             not_after=workflow.now() + options.WRITE_WINDOW if leased else None,
             counts=counts,
             licenses=licenses,
         )
 
-        async def look(news: News | None) -> LookResult:
+        async def look(news: Publication | None) -> LookResult:
             if along is not None:
                 return await along.carry_out(replace(request, news=news))
             config = options.cluster_read(self._episode.state.cluster) | {
@@ -429,11 +428,6 @@ class Preflight:
 
         with as_interrupt(along.what if along is not None else "the node can't be looked at"):
             return await self._episode.look(lambda: self._episode.publisher.along(look))
-
-    def _lease_duration(self) -> timedelta:
-        """For as long as the step in hand has left, and not for less than one without a time-out."""
-        ends = self._episode.state.rung_until
-        return lease_duration(max(ends - workflow.now(), DEFAULT_TIMEOUT) if ends is not None else None)
 
 
 def seen_with(result: LooksFirst) -> LookResult:

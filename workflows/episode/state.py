@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from activities.contracts.preservation import NO_WISH, Hold, Wish
 from activities.contracts.remediation import FailedVolumes, RemediationPin
-from activities.contracts.target import OffNote, PinResult, ToldEvent, Workload
+from activities.contracts.target import OffNote, PinResult, PublishedEvent, Workload
 from policy.episode.fencing_requests import Stage
 from policy.episode.messages import (
     Acknowledgement,
@@ -33,13 +33,13 @@ from policy.episode.messages import (
     RemediationInput,
     RestartProof,
 )
-from policy.episode.operator_commands import SealedWord, Verified
+from policy.episode.operator_commands import SealedCommand, Verified
 from policy.fence.kdump import KernelDead
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState, Quarantine
 from policy.objects.marks import NOTHING_ADDED, Added
 from policy.preservation.kept_machine import Isolation
-from policy.remediation.ladder import EscalationStep as Rung
+from policy.remediation.ladder import EscalationStep
 from policy.values.object_refs import ObjectRef
 from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, PersonRequest
 
@@ -92,11 +92,11 @@ class PublisherState:
     shows: bool = False
     shown: EpisodeStatus | None = None
     entered: datetime | None = None
-    """When the latest state was entered, as long as nobody was told of it."""
+    """When the latest state was entered, as long as that is not published."""
     sequence: int = 0
     runs: dict[str, int] = field(default_factory=dict)
     jobs: list[str] = field(default_factory=list)
-    events: list[ToldEvent] = field(default_factory=list)
+    events: list[PublishedEvent] = field(default_factory=list)
     off: OffNote | None = None
     failure: str = ""
     outcome: str = ""
@@ -170,9 +170,9 @@ class PowerProgress:
     proof: OffProof | None = None
     powered_on_at: datetime | None = None
     on_since: datetime | None = None
-    """Since the offs that are known: when we last asked it on, or saw that somebody else had switched it on."""
+    """Since the offs that are known: when we last asked it on, or saw that another party had switched it on."""
     given_up: dict[str, str] = field(default_factory=dict)
-    """The devices whose machine was commanded to be given up, with what tells that machine from another of its name."""
+    """The devices through which the machine was given up, with what distinguishes that machine from another of its name."""
     given_up_said: str = ""
     """What was last read of that."""
     kept: bool = False
@@ -238,7 +238,7 @@ class FencingProgress:
     boots_before: list[str] = field(default_factory=list)
     """The boot ids that were seen before power-on: none of them is a restart."""
     answered: Stage | None = None
-    """What whoever asked for the fencing was told last."""
+    """What the object that asked for the fencing says by now."""
     power: PowerProgress = field(default_factory=PowerProgress)
     freeing: FreeingProgress = field(default_factory=FreeingProgress)
     isolation: IsolationProgress = field(default_factory=IsolationProgress)
@@ -250,11 +250,11 @@ class StepProgress:
     """One step of a ladder: when it began, when what it does was set going, and by which name and uid that is found again.
 
     since: no Machine that is older can be the successor. seen: when the Machine was last known to stay. may_stand: something was
-    begun whose answer never came. well_noted: its node's health was noted on the object. end: of a fencing that was carried out.
-    taken_back: what it has left is taken back. adopted: an earlier episode has left it behind.
+    begun and its answer never came. well_noted: its node's health was noted on the object. end: of a fencing that was carried
+    out. taken_back: what it has left is taken back. adopted: an earlier episode has left it behind.
     """
 
-    step: Rung
+    step: EscalationStep
     index: int
     began: datetime
     asked: datetime | None = None
@@ -317,7 +317,7 @@ class CuttingOffProgress:
 
 @dataclass(slots=True, kw_only=True)
 class GivingUpProgress:
-    """The deletion of a machine that nobody keeps any longer. asked: it was asked for; unclear: it may have been, an answer was
+    """The deletion of a machine that is not kept any longer. asked: it was asked for; unclear: it may have been, an answer was
     lost. failures: requests in a row that came to nothing."""
 
     asked: bool = False
@@ -343,7 +343,7 @@ class PreservationProgress:
     shown: Phase | None = None
     marked: bool = False
     not_ours: str = ""
-    """The incident whose marks are not ours to adopt."""
+    """The incident of marks that are not ours to adopt."""
     warned: tuple[str, ...] = ()
     end: End | None = None
     evidence: bool = False
@@ -366,9 +366,9 @@ class EpisodeState:
     """Of the run that it began with, by which our mark knows it."""
     requester: str = ""
     requester_verified: Verified = Verified.NO
-    wish: SealedWord | None = None
+    wish: SealedCommand | None = None
     """The requester's word, where Kubernetes attests it."""
-    override: SealedWord | None = None
+    override: SealedCommand | None = None
     """The word by which a person overrides a circuit breaker for this episode (S17)."""
     cause: str = ""
     zone: str = ""
@@ -376,7 +376,7 @@ class EpisodeState:
     """What was seen to stand against the node when it was to be freed."""
     machine: str = ""
     offends_since: datetime | None = None
-    """When its node began to offend; None where nobody said."""
+    """When its node began to offend; None where that is not known."""
     owner: str = ""
     removes: bool = False
     """What controls its Machine, and whether that is replaced."""
@@ -386,7 +386,7 @@ class EpisodeState:
     sealed_devices: tuple[PowerDevice, ...] = ()
     """The node's devices with their newest seals: a device of the plan is asked under the seal that its equal has here (S49)."""
     observation: Observation | None = None
-    """The node as it was last told, whoever told it: a hint."""
+    """The node as last signalled or seen: a hint."""
     looked: Observation | None = None
     """As the latest live look has seen it: only this proves anything (S42, S43)."""
 
@@ -406,7 +406,7 @@ class EpisodeState:
     rung_until: datetime | None = None
     preserved_until: datetime | None = None
     vetoed_until: datetime | None = None
-    """When the last veto ends by itself: somebody's lease of the node."""
+    """When the last veto ends by itself: the lease of another party."""
     record: list[RecordEntry] = field(default_factory=list)
     publisher_state: PublisherState = field(default_factory=PublisherState)
 
@@ -422,9 +422,9 @@ class EpisodeState:
     freed: bool = False
     """Whether pods may have been freed behind what stands cut: by a predecessor, or by an earlier step of a ladder."""
     found_cut: list[str] = field(default_factory=list)
-    """The paths that nobody has seen open before our first cut: what was freed behind them is not known (S35)."""
+    """The paths that were not seen open before our first cut: what was freed behind them is not known (S35)."""
     adopted: str = ""
-    """The incident whose marks were found; settled_at: from when on nothing of it can be in flight."""
+    """The incident of the marks that were found; settled_at: from when on nothing of it can be in flight."""
     settled_at: datetime | None = None
     taken_over: bool = True
     """Whether its marks are in our name."""
@@ -437,13 +437,13 @@ class EpisodeState:
     # What people and the scanner have said
     abort_asked: AbortRequest | None = None
     aborts: int = 0
-    """How often that was asked for: whoever is heard in a rest, between two histories, is heard by what was under way before."""
+    """How often that was asked for: one that comes in a rest between two histories concerns what was under way before."""
     holds: tuple[HoldEpisodeRequest, ...] = ()
     """One of each person; the episode goes on when none is left."""
     resumed: PersonRequest | None = None
     acknowledgement: Acknowledgement | None = None
     acknowledged_boot: str = ""
-    """The boot that whoever acknowledged has seen off."""
+    """The boot that the person who acknowledged off has seen off."""
     words: int = 0
     """How often people have spoken to it."""
     question: int = 0

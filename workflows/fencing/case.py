@@ -44,11 +44,11 @@ class PinnedNode:
 
     @property
     def pinned(self) -> Pinned:
-        """Whom the episode is about."""
+        """The node and machine that the episode is about."""
         return self._episode.target.pinned
 
     def seems_changed(self) -> bool:
-        """A hint that the node is back or gone, or that nobody asks for it any more, to be confirmed by a live look before
+        """A hint that the node is back or gone, or that the request for it is withdrawn, to be confirmed by a live look before
         anything follows from it."""
         seen = self._episode.state.observation
         if seen is None:
@@ -76,8 +76,8 @@ class PinnedNode:
         return proof is not None
 
     def has_restarted(self) -> bool:
-        """Whether it is Ready with a boot id that is new since our off, whatever has become of the proof of that, and whoever has
-        switched it on."""
+        """Whether it is Ready with a boot id that is new since our off, whatever has become of the proof of that, and also where
+        another party has switched it on."""
         seen, off = self._episode.state.looked, self._power.off_commanded_at
         if seen is None or not self.says_ready() or self.is_replaced():
             return False
@@ -185,19 +185,19 @@ class Case:
 
     @property
     def leaves_off(self) -> bool:
-        """Whether somebody wants the machine left as it is, which is off."""
+        """Whether an abort leaves the machine as it is, which is off."""
         abort = self.episode.state.abort_asked
         return abort is not None and not abort.power_on and self.power.proof is not None
 
     async def look_while_waiting(self) -> None:
-        """Before off a wait ends with an abort, and whoever seems to be back is looked at before anything more is done."""
+        """Before off a wait ends with an abort, and a node that seems to be back is looked at before anything more is done."""
         await self.preflight.may_go_on()
         if self.pinned_node.seems_changed():
             await self.preflight.before_destruction()
 
     async def see_which_boot(self) -> None:
-        """After a time in the queue for a permit: what is fenced is the boot that is there now. Whom the episode is about stays
-        as it was pinned (S9). A node that can't be read keeps its pin, and frees nothing if that boot is over."""
+        """After a time in the queue for a permit: what is fenced is the boot that is there now. The machine that it is about
+        stays as it was pinned (S9). A node that can't be read keeps its pin, and frees nothing if that boot is over."""
         if await self.preflight.refresh():
             self.pinned_node.follow_boot()
 

@@ -210,7 +210,7 @@ class FreeingSequence:
             try:
                 await self._free(choice, deadline)
             except Interrupt:
-                # A machine that runs after all must not go on losing its pods, nor one of which nobody knows for the time until
+                # A machine that runs after all must not go on losing its pods, nor one that is not read until
                 # the next try (S1, S2).
                 await self.pause()
                 raise
@@ -259,20 +259,14 @@ class FreeingSequence:
 
     async def _look(self, proof: OffProof) -> SeenDown:
         seen = await self._preflight.before_freeing(once=True)
-        if boot := self._another_boot():
+        node, pinned = self._episode.state.looked, self._episode.target.pinned
+        if node is not None and node.present and node.uid == pinned.uid and node.boot_id not in {"", pinned.boot_id}:
             who = "a person said off" if proof.acknowledgement is not None else "its devices say off"
-            self._power.lose(f"{self._episode.state.node} is back, although {who}: its boot id is {boot}")
+            self._power.lose(f"{self._episode.state.node} is back, although {who}: its boot id is {node.boot_id}")
         if seen is None:
             raise StepFailed(f"nothing more is freed: {self._episode.state.node} says Ready, although it was read as off")
         self.take_look(seen)
         return seen
-
-    def _another_boot(self) -> str:
-        """The boot that the pinned Node shows where that is not the one that was fenced, else ""."""
-        seen, pinned = self._episode.state.looked, self._episode.target.pinned
-        if seen is None or not seen.present or seen.uid != pinned.uid or seen.boot_id == pinned.boot_id:
-            return ""
-        return seen.boot_id
 
     async def _delete_node(self) -> None:
         """The last consequence, if it is wanted at all: with the Node goes whatever still stood against it."""
@@ -287,8 +281,8 @@ class FreeingSequence:
         self._episode.note("delete-node", "ok", result.detail)
 
     async def pause(self) -> None:
-        """Nobody reads the proof while a person is waited for, so nothing may go on taking effect on it (S1), nor may what has
-        taken its effect stand on a machine that somebody else switches on (S32)."""
+        """The proof is not read while a person is waited for, so nothing may go on taking effect on it (S1), nor may what has
+        taken its effect stand on a machine that another party switches on (S32)."""
         if self._progress.may_be_tainted:
             try:
                 await self.untaint()
@@ -310,7 +304,7 @@ class FreeingSequence:
         await self._episode.wait_while_held()
 
     async def leave(self) -> None:
-        """Nobody of us reads the proof from here on, or before long, and others may switch the machine on: a taint that may stand
+        """The proof is not read from here on, or before long, and others may switch the machine on: a taint that may stand
         is removed first, however often that is tried (S1, S32)."""
 
         async def remove() -> None:

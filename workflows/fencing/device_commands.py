@@ -24,7 +24,7 @@ from policy.fence.power import PowerState
 from workflows.episode.episode import Episode
 from workflows.episode.preflight import Licence
 from workflows.kit import options
-from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed, interrupt_for, told_of
+from workflows.kit.interrupts import Interrupt, NonRetryable, StepFailed, interrupt_for, told_of
 
 POLL_INTERVAL = timedelta(seconds=1)
 POLL_INTERVAL_MAXIMUM = timedelta(seconds=10)
@@ -39,8 +39,8 @@ Command = Callable[[PowerActivities, PowerRequest], Awaitable[CommandResult]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceWords:
-    """What reading and commanding are called for one use of devices: the activities, and their names in the record."""
+class DeviceUse:
+    """One use of devices: the activities that read and command, and their names in the record."""
 
     read: Callable[[PowerActivities, PowerRequest], Awaitable[Reading]]
     off: Command
@@ -52,7 +52,7 @@ class DeviceWords:
     on_step: str
 
 
-POWER = DeviceWords(
+POWER = DeviceUse(
     read=PowerActivities.read_power,
     off=PowerActivities.power_off,
     on=PowerActivities.power_on,
@@ -62,7 +62,7 @@ POWER = DeviceWords(
     off_step="power-management",
     on_step="power-management",
 )
-PATH = DeviceWords(
+PATH = DeviceUse(
     read=PowerActivities.read_path,
     off=PowerActivities.cut_path,
     on=PowerActivities.restore_path,
@@ -84,41 +84,41 @@ class CommandOutcome:
     unclear: bool = False
     """It may have been carried out or not; nothing of it is in flight any more."""
     before: PowerState | None = None
-    """What the device said right before the command, None where nothing was told."""
+    """What the device said right before the command, None where it said nothing."""
     machine: str = ""
-    """Which one was commanded, where that is not told by its device alone."""
+    """Which one was commanded, where its device alone does not say so."""
     after: Reading | None = None
-    """What the device said after the command had ended, where that was asked for and told."""
+    """What the device said after the command had ended, where it was asked and has answered."""
 
 
 class Devices:
     """The devices of one episode, in one use of them."""
 
-    def __init__(self, episode: Episode, plan: FencingPlan, words: DeviceWords) -> None:
+    def __init__(self, episode: Episode, plan: FencingPlan, use: DeviceUse) -> None:
         self._episode = episode
         self._plan = plan
-        self._words = words
+        self._use = use
 
     async def command_off(self, device: PowerDevice, licence: Licence, *, read_back: bool = False) -> CommandOutcome:
         """One off, begun by the end of its licence or not at all. A turn that is not about this device alone is raised.
         read_back: what the device says afterwards is asked for at once."""
-        words = self._words
-        return await self._command(words.off, device, licence, words.off_act, words.off_step, read_back=read_back)
+        use = self._use
+        return await self._command(use.off, device, licence, use.off_act, use.off_step, read_back=read_back)
 
     async def command_on(self, device: PowerDevice, licence: Licence, *, read_back: bool = False) -> CommandOutcome:
         """One on, as an off."""
-        words = self._words
-        return await self._command(words.on, device, licence, words.on_act, words.on_step, read_back=read_back)
+        use = self._use
+        return await self._command(use.on, device, licence, use.on_act, use.on_step, read_back=read_back)
 
     async def terminate(self, device: PowerDevice, licence: Licence) -> CommandOutcome:
         """Give a cloud machine up, as an off."""
-        return await self._command(PowerActivities.terminate, device, licence, "terminate", self._words.off_step)
+        return await self._command(PowerActivities.terminate, device, licence, "terminate", self._use.off_step)
 
     async def read_given_up(self, device: PowerDevice, machine: str) -> GivenUpReading:
         """Whether a machine is given up. What can't be read is not (S3)."""
         target, sealed = self._episode.target, self._episode.sealed(device)
         request = GivenUpRequest(target=target, device=sealed, deadline=self._plan.act_deadline, machine=machine)
-        summary = f"{self._words.off_step}: reads whether {device.endpoint} is given up"
+        summary = f"{self._use.off_step}: reads whether {device.endpoint} is given up"
         try:
             return await workflow.execute_activity_method(
                 PowerActivities.read_given_up, request, **(options.power_read(device.site, self._plan) | {"summary": summary})
@@ -133,11 +133,11 @@ class Devices:
     ) -> tuple[Reading, ...]:
         """All at once: the slowest silent device bounds how old the first answer gets.
 
-        Raises Hopeless, but not for a device that may fail: that one is left out.
+        Raises NonRetryable, but not for a device that may fail: that one is left out.
         """
         answers = await asyncio.gather(*(self._read(device) for device in devices), return_exceptions=True)
         for device, answer in zip(devices, answers, strict=True):
-            if isinstance(answer, BaseException) and not (isinstance(answer, Hopeless) and may_fail and may_fail(device)):
+            if isinstance(answer, BaseException) and not (isinstance(answer, NonRetryable) and may_fail and may_fail(device)):
                 raise answer
         return tuple(answer for answer in answers if isinstance(answer, Reading))
 
@@ -160,26 +160,26 @@ class Devices:
             reading = await self._asked(device)
         except ActivityError as error:
             interrupt = interrupt_for(error, device.endpoint)
-            if isinstance(interrupt, Hopeless):
+            if isinstance(interrupt, NonRetryable):
                 raise interrupt from error
             message = told_of(device.endpoint, error)
-            self._episode.note(self._words.read_act, "failed", message)
+            self._episode.note(self._use.read_act, "failed", message)
             self._episode.state.problem = message
             reading = Reading(endpoint=device.endpoint, state=PowerState.UNKNOWN, at=asked_at, detail=message)
         return self._kept(replace(reading, at=asked_at))
 
     def _kept(self, reading: Reading) -> Reading:
-        if self._words is POWER:
+        if self._use is POWER:
             self._episode.state.readings[reading.endpoint] = replace(reading, seal="")
         return reading
 
     async def _asked(self, device: PowerDevice) -> Reading:
         """Where a worker declines because of its own clock, that says nothing of the device: another one is asked."""
         config, declined = options.power_read(device.site, self._plan), 0
-        config["summary"] = f"{self._words.off_step}: reads {device.endpoint}"
+        config["summary"] = f"{self._use.off_step}: reads {device.endpoint}"
         while True:
             try:
-                return await workflow.execute_activity_method(self._words.read, self._request(device), **config)
+                return await workflow.execute_activity_method(self._use.read, self._request(device), **config)
             except ActivityError as error:
                 declined += 1
                 if error_type(error) is not ErrorType.WRONG_CLOCK or declined == MOST_DECLINED:
@@ -219,7 +219,7 @@ class Devices:
         if await self._episode.wait_out(act, device.endpoint, error):
             return CommandOutcome(ended_at=self._episode.moment(), unclear=True)
         interrupt = interrupt_for(error, device.endpoint)
-        if not isinstance(interrupt, StepFailed | Hopeless):
+        if not isinstance(interrupt, StepFailed | NonRetryable):
             raise interrupt from error  # not about this device alone: another one would be as wrong
         return CommandOutcome(ended_at=self._episode.moment(), failed=interrupt)
 
@@ -236,20 +236,20 @@ async def command_licensed(
     config: workflow.ActivityConfig,
 ) -> Result:
     """Have a device commanded. A worker that declines because of its own clock has begun nothing (S33): another one is asked, as
-    long as the look before is good (S45) and nobody has spoken since (S20). Raises ActivityError."""
-    heard, declined = _words(episode), 0
+    long as the look before is good (S45) and no person has spoken since (S20). Raises ActivityError."""
+    asked_before, declined = _asked_by_people(episode), 0
     while True:
         try:
             return await workflow.execute_activity_method(command, request, **config)
         except ActivityError as error:
             declined += 1
-            good = workflow.now() < licence.until and _words(episode) == heard
+            good = workflow.now() < licence.until and _asked_by_people(episode) == asked_before
             if error_type(error) is not ErrorType.WRONG_CLOCK or declined == MOST_DECLINED or not good:
                 raise
 
 
-def _words(episode: Episode) -> tuple[object, ...]:
-    """The latest ones of people."""
+def _asked_by_people(episode: Episode) -> tuple[object, ...]:
+    """What people have asked of it by now."""
     return episode.state.holds, episode.state.resumed, episode.state.abort_asked
 
 

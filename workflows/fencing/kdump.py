@@ -1,6 +1,6 @@
 """A node that writes its crash dump: power-off waits for it, and where its messages are trusted its pods need not.
 
-`policy/fence/kdump.py` says how long, and what messages are worth; `activities/evidence/kdump.py` hears them.
+`policy/fence/kdump.py` says how long, and what messages are worth; `activities/power/kdump_listener.py` receives them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HEARD_AGAIN = timedelta(seconds=10)
 
 
 class CrashDump:
-    """What is heard of one node's crash dump."""
+    """What one node's messages say of its crash dump."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
@@ -94,8 +94,8 @@ class CrashDump:
             await case.look_while_waiting()
 
     async def _reading(self) -> KdumpReading | None:
-        """What the listener of the node's site has heard; None where none answers. Its moments are turned into ours: by its own
-        clock it knows how long before our question it heard of something."""
+        """What the listener of the node's site has received; None where none answers. Its moments are turned into ours: by its
+        own clock it knows how long before our question a message came."""
         plan, asked_at = self._case.plan, workflow.now()
         try:
             reading = await workflow.execute_activity_method(

@@ -23,7 +23,7 @@ from workflows.episode.preflight import Licence
 from workflows.episode.state import PowerProgress
 from workflows.fencing.device_commands import POLL_INTERVAL, POWER, Devices, longer, states
 from workflows.kit import metrics, options
-from workflows.kit.interrupts import Hopeless, Interrupt, ProofLost, StepFailed, Unlicensed
+from workflows.kit.interrupts import Interrupt, NonRetryable, ProofLost, StepFailed, Unlicensed
 
 Look = Callable[[], Awaitable[Licence]]
 """A look before the act that follows it."""
@@ -65,14 +65,14 @@ class PowerSequence:
 
     async def try_out(self) -> None:
         """Read every device once, before anything is done to the node: what can never work (a wrong password, a Secret that is
-        missing) is Hopeless now, not after the wait. A device that is silent is not: its node may have no mains either."""
+        missing) is NonRetryable now, not after the wait. A device that is silent is not: its node may have no mains either."""
         if self._progress.tried_out:
             return
-        hopeless: Hopeless | None = None
+        hopeless: NonRetryable | None = None
         for level in self._plan.levels:
             try:
                 readings = await self._devices.read_all(level)
-            except Hopeless as found:
+            except NonRetryable as found:
                 self._episode.note("read-power", "failed", found.reason)
                 hopeless = hopeless or found
                 continue
@@ -140,12 +140,12 @@ class PowerSequence:
         self._episode.enter(doing="waits until off is read back", until=deadline)
         pause = POLL_INTERVAL
         while True:
-            told, self._progress.told_after = self._progress.told_after, None
+            read_back, self._progress.told_after = self._progress.told_after, None
             try:
                 # Of the only device there is no other could contradict what it said right after its command.
-                if self._is_proven([level], (told,)) if told is not None else await self._prove():
+                if self._is_proven([level], (read_back,)) if read_back is not None else await self._prove():
                     return None
-            except Hopeless as failed:
+            except NonRetryable as failed:
                 return failed
             if workflow.now() >= deadline:
                 said = self._episode.state.problem or "not off"
@@ -181,11 +181,11 @@ class PowerSequence:
         self._progress.proof = self._episode.state.off_proof = None
 
     def lose(self, reason: str) -> NoReturn:
-        """The same, for whoever is about to act on it."""
+        """The same, raised for the step that is about to act on it."""
         self.end_proof()
         raise ProofLost(reason)
 
-    def remember_what_is_said(self) -> None:
+    def remember_readings(self) -> None:
         """What the devices said before a person is asked: their word stands against that, not against what changes later."""
         self._progress.said_before_word = {each.endpoint: each.state for each in self._episode.state.readings.values()}
 
@@ -210,7 +210,7 @@ class PowerSequence:
         return proof
 
     def _commanded(self) -> list[tuple[PowerDevice, ...]]:
-        """The levels whose every device has been commanded off."""
+        """The levels of which every device has been commanded off."""
         return [level for level in self._plan.levels if all(device.endpoint in self._progress.off_ended for device in level)]
 
     async def _read_tried(self, needed: tuple[PowerDevice, ...]) -> tuple[Reading, ...]:
@@ -219,8 +219,8 @@ class PowerSequence:
         can never be read."""
         last = max(number for number, level in enumerate(self._plan.levels) if level in self._commanded())
         others = [device for level in self._plan.levels[: last + 1] for device in level if device not in needed]
-        told = await self._devices.read_all(others, may_fail=lambda _device: True)
-        return (*told, *await self._devices.read_all(needed))
+        of_others = await self._devices.read_all(others, may_fail=lambda _device: True)
+        return (*of_others, *await self._devices.read_all(needed))
 
     async def _prove(self) -> bool:
         """Whether a level that has been commanded off is proven off now."""
@@ -229,9 +229,8 @@ class PowerSequence:
 
     def _is_proven(self, levels: list[tuple[PowerDevice, ...]], readings: tuple[Reading, ...]) -> bool:
         if any(reading.state is PowerState.ON and reading.endpoint in self._progress.obeyed for reading in readings):
-            self._progress.on_since = (
-                self._episode.moment()
-            )  # by somebody else: what says off later is another off than ours (S6)
+            # It was switched on by others: a device that says off later means another off than ours (S6).
+            self._progress.on_since = self._episode.moment()
         say_off = {reading.endpoint for reading in readings if reading.state is PowerState.OFF}
         self._progress.obeyed = sorted({*self._progress.obeyed, *(say_off & self._progress.off_ended.keys())})
         proof = level_proven(levels, self._progress.off_ended, readings, self._progress.on_since)
@@ -257,11 +256,11 @@ class PowerSequence:
         """
         licence = await look()
         if not self._plan.levels:
-            return  # whoever's word says that it was off switches it on as well
+            return  # the person who said that it was off switches it on as well
         self._episode.enter(doing="commands power on")
         needed = self._progress.proven or self._latest_level()
         failures: dict[str, Interrupt] = {}
-        alone, told = len(self._plan.devices) == 1, False
+        alone, says_on = len(self._plan.devices) == 1, False
         for device in self._to_switch_on(needed):
             if workflow.now() >= licence.until:
                 licence = await look()
@@ -270,14 +269,14 @@ class PowerSequence:
             if failed is None:
                 switched = await self._devices.command_on(device, licence, read_back=alone)
                 failed = switched.failed
-                told = switched.after is not None and switched.after.state is PowerState.ON
+                says_on = switched.after is not None and switched.after.state is PowerState.ON
             if failed is None:
                 self._is_switched_on(asked_at)
             elif device in needed or device.endpoint in self._progress.left_off:
                 failures[device.endpoint] = failed
         if commanded := [device for device in needed if device.endpoint not in failures]:
-            self._progress.says_on = told
-            if not told:
+            self._progress.says_on = says_on
+            if not says_on:
                 await self._read_on(commanded)
         for failed in failures.values():
             raise failed
@@ -286,7 +285,7 @@ class PowerSequence:
         self._progress.left_before.clear()
 
     def _why_not_on(self, device: PowerDevice, licence: Licence) -> Interrupt | None:
-        """Why a device is not told on, None where it may be: it may feed another machine by now (S9)."""
+        """Why a device is not commanded on, None where it may be: it may feed another machine by now (S9)."""
         endpoint, abort = device.endpoint, self._episode.state.abort_asked
         ours, insisted = endpoint in self._progress.ours, abort is not None and abort.power_on
         may = may_switch_on(endpoint, switched_off=ours, configured=licence.endpoints, insisted=insisted)
@@ -295,13 +294,13 @@ class PowerSequence:
         now = ", ".join(licence.endpoints or ()) or "none"
         changed = f"{endpoint} is not configured for the node any more (now: {now}), and may feed another machine"
         if may is None:
-            reason = f"whether {endpoint} is still configured for the node can't be told: switch the machine on by hand"
+            reason = f"whether {endpoint} is still configured for the node is not known: switch the machine on by hand"
         elif ours:
             reason = f"{changed}: put the configuration back and resume; `abort --power-on` switches it on all the same"
         else:
             reason = f"{changed}: switch the machine on by hand"
         self._episode.note("power-on", "refused", reason)
-        return StepFailed(reason) if may is None else Hopeless(reason)
+        return StepFailed(reason) if may is None else NonRetryable(reason)
 
     async def _read_on(self, devices: list[PowerDevice]) -> None:
         patience = self._plan.off_timeout
@@ -313,13 +312,15 @@ class PowerSequence:
 
     async def terminate(self, look: Look) -> None:
         """Command that the machine be given up, each device after a last look (S20) and on a proof that is read again right
-        before it (S2): both once more where somebody spoke meanwhile. Nothing of it is switched on again."""
+        before it (S2): both once more where a person spoke meanwhile. Nothing of it is switched on again."""
         for device in self._progress.proven or self._plan.devices[:1]:
             while True:
                 licence = await look()
                 proof = await self.read_again()
                 if proof.acknowledgement is not None or not self._progress.proven:
-                    raise Hopeless("a machine is given up only when its device reads as off; a person's word is no such reading")
+                    raise NonRetryable(
+                        "a machine is given up only when its device reads as off; a person's word is no such reading"
+                    )
                 if self._episode.held is None and self._episode.state.abort_asked is None:
                     break
             commanded = await self._devices.terminate(device, licence)
@@ -367,7 +368,7 @@ class PowerSequence:
         return next(reversed(self._commanded() or touched), self._plan.levels[0])
 
     def _to_switch_on(self, needed: tuple[PowerDevice, ...]) -> list[PowerDevice]:
-        """What may have been switched off, by us or by a person on whose word we go on."""
+        """What may have been switched off, by us or, by their word, by a person."""
         touched = {device.endpoint for device in needed} | set(self._progress.left_off or self._plan.endpoints)
         return [device for level in reversed(self._plan.levels) for device in level if device.endpoint in touched]
 
@@ -379,7 +380,7 @@ class PowerSequence:
         self._progress.on_since = asked_at
 
     def _is_switched_off(self, device: PowerDevice, ended: datetime) -> None:
-        """An off has ended. The first one after an on, whoever's, begins a new round: earlier offs prove nothing (S6)."""
+        """An off has ended. The first one after an on, ours or not, begins a new round: earlier offs prove nothing (S6)."""
         if self._progress.on_since is not None:
             self._progress.off_ended.clear()
             self._progress.powered_on_at = self._progress.on_since = None

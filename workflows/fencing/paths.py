@@ -35,7 +35,7 @@ from workflows.episode.preflight import LONGEST_PAUSE, Licence, Preflight
 from workflows.episode.state import PathsProgress, VolumesProgress
 from workflows.fencing.device_commands import PATH, POLL_INTERVAL, Devices, command_licensed, longer, states
 from workflows.kit import options
-from workflows.kit.interrupts import Hopeless, StepFailed, TargetChanged, as_interrupt, interrupt_for, told_of
+from workflows.kit.interrupts import NonRetryable, StepFailed, TargetChanged, as_interrupt, interrupt_for, told_of
 
 Request = TypeVar("Request", PowerRequest, LiftRequest)
 Result = TypeVar("Result")
@@ -135,7 +135,7 @@ class Paths:
             ended = self._cut.get(device.endpoint)
             if ended is None or off_proven((device,), {device.endpoint: ended}, [reading], None) is None:
                 if reading.state is PowerState.ON and device.endpoint in self._cut:
-                    self._cut[device.endpoint] = None  # somebody has opened it: it is to be cut anew
+                    self._cut[device.endpoint] = None  # another party has opened it: it is to be cut anew
                 raise StepFailed(f"the path is not proven cut: {states([reading])}")
             proofs.append(PathProof(commanded_at=ended, readings=(reading,)))
         return tuple(proofs)
@@ -165,7 +165,7 @@ class Paths:
 
     async def let_go_if_open(self, device: PowerDevice) -> None:
         """A path that may have been cut before us, or that we never came to cut, and that says on: there is nothing to give back,
-        and nobody to be asked. One that can't be read may be cut (S3)."""
+        and no person to be asked. One that can't be read may be cut (S3)."""
         if device.endpoint not in self._cut or not self._is_found_cut(device.endpoint):
             return
         readings = await self._devices.read_all([device], may_fail=lambda _device: True)
@@ -381,7 +381,7 @@ class Volumes:
     def _refuse_root(self, attached: Iterable[VolumeReading], chosen: Chosen) -> None:
         roots = [each.volume for each in attached if each.root and chosen.has(each.volume)]
         if roots:
-            raise Hopeless(
+            raise NonRetryable(
                 f"{', '.join(roots)} is the machine's own (it boots from it, or takes it along): that is never detached"
             )
 

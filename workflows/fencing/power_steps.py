@@ -20,7 +20,7 @@ from policy.fence.power import PowerAct
 from policy.values.times import format_duration
 from workflows.episode.preflight import Licence, SeenDown
 from workflows.fencing.case import Case
-from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, StepFailed, Vetoed
+from workflows.kit.interrupts import AbortAsked, Interrupt, NeedGone, NonRetryable, StepFailed, Vetoed
 
 LOOK_AGAIN = timedelta(seconds=20)
 """While waiting for a node: a live look this often, in case no scanner tells us of the change."""
@@ -57,7 +57,7 @@ class PowerManagement:
         try:
             await self._consequences(seen)
         except Vetoed:
-            # Somebody has taken our mark away, or the API has lost it with a backup that was restored.
+            # Another hand has taken our mark away, or the API has lost it with a backup that was restored.
             if not await self._node_writer.mark_again():
                 raise
             await self._consequences(None)
@@ -77,7 +77,7 @@ class PowerManagement:
         done once it is read."""
         if await self._power.is_given_up():  # an earlier try's answer was lost, or its cloud is slow
             return
-        await self._freeing.pause()  # its licence may be waited for, and nobody reads the proof meanwhile (S1, S6)
+        await self._freeing.pause()  # its licence may be waited for, and the proof is not read meanwhile (S1, S6)
         await self._freeing.wait_while_held()
         self._heed_an_abort()
         await self._power.terminate(partial(self._preflight.before_destruction, PowerAct.TERMINATE))
@@ -93,12 +93,12 @@ class PowerManagement:
 
     async def switch_on(self) -> None:
         """On, as often as the plan tries. Where only some of its devices could be switched on, the node's return decides: a
-        person is asked where none could be, and told of the others."""
+        person is asked where none could be, and gets an Event about the others."""
         if self._progress.switched_on:
             return  # in this round of the flow, before a new history
         try:
             await self._case.tries.carry_out(FenceStep.POWER_MANAGEMENT, self.try_on, restores=True)
-        except (StepFailed, Hopeless, AbortAsked) as interrupt:
+        except (StepFailed, NonRetryable, AbortAsked) as interrupt:
             if not self._progress.power.says_on:
                 raise
             self._node_writer.send_event(
@@ -107,7 +107,7 @@ class PowerManagement:
         self._progress.switched_on = True
 
     async def say_finished(self, message: str) -> None:
-        """Whoever asked hears of it now, as he is used to: the node's return is for him to see."""
+        """The system that asked is answered now, as it is used to; the node's return it sees itself."""
         await self._case.answering.report(Stage.FINISHED, f"{message}{self._freeing.left}")
 
     async def switch_on_again(self) -> str:
@@ -138,10 +138,10 @@ class PowerManagement:
             remaining = deadline - workflow.now()
             if remaining <= timedelta(0):
                 if deadline == self._preflight.deadline:
-                    raise Hopeless("its time is over, and the node is not back Ready with a new boot id")
+                    raise NonRetryable("its time is over, and the node is not back Ready with a new boot id")
                 since = "power-on" if self._plan.levels else "its paths were cut"
                 waited = format_duration(self._plan.boot_timeout)
-                raise Hopeless(f"the node is not back Ready with a new boot id {waited} after {since}")
+                raise NonRetryable(f"the node is not back Ready with a new boot id {waited} after {since}")
             await self._episode.rest(min(LOOK_AGAIN, remaining), "the node's return")
             just_on = False
 
@@ -188,7 +188,7 @@ class PowerManagement:
                 if workflow.now() >= deadline:
                     if not self._pinned_node.says_ready():
                         raise StepFailed("the node can't be looked at")
-                    raise Hopeless("the node still says Ready although its devices say off: is it the right machine?")
+                    raise NonRetryable("the node still says Ready although its devices say off: is it the right machine?")
                 self._episode.enter(doing="waits until the API server sees the node down", until=deadline)
                 await self._episode.rest(SEEN_DOWN_AGAIN, "until the node is seen down")
         return seen

@@ -38,9 +38,9 @@ from workflows.kit import options
 from workflows.kit.interrupts import (
     INTERRUPTS,
     AbortAsked,
-    Hopeless,
     Interrupt,
     NeedGone,
+    NonRetryable,
     ProofLost,
     StepFailed,
     TargetChanged,
@@ -112,7 +112,7 @@ class FencingStory:
     async def as_a_step(self) -> End:
         """The same as one step of a remediation, which has the permit, goes on afterwards, and closes the episode.
 
-        Raises Hopeless where a fencing by itself would ask for a person, AbortAsked after what an abort asks for is done.
+        Raises NonRetryable where a fencing by itself would ask for a person, AbortAsked after what an abort asks for is done.
         """
         try:
             return await self._begin() or await self._until_the_end()
@@ -212,7 +212,7 @@ class FencingStory:
         """A person is asked; where this is a step of a ladder, the next one goes first."""
         if self._is_a_step:
             await self.case.freeing.leave()
-            raise Hopeless(problem)
+            raise NonRetryable(problem)
         while True:
             if (ended := await self._park(problem)) is not None:
                 return ended
@@ -224,7 +224,7 @@ class FencingStory:
         """The three steps. A restart of the flow finds what is proven and does only the rest (S5)."""
         case, act = self.case, self.power_management
         if self._request.seen_off and case.lacks_proof:
-            raise Hopeless("a person said off, which no longer stands; nothing was switched off on that word")
+            raise NonRetryable("a person said off, which no longer stands; nothing was switched off on that word")
         if not case.plan.levels and case.power.proof is None:
             await self._isolate()  # the paths are cut and what lies behind them is freed: the restart is not ours
             await act.wait_for_return()
@@ -246,7 +246,7 @@ class FencingStory:
             return await self._restored(Outcome.FENCED_OFF, message)
         if not case.plan.power_on and not case.progress.power.kept:
             if case.power.proof is None:
-                raise Hopeless("off no longer holds: the machine was to stay off, and it was switched on from elsewhere")
+                raise NonRetryable("off no longer holds: the machine was to stay off, and it was switched on from elsewhere")
             off = f"off {case.power.proof.basis}"
             await act.say_finished(f"{off}, and the machine is left off")
             return await self._restored(Outcome.FENCED_OFF, f"{off}, and the plan leaves the machine off")
@@ -282,13 +282,13 @@ class FencingStory:
                     return not_begun(self.episode, refused)
                 await case.see_which_boot()
                 if untrue := self._untrue_word():
-                    raise Hopeless(untrue)
+                    raise NonRetryable(untrue)
             self.episode.enter(phase=Phase.NEW, doing="marks the node as ours")
             if case.progress.pin.added is None:
                 await case.tries.carry_out(FenceStep.ISOLATION, self._mark)
             await case.tries.carry_out(FenceStep.ISOLATION, case.answering.begin)
         except Interrupt as interrupt:
-            await case.adoption.settle()  # once the marks are gone nobody knows any more what may be in flight
+            await case.adoption.settle()  # once the marks are gone it is not known any more what may be in flight
             if not self._is_a_step:
                 await case.node_writer.remove_marks(case.plan.retry_interval)  # an answer may have been lost
             return not_begun(self.episode, f"{interrupt.reason}{case.isolation.paths.left}")
@@ -312,13 +312,13 @@ class FencingStory:
 
     async def _look_up_anew(self) -> str:
         """A person has it go on. As long as no device was touched and no volume detached, the node and its configuration are
-        looked up anew: what he has mended is what acts. Afterwards the devices that were begun with are those that finish (S9).
-        His word that the machine is off stands for it, whichever device was named before. Answers why that can't be."""
+        looked up anew: what was fixed is what acts. Afterwards the devices that were begun with are those that finish (S9). A
+        person's word that the machine is off stands for it, whichever device was named before. Answers why that can't be."""
         case, word = self.case, self.case.power.proof is not None
         begun = not case.power.untouched or case.freed_something or case.progress.freeing.done
         begun = begun or bool(case.isolation.paths.left) or case.isolation.has_detached
         turn = case.progress.turn
-        if begun and not (turn is not None and issubclass(INTERRUPTS[turn.interrupt], Hopeless)):
+        if begun and not (turn is not None and issubclass(INTERRUPTS[turn.interrupt], NonRetryable)):
             return ""  # else a device's seal may be what is not believed
         try:
             pin = await self._pin()
@@ -376,7 +376,8 @@ class FencingStory:
         return True
 
     async def _pin(self) -> PinResult:
-        """Whom it is about. An episode that has its permit marks the node with it; a ladder has marked it before its steps."""
+        """Pin the node that it is about. An episode that has its permit marks the node with it; a ladder has marked it before
+        its steps."""
         first, need = self._case is None, self._request.need
         marks = (
             first and not self._is_a_step and self.episode.state.permit and (need is None or need.kind is not NeedKind.CLEAN_UP)
@@ -393,7 +394,7 @@ class FencingStory:
         )
 
     def _begin_with(self, pin: PinResult, before: FencingProgress | None = None, power: PowerProgress | None = None) -> None:
-        """What was pinned is what it is about. before: the fencing that goes on with it, whose isolation and freeing begin anew.
+        """What was pinned is what it is about. before: the fencing that goes on with it; isolation and freeing begin anew.
         power: what stays known of the machine."""
         if self._adjust is not None:
             pin = replace(pin, plan=self._adjust(pin.plan))
@@ -430,7 +431,8 @@ class FencingStory:
         await self.case.node_writer.write(TargetActivities.mark, "isolation: marks the node")
 
     async def _clean_up(self) -> End:
-        """Marks that nobody owns go from a node that is well; one that is not keeps them, and a person or a check decides."""
+        """Marks without an open episode go from a node that is well; one that is not keeps them, and a person or a check
+        decides."""
         reason = await self.case.preflight.why_not_clean_up()
         if reason:
             return End(outcome=Outcome.RELEASED, message=f"the marks of an earlier episode are left: {reason}")
@@ -473,8 +475,8 @@ class FencingStory:
     # Turning back, and failing --------------------------------------------------------------------------------------
 
     async def _way_back(self, outcome: Outcome, message: str) -> End | None:
-        """Nothing more may be done, or need be. A machine whose power we touched is switched on first; one whose off was proven
-        is a person's case, since nobody else knows by now what should become of it."""
+        """Nothing more may be done, or need be. A machine whose power we touched is switched on first; where off was proven a
+        person decides what becomes of it."""
         case = self.case
         half_done = case.touched or self.episode.state.kernel_dead is not None
         if case.power.proof is not None or (half_done and outcome is not Outcome.RECOVERED):
@@ -509,7 +511,7 @@ class FencingStory:
         case = self.case
         if case.progress.parked != problem:
             case.progress.parked = problem
-            case.power.remember_what_is_said()
+            case.power.remember_readings()
             await case.freeing.pause()
             await case.node_writer.ask_for_a_person(problem)
             await case.answering.report(Stage.FAILED, problem)
@@ -527,7 +529,7 @@ class FencingStory:
                 case.progress.turn = turn
                 return partial(self._aborted, turn.reason)
             if case.progress.freeing.may_be_tainted:
-                await case.freeing.pause()  # it could not be removed before, and nobody reads the proof
+                await case.freeing.pause()  # it could not be removed before, and the proof is not read
             if case.pinned_node.seems_changed() and (ending := await self._ended_by_itself()):
                 return ending
             word = episode.state.resumed or (episode.state.acknowledgement if case.lacks_proof else None)
@@ -555,7 +557,7 @@ class FencingStory:
 
     async def _stands(self, who: str, problem: str) -> bool:
         """Whether there is a word still, now that there is a permit: another boot that is seen only by now ends one for off (S6,
-        S8), and whoever gave it is asked again."""
+        S8), and the person who gave it is asked again."""
         episode, case = self.episode, self.case
         if not (case.touched or case.freed_something):
             await case.see_which_boot()
@@ -597,8 +599,8 @@ class FencingStory:
         """Recovery: give the paths back and undo what carries our mark, however long the API is away; no circuit breaker holds it
         up (S17).
 
-        After an abort, and where the machine is left off, a path whose pods were freed stays cut: that is a decision of its own
-        (S35).
+        After an abort, and where the machine is left off, a path stays cut where pods were freed behind it: that is a decision
+        of its own (S35).
         """
         case = self.case
         if case.progress.end is None and not case.touched and case.plan.levels and case.need.kind is not NeedKind.CLEAN_UP:

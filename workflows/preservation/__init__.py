@@ -1,1 +1,1 @@
-"""A machine is kept as it is for whoever wants to look into it, and cut off from what others need."""
+"""A machine is kept as it is for people to look into, and cut off from what other machines need."""

@@ -31,7 +31,7 @@ from workflows.episode.state import CuttingOffProgress
 from workflows.episode.tries import Tries
 from workflows.fencing.isolation import IsolationSequence
 from workflows.kit import options
-from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, StepFailed, Vetoed, as_interrupt
+from workflows.kit.interrupts import AbortAsked, Interrupt, NeedGone, NonRetryable, StepFailed, Vetoed, as_interrupt
 
 NEED = Need(kind=NeedKind.PRESERVATION, reason="a machine that failed is kept, and is to be cut off")
 
@@ -81,7 +81,7 @@ class KeptMachineIsolation:
         waits = self._known.due is not None and workflow.now() < self._known.due
         if not hold.isolate or self._known.progress is Isolation.CUT or waits or self._objection():
             if self._episode.state.permit:
-                await self._leave()  # granted when nobody waited for it any more: it would count for as long as the hold
+                await self._leave()  # granted when it was not wanted any more: it would count for as long as the hold
             return False
         before, self._episode.state.not_beyond = self._known.progress, hold.expiry
         try:
@@ -147,7 +147,7 @@ class KeptMachineIsolation:
             )
         plan = isolation_plan(pin.plan)
         if not plan.isolation and not pin.adopted_paths:
-            raise Hopeless(f"{plan.source} names no path to cut, no volumes to detach and no quarantine")
+            raise NonRetryable(f"{plan.source} names no path to cut, no volumes to detach and no quarantine")
         self._episode.state.control_plane = pin.control_plane
         self._episode.see(pin.observation)
         return pin
@@ -173,7 +173,7 @@ class KeptMachineIsolation:
             raise Vetoed(f"no permit: {refused}")
 
     async def _pin_boot(self) -> None:
-        """The boot that is there now, whatever it was at an earlier try: nothing is freed of one that nobody has cut off."""
+        """The boot that is there now, whatever it was at an earlier try: nothing is freed of a boot that was not cut off."""
         pin = self._known.pin
         assert pin is not None
         seen = self._episode.state.looked if await self._made(pin)[0].refresh() else None
@@ -194,7 +194,7 @@ class KeptMachineIsolation:
             self._node_writer.send_event(EventReason.PRESERVED_NOT_ISOLATED, f"{problem}; it is tried again")
 
     def try_now(self) -> None:
-        """Somebody asks for it (again)."""
+        """A person asks for it (again)."""
         self._known.due, self._known.pause = workflow.now(), PAUSE
 
     def _put_off(self) -> None:
@@ -252,7 +252,7 @@ class KeptMachineIsolation:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     def _may_restore(self) -> bool:
-        """Whether no pod was freed behind our own cut, or a person says so, or whoever wrote behind it went with its boot."""
+        """Whether no pod was freed behind our own cut, or a person says so, or the boot that could write behind it is over."""
         boot, seen = self._known.boot, self._episode.state.looked
         if self._episode.state.path_word is not None:
             return True

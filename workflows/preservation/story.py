@@ -1,4 +1,4 @@
-"""Preservation: keep a machine as it is, for analysis, until its time is over, somebody releases it, or it is well again.
+"""Preservation: keep a machine as it is, for analysis, until its time is over, a person releases it, or it is well again.
 
 The story is `PreservationStory.run`. What holds is on the objects (annotations, expiry, condition) and is asked anew at every
 turn by one activity that looks live and writes the difference; the workflow waits in between, with one timer and no watch;
@@ -30,7 +30,7 @@ from policy.episode.messages import (
     Phase,
     Pinned,
     PreservationInput,
-    PreservationNews,
+    PreservationUpdate,
 )
 from policy.values.display_text import counted
 from policy.values.object_refs import ObjectRef
@@ -160,8 +160,8 @@ class PreservationStory:
             return hold
 
     async def _learn_our_name(self) -> None:
-        """How the cluster Lease names us: whoever started us with nothing but a node did not say, and no drain or deletion is
-        licensed without (S38). Holding the machine needs no name, so that this is asked after the first look, and again later.
+        """How the cluster Lease names us: a start with nothing but a node does not say, and no drain or deletion is licensed
+        without (S38). Holding the machine needs no name, so that this is asked after the first look, and again later.
         """
         if self.episode.state.holder:
             return
@@ -193,7 +193,7 @@ class PreservationStory:
         self._aim(hold)
         try:
             await self._adoption.take_over()
-        except Vetoed as interrupt:  # whoever left it may be open, under another id
+        except Vetoed as interrupt:  # the episode that left it may be open, under another id
             self._progress.not_ours, episode.state.taken_over = episode.state.adopted, True
             episode.note("adopt", "left", interrupt.reason)
             return False
@@ -308,7 +308,10 @@ class PreservationStory:
             evicted += result.evicted if result is not None else 0
             if result is not None and (result.done or result.errors):
                 break
-            if result is not None and self._waits_for_nobody(result):
+            # All that may be asked for has been, and no kubelet is there that would carry it out: what is terminating on a silent
+            # node is no evidence that it stopped (S31), and waiting changes nothing.
+            silent = self._progress.hold is not None and not self._progress.hold.ready
+            if result is not None and silent and not result.evicted and not result.blocked:
                 problem = problem or f"they end only with their kubelet, which is silent: {', '.join(result.names)}"
                 break
             if workflow.now() >= deadline:
@@ -327,12 +330,6 @@ class PreservationStory:
         if problem:
             what = "the machine is kept, powered, and its pods could not all be moved"
             self._node_writer.send_event(EventReason.PRESERVED_NOT_FENCED, f"{what}: {problem}")
-
-    def _waits_for_nobody(self, result: DrainResult) -> bool:
-        """Whether all that may be asked for has been, and nobody is there who would carry it out: what is terminating on a node
-        that does not answer is no evidence that it stopped (S31), and waiting changes nothing."""
-        silent = self._progress.hold is not None and not self._progress.hold.ready
-        return silent and not result.evicted and not result.blocked
 
     async def _rest_while_held(self) -> None:
         """Nothing is evicted meanwhile. The end of the hold stays exact, and every word about it is heard."""
@@ -364,7 +361,7 @@ class PreservationStory:
             )
 
     def _aim(self, hold: Hold) -> None:
-        """Whom marks, evictions and Events are about."""
+        """Set what marks, evictions and Events are about."""
         self.episode.state.pinned = Pinned(
             node=self.episode.state.node, uid=hold.node_uid, provider_id=hold.provider_id, zone=hold.zone
         )
@@ -401,7 +398,7 @@ class PreservationStory:
 
     def _hand_over(self, hold: Hold, machine: ObjectRef) -> NoReturn:
         """Failed and no longer kept: Remediation goes on under the same workflow id, which is never free in between. (A Node
-        without a Machine has nobody who would replace it: it is let go as it is.)"""
+        without a Machine has no owner that would replace it: it is let go as it is.)"""
         self._evidence.end()
         self.episode.note("hand-over", "begins", f"{hold.reason}{self._apart.left}")
         self.episode.state.kind, self.episode.state.reason = Kind.REMEDIATION, hold.reason
@@ -420,7 +417,7 @@ class PreservationStory:
 
     # What is said to it ---------------------------------------------------------------------------------------------
 
-    def take_news(self, news: PreservationNews) -> None:
+    def take_news(self, news: PreservationUpdate) -> None:
         """The scanner saw that something is not as we left it."""
         self._progress.unhealthy = news.unhealthy
         self._progress.spoken = "something of it has changed"
@@ -466,7 +463,7 @@ class PreservationStory:
     @property
     def ending(self) -> str:
         """Why it ends whatever is said from now on, "" while it may go on: what was cut off may take days to be given back, and
-        the next history, which gives the machine up, begins once everybody has his answer."""
+        the next history, which gives the machine up, begins once every update has its answer."""
         abort, end = self.episode.state.abort_asked, self._progress.end
         if self.episode.state.kind is not Kind.PRESERVATION:
             return f"its machine is given up: {self.episode.state.reason}"
@@ -476,5 +473,5 @@ class PreservationStory:
 
     @property
     def unheard(self) -> bool:
-        """Whether somebody has said what was not carried out yet: nothing is handed over before that."""
+        """Whether a command was not carried out yet: nothing is handed over before that."""
         return self._progress.wish != NO_WISH or self.episode.state.abort_asked is not None or self.episode.held is not None

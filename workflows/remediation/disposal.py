@@ -1,7 +1,7 @@
 """Giving up: what becomes of a machine that was preserved, once its time has come: its Machine is deleted, and it is replaced.
 
 A preservation hands it over to `Remediation` (`workflows/remediation/story.py`), which awaits this story instead of a ladder. The
-look before the request is live and the last word: somebody who asks for the machine to be preserved gets it back into
+look before the request is live and the last word: a person who asks for the machine to be preserved gets it back into
 preservation (S27).
 """
 
@@ -185,7 +185,7 @@ class GivingUpStory:
         )
 
     async def _go_back(self, found: GiveUpResult) -> NoReturn:
-        """Somebody keeps it after all: what was asked for before the deletion wins (S27). A preservation needs no permit. What a
+        """A person keeps it after all: what was asked for before the deletion wins (S27). A preservation needs no permit. What a
         health check has called failed is so until its Node is well: it would else be given back what it was cut off from."""
         request, episode, kept, why = self._request, self.episode, self._kept, found.kept
         await episode.give_back_permit(

@@ -1,8 +1,8 @@
 """A step that another controller carries out: we make an object for it, or annotate the Machine, and follow its work.
 
 The contracts are medik8s', OpenShift's and Cluster API's: the object is created once from its template, says by conditions how
-far it is, is told when its time is over, and is deleted once the node has been well for long enough. Nobody's word that a node
-was remediated is believed: the node itself must be well.
+far it is, is told when its time is over, and is deleted once the node has been well for long enough. That a node was
+remediated is not believed of any controller: the node itself must be well.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from policy.remediation.remediation_objects import Progress, RemediationConditio
 from policy.values.times import format_duration
 from workflows.episode.state import End, StepProgress
 from workflows.kit import options
-from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed, Vetoed, as_interrupt
+from workflows.kit.interrupts import Interrupt, NonRetryable, StepFailed, Vetoed, as_interrupt
 from workflows.remediation.ladder_step import FIRST_LOOK, LOOK_AGAIN, UNDO_PAUSE, LadderStep, RemediationTarget, WatchedStep
 
 ANNOTATES = "annotates the Machine for its bare-metal operator"
@@ -56,9 +56,9 @@ class ExternalRemediation(LadderStep):
                 if ended := await self._ended(seen, node_goes=told.node_goes, succeeded=told.progress is Progress.SUCCEEDED):
                     return ended
                 if not seen.present:
-                    raise Hopeless(f"{self._called} was deleted by another party")
+                    raise NonRetryable(f"{self._called} was deleted by another party")
             if told.progress is Progress.FAILED:
-                raise Hopeless(f"{self._called} has failed: {seen.message or told.why}")
+                raise NonRetryable(f"{self._called} has failed: {seen.message or told.why}")
             await self._target.preflight.may_go_on()
             self._episode.enter(doing=self._lasts or f"waits for {self._called}: {seen.message or told.why}")
             await self._target.wait(self._state, self._pause, self._episode.state.doing)
@@ -116,7 +116,7 @@ class ExternalRemediation(LadderStep):
         self._pause = FIRST_LOOK
         target.progress.tried = True
         if seen.timed_out and seen.incident != self._episode.state.incident:
-            raise Hopeless(f"{self._called} of incident {seen.incident or 'of others'} has had its time already")
+            raise NonRetryable(f"{self._called} of incident {seen.incident or 'of others'} has had its time already")
         self._state.asked = seen.created or workflow.now()
         self._state.began = self._state.asked  # as medik8s counts the time of a step
         self._state.name, self._state.uid = (seen.ref.name if seen.ref is not None else ""), seen.uid
@@ -131,9 +131,12 @@ class ExternalRemediation(LadderStep):
         target = self._target
         if target.pin.machine is not None:
             # Metal3's goes with its Machine, and never says that it has succeeded.
-            goes, lost = seen.node_deletion == "True", f"{target.name} is gone" if await self._machine_is_gone() else ""
+            found = await target.look_after(self._state)
+            goes, lost = seen.node_deletion == "True", f"{target.name} is gone" if found is not None and found.gone else ""
         else:
-            goes, lost = node_goes, self._node_is_lost()
+            goes, lost, node = node_goes, "", self._episode.state.looked
+            if target.has_node and node is not None and not (node.present and node.uid == target.pin.pinned.uid):
+                lost = "the Node is another object now" if node.present else "the Node was deleted"
         if lost:
             if seen.present and goes and not succeeded:
                 return None  # it was to go, and its successor is still to come
@@ -173,17 +176,6 @@ class ExternalRemediation(LadderStep):
             self._episode.note("external", "not noted", interrupt.reason)
         else:
             self._state.well_noted = well
-
-    async def _machine_is_gone(self) -> bool:
-        found = await self._target.look_after(self._state)
-        return found is not None and found.gone
-
-    def _node_is_lost(self) -> str:
-        """How the Node that was pinned is lost, "" where it is there or there never was one."""
-        seen = self._episode.state.looked
-        if not self._target.has_node or seen is None or (seen.present and seen.uid == self._target.pin.pinned.uid):
-            return ""
-        return "the Node was deleted" if not seen.present else "the Node is another object now"
 
     @property
     def _called(self) -> str:
@@ -235,7 +227,7 @@ class AnnotateExternal(WatchedStep):
         """Annotated once."""
         target = self._target
         if target.pin.machine is None:
-            raise Hopeless(f"{self._episode.state.node} belongs to no Machine that could be annotated")
+            raise NonRetryable(f"{self._episode.state.node} belongs to no Machine that could be annotated")
         self._episode.enter(phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing="annotates the Machine for its operator")
         done = await target.act(self._annotate, ANNOTATES)
         target.progress.tried = True

@@ -1,8 +1,8 @@
 """What every step of a ladder is: begun once, looked at until the target is well or replaced, and taken back at the end.
 
-A step keeps nothing of its own between histories: whatever it must know later is a field of its state (`StepProgress`). Which
-class belongs to which strategy is `workflows/remediation/story.py`; what a step may do about its target, and how, is
-`workflows/remediation/ladder_step.py`. How to add one: `docs/adding-a-strategy.md`.
+A step keeps nothing of its own between histories: whatever it must know later is a field of its state (`StepProgress`). What a
+step may do about its target, and how, is `RemediationTarget`, which all steps share. Which class belongs to which strategy, and
+in which order they come, is `workflows/remediation/story.py`. How to add one: `docs/adding-a-strategy.md`.
 """
 
 from __future__ import annotations
@@ -37,12 +37,7 @@ from workflows.episode.node_writes import NodeWriter
 from workflows.episode.preflight import Preflight, Seeing, seen_with
 from workflows.episode.state import End, LadderProgress, StepProgress
 from workflows.kit import options
-from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed, as_interrupt, is_unclear
-
-# The target of a remediation, and whatever every step of the ladder does about it.
-#
-# Put together after the pin, and again in each new history, and shared by the steps (`workflows/remediation/ladder_step.py`). In
-# which order they come is the story's (`workflows/remediation/story.py`).
+from workflows.kit.interrupts import Interrupt, NonRetryable, StepFailed, as_interrupt, is_unclear
 
 KCP = "KubeadmControlPlane"
 FIRST_LOOK, LOOK_AGAIN = timedelta(seconds=2), timedelta(seconds=20)
@@ -53,13 +48,13 @@ UNDO_PAUSE = timedelta(seconds=10)
 Result = TypeVar("Result")
 
 
-class OutOfTime(Hopeless):
+class OutOfTime(NonRetryable):
     """A step's time is over: the next one's turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemediationTarget:
-    """One target, its episode, and what is known of both."""
+    """One target, its episode, and what is known of both. Made after the pin, and again in each new history."""
 
     episode: Episode
     progress: LadderProgress
@@ -195,13 +190,14 @@ class RemediationTarget:
             state.since = found.deleting_since
         elif not found.gone:
             state.seen = before
-        elif state.since is None:  # it has gone between two looks, and nobody has seen since when
+        elif state.since is None:  # it has gone between two looks, and it is not known since when
             state.since = (state.seen or state.asked or state.began) - options.IN_FLIGHT_MARGIN
             found = await self._look_at_machine(state)
         return found
 
     async def look_after(self, state: StepProgress) -> FollowedMachine | None:
-        """The same for whoever waits: an API that does not answer is no failure of what is waited for. None: not known now."""
+        """The same for a step that waits: an API that does not answer is no failure of what is waited for. None: not known
+        now."""
         try:
             found = await self.follow(state)
         except StepFailed as interrupt:
@@ -223,7 +219,7 @@ class RemediationTarget:
         return succeeded or bool(before and seen.boot_id and seen.boot_id != before)
 
     async def glance(self) -> FollowedMachine | None:
-        """What has become of its Machine, for whoever does nothing about it. None: not known now."""
+        """What has become of its Machine while no step does anything about it. None: not known now."""
         if self.pin.machine is None:
             return FollowedMachine()
         asked = StepProgress(step=self.pin.ladder[-1], index=-1, began=workflow.now())
@@ -334,14 +330,14 @@ class LadderStep(ABC):
 
     @property
     def deletes(self) -> bool:
-        """Whether it has asked for the deletion of the Machine, which nobody can take back."""
+        """Whether it has asked for the deletion of the Machine, which can't be taken back."""
         return False
 
     @abstractmethod
     async def carry_out(self) -> End:
-        """Until the target is well or replaced. Raises what interrupts the story: Hopeless, and the next step comes."""
+        """Until the target is well or replaced. Raises what interrupts the story: NonRetryable, and the next step comes."""
 
-    async def give_up(self, why: str) -> None:  # noqa: B027 - a step may have nobody to tell
+    async def give_up(self, why: str) -> None:  # noqa: B027 - a step may have no controller to notify
         """It has failed, or its time is over: whatever it set going is told so. What it leaves stays until the end."""
 
     @abstractmethod

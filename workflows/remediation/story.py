@@ -3,10 +3,10 @@
 The story is `RemediationStory`, from top to bottom; `Remediation` at the end is the thin workflow round it. A step is tried until
 the target is well or replaced, until it has failed, or until its time is over; then comes the next one, and after the last a
 person, never silence. What a step is says `workflows/remediation/ladder_step.py`, and which class it has
-`workflows/remediation/story.py`. What has failed is noted on the target before each step and handed to whoever replaces it
+`workflows/remediation/story.py`. What has failed is noted on the target before each step and handed to its replacement
 (`policy/remediation/memory.py`).
 
-A machine whose preservation has ended is handed over to the same workflow, and has its own story
+After its preservation a machine is handed over to the same workflow, and has its own story
 (`workflows/remediation/disposal.py`).
 """
 
@@ -34,7 +34,7 @@ from workflows.episode.preflight import FIRST_PAUSE, LICENCE_PATIENCE, LONGEST_P
 from workflows.episode.state import End, LadderProgress, StepProgress
 from workflows.episode.tries import Patience
 from workflows.kit import options
-from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, StepFailed, TargetChanged, Unlicensed, Vetoed
+from workflows.kit.interrupts import AbortAsked, Interrupt, NeedGone, NonRetryable, StepFailed, TargetChanged, Unlicensed, Vetoed
 from workflows.remediation.external_step import AnnotateExternal, ExternalRemediation
 from workflows.remediation.fencing_step import DetachingStep, FencingStep, RebootStep
 from workflows.remediation.ladder_step import LadderStep, RemediationTarget
@@ -126,7 +126,7 @@ class RemediationStory:
             try:
                 with self.episode.undertaking("the step"):
                     return await self._with_what_goes(step)
-            except (Hopeless, StepFailed, Vetoed) as interrupt:
+            except (NonRetryable, StepFailed, Vetoed) as interrupt:
                 progress.at = None
                 await self._fail(step, state, interrupt)
             index = next_step(ladder, progress.reached, failed)
@@ -142,8 +142,8 @@ class RemediationStory:
         return self._steps[-1]
 
     async def _with_what_goes(self, step: LadderStep) -> End:
-        """Carry it out. A machine whose deletion was asked for by an earlier step goes whatever comes of this one: it is neither
-        recovered nor left alone, and only its end is the end."""
+        """Carry it out. Where an earlier step has asked for the deletion of the machine, it goes whatever comes of this step:
+        it is neither recovered nor left alone, and only its end is the end."""
         try:
             end = await self._carry_out(step)
         except NeedGone as interrupt:
@@ -178,7 +178,7 @@ class RemediationStory:
                     await patience.rest(interrupt, under.next_pause(TRY_AGAIN, LONGEST_PAUSE), "before the step is tried again")
 
     async def _deletion_beside(self, step: LadderStep) -> ReplacingStep | None:
-        """The earlier step by which the machine goes, None where it stays. Unless somebody aborts, that is waited to be known."""
+        """The earlier step by which the machine goes, None where it stays. It waits until that is known, or an abort comes."""
         asked = [each for each in self._steps if isinstance(each, ReplacingStep) and each is not step]
         other = next((each for each in reversed(asked) if each.state.asked is not None), None)
         while other is not None:
@@ -224,14 +224,14 @@ class RemediationStory:
             return refusal(await self._without_marks(interrupt))
         if progress.pin.refused:
             return refusal(progress.pin.refused)
-        # Who is exhausted asks a person first, and only with his word for a permit.
+        # Where the retries are used up it asks a person first, and for a permit only after the answer.
         refused = "" if self._request.exhausted else await self._get_leave()
         await self._adoption.settle()
         progress.begun = not refused
         return not_begun(self.episode, refused) if refused else None
 
     async def _pin(self) -> End | None:
-        """Whom it is about, from here on. Returns the end where that can't be told."""
+        """Pin the target that it is about. Returns the end where that is not possible."""
         episode = self.episode
         episode.enter(step=FenceStep.ISOLATION, doing="looks at the target")
         episode.introduce(zone="", reason=episode.state.reason)
@@ -268,12 +268,12 @@ class RemediationStory:
                 await self.target.node_writer.write(TargetActivities.mark, "isolation: marks the node")
         except Interrupt as interrupt:
             if isinstance(interrupt, TargetChanged) and self._progress.reached >= 0:
-                raise  # no word of a person's makes it the one that was pinned: whoever finds the new one sick begins anew (S9)
+                raise  # a person's answer does not make it the one that was pinned; another episode is for the new one (S9)
             return await self._without_marks(interrupt)
         return ""
 
     async def _without_marks(self, interrupt: Interrupt) -> str:
-        """Our mark could not be left, or its answer was lost. Once it is gone nobody knows any more what may be in flight."""
+        """Our mark could not be left, or its answer was lost. Once it is gone it is not known any more what may be in flight."""
         await self._adoption.settle()
         await self.target.node_writer.remove_marks(UNMARK_PAUSE)
         return interrupt.reason
@@ -339,8 +339,8 @@ class RemediationStory:
         return self.target.has_node and seen is not None and not seen.present
 
     async def _bring_back(self, off: FencingStep, problem: str) -> None:
-        """Nobody asks for more than that the machine which a step has left off is switched on again, or no more can be done: that
-        needs no permit (S17). What becomes of the episode then is seen as ever."""
+        """All that is wanted, or can be done, is that the machine which a step has left off is switched on again: that needs no
+        permit (S17). What becomes of the episode then is seen as ever."""
         episode = self.episode
         episode.enter(phase=Phase.RUNNING, doing="switches the machine on again")
         if but := await off.story.bring_back():
@@ -349,7 +349,7 @@ class RemediationStory:
             await self.target.node_writer.ask_for_a_person(f"{problem}; a person answered, but {but}")
 
     async def _over_by_itself(self) -> End | None:
-        """A target that is well again, or was replaced by others, needs nobody any more."""
+        """A target that is well again, or was replaced by others, needs no person any more."""
         found = await self.target.glance()
         if found is not None and found.gone:
             return await self._gone_after_all()
@@ -400,7 +400,9 @@ class RemediationStory:
                 end = self._told_with(end, left)
             if end.outcome is not Outcome.FENCED_OFF and self.left_off is not None and await self._is_there():
                 end = replace(end, message=f"{end.message}{MAY_BE_OFF}")
-            end = replace(end, message=f"{end.message}{self._left_cut(end.message)}")
+            # What our mark says is cut, and no step has given back or named: a predecessor's.
+            if paths := [path for path in self.episode.state.added.paths if path not in end.message]:
+                end = replace(end, message=f"{end.message}; left cut: {', '.join(paths)}")
             if self.target.has_node:
                 await self.target.node_writer.remove_marks(UNMARK_PAUSE)
         return await close(self.episode, end, self.target.node_writer, leased=self.target.has_node)
@@ -420,8 +422,8 @@ class RemediationStory:
         return f"; power on: {problem}" if problem else "; the machine is switched on again, and the node is back"
 
     def _speaks_against(self, end: End) -> str:
-        """What speaks against a recovery, in words to end a sentence with, "" for nothing: nobody asks for the node any more, and
-        a step has left its machine off; or it is well, and a step has freed its pods when it was perhaps not off (S2)."""
+        """What speaks against a recovery, in words to end a sentence with, "" for nothing: the node is not asked for any more,
+        and a step has left its machine off; or it is well, and a step has freed its pods when it was perhaps not off (S2)."""
         if end.outcome is not Outcome.RECOVERED:
             return ""
         if doubt := next(filter(None, (step.doubt() for step in self._steps if isinstance(step, FencingStep))), ""):
@@ -434,11 +436,6 @@ class RemediationStory:
         """Whether the machine has not gone for good, for all that is known."""
         found = await self.target.glance()
         return found is None or not found.gone
-
-    def _left_cut(self, told: str) -> str:
-        """What our mark tells of as cut, and no step has: a predecessor's that no step of this ladder gives back."""
-        paths = [path for path in self.episode.state.added.paths if path not in told]
-        return f"; left cut: {', '.join(paths)}" if paths else ""
 
     @property
     def at(self) -> LadderStep | None:

@@ -58,7 +58,7 @@ class ScannerLease:
         self._held_until = float("-inf")
         self._held_for = ""
         self._foreign: tuple[LeaseView, str, float] | None = None
-        self._said = ""
+        self._logged = ""
 
     @property
     def renewal(self) -> float:
@@ -77,7 +77,7 @@ class ScannerLease:
         else:
             self._held_for = holder if lease.held else ""
             self._held_until = began + self.duration.total_seconds() if lease.held else float("-inf")
-        self._say(lease)
+        self._log_change(lease)
         return lease
 
     async def release(self, holder: str) -> None:
@@ -157,11 +157,11 @@ class ScannerLease:
         spec = (await self._connection.get(self._path)).get("spec") or {}
         return spec.get("holderIdentity") == holder and spec.get("renewTime") == now
 
-    def _say(self, lease: ClusterLease) -> None:
-        said = lease.problem or f"held by {lease.holder!r}"
-        if said != self._said:
-            log.log(logging.WARNING if lease.problem else logging.INFO, "cluster lease: %s", said)
-            self._said = said
+    def _log_change(self, lease: ClusterLease) -> None:
+        state = lease.problem or f"held by {lease.holder!r}"
+        if state != self._logged:
+            log.log(logging.WARNING if lease.problem else logging.INFO, "cluster lease: %s", state)
+            self._logged = state
 
 
 class LeaseRenewal:

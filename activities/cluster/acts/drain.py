@@ -4,9 +4,9 @@
 rounds, pauses and the end of patience are the workflow's. A pod has gone when it is not there any more, or another one has its
 name; one that is terminating has not, and a drain proves nothing about what still runs (S31).
 
-On a node that is not Ready an eviction is a deletion that nobody carries out, and it starts the clock by which Kubernetes takes
-the pod's volumes away though the machine may write (S36): before off is proven such pods with attached single-writer volumes are
-withheld. Node, Lease and permit are looked at anew right before each row of requests.
+On a node that is not Ready an eviction is a deletion that no kubelet carries out, and it starts the clock by which Kubernetes
+takes the pod's volumes away though the machine may write (S36): before off is proven such pods with attached single-writer
+volumes are withheld. Node, Lease and permit are looked at anew right before each row of requests.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Drain(ClusterActivities):
                 return await self._permits.paused(target.cluster)
             overridden = self._licences.overridden(target)
             held, why = await self._permits.holds(target.cluster, target.pinned.node, target.incident, overridden)
-        except Exception as error:  # noqa: BLE001 - whoever can't be asked has not said yes (S20)
+        except Exception as error:  # noqa: BLE001 - a scanner that can't be asked has not said yes (S20)
             return f"the permit could not be asked for: {error}"
         return "" if held else why or "the permit is not held"
 
@@ -204,7 +204,7 @@ class Drain(ClusterActivities):
         return answers
 
     async def _evict(self, pod: Pod, request: DrainRequest) -> _Answer:
-        """One request, by uid. A lost answer is looked into by the next round: to ask again for what is going harms nobody."""
+        """One request, by uid. A lost answer is looked into by the next round: to ask again for what is going does no harm."""
         metadata = pod.metadata
         delete = {"preconditions": {"uid": metadata.uid}}
         seconds = grace_seconds(request.options, pod.spec.termination_grace_period_seconds)

@@ -3,7 +3,7 @@
 All of it is read at once and for so long only; what has not come by then is named in the manifest. Secrets are no
 evidence, and of the objects that are, what is named like a credential is not kept (`policy/episode/evidence.py`, S12). Which
 devices may be asked besides follows from the node's fence configuration; they are read at their site
-(`activities/power/evidence.py`).
+(`activities/power/device_reading.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Find out which volumes of a node have failed: what is said of it, what is attached to it and which pods mount that, all live.
 
 What the words mean is `policy/remediation/volumes.py`; nothing here writes. A volume counts as the node's only by a
-VolumeAttachment: what a message names beside that is somebody else's.
+VolumeAttachment: what a message names beside that belongs to another node.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class ClusterFailedVolumes(ClusterActivities, VolumeActivities):
 
 
 def _conditions(node: LiveNode, tells: Callable[[str, str], bool]) -> Iterable[VolumeMessage]:
-    """What a view leaves out as well: the messages of conditions that nobody else reads."""
+    """What a view leaves out as well: the messages of conditions, which are read only here."""
     for condition in (node.document.get("status") or {}).get("conditions") or ():
         kind = str(condition.get("type") or "")
         if tells(kind, str(condition.get("status") or "")):

@@ -1,4 +1,4 @@
-"""Which devices would fence each node, and telling when one of them falls silent, over the Kubernetes API.
+"""Which devices would fence each node, and Events when one of them falls silent, over the Kubernetes API.
 
 The configuration is resolved as for an episode begun by hand (`plans.py`), and nothing is pinned, marked or commanded.
 """
@@ -25,12 +25,12 @@ from activities.contracts.device_check import (
     FenceDevicesRequest,
     NodeNames,
     NodeNamesRequest,
-    TellDevicesRequest,
+    PublishDeviceNoticesRequest,
 )
 from activities.errors import ErrorType, error_type
 from activities.licences import Licences
 from policy.episode.messages import Need
-from policy.fence.config import FenceConfig, Source
+from policy.fence.config import Source
 from policy.fence.credential_hosts import CredentialHosts
 from policy.fence.device_check import DeviceEventReason, DeviceNotice, NodeToCheck, devices_of
 from policy.fence.plan_compiler import compile_config
@@ -43,10 +43,10 @@ PASSING = frozenset({ErrorType.UNREACHABLE, ErrorType.TRANSIENT, ErrorType.RATE_
 
 AT_ONCE = 4
 REPEATED = timedelta(minutes=10)
-"""What was told so shortly ago was told by a former attempt of the same request."""
+"""An Event that is younger was written by a former attempt of the same request."""
 
-NOBODYS = "default"
-"""How the configuration is called that holds where nobody has written any."""
+UNCONFIGURED = "default"
+"""The name of the configuration that holds where none is written."""
 
 
 class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
@@ -81,8 +81,8 @@ class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
         return FenceDevices(nodes=tuple(await asyncio.gather(*(one(name) for name in request.nodes))))
 
     @activity.defn(name="fence-check.tell")
-    async def tell_devices(self, request: TellDevicesRequest) -> None:
-        """One after the other. The first that can't be told ends it; when it is repeated, what was told stays as it is."""
+    async def tell_devices(self, request: PublishDeviceNoticesRequest) -> None:
+        """One after the other. The first that can't be written ends it; when it is repeated, what was written stays as it is."""
         require_cluster(request.cluster, self._cluster)
         for notice in request.tidings:
             await self._recorder.publish(_happening(notice), quiet=REPEATED)
@@ -114,16 +114,12 @@ class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
             uid=view.uid,
             ready=view.ready,
             held=_held(view),
-            tells=_somebodys(config) or self._looked_after(),
+            tells=(config.name, config.source) != (UNCONFIGURED, Source.DEFAULT) or self._looked_after(),
             devices=devices,
             provider_id=view.provider_id,
             system_uuid=view.system_uuid,
             instance_id=view.annotations.get(GKE_INSTANCE_ANNOTATION, ""),
         )
-
-
-def _somebodys(config: FenceConfig) -> bool:
-    return (config.name, config.source) != (NOBODYS, Source.DEFAULT)
 
 
 def _without_devices(view: NodeView, problem: str) -> NodeToCheck:

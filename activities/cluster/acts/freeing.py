@@ -3,10 +3,10 @@
 Each consequence checks everything anew in the activity that writes: the proof covers every pinned device, its time is not over,
 the cluster Lease is held, and the live Node is the pinned one, still down, on the boot that was fenced, and ours. A reading
 that licenses it is fresh because the workflow reads the power just before and bounds `not_after` by it (S2). What is in the
-way is told by `workload.py`; the way back from the taint is here too, since only this module knows what it added.
+way is said by `workload.py`; the way back from the taint is here too, since only this module knows what it added.
 
-What protects a machine (a preservation, an exclusion, somebody's lease) does not keep its workloads from running elsewhere: a
-consequence takes nothing from the machine. A hold does, and so does the off switch. Only the deletion of the Node takes more.
+What protects a machine (a preservation, an exclusion, another holder's lease) does not keep its workloads from running elsewhere:
+a consequence takes nothing from the machine. A hold does, and so does the off switch. Only the deletion of the Node takes more.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ a shared mount."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutWorkload:
-    """The pods whose every volume is cut, and the names of the cut PersistentVolumes among all that are in use."""
+    """The pods of which every volume is cut, and the names of the cut PersistentVolumes among all that are in use."""
 
     pods: tuple[Pod, ...]
     volumes: frozenset[str]
@@ -148,7 +148,7 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
         verified_words: bool = False,
     ) -> None:
         """look: the last look at this cluster (`last_look.py`). licences: which know what a power worker of ours has read.
-        verified_words: a person's word for off counts only where it was verified that it is his."""
+        verified_words: a person's word for off counts only where it was verified that it is theirs."""
         self._licences = licences
         self._verified_words = verified_words
         super().__init__(served)
@@ -173,8 +173,8 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
         def decide(node: LiveNode) -> Edit:
             mark = self._require_fenced(request, node)
             if any((taint.key, taint.effect) == (OUR_TAINT.key, OUR_TAINT.effect) for taint in node.taints):
-                whose = "by us" if mark.out_of_service else "by another owner; left unchanged"
-                return Edit(detail=f"tainted out-of-service already {whose}", mark=mark)
+                by = "by us" if mark.out_of_service else "by another owner; left unchanged"
+                return Edit(detail=f"tainted out-of-service already {by}", mark=mark)
             noted = replace(mark, out_of_service=True)
             operations = (*write_mark(node, noted), *append_taint(node, OUR_TAINT))
             return Edit(detail=f"tainted {spelled(OUR_TAINT)}", operations=operations, mark=noted)
@@ -332,12 +332,12 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
         return result if request.look is None else replace(result, look=await self._look(request.look))
 
     async def _require_licence(self, request: FreeRequest) -> int | None:
-        """What does not depend on the node: whom we are, the time, the proof, the cluster Lease. Answers how many pods may be
-        freed in a minute, None for as many as there are."""
+        """What does not depend on the node: which worker we are, the time, the proof, the cluster Lease. Answers how many pods
+        may be freed in a minute, None for as many as there are."""
         pinned = request.target.pinned
         self._require_other_node(pinned.node, ", so it can't be off")
         if not proof_stands(request.proof, pinned.levels):
-            raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} is not proven off: {_told(request.proof)}")
+            raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} is not proven off: {_spelled(request.proof)}")
         if request.proof.acknowledgement is None:
             self._require_read(request.target, request.proof.readings, pinned.levels)
         if doubt := self._doubt_of_word(request):
@@ -345,7 +345,7 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
         return await self._require_leave(request)
 
     def _doubt_of_word(self, request: FreeRequest) -> str:
-        """Why a person's word for off is not known to be his, "" where it is or need not be (S42)."""
+        """Why a person's word for off is not known to be theirs, "" where it is or need not be (S42)."""
         word = request.proof.acknowledgement
         if word is None or not self._verified_words:
             return ""
@@ -395,8 +395,8 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
     async def _require_leave(self, request: Consequence) -> int | None:
         require_cluster(request.target.cluster, self._cluster)
         self._require_time(request)
-        # Nobody has to say no: a Lease that lapsed for a moment must not end an episode whose node is off. What is left to do
-        # then waits for the switch, and for a person.
+        # A Lease that lapsed for a moment must not end an episode with a node that is off. What is left to do then waits for the
+        # switch, and for a person.
         problem = await cluster_lease_problem(self._connection, request.holder, self._clock())
         node = await find_node(self._connection, request.target.pinned.node)
         policies = await live_policies(self._connection, self._source)
@@ -482,7 +482,7 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
 
 async def standing_workload(connection: ClusterConnection, node: str, source: PolicySource) -> Workload:
     """What stands against a node of that name, and how many pods of it may be freed in a minute. Policies that can't be used hold
-    up the act, not whoever only reads."""
+    up the act, and not a reading."""
     try:
         limit = (await live_policies(connection, source)).pods_per_minute
     except ApplicationError as error:
@@ -501,7 +501,7 @@ def _portion(pods: Sequence[Pod], limit: int | None, at_most: int | None) -> lis
     return [*fresh[: at_most or 0], *(pod for pod in pods if pod.forced)]
 
 
-def _told(proof: OffProof) -> str:
+def _spelled(proof: OffProof) -> str:
     """What a proof that is not one says, in a line."""
     if proof.acknowledgement is not None:
         return "the acknowledgement lacks who or why"

@@ -56,7 +56,7 @@ from activities.contracts.target import (
 )
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
-from activities.notification_sender import Notify, nobody
+from activities.notification_sender import Notify, discard_notice
 from policy.checks.targets import MACHINE
 from policy.episode.gate import By, Operation, Seen, objection
 from policy.episode.identity import same_machine
@@ -77,7 +77,7 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
         licences: Licences,
         *,
         fences: NodeFences | None = None,
-        notify: Notify = nobody,
+        notify: Notify = discard_notice,
     ) -> None:
         """look: the last look at this cluster (`last_look.py`). licences: which know what we have added."""
         super().__init__(served)
@@ -88,7 +88,7 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
 
     @activity.defn(name="isolation.mark-unschedulable")
     async def mark_unschedulable(self, request: CordonRequest) -> ActResult:
-        """Cordon, unless somebody else had."""
+        """Cordon, unless another owner had."""
         target = request.target
         require_cluster(target.cluster, self._cluster)
 
@@ -96,8 +96,8 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
             now = self._clock()
             found = require_held(node, target, "it is not cordoned")
             if node.view.unschedulable:
-                whose = "by us" if found.cordoned else "by another owner; left unchanged"
-                return Edit(detail=f"cordoned already {whose}", mark=found)
+                by = "by us" if found.cordoned else "by another owner; left unchanged"
+                return Edit(detail=f"cordoned already {by}", mark=found)
             mark = replace(claim(found, target, now), cordoned=True)
             return Edit(detail="cordoned", operations=(*write_mark(node, mark, cordons=True), *cordon()), mark=mark)
 
@@ -174,7 +174,7 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
     async def mark_schedulable(self, request: RestoreRequest) -> ActResult:
         """Remove our cordon, our taint and our mark in one patch; whatever else is on the node stays byte for byte.
 
-        A node that somebody preserves stays cordoned: nobody uncordons what is preserved (S21). Where its Machine can't be read,
+        A node that is preserved stays cordoned (S21). Where its Machine can't be read,
         that is not known, and the node stays as it is until it can be.
         """
         target = request.target
@@ -245,7 +245,7 @@ def taint_beside_mark(node: LiveNode, mark: Mark | None, *, ours: bool) -> Edit:
 
 def _way_back(node: LiveNode, mark: Mark, machines: tuple[MachineView, ...], now: datetime) -> Edit:
     if mark.paths:
-        # Whoever comes next must know of them, and nothing is scheduled onto a node without its storage (S35).
+        # The next holder must know of them, and nothing is scheduled onto a node without its storage (S35).
         return _keep_for_paths(node, mark, now)
     removed = ["our mark"] if is_marked(node.view) else []
     operations = remove_mark(node)
@@ -253,7 +253,7 @@ def _way_back(node: LiveNode, mark: Mark, machines: tuple[MachineView, ...], now
     left = ""
     if mark.cordoned and node.view.unschedulable:
         if (preserved := objection(seen, Operation.UNCORDON, By.PERSON, now)) is not None:
-            # From here on the cordon belongs to whoever preserves the node, as the mark that called it ours goes (S21).
+            # From here on the cordon belongs to what preserves the node, as the mark that called it ours goes (S21).
             left = f"; left cordoned: {preserved.words}"
         else:
             removed.append("our cordon")

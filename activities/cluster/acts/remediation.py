@@ -97,7 +97,7 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
             raise failure(ErrorType.NOT_FOUND, no_such_target(request.node, await all_names(self._connection)))
         need = request.need or Need(kind=NeedKind.PERSON, reason=request.reason, requester=request.requester)
         require_kind(need, OF_A_REMEDIATION)
-        need = replace(need, delegate="")  # nobody asks us for a remediation and holds the node's lease meanwhile
+        need = replace(need, delegate="")  # a remediation is asked for by no operator that holds the node's lease meanwhile
         named = bool(request.strategies) or request.ladder is not None
         view = machine.view if machine is not None else None
         check = await self._check(need, view, node.view if node is not None else None, named=named)
@@ -224,7 +224,7 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
 
     @activity.defn(name="remediation.take-back")
     async def take_back(self, request: MachineRequest) -> ActResult:
-        """What nobody has taken up goes; a Machine that is going keeps what it says."""
+        """A request that was not taken up goes; a Machine that is going keeps what it says."""
         require_cluster(request.target.cluster, self._cluster)
         if machine_api(request.machine.api_version) is not CLUSTER_API:
             return await self._unannotate(request, EXTERNAL_REMEDIATION_ANNOTATION, STRATEGY_ANNOTATION)
@@ -239,7 +239,7 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
         return await self._write_conditions(request, compose, "its owner is asked no more")
 
     async def _annotate(self, request: MachineRequest, values: Mapping[str, str]) -> ActResult:
-        """Have whoever reads these annotations of a Machine begin."""
+        """Have the controller that reads these annotations of a Machine begin."""
         ref = request.machine
 
         async def write() -> ActResult:
@@ -287,7 +287,7 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
 
     async def _require_leave(self, request: MachineRequest, machine: MachineView) -> None:
         """On the very version of the Machine that is written, which no look at its Node need find, and with the Node as it is by
-        then, whose word beats (S27). The Lease is the look's affair."""
+        then, which has the last word (S27). The Lease is the look's affair."""
         pinned = request.target.pinned
         node = await find_node(self._connection, pinned.node) if not pinned.node.startswith(MACHINE) else None
         if node is not None and pinned.uid and node.view.uid != pinned.uid:

@@ -1,9 +1,9 @@
 """Remediation objects of other controllers: created once, looked at, told that their time is over, taken back.
 
-`policy/remediation/remediation_objects.py` decides what an object says, and whose it is. Creating one sets a remediation going,
-so only that is licensed and looked at first (S20); all else ends something or notes something. An object is created under a
-name that follows from its target and template, so that a lost answer is settled by asking again: a second try finds the first
-(S33).
+`policy/remediation/remediation_objects.py` decides what an object says, and which target it is about. Creating one sets a
+remediation going, so only that is licensed and looked at first (S20); all else ends something or notes something. An object is
+created under a name that follows from its target and template, so that a lost answer is settled by asking again: a second try
+finds the first (S33).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ClusterRemediationObjects(DelegatingActivities, ExternalActivities):
 
         async def found() -> External | None:
             _, there, _ = await self._locate(request)
-            told = self._told(there) if there is not None else None
+            told = self._external(there) if there is not None else None
             return told if told is not None and told.incident == request.target.incident and not told.deleting else None
 
         return await self._delegate(
@@ -106,7 +106,7 @@ class ClusterRemediationObjects(DelegatingActivities, ExternalActivities):
         widely = wanted.several or SEVERAL_ANNOTATION in (template["metadata"].get("annotations") or {})
 
         async def once() -> External:
-            return self._told(await self._in_the_way(place, widely=widely) or await self._post(place, template, request))
+            return self._external(await self._in_the_way(place, widely=widely) or await self._post(place, template, request))
 
         return await edit(place.called, once, look_again=True)
 
@@ -130,7 +130,7 @@ class ClusterRemediationObjects(DelegatingActivities, ExternalActivities):
         self._require(request)
 
         def annotations(document: JsonObject) -> Mapping[str, str | None]:
-            succeeded = RemediationConditions(succeeded=self._told(document).succeeded)
+            succeeded = RemediationConditions(succeeded=self._external(document).succeeded)
             over = GIVEN_UP_ANNOTATION in _annotations(document) or not to_be_given_up(succeeded)
             return {} if over or _is_deleting(document) else {GIVEN_UP_ANNOTATION: written(self._clock())}
 
@@ -160,12 +160,12 @@ class ClusterRemediationObjects(DelegatingActivities, ExternalActivities):
                 await self._require_not_paused(request)
                 await place.connection.delete(place.path(found["metadata"]["name"]), uid=found["metadata"]["uid"])
                 place, found, why = await self._locate(request)  # finalizers may keep it
-            return self._told(found) if found is not None else External(present=False, message=why)
+            return self._external(found) if found is not None else External(present=False, message=why)
 
         return await edit(f"the object of {request.template.key}", once, may_vanish=True, look_again=True)
 
     async def _require_not_paused(self, request: ExternalRequest) -> None:
-        """A MachineHealthCheck that is paused, or whose Cluster is, touches nothing, not even to give back."""
+        """A MachineHealthCheck that is paused, itself or by its Cluster, touches nothing, not even to give back."""
         if not request.adopted or request.check is None or request.check.kind != OF_MACHINES:
             return
         document = await find_check(self._connections, Need(kind=NeedKind.CHECK, check=request.check))
@@ -237,7 +237,7 @@ class ClusterRemediationObjects(DelegatingActivities, ExternalActivities):
         return place, found, ""
 
     async def _in_the_way(self, place: _Place, *, widely: bool) -> JsonObject | None:
-        """The object that there is already, None where it can be created. Vetoed where it is somebody else's."""
+        """The object that there is already, None where it can be created. Vetoed where it is about another target."""
         found = await unless_gone(place.connection.get(place.path()))
         if found is None:
             return await self._among(place) if widely else None
@@ -334,15 +334,15 @@ class ClusterRemediationObjects(DelegatingActivities, ExternalActivities):
             if found is None or place is None:
                 return External(present=False, message=why)
             if not (annotations := wanted(found)):
-                return self._told(found)
+                return self._external(found)
             metadata = {key: found["metadata"][key] for key in ("uid", "resourceVersion")}
             path = place.path(found["metadata"]["name"])
             body = {"metadata": {**metadata, "annotations": annotations}}
-            return self._told(await place.connection.patch_merge(path, body, not_after=request.not_after))
+            return self._external(await place.connection.patch_merge(path, body, not_after=request.not_after))
 
         return await edit(f"the object of {request.template.key}", once, may_vanish=True, look_again=True)
 
-    def _told(self, document: JsonObject) -> External:
+    def _external(self, document: JsonObject) -> External:
         metadata, annotations, statuses = document["metadata"], _annotations(document), statuses_of(document)
         says = remediator_of(document["apiVersion"], document["kind"], self._served.remediators)
         return External(

@@ -32,12 +32,13 @@ from activities.cluster.report.status_writer import StatusWriter
 from activities.cluster.watch.freshness import marks_of
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.scan import ScanActivities, ScanRequest
-from activities.notification_sender import Notify, nobody
+from activities.notification_sender import Notify, discard_notice
 from policy.scan.scan_report import ScanReport
 from policy.scan.urgency import Urgency, urgency
 
 LATER_SECONDS = 1.0
-"""How long a change by which nobody decides is held back, so that neither a restless fleet nor our own writes are a scan each."""
+"""How long a change that matters to no decision is held back, so that neither a restless fleet nor our own writes are a scan
+each."""
 
 RARELY_SECONDS = 5.0
 """The same for what only people read of nodes that are in hand."""
@@ -50,10 +51,10 @@ DRAWN_UP_EVERY, RESTS = 0.05, 9
 a storm leaves the worker to those who act. A verdict's end breaks in upon that."""
 
 PREPARED_FOR = 3
-"""Nodes whose devices stand for those of all others: most clusters have one kind."""
+"""So many nodes stand, with their devices, for all others: most clusters have one kind."""
 
 DOUBTED_SECONDS = 5.0
-"""The longest that a worker with a wrong clock keeps the scan: a good one may have come since nobody else would take it."""
+"""The longest that a worker with a wrong clock keeps the scan: a good one may have come since no other would take it."""
 
 LAST_WORD_SECONDS = 4.0
 """How long a scanner that is stopped may take to say so on every check."""
@@ -85,7 +86,7 @@ class ClusterScan(ScanActivities):
         dispatch: Dispatch | None = None,
         notify_device_check: Callable[[str], Awaitable[None]] | None = None,
         meter: MetricMeter = MetricMeter.noop,
-        notify: Notify = nobody,
+        notify: Notify = discard_notice,
     ) -> None:
         self._cluster = cluster
         self.view = view
@@ -175,7 +176,7 @@ class ClusterScan(ScanActivities):
         await self.view.first_list(before=end)
         marks = marks_of(request.resource_version, request.check_versions)
         await self.view.catch_up(marks, before=end)
-        tell_by = float("inf")
+        answer_by = float("inf")
         while True:
             stamp, drawn_up = self.view.stamp, loop.time()
             wanted = request.work_in_hand or self.view.asked
@@ -212,8 +213,8 @@ class ClusterScan(ScanActivities):
             if lease.held and request.in_flight is not None and request is self._latest:
                 attended = min(attended, self.publishing.attend(report, request.in_flight, request.refusals, request.halted))
             urgent = self._urgency(request, report)
-            tell_by = min(tell_by, self._tell_at(urgent)) if urgent is not Urgency.NONE else float("inf")
-            pause = min(end, tell_by) - loop.time()
+            answer_by = min(answer_by, self._answer_by(urgent)) if urgent is not Urgency.NONE else float("inf")
+            pause = min(end, answer_by) - loop.time()
             if pause <= 0 or ending.is_set():
                 return self._answer(report)
             pause = min(pause, attended)
@@ -241,8 +242,8 @@ class ClusterScan(ScanActivities):
         known, in_hand = self._answered.get(request.known_digest), {each.node for each in request.in_flight or ()}
         return urgency(known, report, request.watching, in_hand) if known is not None else Urgency.NOW
 
-    def _tell_at(self, urgent: Urgency) -> float:
-        """When at the latest the scanner is told of a difference that is seen now, by the loop's clock."""
+    def _answer_by(self, urgent: Urgency) -> float:
+        """When at the latest a difference that is seen now is answered, by the loop's clock."""
         now = asyncio.get_running_loop().time()
         match urgent:
             case Urgency.NOW:
@@ -271,7 +272,7 @@ class ClusterScan(ScanActivities):
             self._tasks[PREPARING] = asyncio.create_task(self._prepare(nodes), name=PREPARING)
 
     def _sweep(self, request: ScanRequest) -> None:
-        """Take NodeFences away whose time is over, beside the scan and not ended with it: one that is answered at once leaves no
+        """Delete NodeFences that have expired, beside the scan and not ended with it: one that is answered at once leaves no
         time. A scanner that has not had its first report does not know who is open."""
         idle = SWEEPING not in self._tasks or self._tasks[SWEEPING].done()
         if self._fences is not None and request.known_digest and idle:

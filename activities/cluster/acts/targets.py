@@ -43,14 +43,14 @@ from activities.contracts.target import (
     LookVerdict,
     PinRequest,
     PinResult,
+    PublishRequest,
     ReleaseRequest,
     Target,
     TargetActivities,
-    TellRequest,
 )
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
-from activities.notification_sender import Notify, nobody
+from activities.notification_sender import Notify, discard_notice
 from policy.episode.fencing import licenses
 from policy.episode.messages import Need, NeedKind, Pinned
 from policy.objects.marks import NOTHING_ADDED, Added
@@ -71,7 +71,7 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         identities: Identities | None = None,
         checked: CheckedDevices | None = None,
         verified_words: bool = False,
-        notify: Notify = nobody,
+        notify: Notify = discard_notice,
     ) -> None:
         """verified_words: a person's wish is acted on only where it was verified that it is theirs."""
         super().__init__(served)
@@ -176,7 +176,7 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         await self._publisher.publish_beside(request.target, request.news)
 
     @activity.defn(name="target.tell")
-    async def tell(self, request: TellRequest) -> None:
+    async def tell(self, request: PublishRequest) -> None:
         """The second attempt tells the Events whether or not the rest could be written."""
         require_cluster(request.target.cluster, self._cluster)
         await self._publisher.publish(request.target, request.news, anyway=activity.info().attempt > 1)

@@ -47,7 +47,7 @@ async def as_served(resource: Resource, read: Callable[[Resource], Awaitable[T]]
 
 
 class Discovery:
-    """Which resource a kind is on one API server, for kinds that users name and we have never heard of.
+    """Which resource a kind is on one API server, for kinds that users name and that we do not know.
 
     By the server's own discovery, which every authenticated client may read. What was found stays found, what was not is asked
     for again, since an operator may be installed at any time.

@@ -65,7 +65,7 @@ class Identities:
         self._watched = watched
 
     async def contested(self, node: NodeView) -> str:
-        """The same, as far as anybody can know. Raises what the API refuses."""
+        """Which other object claims to be that Node's machine, in words; "" for none. Raises what the API refuses."""
         if not identities_of(node):
             return ""
         if self._watched is not None and self._watched.follow_claims():
@@ -174,11 +174,11 @@ async def device_claims(
     for asked, other in enumerate(others):
         device = named[other.name]
         if asked == MOST_ASKED:
-            told = f"{device} is named beside Node/{node}, Node/{other.name} and {len(others) - 1} more"
-            return Claim(other=other, words=f"{told}: find out which node it belongs to; that many are not looked into")
+            problem = f"{device} is named beside Node/{node}, Node/{other.name} and {len(others) - 1} more"
+            return Claim(other=other, words=f"{problem}: find out which node it belongs to; that many are not looked into")
         if await _claims(connections, other, device, source):
-            told = f"{device} is configured as the device of Node/{node} and of Node/{other.name}"
-            return Claim(other=other, words=f"{told}: find out which node it belongs to, or the wrong machine is switched off")
+            problem = f"{device} is configured as the device of Node/{node} and of Node/{other.name}"
+            return Claim(other=other, words=f"{problem}: find out which node it belongs to, or the wrong machine is switched off")
     return None
 
 

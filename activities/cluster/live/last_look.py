@@ -5,9 +5,9 @@ What is read here is judged in `policy/episode`: the need by `need_now.py`, all 
 Never with a guess: what cannot be read is no leave to act. Never from the watch cache either, but for who else has the node's
 identity or is named beside its devices, which needs all objects and can only say no (`claims.py`). Restoring acts (power
 on) look too, but only at the machine's identity, at who says "hands off", and at who else has the node by now; they need no
-licence, since no brake may keep a node down. A look does not act: consequences look again themselves, in the activity that
-writes (`freeing.py`). Where all says go, the rest of a control plane is looked at as well before a member of it is taken
-(`control_planes.py`).
+licence, since no limit of new episodes may keep a node down. A look does not act: consequences look again themselves, in the
+activity that writes (`freeing.py`). Where all says go, the rest of a control plane is looked at as well before a member of it
+is taken (`control_planes.py`).
 """
 
 from __future__ import annotations
@@ -375,7 +375,7 @@ class LastLook:
         return need_now(request.need, seen, self._clock())
 
     def _doubt_of_word(self, request: LookRequest) -> str:
-        """That a person wants it can't be seen; where only verified words are heard, it can be shown (S42)."""
+        """That a person wants it can't be seen; where only verified commands count, it can be shown (S42)."""
         if self._licences is None or not self._verified_words:
             return ""
         if not request.destructive or request.need.kind is not NeedKind.PERSON:
@@ -433,7 +433,7 @@ def _seen(request: LookRequest, sight: _Sight) -> Seen:
 
 
 def _preserves(request: LookRequest, sight: _Sight) -> bool:
-    """Whether who asks is the preservation that holds the node: not because its need says so, which anybody may give to an
+    """Whether who asks is the preservation that holds the node: not because its need says so, which any client may give to an
     episode that switches off, but because its own mark does (S21)."""
     mark, _ = _mark(sight)
     by_itself = request.need.kind is NeedKind.PRESERVATION and request.target.kind == Kind.PRESERVATION.value
@@ -494,16 +494,16 @@ def require_leave(seen: Seen, operation: Operation, now: datetime, *, by: By = B
 
 
 def require_last_look(look: LookRequest, target: Target, operation: Operation = Operation.DISRUPT) -> None:
-    """Refuse a look that comes with an act and would not license it: who asks may be anybody who can schedule activities (S42).
-    operation: DISRUPT, or REMOVE where the act has the machine deleted, a look for which licenses the other as well.
+    """Refuse a look that comes with an act and would not license it: the caller may be any client that can schedule activities
+    (S42). operation: DISRUPT, or REMOVE where the act has the machine deleted, a look for which licenses the other as well.
 
     Raises NotLicensed.
     """
     expected = {operation, Operation.REMOVE}
     if look.target != target or look.operation not in expected:
         wanted = " or ".join(sorted(expected))
-        told = f"expected a look at {target.pinned.node} for {wanted}, got one at {look.target.pinned.node} for {look.operation}"
-        raise failure(ErrorType.NOT_LICENSED, f"look: {told}; nothing was done")
+        wrong = f"expected a look at {target.pinned.node} for {wanted}, got one at {look.target.pinned.node} for {look.operation}"
+        raise failure(ErrorType.NOT_LICENSED, f"look: {wrong}; nothing was done")
 
 
 def require_machine_of(target: str, machine: MachineView, node: NodeView | None, about: str) -> None:

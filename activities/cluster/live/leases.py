@@ -141,7 +141,7 @@ async def _create(connection: ClusterConnection, target: Target, spec: JsonObjec
 
 
 def _taken(document: JsonObject, target: Target, taken: JsonObject) -> JsonObject:
-    """The lease as read, in our name; its resourceVersion makes the PUT fail if anybody was faster."""
+    """The lease as read, in our name; its resourceVersion makes the PUT fail if another taker was faster."""
     metadata = dict(document["metadata"])
     metadata["annotations"] = {**(metadata.get("annotations") or {}), INCIDENT_ANNOTATION: target.incident}
     metadata.pop("ownerReferences", None)

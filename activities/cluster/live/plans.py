@@ -71,7 +71,7 @@ Answer = TypeVar("Answer")
 
 async def answered(reader: ApiReader, namespace: str, read: Callable[[ObjectLookup], Answer]) -> Answer:
     """What `read` makes of the objects, once it misses none. Errors: those of reading the API; an object that we may not see is
-    no error here, but something that the reader is told."""
+    no error here, but something that the reader is given."""
     objects: dict[ObjectName, Found] = {}
     for _ in range(MOST_ROUNDS):
         lookup = ObjectLookup(namespace, objects)
@@ -149,7 +149,7 @@ async def configuration_for(
     *,
     source: PolicySource = DEFAULT_SOURCE,
 ) -> FenceConfig:
-    """The configuration that holds, its errors in it. Errors: InvalidConfig where it can't be told which one does."""
+    """The configuration that holds, its errors in it. Errors: InvalidConfig where it is not clear which one does."""
     unreadable: list[str] = []
     chosen = await _template_named(connections, node, template, need, unreadable, source=source)
     reader = connections.nodes

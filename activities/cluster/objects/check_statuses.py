@@ -66,7 +66,7 @@ class Situation:
 
     @property
     def dialect(self) -> Dialect:
-        """Whose controller writes such a status."""
+        """The dialect of the check: its controller would write such a status."""
         return self.report.dialect
 
 
@@ -104,7 +104,7 @@ def status_change(situation: Situation, now: datetime) -> StatusChange | None:
         case Dialect.CLUSTER_API:
             return cluster_api_status(situation, now)
         case Dialect.NODE_FENCING:
-            return None  # a ConfigMap has no status: what is to be told is told by Events
+            return None  # a ConfigMap has no status: Events say it
 
 
 # What the dialects share: conditions, and Events for what flipped.
@@ -141,8 +141,8 @@ def notices(situation: Situation) -> dict[str, ConditionText | None]:
 
 
 def another_controller(report: CheckReport) -> str:
-    """Which other controller acts on the check, in words, "" for none. A report of an older worker has it only where the brake
-    says so."""
+    """Which other controller acts on the check, in words, "" for none. A report of an older worker has it only where its circuit
+    breaker says so."""
     return report.another_controller or (report.message if report.reason == CONFLICTING else "")
 
 
@@ -153,8 +153,8 @@ def conflicting_status(situation: Situation, now: datetime) -> StatusChange | No
     wanted = conditions(listed, {CONFLICTING: ConditionText(status="True", reason=CONFLICTING, message=why)}, now)
     if wanted == listed:
         return None
-    told = condition_in(listed, CONFLICTING).get("status") == "True"
-    happenings = () if told else (happening(report, CONFLICTING, why, warning=True),)
+    published = condition_in(listed, CONFLICTING).get("status") == "True"
+    happenings = () if published else (happening(report, CONFLICTING, why, warning=True),)
     return StatusChange(patch={"status": {"conditions": wanted}}, happenings=happenings)
 
 
@@ -296,8 +296,8 @@ def _reason(situation: Situation, remediating: Mapping[str, OpenEpisode]) -> str
     doing = (
         f"remediating {', '.join(sorted(remediating)[:5])}{' and others' if len(remediating) > 5 else ''}" if remediating else ""
     )
-    brake = "" if report.allowed else f"no new remediation: {report.message}"
-    return "; ".join(filter(None, (situation.waiting, doing, brake))) or "enabled, nothing to remediate"
+    stopped = "" if report.allowed else f"no new remediation: {report.message}"
+    return "; ".join(filter(None, (situation.waiting, doing, stopped))) or "enabled, nothing to remediate"
 
 
 def _unhealthy_nodes(
@@ -372,12 +372,12 @@ def _node_check_events(report: CheckReport, current: Mapping[str, Any]) -> list[
     was_closed = condition_of(current, REMEDIATION_ALLOWED).get("status") == "False"
     if report.error:
         return [] if was_disabled else [happening(report, "Disabled", report.error, warning=True)]
-    told = [happening(report, "Enabled", "the check is in use")] if was_disabled else []
+    found = [happening(report, "Enabled", "the check is in use")] if was_disabled else []
     if not report.allowed and (was_disabled or not was_closed):
-        told.append(happening(report, "RemediationSkipped", f"no new remediation: {report.message}", warning=True))
+        found.append(happening(report, "RemediationSkipped", f"no new remediation: {report.message}", warning=True))
     if report.allowed and was_closed and not was_disabled:
-        told.append(happening(report, "RemediationAllowed", f"new remediations are allowed again: {report.message}"))
-    return told
+        found.append(happening(report, "RemediationAllowed", f"new remediations are allowed again: {report.message}"))
+    return found
 
 
 def _remediations(
@@ -446,8 +446,8 @@ def cluster_api_status(situation: Situation, now: datetime) -> StatusChange | No
     both = _both_generations(current, observed, old, now, older=older)
     listed = (current.get("v1beta2") or {} if older else current).get("conditions") or ()
     counts = {} if situation.paused or report.error else _counts(report) | {"targets": sorted(situation.targets)[:MOST_TARGETS]}
-    told = condition_in(listed, REMEDIATION_ALLOWED) or condition_in(current.get("conditions") or (), REMEDIATION_ALLOWED)
-    return _change(situation, counts | both | generation, [told], zeros=not situation.paused)
+    before = condition_in(listed, REMEDIATION_ALLOWED) or condition_in(current.get("conditions") or (), REMEDIATION_ALLOWED)
+    return _change(situation, counts | both | generation, [before], zeros=not situation.paused)
 
 
 def machine_conditions(
@@ -475,7 +475,7 @@ def _both_generations(current: Mapping[str, Any], new: Said, old: Said, now: dat
 
 
 def _allowed(report: CheckReport) -> ConditionText:
-    """As the shipped controllers write it: an open brake needs no message."""
+    """As the shipped controllers write it: a closed circuit breaker needs no message."""
     said = allowed(report)
     return replace(said, message="") if said.status == "True" else said
 
@@ -507,9 +507,9 @@ def _machine_check_events(situation: Situation, before: Mapping[str, Any]) -> tu
     was_closed = before.get("status") == "False"
     if report.error:
         why = unusable(report)
-        told = before.get("reason") == why and before.get("message") == report.error
+        published = before.get("reason") == why and before.get("message") == report.error
         reason = "InvalidMachineHealthCheck" if why == INVALID else RESTRICTED
-        return () if told else (happening(report, reason, report.error, warning=True),)
+        return () if published else (happening(report, reason, report.error, warning=True),)
     if not report.allowed and (not was_closed or before.get("reason") != report.reason):
         # `target_events.py` publishes too many unhealthy, once a target is to be remediated.
         known = report.reason == OpenReason.TOO_MANY_UNHEALTHY

@@ -1,7 +1,7 @@
 """Objects of other systems that ask for a node: followed for the ledger, looked at live, and answered in their own conditions.
 
 None of them is ever created, deleted or given a finalizer by us: its operator deletes it when the node is well, and that must not
-wait for anybody. What an episode has to undo it undoes from its own record, with the object or without it. What the objects mean
+wait for us. What an episode has to undo it undoes from its own record, with the object or without it. What the objects mean
 is `policy/episode/fencing_requests.py` and `policy/episode/fencing_requests.py`.
 """
 
@@ -49,8 +49,8 @@ class FencingRequests:
     """Feeds one ledger with what asks for nodes, and with whether the controller that it is made for is at work.
 
     Evidence counts as long as it is fresh, and no longer: the operator that creates the objects goes on running when that
-    controller is taken away, and taking its checks over is not what anybody wants then. takeover: the user knows, and wants us to
-    act all the same. namespaces: where objects are obeyed (S46).
+    controller is taken away, and taking its checks over is not what its user wants then. takeover: the user knows, and wants us
+    to act all the same. namespaces: where objects are obeyed (S46).
     """
 
     def __init__(self, ledger: Ledger, *, takeover: bool, namespaces: Collection[str]) -> None:
@@ -128,31 +128,31 @@ async def plan_asked_for(
         return plan_of(found, node, taint_honoured=taint_honoured)
 
 
-async def answer(connection: ClusterConnection, word: RequestAnswer, *, clock: Clock) -> str:
+async def answer(connection: ClusterConnection, given: RequestAnswer, *, clock: Clock) -> str:
     """Write how far a wish has come, where its object says something else. Returns why there is no object to answer, "" for done.
 
-    Where the operator has given it up it is told that it was interrupted, whatever became of it since.
+    Where the operator has given it up the answer is that it was interrupted, whatever became of it since.
     """
-    path = _path(word.about)
+    path = _path(given.about)
 
     async def once() -> str:
         found = await connection.get(path)
-        if is_another(found, word.uid):
-            return f"{word.about.key} is another object now"
+        if is_another(found, given.uid):
+            return f"{given.about.key} is another object now"
         withdrawn = why_withdrawn(found)
         if found["metadata"].get("deletionTimestamp"):
             return withdrawn
-        told = (Stage.INTERRUPTED, withdrawn) if withdrawn else (word.stage, word.message)
-        status = answered(status_of(found), *told, clock())
+        stage, message = (Stage.INTERRUPTED, withdrawn) if withdrawn else (given.stage, given.message)
+        status = answered(status_of(found), stage, message, clock())
         if status:
             version = {"resourceVersion": found["metadata"]["resourceVersion"]}
             await connection.patch_merge(f"{path}/status", {"metadata": version, "status": status})
         return withdrawn
 
     try:
-        return await edit(word.about.key, once)
+        return await edit(given.about.key, once)
     except ObjectNotFound:
-        return f"{word.about.key} was deleted"
+        return f"{given.about.key} was deleted"
 
 
 def answered(current: Mapping[str, Any], stage: Stage, message: str, now: datetime) -> JsonObject:

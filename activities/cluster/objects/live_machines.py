@@ -203,8 +203,8 @@ async def machine_of(connections: Readers, node: NodeView) -> LiveMachine | None
     chosen = [machine for machine in found if not machine.view.deleting] or found
     if len(chosen) > 1:
         names = ", ".join(sorted(f"{machine.ref.namespace}/{machine.ref.name}" for machine in chosen))
-        told = f"Node/{node.name}: several Machines say that it is theirs: {names}; expected one"
-        raise failure(ErrorType.INVALID_CONFIG, told)
+        problem = f"Node/{node.name}: several Machines say that it is theirs: {names}; expected one"
+        raise failure(ErrorType.INVALID_CONFIG, problem)
     return chosen[0] if chosen else None
 
 

@@ -196,10 +196,10 @@ def _failure(status: _Status, old: _Failure, phase: str) -> str:
         status.failure_reason or old.failure_reason or status.error_reason,
         status.failure_message or old.failure_message or status.error_message,
     )
-    told = ": ".join(word for word in words if word)
-    if not told and phase == FAILED and status.current_status is not None and status.last_operation is not None:
+    reported = ": ".join(word for word in words if word)
+    if not reported and phase == FAILED and status.current_status is not None and status.last_operation is not None:
         return status.last_operation.description or ""
-    return told
+    return reported
 
 
 def _waits(metadata: WireMetadata, spec: _Spec, status: _Status, old: _Failure) -> str:
@@ -211,8 +211,8 @@ def _waits(metadata: WireMetadata, spec: _Spec, status: _Status, old: _Failure) 
     for kind in DRAIN_CONDITIONS:
         found = conditions.get(kind)
         unfinished = found is not None and found.status == ("True" if kind == "Deleting" else "False")
-        if found is not None and unfinished and (told := found.message or found.reason):
-            return f"{kind}: {told}"[:LONGEST_WAIT]
+        if found is not None and unfinished and (reported := found.message or found.reason):
+            return f"{kind}: {reported}"[:LONGEST_WAIT]
     hooks = [key for key in metadata.annotations or () if key.startswith(HOOKS)]
     lifecycle = spec.lifecycle_hooks if isinstance(spec.lifecycle_hooks, dict) else {}
     hooks += [f"{stage} {each.get('name')}" for stage, there in sorted(lifecycle.items()) for each in there or ()]

@@ -14,7 +14,7 @@ from temporalio.common import MetricMeter
 
 from activities.contracts import metrics
 from activities.contracts.scan import ScanRequest
-from activities.notification_sender import Notify, nobody
+from activities.notification_sender import Notify, discard_notice
 from policy.episode.advice import ASK_STATUS
 from policy.episode.events import When
 from policy.episode.notices import Notice
@@ -74,7 +74,7 @@ class Levels:
 class AlarmNotifier:
     """Of one cluster."""
 
-    def __init__(self, cluster: str, *, clock: Callable[[], datetime], notify: Notify = nobody) -> None:
+    def __init__(self, cluster: str, *, clock: Callable[[], datetime], notify: Notify = discard_notice) -> None:
         self._cluster = cluster
         self._clock = clock
         self._notify = notify

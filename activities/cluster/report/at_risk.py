@@ -1,9 +1,9 @@
-"""Tells people in time that Kubernetes is about to take volumes from a node that is not proven off (S36).
+"""Warns people in time that Kubernetes is about to take volumes from a node that is not proven off (S36).
 
 `policy/scan/data_at_risk.py` says when that is so; here the pods of such a node are read (a list for that node alone, and one in
-some minutes at most) and people are told: an Event on the Node and a metric. It needs no episode and no permit, and no brake
-stops it. The scan's long poll calls `attend` whenever something is due; the work is done beside it, so that no answer waits for
-it.
+some minutes at most) and people are warned: an Event on the Node and a metric. It needs no episode and no permit, and no circuit
+breaker stops it. The scan's long poll calls `attend` whenever something is due; the work is done beside it, so that no answer
+waits for it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from activities.cluster.api.paths import NODES
 from activities.cluster.objects.workload import INLINE_DISKS, Pod, read_pods
 from activities.cluster.report.background_writer import BackgroundWriter
 from activities.contracts import metrics
-from activities.notification_sender import Notify, nobody
+from activities.notification_sender import Notify, discard_notice
 from policy.episode.events import When
 from policy.episode.notices import Notice
 from policy.scan.data_at_risk import DataAtRisk, DataAtRiskWarning, PodStay, patience_of
@@ -31,15 +31,15 @@ from policy.values.times import written
 log = logging.getLogger(__name__)
 
 AT_ONCE = 8
-"""Nodes looked at, or told of, side by side: a whole zone may go down at once."""
+"""Nodes looked at, or warned of, side by side: a whole zone may go down at once."""
 
 REASON = "DataAtRisk"
 CLOCKS_DIFFER = timedelta(minutes=1)
-"""Less than this before its repetition is due, what another worker has told is told again."""
+"""Less than this before its repetition is due, a warning of another worker is repeated."""
 
 
 class DataAtRiskReporter(BackgroundWriter):
-    """Looks and tells for one cluster. One per view; `close` ends what is under way."""
+    """Of one cluster. One per view; `close` ends what is under way."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class DataAtRiskReporter(BackgroundWriter):
         *,
         clock: Callable[[], datetime],
         on_change: Callable[[], None],
-        notify: Notify = nobody,
+        notify: Notify = discard_notice,
     ) -> None:
         super().__init__(f"data at risk of {cluster}", on_change=on_change)
         self._cluster = cluster
@@ -70,14 +70,14 @@ class DataAtRiskReporter(BackgroundWriter):
         return float("inf")
 
     async def _work(self, meter: MetricMeter) -> None:
-        """What is to be told goes first: it is known already, and reading a zone's pods takes its time."""
+        """Warnings go first: they are known already, and reading a zone's pods takes its time."""
         while True:
             now = self._clock()
             warnings = self._at_risk.to_tell(now, AT_ONCE)
             nodes = self._at_risk.to_look_at(now, AT_ONCE) if not warnings else []
             if not warnings and not nodes:
                 return
-            await asyncio.gather(*(self._tell(each, meter) for each in warnings), *(self._look(each) for each in nodes))
+            await asyncio.gather(*(self._warn(each, meter) for each in warnings), *(self._look(each) for each in nodes))
 
     async def _look(self, node: str) -> None:
         at = self._clock()
@@ -90,8 +90,8 @@ class DataAtRiskReporter(BackgroundWriter):
         stays = [_stay(pod) for pod in pods if not pod.finished]
         self._at_risk.looked(node, [stay for stay in stays if stay.volumes], at)
 
-    async def _tell(self, warned: DataAtRiskWarning, meter: MetricMeter) -> None:
-        """The metric counts whatever becomes of the Event; what another worker has told is counted there."""
+    async def _warn(self, warned: DataAtRiskWarning, meter: MetricMeter) -> None:
+        """The metric counts whatever becomes of the Event; what another worker has warned of is counted there."""
         now = self._clock()
         self._notify(
             Notice(when=When.DATA_AT_RISK, cluster=self._cluster, node=warned.node, subject=warned.uid, text=_message(warned))

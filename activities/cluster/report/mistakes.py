@@ -1,8 +1,8 @@
-"""Tells people what is wrong with objects that they, or kubelets, have written: one warning Event for each mistake.
+"""Reports what is wrong with objects that they, or kubelets, have written: one warning Event for each mistake.
 
-Whether an episode is open or not: what stands on the objects is seen by the scan, whose long poll calls `attend`; the work is
-done beside it. A value that was told is not told again by this process as long as it stands there, and by no other while the
-server keeps the Event, whose name is derived from what it says. Nothing is asked of the API while nothing changes.
+Whether an episode is open or not: what stands on the objects is seen by the scan; its long poll calls `attend`, and the work is
+done beside it. A value that was reported is not reported again by this process as long as it stands there, and by no other
+while the server keeps the Event: its name is derived from what it says. Nothing is asked of the API while nothing changes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 8
 MOST = 50
-"""So many Events before a pause: whoever annotates a whole fleet wrongly floods nobody."""
+"""So many Events before a pause: a whole fleet with a wrong annotation is no flood."""
 PAUSE_SECONDS = 60.0
 TRY_AGAIN_SECONDS = 30.0
-"""Until what could not be told is told again."""
+"""Until what could not be written is tried again."""
 
 
 class MistakeReporter(BackgroundWriter):
-    """Tells for one cluster. One per view; `close` ends what is under way."""
+    """Of one cluster. One per view; `close` ends what is under way."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class MistakeReporter(BackgroundWriter):
         self._connection_of = connection_of
         self._pause = pause
         self._recorders: dict[int, EventRecorder] = {}
-        self._told: set[str] = set()
+        self._recorded: set[str] = set()
         """Names of the Events of what stands there now."""
         self._seen: tuple[int, ...] = ()
         self._not_before = float("-inf")
@@ -66,11 +66,11 @@ class MistakeReporter(BackgroundWriter):
     async def _work(self) -> None:
         versions, loop = self._versions(), asyncio.get_running_loop()
         standing = {happening.name: happening for happening in self._happenings()}
-        self._told &= standing.keys()
-        due = [happening for name, happening in standing.items() if name not in self._told]
+        self._recorded &= standing.keys()
+        due = [happening for name, happening in standing.items() if name not in self._recorded]
         some, failed = due[:MOST], False
         for first in range(0, len(some), AT_ONCE):
-            told = await asyncio.gather(*(self._tell(each) for each in some[first : first + AT_ONCE]))
+            told = await asyncio.gather(*(self._record(each) for each in some[first : first + AT_ONCE]))
             failed = failed or not all(told)
         if failed:
             self._not_before = loop.time() + TRY_AGAIN_SECONDS
@@ -90,7 +90,7 @@ class MistakeReporter(BackgroundWriter):
     def _versions(self) -> tuple[int, ...]:
         return tuple(each.version for each in self._mistaken)
 
-    async def _tell(self, happening: Happening) -> bool:
+    async def _record(self, happening: Happening) -> bool:
         connection = self._connection_of(happening.about)
         recorder = self._recorders.setdefault(id(connection), EventRecorder(connection))
         try:
@@ -98,5 +98,5 @@ class MistakeReporter(BackgroundWriter):
         except ApplicationError as error:
             log.warning("the Event %s on %s was not written: %s", happening.reason, happening.about.key, error.message)
             return False
-        self._told.add(happening.name)
+        self._recorded.add(happening.name)
         return True

@@ -2,9 +2,9 @@
 
 The scan sees them (`watch/watches.py`) and calls `attend`; the work is done beside it, and it waits for none of that. A process
 that dies in the middle is followed by another one that passes the same command on again: it counts once
-(`activities/node_action_dispatcher.py`). None is carried out whose name may be another person's, also where commands that are not
-verified are accepted: people who may make objects could not command at all without them. Those that a command line has made are
-passed on by it. What is a day old is deleted. What a workflow asks about such an object is `acts/attestation.py`.
+(`activities/node_action_dispatcher.py`). None with a name that may be another person's is carried out, also where commands that
+are not verified are accepted: people who may make objects could not command at all without them. Those that a command line has
+made are passed on by it. What is a day old is deleted. What a workflow asks about such an object is `acts/attestation.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,17 @@ from activities.cluster.api.paths import ADMISSION_BINDINGS, ADMISSION_POLICIES,
 from activities.cluster.api.refusals import ObjectNotFound, edit, unless_gone
 from activities.cluster.report.background_writer import BackgroundWriter
 from activities.errors import ErrorType, error_type
-from policy.episode.operator_commands import NAMESPACE, POLICY, SAID_LABEL, WITHIN, ActionName, Spoken, Verb, doubt, spoken_of
+from policy.episode.operator_commands import (
+    NAMESPACE,
+    POLICY,
+    SAID_LABEL,
+    WITHIN,
+    ActionName,
+    NodeActionSpec,
+    Verb,
+    doubt,
+    spoken_of,
+)
 from policy.values.display_text import in_a_line
 from policy.values.times import EARLIEST, moment_of, written
 
@@ -38,7 +48,7 @@ KEPT_FOR = timedelta(days=1)
 LOOK_AGAIN_SECONDS = 3600.0
 """Whether something is a day old by now."""
 
-Dispatch = Callable[[str, Spoken, ActionName, str], Awaitable[str]]
+Dispatch = Callable[[str, NodeActionSpec, ActionName, str], Awaitable[str]]
 """Passes a command on, of a cluster, in a person's name. The answer; raises NotLicensed where it is refused."""
 
 

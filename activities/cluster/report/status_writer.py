@@ -47,17 +47,17 @@ log = logging.getLogger(__name__)
 
 
 CONDITIONS_SECONDS = 4.0
-"""How long Machines are told at a time; what is left is published again."""
+"""How long conditions are written at a time; what is left is published again."""
 
 PAUSE_SECONDS = 1.0
-"""Between two times that people are told: in a storm what they read changes with every node."""
+"""Between two publications: in a storm what people read changes with every node."""
 
 TRY_AGAIN_SECONDS = 5.0
 """Until what could not be written is written again."""
 
 DROPPED_FOR = timedelta(minutes=10)
 """How long a field counts as unknown to the server that has dropped it: what made one answer incomplete may be over, and a new
-schema comes without a word, too."""
+schema comes unannounced, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +71,8 @@ class DroppedFields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """How many objects were written, and what could not be (by key; a vanished object is no failure). unseen: why single targets
-    were told nothing, "" where they were."""
+    """How many objects were written, and what could not be (by key; a vanished object is no failure). unseen: why nothing
+    was written of single targets, "" where it was."""
 
     written: int = 0
     failed: tuple[str, ...] = ()
@@ -88,14 +88,14 @@ class StatusWriter(BackgroundWriter):
         self._clock = clock
         self._recorders: dict[int, EventRecorder] = {}
         self._dropped: dict[str, DroppedFields] = {}
-        self._machine_conditions = MachineConditions(view.watches.machines, clock=clock, tell=self._tell)
-        self._told: object = None
+        self._machine_conditions = MachineConditions(view.watches.machines, clock=clock, record=self._record)
+        self._published: object = None
         self._not_before = float("-inf")
 
     def attend(self, seen: ScanReport, in_flight: Sequence[OpenEpisode], refusals: Sequence[Refusal], halted: str = "") -> float:
         """Have it written where it is another thing than was written last. halted: see ScanRequest. In how many seconds to call
         again."""
-        if self.busy or not (seen.checks or refusals) or self._told == (seen.checks, in_flight, refusals, halted):
+        if self.busy or not (seen.checks or refusals) or self._published == (seen.checks, in_flight, refusals, halted):
             return float("inf")
         if (left := self._not_before - asyncio.get_running_loop().time()) > 0:
             return left
@@ -104,20 +104,20 @@ class StatusWriter(BackgroundWriter):
 
     def forget(self) -> None:
         """Others may have written since: what stands there is compared anew."""
-        self._told = None
+        self._published = None
 
     def failed(self) -> None:
         """Not at once again."""
         self._not_before = asyncio.get_running_loop().time() + TRY_AGAIN_SECONDS
 
     async def _work(self, seen: ScanReport, in_flight: Sequence[OpenEpisode], refusals: Sequence[Refusal], halted: str) -> None:
-        self._told = under_way = object()
+        self._published = under_way = object()
         published = await self.publish(seen, in_flight, refusals, halted)
         if published.failed:
             self.failed()
         else:
-            if self._told is under_way and not published.unseen:
-                self._told = (seen.checks, in_flight, refusals, halted)
+            if self._published is under_way and not published.unseen:
+                self._published = (seen.checks, in_flight, refusals, halted)
             self._not_before = asyncio.get_running_loop().time() + PAUSE_SECONDS
 
     async def publish(
@@ -129,7 +129,7 @@ class StatusWriter(BackgroundWriter):
             if report.reason == OpenReason.ELSEWHERE:
                 continue  # its status is written from where its Nodes are seen
             if report.dialect is Dialect.NODE_FENCING:
-                failed += await self._tell_of_configuration(report)  # a ConfigMap has no status
+                failed += await self._report_configuration(report)  # a ConfigMap has no status
                 continue
             try:
                 change = await self._write(_as_halted(report, halted), in_flight, seen)
@@ -139,10 +139,10 @@ class StatusWriter(BackgroundWriter):
                 continue
             if change is not None:
                 written += 1
-                failed += [refused for each in change.happenings if (refused := await self._tell(each))]
-        # S18: what we do not see is not gone. Its targets are told as soon as we see, and meanwhile the rest goes on.
+                failed += [refused for each in change.happenings if (refused := await self._record(each))]
+        # S18: what we do not see is not gone. Its targets follow as soon as we see, and meanwhile the rest goes on.
         if seen.checks and not (unseen := self._view.doubt()):
-            failed += await self._tell_of_targets(seen.checks)
+            failed += await self._report_targets(seen.checks)
         failed += await self._answer_requests({each.node for each in in_flight})
         uids = {candidate.node: candidate.uid for candidate in seen.candidates}
         for refusal in refusals:
@@ -157,35 +157,35 @@ class StatusWriter(BackgroundWriter):
                 message=f"nothing is begun for {_called(refusal.node)}: {refusal.message or refusal.reason}",
                 warning=True,
             )
-            if refused := await self._tell(happening, once=True):
+            if refused := await self._record(happening, once=True):
                 failed.append(refused)
             if uid := uids.get(refusal.node):
                 message = f"not fenced for {refusal.check.key}: {refusal.message or refusal.reason}"
                 about = NODES.ref(refusal.node)
                 skipped = Happening(about=about, uid=uid, reason=EventReason.FENCING_SKIPPED, message=message)
-                failed += [refused] if (refused := await self._tell(skipped, once=True)) else []
+                failed += [refused] if (refused := await self._record(skipped, once=True)) else []
         return Published(written=written, failed=tuple(failed), unseen=unseen)
 
-    async def _tell_of_configuration(self, report: CheckReport) -> list[str]:
-        """Why the fence configuration can't be used, for as long as it can't; what could not be told."""
+    async def _report_configuration(self, report: CheckReport) -> list[str]:
+        """Why the fence configuration can't be used, for as long as it can't; what could not be written."""
         if not report.error or report.ref.key not in self._view.check_objects:
             return []
         message = f"not in use, and no new fencing begins: {report.error}"
         about = Happening(about=report.ref, uid=report.uid, reason=INVALID, message=message, warning=True)
-        refused = await self._tell(about, once=True)
+        refused = await self._record(about, once=True)
         return [refused] if refused else []
 
-    async def _tell_of_targets(self, checks: Sequence[CheckReport]) -> list[str]:
-        """What single targets are told, and told about; what failed or has to wait for the next time."""
+    async def _report_targets(self, checks: Sequence[CheckReport]) -> list[str]:
+        """Conditions of single targets and Events about them; what failed or has to wait for the next time."""
         # Where the worker that looked knows of another controller, or of a pause, this one need not have heard of it yet.
         keys = [report.ref.key for report in checks if not another_controller(report) and report.reason not in SILENT]
         known, failed = self._view.ledger.known(self._view.now()), list[str]()
         happenings = [happening for key in keys for happening in target_happenings(known, key)]
-        failed += [refused for each in happenings if (refused := await self._tell(each, once=True))]
+        failed += [refused for each in happenings if (refused := await self._record(each, once=True))]
         return [*failed, *await self._machine_conditions.write(known, keys, seconds=CONDITIONS_SECONDS)]
 
     async def _answer_requests(self, busy: Collection[str]) -> list[str]:
-        """The final answer to those who ask for what can't be: whoever asks may try something else at once. busy: nodes with an
+        """The final answer to those who ask for what can't be: they may try something else at once. busy: nodes with an
         open episode."""
         if self._view.doubt():
             return []  # S18: what we do not see is not gone; there will be another report
@@ -232,7 +232,7 @@ class StatusWriter(BackgroundWriter):
     ) -> StatusChange | None:
         current = status_of(found)
         nodes = {each.node for each in in_flight}
-        # A node whose object is gone stays with the checks that named it.
+        # A node without an object stays with the checks that named it.
         ours = nodes & (current.get("inFlightRemediations") or {}).keys()
         if not report.error:
             ours = self._view.ledger.covered(report.ref.key, nodes) | {node for node in ours if node not in self._view.ledger}
@@ -260,15 +260,15 @@ class StatusWriter(BackgroundWriter):
         return before.names if before is not None else frozenset()
 
     def _remember_what_was_dropped(self, report: CheckReport, change: StatusChange, answer: JsonObject) -> None:
-        """An older schema drops what it does not know, without a word; written again and again it would never be there."""
+        """An older schema drops what it does not know, silently; written again and again it would never be there."""
         stands = status_of(answer)
         dropped = {name for name, value in change.patch["status"].items() if value and name not in stands}
         if dropped:
             names = self._known_as_dropped(report) | dropped
             self._dropped[report.ref.key] = DroppedFields(names=names, of=_as_written(report), until=self._clock() + DROPPED_FOR)
 
-    async def _tell(self, happening: Happening, *, once: bool = False) -> str:
-        """Tell it; what failed, or ""."""
+    async def _record(self, happening: Happening, *, once: bool = False) -> str:
+        """Write the Event; what failed, or ""."""
         connection = self._view.watches.connection_of(happening.about)
         recorder = self._recorders.setdefault(id(connection), EventRecorder(connection, clock=self._clock))
         try:

@@ -1,4 +1,4 @@
-"""What is told of single targets: Events in the dialect's names, and Cluster API's condition HealthCheckSucceeded on its
+"""What is written of single targets: Events in the dialect's names, and Cluster API's condition HealthCheckSucceeded on its
 Machines.
 
 Beside the status of the checks (`status_writer.py`), and bounded: Events of so many targets at a time, conditions only where what
@@ -39,14 +39,15 @@ MOST_EVENTS = 50
 MOST_REFUSED = 50
 AT_ONCE = 8
 
-Tell = Callable[[Happening], Awaitable[str]]
-"""Tells it; what failed, or ""."""
+Record = Callable[[Happening], Awaitable[str]]
+"""Writes the Event; what failed, or ""."""
 
 OLD_REASONS = {NODE_DELETED: "NodeNotFound", HAS_REMEDIATE_ANNOTATION: "HasRemediateMachineAnnotation"}
 """The older generation of conditions calls these otherwise."""
 
 SILENT = frozenset({OpenReason.ELSEWHERE, OpenReason.OBSERVE_ONLY, OpenReason.PAUSED, OpenReason.STALE_MACHINES})
-"""Brakes under which nothing is written on targets: they are not ours, not to be touched, or not known."""
+"""Reasons of open circuit breakers under which nothing is written on targets: they are not ours, not to be touched, or not
+known."""
 
 
 def target_happenings(known: LedgerSnapshot, key: str) -> Iterator[Happening]:
@@ -96,7 +97,8 @@ def _of_target(check: HealthCheck, target: JudgedTarget, verdict: Verdict) -> It
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineOpinion:
-    """What a Machine is to be told, and by which check. Drawn from the ledger at once, to be kept while others are written."""
+    """The condition that a Machine is to have, and by which check. Drawn from the ledger at once, to be kept while others are
+    written."""
 
     check: HealthCheck
     machine: MachineView
@@ -106,14 +108,14 @@ class MachineOpinion:
 class MachineConditions:
     """Writes HealthCheckSucceeded where it is another than stands there.
 
-    As many as the time allows, so that a whole fleet is told within a few publishes. Whose was not taken goes last the next time,
-    so that it holds up no other; and a server that refuses `MOST_REFUSED` is asked for no more this time.
+    As many as the time allows, so that a whole fleet is done within a few publishes. One that was refused goes last the next
+    time, so that it holds up no other; and a server that refuses `MOST_REFUSED` is asked for no more this time.
     """
 
-    def __init__(self, connection: ClusterConnection, *, clock: Callable[[], datetime], tell: Tell) -> None:
+    def __init__(self, connection: ClusterConnection, *, clock: Callable[[], datetime], record: Record) -> None:
         self._connection = connection
         self._clock = clock
-        self._tell = tell
+        self._record = record
         self._put_off: set[str] = set()
 
     async def write(self, known: LedgerSnapshot, keys: Collection[str], *, seconds: float) -> list[str]:
@@ -135,7 +137,7 @@ class MachineConditions:
                     refused.add(opinion.machine.key)
                     continue
                 left -= 1
-                if told is not None and (problem := await self._tell(told)):
+                if told is not None and (problem := await self._record(told)):
                     failed.append(problem)
 
         await asyncio.gather(*(some() for _ in range(AT_ONCE)))
@@ -144,8 +146,8 @@ class MachineConditions:
 
 
 def differing(known: LedgerSnapshot, keys: Collection[str]) -> list[MachineOpinion]:
-    """For each Machine the opinion that counts, of several checks the worst, where another one stands there. Where nobody has
-    one, nothing is said."""
+    """For each Machine the opinion that counts, of several checks the worst, where another one stands there. Where no check
+    has one, there is none."""
     checks = [
         check
         for key, check in known.checks.items()
@@ -154,7 +156,7 @@ def differing(known: LedgerSnapshot, keys: Collection[str]) -> list[MachineOpini
     found: list[MachineOpinion] = []
     for target in known.machines.values() if checks else ():
         verdicts = [(check, target.verdicts[check.ref.key]) for check in checks if check.ref.key in target.verdicts]
-        opinions = [(check, verdict, said) for check, verdict in verdicts if (said := _said(verdict)) is not None]
+        opinions = [(check, verdict, said) for check, verdict in verdicts if (said := _condition(verdict)) is not None]
         if not opinions or target.machine is None:
             continue
         check, _, said = min(opinions, key=lambda each: (each[1].health is not Health.UNHEALTHY, each[0].ref.key))
@@ -163,7 +165,7 @@ def differing(known: LedgerSnapshot, keys: Collection[str]) -> list[MachineOpini
     return found
 
 
-def _said(verdict: Verdict) -> ConditionText | None:
+def _condition(verdict: Verdict) -> ConditionText | None:
     if verdict.health is Health.UNHEALTHY:
         return ConditionText(status="False", reason=verdict.reason, message=verdict.message)
     if verdict.standing in {Standing.HEALTHY, Standing.RECOVERING}:
@@ -180,7 +182,7 @@ def _differs(machine: MachineView, said: ConditionText) -> bool:
 
 
 async def _write(connection: ClusterConnection, opinion: MachineOpinion, now: datetime) -> Happening | None:
-    """Read, compose, write as one. A Machine that has vanished, or whose name another one has by now, is no failure; one that
+    """Read, compose, write as one. A Machine that has vanished, or has another one of its name by now, is no failure; one that
     others keep writing waits for its turn."""
     check, machine, said = opinion.check, opinion.machine, opinion.said
     ref = check.machine_ref(machine.namespace, machine.name)

@@ -25,6 +25,7 @@ from activities.cluster.watch.kinds import Destination, Reader, ReadKind, read_b
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.health_check import HealthCheck, Overlap
 from policy.checks.retries import RetryRules
+from policy.dialects import is_health_check
 from policy.dialects.common import DEFAULT_NAMESPACE
 from policy.remediation.control_plane import read_strategy
 from policy.remediation.memory import DEFAULT_RETRIES
@@ -123,7 +124,7 @@ class ClusterSnapshot:
 
     def _put(self, obj: JsonObject, ref: ObjectRef, source: str) -> None:
         kind = _kind_of(ref, obj)
-        if kind is not None and kind.destination is Destination.CHECKS:
+        if is_health_check(obj):  # also one whose kind is in other letters, which its reader names
             self._put_check(ref, obj, source)
             return
         if not ref.name:
@@ -178,7 +179,7 @@ class ClusterSnapshot:
 
 
 def _require_moments(obj: JsonObject) -> None:
-    """A scanner goes on without a moment that can't be read. In a file it is a mistake, and someone is there to be told."""
+    """A scanner goes on without a moment that can't be read. In a file it is a mistake, which its author reads."""
     status = obj.get("status") or {}
     conditions = enumerate(status.get("conditions") or ())
     moments = {f"status.conditions[{index}].lastTransitionTime": each.get("lastTransitionTime") for index, each in conditions}

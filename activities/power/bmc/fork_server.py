@@ -1,4 +1,5 @@
-"""Forks a process for each session of a protocol whose library it has loaded once. Run by its path, with the protocol's module.
+"""Forks a process for each session of a protocol. The protocol's library is loaded once. Run by its path, with the protocol's
+module.
 
 `fork_server.py bmc.ipmi` waits with `main` of `bmc/ipmi.py` at hand. Standard input is a socket of the worker's
 (`forked_child.py`). Each message on it asks for one child and carries two sockets: the one that becomes the child's standard

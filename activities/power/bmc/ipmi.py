@@ -211,7 +211,7 @@ def read_event_log(session: Any, ends: float) -> str:
     record = first_of_the_newest(session) if entries > EVENTS_READ else FIRST_RECORD
     while record != LAST_RECORD and len(lines) < min(entries, EVENTS_READ) and time.monotonic() < ends - EVENTS_RESERVE:
         answer = log_entry(session, record)
-        lines.append(told(answer[2:]))
+        lines.append(entry_line(answer[2:]))
         record = int.from_bytes(answer[:2], "little")
     if len(lines) < entries:
         lines.append(f"({len(lines)} of {entries} entries were read)")
@@ -236,8 +236,8 @@ def log_entry(session: Any, record: int) -> bytes:
     return answer[:18]
 
 
-def told(entry: bytes) -> str:
-    """One entry as it came, after what can be said of it in words (table 32-1)."""
+def entry_line(entry: bytes) -> str:
+    """One entry in words (table 32-1), and then as it came."""
     record, kind = int.from_bytes(entry[:2], "little"), entry[2]
     words = [f"{record:#06x}"]
     if kind < OEM_WITHOUT_TIME:

@@ -30,7 +30,7 @@ from sushy.resources import base, common  # noqa: E402 - see above
 SYSTEMS = "/redfish/v1/Systems"
 
 STATES = {"On": "on", "PoweringOn": "on", "Off": "off"}
-"""Whatever else a service says is no state that anything could be concluded from: PoweringOff is not off (S3)."""
+"""Nothing can be concluded from what else a service says: PoweringOff is not off (S3)."""
 
 RESETS = {"off": ("ForceOff",), "on": ("On", "ForceOn")}
 
@@ -80,7 +80,7 @@ class SystemManagers(base.ResourceBase):
 
 
 class LogHolder(base.ResourceBase):
-    """Whoever may keep logs: a system, or its manager."""
+    """What may keep logs: a system, or its manager."""
 
     log_services = base.Field(["LogServices", "@odata.id"], default=None)
 
@@ -174,27 +174,27 @@ class RedfishSession:
             return {"detail": f"accepted (HTTP {status})"}
         if status in REFUSALS:
             kind, reason = REFUSALS[status]
-            raise OperationError(kind, self._service.told(answer, reason))
+            raise OperationError(kind, self._service.refusal_text(answer, reason))
         if status in {301, 302, 307, 308}:
             raise OperationError(
-                "NotSupported", self._service.told(answer, "the service redirects the command, which is not followed")
+                "NotSupported", self._service.refusal_text(answer, "the service redirects the command, which is not followed")
             )
         if not 400 <= status < 500:
-            raise OperationError("Ambiguous", self._service.told(answer, "the service's answer leaves open what it did"))
+            raise OperationError("Ambiguous", self._service.refusal_text(answer, "the service's answer leaves open what it did"))
         if self._is_already(wanted):
             return {"detail": f"the service refuses, for the machine is {wanted} already (HTTP {status})"}
-        ids, _ = answer.told()
+        ids, _ = answer.error_parts()
         if status in {404, 410} or any(part in ids for part in UNSUPPORTED_MESSAGES):
-            raise OperationError("NotSupported", self._service.told(answer, "the service does not know this command"))
-        raise OperationError("Transient", self._service.told(answer, "the service refuses this in its present state"))
+            raise OperationError("NotSupported", self._service.refusal_text(answer, "the service does not know this command"))
+        raise OperationError("Transient", self._service.refusal_text(answer, "the service refuses this in its present state"))
 
     def _refuse_reset_of_another(self, target: Any) -> None:
         """A service that mixes up its machines would have us switch off the wrong one (S9). Where else than beneath its system an
         action may be is the service's affair."""
         own, reset = plain(self._path) + "/", plain(str(target)) + "/"
         if reset.startswith(own.rstrip("/").rpartition("/")[0] + "/") and not reset.startswith(own):
-            told = self._service.excerpt(target)
-            raise OperationError("InvalidConfig", f"{self._path} is not commanded: its reset is {told}, another system's")
+            named = self._service.excerpt(target)
+            raise OperationError("InvalidConfig", f"{self._path} is not commanded: its reset is {named}, another system's")
 
     def _reset_type(self, wanted: str, system: Any, reset: Any) -> str:
         try:
@@ -254,7 +254,7 @@ def read_event_log(get: Get, excerpt: Callable[[object], str], holders: list[str
         for path in _logs(get, holder):
             found = True
             for entry in _entries(get, path):
-                entries.append(_told(entry, excerpt))
+                entries.append(_log_line(entry, excerpt))
                 if time.monotonic() > ends - RESERVE:
                     whole = False
                     break
@@ -298,7 +298,7 @@ def _links(members: object) -> list[str]:
     return [str(member["@odata.id"]) for member in listed if isinstance(member, dict) and "@odata.id" in member]
 
 
-def _told(entry: dict[str, Any], excerpt: Callable[[object], str]) -> tuple[str, str]:
+def _log_line(entry: dict[str, Any], excerpt: Callable[[object], str]) -> tuple[str, str]:
     """When, and the line. What an entry does not say is left out."""
     created = entry.get("Created") or entry.get("EventTimestamp") or ""
     words = [created, entry.get("Severity"), entry.get("SensorType"), entry.get("MessageId"), entry.get("Message")]

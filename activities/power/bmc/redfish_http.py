@@ -1,6 +1,7 @@
 """The HTTP beneath a Redfish session: what `redfish.py` lets sushy's resources ask, and the one POST of a command.
 
-Not sushy's `Connector`, which sends a POST whose answer is lost up to three times, turns a redirected one into a GET, and loads
+Not sushy's `Connector`, which sends a POST up to three times where the answer is lost, turns a redirected one into a GET, and
+loads
 200 ms of another client. Here:
 
 - A command goes out as one POST on a connection made for it, once. No redirect of it is followed.
@@ -60,7 +61,7 @@ class RedfishResponse:
             raise OperationError("Transient", "the service answered with something that is not a JSON object")
         return document
 
-    def told(self) -> tuple[str, str]:
+    def error_parts(self) -> tuple[str, str]:
         """Message ids and the text for people of an error in the standard's form; "" where it has none."""
         try:
             error = self.json().get("error")
@@ -111,15 +112,15 @@ class Service:
             kind, reason = "Transient", "the service reports an error"
         else:
             return answer
-        raise OperationError(kind, self.told(answer, reason))
+        raise OperationError(kind, self.refusal_text(answer, reason))
 
     def excerpt(self, value: object) -> str:
         """What the service said, fit to be repeated: on one line, with an end, and without credentials that it may repeat."""
         return excerpt(str(value), self._secrets)
 
-    def told(self, answer: RedfishResponse, reason: str) -> str:
+    def refusal_text(self, answer: RedfishResponse, reason: str) -> str:
         """The reason of a refusal, with the service's own words where there are any."""
-        _, text = answer.told()
+        _, text = answer.error_parts()
         return f"{reason} (HTTP {answer.status_code}{f': {self.excerpt(text)}' if text else ''})"
 
     def post_once(self, asked: dict[str, Any], path: str, document: dict[str, str]) -> RedfishResponse:
@@ -223,7 +224,7 @@ def trust(device: dict[str, Any]) -> ssl.SSLContext:
 
 
 def reason_of(error: Exception) -> str:
-    """What the operating system or OpenSSL says, without what it was told."""
+    """What the operating system or OpenSSL says, without what was sent."""
     return str(getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__)
 
 

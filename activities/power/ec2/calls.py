@@ -85,7 +85,7 @@ CLOCK_HINT = frozenset({"RequestExpired", "SignatureDoesNotMatch"})
 
 
 class Ec2RefusedError(PowerError):
-    """EC2 answered, and not with what was wanted. code: its own word, whose meaning may depend on what was asked."""
+    """EC2 answered, and not with what was wanted. code: its own word, which may mean something else for another request."""
 
     def __init__(self, error_type: ErrorType, message: str, *, code: str) -> None:
         super().__init__(error_type, message)
@@ -97,11 +97,11 @@ def refusal(error: ClientError, call: CloudCall) -> Ec2RefusedError:
     code = str(error.response.get("Error", {}).get("Code", ""))
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     kind = _kind(code, status, command=call.command)
-    text = f"EC2 said {call.told(code) or 'nothing'} ({status})"
+    text = f"EC2 said {call.excerpt(code) or 'nothing'} ({status})"
     if kind is not ErrorType.UNAUTHORIZED or code == "UnauthorizedOperation":
         # What is said of wrong keys shows what they were used for, down to the signed text with its session token.
         message, _, _ = str(error.response.get("Error", {}).get("Message", "")).partition("Encoded authorization failure")
-        text += f": {call.told(message)}"
+        text += f": {call.excerpt(message)}"
     elif code in CLOCK_HINT:
         text += ": wrong keys, or a wrong clock on this worker"
     if kind is ErrorType.AMBIGUOUS:
@@ -117,7 +117,7 @@ def _kind(code: str, status: int, *, command: bool) -> ErrorType:
     if code in NO_CAPACITY:
         return ErrorType.TRANSIENT
     if not 400 <= status < 500 or status == 408:
-        # An internal error, or whoever stands in between: whether it got through is not known.
+        # An internal error, or a proxy in between: whether it got through is not known.
         return ErrorType.AMBIGUOUS if command else ErrorType.TRANSIENT
     if code in WRONG_STATE:
         return ErrorType.TRANSIENT
@@ -148,7 +148,7 @@ class Ec2Api:
         return await self._call(act, operation, deadline, parameters, command=False)
 
     async def command(self, act: str, operation: str, deadline: Deadline, **parameters: Any) -> dict[str, Any]:
-        """The answer to a command: it was accepted. Ambiguous where it may have been without our hearing of it."""
+        """The answer to a command: it was accepted. Ambiguous where it may have been and no answer came."""
         return await self._call(act, operation, deadline, parameters, command=True)
 
     async def instance(self, act: str, instance: str, deadline: Deadline) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class Ec2Api:
             for known in reservation.get("Instances", ()):
                 if known.get("InstanceId") == instance:
                     return dict(known)
-        # EC2 would have refused: whoever answered in its place is no reason to think that there is no instance.
+        # EC2 would have refused: an answer of something in its place is no reason to think that there is no instance.
         problem = f"{self.device}: {act!r}: the answer does not name {instance}"
         raise PowerError(ErrorType.TRANSIENT, problem)
 
@@ -207,8 +207,8 @@ def _failure(call: CloudCall, error: Exception) -> PowerError:
         what = f"its answer was {'lost' if lost else 'unreadable'} ({type(error).__name__})"
         return call.broken(what) if lost or call.command else call.failure(ErrorType.TRANSIENT, what)
     if lost:
-        return call.broken(f"the connection failed ({call.told(reason_of(error))})")
-    text = call.told(f"{type(error).__name__}: {error}")
+        return call.broken(f"the connection failed ({call.excerpt(reason_of(error))})")
+    text = call.excerpt(f"{type(error).__name__}: {error}")
     if isinstance(error, BotoCoreError | ValueError):
         return call.failure(ErrorType.INVALID_CONFIG, f"boto3 refused to send it: {text}")
     return call.failure(ErrorType.TRANSIENT, f"nothing was sent: {text}")
@@ -242,7 +242,7 @@ class _Clients:
         self._kept: OrderedDict[tuple[str, str | None], Any] = OrderedDict()
 
     def client(self, region: str, endpoint_url: str | None) -> Any:
-        """The one for a region. Signs as the caller, whoever that is, and has its `CloudCall` send."""
+        """The one for a region. Signs as the caller and has its `CloudCall` send."""
         place = (region, endpoint_url)
         with self._lock:
             if place not in self._kept:
@@ -301,7 +301,7 @@ class _OwnIdentity:
         with self._lock:
             if self._looking is None or self._looking.done():
                 self._looking = Future()
-                self._looking.set_running_or_notify_cancel()  # so that one who stops waiting cancels it for nobody
+                self._looking.set_running_or_notify_cancel()  # so that a caller that stops waiting cancels it for no other
                 threading.Thread(target=self._look, args=(self._looking,), name="aws-identity", daemon=True).start()
             return self._looking
 
@@ -317,7 +317,7 @@ class _OwnIdentity:
             if credentials is None:
                 raise NoCredentialsError
             found.set_result(credentials.get_frozen_credentials())
-        except BaseException as error:  # noqa: BLE001 - those who wait must hear of it
+        except BaseException as error:  # noqa: BLE001 - the callers that wait must learn of it
             found.set_exception(error)
 
 

@@ -59,7 +59,7 @@ class _TokenRequest(TokenTransport):
 
 
 class Account:
-    """Whom we act as: a service account by its key, or the worker's own identity (`info` None). Keeps its token."""
+    """The account that we act as: a service account by its key, or the worker's own identity (`info` None). Keeps its token."""
 
     def __init__(self, info: Mapping[str, str] | None) -> None:
         self._info = info
@@ -80,7 +80,7 @@ class Account:
                 return f"Bearer {credentials.token}"
             except auth_errors.DefaultCredentialsError as error:
                 missing = "no service-account-json is given and the worker has no identity of its own"
-                raise call.failure(ErrorType.INVALID_CONFIG, f"{missing} ({call.told(str(error))})") from None
+                raise call.failure(ErrorType.INVALID_CONFIG, f"{missing} ({call.excerpt(str(error))})") from None
             except auth_errors.TransportError as error:
                 raise call.broken(f"the token endpoint can't be reached ({reason_of(error)})") from None
             except auth_errors.GoogleAuthError as error:
@@ -112,7 +112,7 @@ class Account:
         if isinstance(error.__cause__, auth_errors.TransportError):
             return call.broken(f"the token endpoint can't be reached ({reason_of(error)})")
         answer = next((item for item in error.args if isinstance(item, Mapping)), {})
-        said = call.told(" ".join(str(answer[key]) for key in ("error", "error_description") if key in answer))
+        said = call.excerpt(" ".join(str(answer[key]) for key in ("error", "error_description") if key in answer))
         problem = f"the token endpoint refused the credentials ({said or type(error).__name__})"
         if getattr(error, "retryable", False):
             return call.failure(ErrorType.TRANSIENT, f"{problem}; nothing was sent")
@@ -210,10 +210,10 @@ def _raise_for(call: CloudCall, response: requests.Response) -> None:
     if status < 300:
         return
     message, reasons = _said(response)
-    text = f"the API answers {status}: {call.told(message)}"
+    text = f"the API answers {status}: {call.excerpt(message)}"
     if status < 400:
         where_to = response.headers.get("Location", "elsewhere")
-        raise call.failure(ErrorType.INVALID_CONFIG, f"api-endpoint redirects to {call.told(where_to)}, which is not followed")
+        raise call.failure(ErrorType.INVALID_CONFIG, f"api-endpoint redirects to {call.excerpt(where_to)}, which is not followed")
     if status == 429 or (status == 403 and reasons & RATE_REASONS):
         raise call.failure(ErrorType.RATE_LIMITED, text)
     if status in {401, 403}:
@@ -352,7 +352,7 @@ def perform(call: CloudCall, url: str, key: str | None, ask: Callable[[Api], Res
     except requests.Timeout:
         raise call.silence() from None
     except requests.RequestException as error:
-        raise call.broken(f"the connection failed ({call.told(reason_of(error))})") from None
+        raise call.broken(f"the connection failed ({call.excerpt(reason_of(error))})") from None
     except Exception as error:  # noqa: BLE001 - whatever the client makes of an answer, a command that was sent stays sent
         place = traceback.extract_tb(error.__traceback__)[-1]
         raise call.broken(f"the client failed ({type(error).__name__} in {place.name}, line {place.lineno})") from None

@@ -176,7 +176,7 @@ class GceDriver:
             found = await self._instance("given-up", deadline)
         except NotThereError as error:
             if f"instances/{self.instance.instance}'" not in str(error):
-                raise  # whoever answers so may have meant the project, or be no Compute Engine at all
+                raise  # the answer may be about the project, or not of Compute Engine at all
             return GivenUpReading(endpoint=self.endpoint, given_up=True, at=asked_at, detail="there is no such instance any more")
         replaced = bool(machine) and str(found.id) != machine
         detail = f"another instance has its name, number {found.id}" if replaced else found.status or "no status"
@@ -237,7 +237,8 @@ class GceDriver:
         )
 
     async def _unless_suspended(self, operation: str, command: Awaitable[None], deadline: Deadline) -> None:
-        """A refusal that more tries can't mend is told as such: one more question tells whether the instance is suspended."""
+        """A refusal that more tries can't mend is an error of its own: one more question shows whether the instance is
+        suspended."""
         try:
             await command
         except PowerError as refused:
@@ -249,8 +250,8 @@ class GceDriver:
                 raise refused from None
             if found.status != "SUSPENDED":
                 raise
-            told = "the instance is SUSPENDED with its memory kept: expected a person to resume or delete it"
-            raise PowerError(ErrorType.NOT_SUPPORTED, f"{self.endpoint}: {operation!r}: {told}") from refused
+            problem = "the instance is SUSPENDED with its memory kept: expected a person to resume or delete it"
+            raise PowerError(ErrorType.NOT_SUPPORTED, f"{self.endpoint}: {operation!r}: {problem}") from refused
 
     async def _instance(self, operation: str, deadline: Deadline) -> compute_v1.Instance:
         found = await self._ask(operation, deadline, lambda api, target: api.instances.get(request=target, **api.once))
@@ -258,9 +259,9 @@ class GceDriver:
         self._require_name(operation, found.name if here else "", self.instance.instance)
         return found
 
-    def _require_name(self, operation: str, told: str, asked: str) -> None:
-        """Whoever stands in between may give the answer to another question; the API's names what was asked for (S3, S39)."""
-        if told != asked:
+    def _require_name(self, operation: str, named: str, asked: str) -> None:
+        """A proxy in between may give the answer to another question; the API's names what was asked for (S3, S39)."""
+        if named != asked:
             raise PowerError(ErrorType.TRANSIENT, f"{self.endpoint}: {operation!r}: the answer does not name {asked}")
 
     async def _ask(self, operation: str, deadline: Deadline, ask: Callable[[Api, dict[str, Any]], Result]) -> Result:
@@ -273,7 +274,7 @@ class GceDriver:
         failed = getattr(accepted, "error", None)
         if failed:
             said = "; ".join(f"{error.code}: {error.message}" for error in failed.errors)
-            raise call.failure(ErrorType.TRANSIENT, f"the operation failed ({call.told(said)})")
+            raise call.failure(ErrorType.TRANSIENT, f"the operation failed ({call.excerpt(said)})")
 
     async def _perform(self, call: CloudCall, ask: Callable[[Api, dict[str, Any]], Result]) -> Result:
         # The worker's own token never goes out in clear, not even to a test endpoint.

@@ -23,12 +23,12 @@ const tick = () => {
     if (each.textContent !== text) each.textContent = text;
   }
 };
-// What somebody writes is not taken out of their hands.
+// What a reader writes is not taken out of their hands.
 const written = (section) => [...section.querySelectorAll("input, textarea, select")].some((each) =>
   each === document.activeElement || ("defaultValue" in each && each.value !== each.defaultValue));
 
 // Only what differs is touched, so that readers keep their place: rows are told apart by their data-key, and a link never
-// becomes another one under somebody's finger. What this script has written itself stays.
+// becomes another one under a reader's finger. What this script has written itself stays.
 const keyOf = (each) => each?.dataset?.key || each?.id;
 const morph = (old, made, later) => {
   if (old.isEqualNode(made) || old.matches?.("#link, #logged-out, form[data-zoned]")) return;
@@ -108,14 +108,14 @@ if (cluster) {
   const link = document.getElementById("link"), ended = document.getElementById("logged-out");
   let stream = null, waiting = 0;
   // A stream that is refused is not tried again by the browser: a proxy may stand before a server that is away for a moment, and
-  // a token may have ended, of which only somebody who logs in again hears more.
+  // a token may have ended, which shows once a person logs in again.
   const whyNot = async () => {
     waiting = waiting || setTimeout(() => { waiting = 0; listen(); }, LATER);
     let refused = false;
     try {
       const answer = await fetch(location.href, { headers: { Accept: "text/html" }, redirect: "manual" });
       refused = answer.type === "opaqueredirect" || answer.status === 401 || answer.status === 403;
-    } catch { /* nobody answers */ }
+    } catch { /* there is no answer */ }
     ended.hidden = !refused;
     link.hidden = refused;
   };
@@ -130,14 +130,14 @@ if (cluster) {
       if (mine.readyState === EventSource.CLOSED) { stream = null; whyNot(); }
     });
   };
-  // A browser has six connections to a server, for all its tabs: those that nobody looks at leave theirs to the others.
+  // A browser has six connections to a server, for all its tabs: those that are not looked at leave theirs to the others.
   document.addEventListener("visibilitychange", () => {
     if (document.visibilityState === "visible") { listen(); return; }
     stream?.close();
     stream = null;
   });
   listen();
-  // What no event tells of is asked for, while somebody looks.
+  // What no event tells of is asked for, while the page is looked at.
   const every = Number(document.body.dataset.every);
   if (every) setInterval(() => { if (document.visibilityState === "visible") renew(); }, every * 1000);
 }

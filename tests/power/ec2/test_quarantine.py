@@ -9,8 +9,7 @@ import pytest
 
 from activities.errors import ErrorType
 from activities.power.driver import PowerError
-from activities.power.ec2.driver import Ec2Driver
-from activities.power.ec2.quarantine import TAG, TAG_LENGTH
+from activities.power.ec2.driver import TAG, TAG_LENGTH, Ec2Driver
 from policy.fence.power import InterfaceGroups, PowerCapability, Quarantine
 from simulator.cloud.ec2 import Ec2Cloud, MotoServer
 from tests.power.conftest import fails, within

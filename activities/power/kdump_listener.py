@@ -1,10 +1,10 @@
-"""Hears the fence_kdump messages that a node sends while its crashed kernel writes a dump, and says when the last one came.
+"""Receives the fence_kdump messages that a node sends while its crashed kernel writes a dump, and says when the last one came.
 
 A message is eight bytes over UDP: a magic number and a version, both in the sender's byte order. Only the address that it came
-from tells who sent it, so what is heard is kept by address, for some minutes, and for so many addresses at most. What that is
+from says who sent it, so what is received is kept by address, for some minutes, and for so many addresses at most. What that is
 worth is `policy/fence/kdump.py`.
 
-Memory is this process's own. Where several workers serve one site each hears what is sent to it: name all of them in the nodes'
+Memory is this process's own. Of several workers of one site each receives what is sent to it: name all of them in the nodes'
 `fence_kdump_nodes`, which sends to each, or let one worker serve the site. Between node and worker the source address must stay
 what it is (host network, or `externalTrafficPolicy: Local`).
 """
@@ -45,7 +45,7 @@ ANOTHER_DUMP_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Heard:
+class _Received:
     first: float
     last: float
     messages: int
@@ -58,12 +58,12 @@ class KdumpListener(asyncio.DatagramProtocol):
         self._clock = clock
         self._sources = sources
         self._since = clock()
-        self._heard: OrderedDict[str, _Heard] = OrderedDict()
+        self._received: OrderedDict[str, _Received] = OrderedDict()
         self.address: tuple[Any, ...] | None = None
         """Where it listens, once it does."""
 
     def __len__(self) -> int:
-        return len(self._heard)
+        return len(self._received)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is there."""
@@ -76,12 +76,12 @@ class KdumpListener(asyncio.DatagramProtocol):
         if data not in _MESSAGES or not source:
             return
         now = self._clock()
-        known = self._heard.get(source)
+        known = self._received.get(source)
         if known is None or now - known.last > ANOTHER_DUMP_SECONDS:
             log.info("kdump: %s writes a dump", source)
-            known = _Heard(now, now, 0)
-        self._heard[source] = _Heard(known.first, now, known.messages + 1)
-        self._heard.move_to_end(source)
+            known = _Received(now, now, 0)
+        self._received[source] = _Received(known.first, now, known.messages + 1)
+        self._received.move_to_end(source)
         self._forget(now)
 
     def error_received(self, exc: Exception) -> None:
@@ -89,30 +89,34 @@ class KdumpListener(asyncio.DatagramProtocol):
         log.debug("kdump: %s", exc)
 
     def read(self, addresses: Iterable[str]) -> KdumpReading:
-        """The newest that was heard from any of these addresses."""
+        """The newest that was received from any of these addresses."""
         now, at = self._clock(), datetime.now(UTC)
         self._forget(now)
-        found = [(heard, source) for each in addresses if (heard := self._heard.get(source := normal_address(each))) is not None]
+        found = [
+            (received, source)
+            for each in addresses
+            if (received := self._received.get(source := normal_address(each))) is not None
+        ]
         listening = at - timedelta(seconds=now - self._since)
         if not found:
             return KdumpReading(at=at, listening=listening)
-        heard, source = max(found, key=lambda each: each[0].last)
+        received, source = max(found, key=lambda each: each[0].last)
         return KdumpReading(
             at=at,
             listening=listening,
             address=source,
-            first=at - timedelta(seconds=now - heard.first),
-            last=at - timedelta(seconds=now - heard.last),
-            messages=heard.messages,
+            first=at - timedelta(seconds=now - received.first),
+            last=at - timedelta(seconds=now - received.last),
+            messages=received.messages,
         )
 
     def _forget(self, now: float) -> None:
         """The oldest come first. A flood from made-up addresses may drive out true ones, which speak again within seconds."""
-        while self._heard:
-            oldest = next(iter(self._heard.values()))
-            if len(self._heard) <= self._sources and now - oldest.last <= KEPT_SECONDS:
+        while self._received:
+            oldest = next(iter(self._received.values()))
+            if len(self._received) <= self._sources and now - oldest.last <= KEPT_SECONDS:
                 return
-            self._heard.popitem(last=False)
+            self._received.popitem(last=False)
 
 
 @asynccontextmanager
@@ -134,7 +138,7 @@ class EvidenceService(EvidenceActivities):
 
     @activity.defn(name="power-management.read-kdump")
     async def read_kdump(self, request: KdumpRequest) -> KdumpReading:
-        """From memory; nothing is asked of anybody."""
+        """From memory; nothing is asked."""
         if self._listener is None:
             raise failure(ErrorType.NOT_SUPPORTED, "this worker does not listen for kdump messages: set kdump.listen")
         return self._licences.sealed_dump(self._listener.read(request.addresses))

@@ -12,7 +12,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.contracts.evidence import KdumpRequest
 from activities.errors import ErrorType
-from activities.evidence.kdump import KEPT_SECONDS, EvidenceService, KdumpListener, listening
+from activities.power.kdump_listener import KEPT_SECONDS, EvidenceService, KdumpListener, listening
 from policy.fence.kdump import KdumpReading
 from tests.cluster.acts.world import refused
 from tests.licensing import LICENCES

@@ -1,4 +1,5 @@
-"""What `nodewarden fence` and `remediate` say once they have begun something: the scanner's word, or all of it to its end."""
+"""What `nodewarden fence` and `remediate` ask before they begin an episode, and report of it: the scanner's decision, or all of
+it to its end."""
 
 from __future__ import annotations
 
@@ -21,23 +22,23 @@ LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BeginningWords:
+class RequestWords:
     """What is being done, as a noun and as what is not done where it is refused."""
 
     noun: str
     not_done: str
 
 
-FENCING = BeginningWords(noun="fencing", not_done="fenced")
-REMEDIATION = BeginningWords(noun="remediation", not_done="remediated")
-FREEING = BeginningWords(noun="freeing", not_done="freed")
+FENCING = RequestWords(noun="fencing", not_done="fenced")
+REMEDIATION = RequestWords(noun="remediation", not_done="remediated")
+FREEING = RequestWords(noun="freeing", not_done="freed")
 
 
 OVERRIDES = "An open circuit breaker says that too many are unhealthy: if they have one cause, this makes it worse."
 
 
 async def confirmed(
-    words: BeginningWords,
+    words: RequestWords,
     question: str,
     node: str,
     *,
@@ -81,7 +82,7 @@ def on_a_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-async def tell_the_decision(session: Session, episode: EpisodeHandle, words: BeginningWords) -> Exit:
+async def report_decision(session: Session, episode: EpisodeHandle, words: RequestWords) -> Exit:
     """Say what was begun and what the scanner says to it; a refusal is the command's own."""
     from policy.episode.messages import EpisodeResult
     from starter import wording
@@ -94,7 +95,7 @@ async def tell_the_decision(session: Session, episode: EpisodeHandle, words: Beg
     return Exit.OK
 
 
-def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, words: BeginningWords) -> Exit:
+def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, words: RequestWords) -> Exit:
     from policy.episode.messages import Outcome
     from starter import wording
 
@@ -107,11 +108,11 @@ def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, word
     return Exit.OK if result.outcome in wording.REPAIRED else Exit.FAILED
 
 
-async def see_through(session: Session, episode: EpisodeHandle, words: BeginningWords) -> Exit:
+async def see_through(session: Session, episode: EpisodeHandle, words: RequestWords) -> Exit:
     """Print what it does on stderr until it ends; one that waits for a person is not waited for."""
     from policy.episode.messages import EpisodeStatus, Phase
     from starter.errors import MissingError, SilentError
-    from starter.output.changes import episode_changes
+    from starter.output.display import episode_changes
 
     end = asyncio.create_task(episode.result())
     former: EpisodeStatus | None = None
@@ -121,7 +122,7 @@ async def see_through(session: Session, episode: EpisodeHandle, words: Beginning
             try:
                 status = await episode.status()
             except (MissingError, SilentError):
-                status = former  # it has just ended, or nobody answers at this moment: the result will tell
+                status = former  # it has just ended, or does not answer at this moment: the result says which
             if status is not None:
                 for line in episode_changes(former, status):
                     typer.echo(folded(line, sys.stderr), err=True)
