@@ -30,7 +30,7 @@ from temporalio.worker import Worker
 from activities.contracts import search
 from activities.contracts.evidence import Collected, CollectRequest, Sealed, SealRequest
 from activities.contracts.preservation import Hold, HoldRequest
-from activities.contracts.target import TellRequest
+from activities.contracts.target import PublishRequest
 from policy.episode.messages import episode_id
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, Condition, NodeView
@@ -123,7 +123,7 @@ async def seal(request: SealRequest) -> Sealed:
 
 
 @activity.defn(name="target.tell")
-async def tell(request: TellRequest) -> None:
+async def tell(request: PublishRequest) -> None:
     """Told."""
 
 

@@ -242,7 +242,7 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
 
     def _hear(self, attempt: Attempt) -> None:
         """What people are told is so."""
-        news: contract.News | None = getattr(look_of(attempt.request), "news", None)
+        news: contract.Publication | None = getattr(look_of(attempt.request), "news", None)
         for event in news.events if news is not None else ():
             self.referee.tells_the_truth(event.message, look_of(attempt.request).target.incident)
             self.referee.warned = self.referee.warned or event.reason in {"WorkloadsLeft", "NeedsHuman"}

@@ -57,7 +57,7 @@ from policy.values.times import moment_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class PreservedMachine:
     """As just read. `held` None: there is neither Machine nor Node. problem: why the pools are not all known. only_called:
     it has failed by the word of a health check alone."""
 
@@ -69,7 +69,7 @@ class Sight:
     problem: str = ""
     only_called: bool = False
 
-    def called(self, unhealthy: str) -> Sight:
+    def called(self, unhealthy: str) -> PreservedMachine:
         """The same machine as a health check sees it, where nothing else calls it failed."""
         held = self.held
         if not unhealthy or held is None or held.failed:
@@ -104,7 +104,7 @@ class PreservedMachineReader:
         """Where that Machine is, in the version in which it was seen."""
         return resource_of(ref).path(ref.name, namespace=ref.namespace, subresource=subresource)
 
-    async def look(self, node: str, machine: ObjectRef | None, *, unhealthy: str = "") -> Sight:
+    async def look(self, node: str, machine: ObjectRef | None, *, unhealthy: str = "") -> PreservedMachine:
         """Machine first, Node last: the Node's word is the one that beats, so that it is the freshest.
 
         machine: None where it is not known yet; then it is found by its Node.
@@ -122,7 +122,7 @@ class PreservedMachineReader:
             live = None
         held = _held(found, live.view if live is not None else None)
         if held is None:
-            return Sight(held=None)
+            return PreservedMachine(held=None)
         if deployment is not None and not held.deployment:
             held = replace(held, deployment=deployment.name)
         labels = labels_of(held, deployment)
@@ -130,7 +130,7 @@ class PreservedMachineReader:
         if pool is not None and pool.isolate:
             held = replace(held, pool_isolates=True)
         own = deployment.timeout if deployment is not None else None
-        return Sight(
+        return PreservedMachine(
             held=held,
             node=live,
             machine=read.document if read is not None else None,

@@ -66,7 +66,7 @@ class Situation:
 
     @property
     def dialect(self) -> Dialect:
-        """Whose controller writes such a status."""
+        """The dialect of the check: its controller would write such a status."""
         return self.report.dialect
 
 
