@@ -38,12 +38,12 @@ from activities.contracts.episodes import (
     FormerRunDescription,
     FoundOpen,
     NameRequest,
-    NewsRequest,
+    NotifyRequest,
+    NotifyResult,
     Opened,
     OpenOutcome,
     OpenRequest,
     OpenResult,
-    TellResult,
 )
 from activities.contracts.preservation import PreservationStarts, PreserveOutcome, PreserveRequest, PreserveResult
 from activities.errors import ErrorType, failure
@@ -57,7 +57,7 @@ from policy.episode.messages import (
     Outcome,
     Phase,
     PreservationInput,
-    PreservationNews,
+    PreservationUpdate,
     RemediationInput,
     episode_id,
     scanner_id,
@@ -160,7 +160,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         if holder.kind is not Kind.PRESERVATION or holder.incident.startswith(FOREIGN):
             held_by = holder.incident if holder.incident.startswith(FOREIGN) else f"{holder.kind.value} {holder.incident}"
             return PreserveOutcome(victim=need.victim, opened=Opened.REFUSED, holder=held_by)
-        news = PreservationNews(unhealthy=need.unhealthy, released=need.released)
+        news = PreservationUpdate(unhealthy=need.unhealthy, released=need.released)
         try:
             await self._client.get_workflow_handle(workflow_id).signal("look_again", news)
         except RPCError as error:
@@ -260,10 +260,10 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         return FormerRunDescription(workflow_type=found.workflow_type, task_queue=found.task_queue)
 
     @activity.defn(name="episodes.tell")
-    async def tell(self, request: NewsRequest) -> TellResult:
+    async def tell(self, request: NotifyRequest) -> NotifyResult:
         """Side by side."""
         told = await asyncio.gather(*(self._signal(request.cluster, seen) for seen in request.observations))
-        return TellResult(gone=tuple(seen.node for seen, there in zip(request.observations, told, strict=True) if not there))
+        return NotifyResult(gone=tuple(seen.node for seen, there in zip(request.observations, told, strict=True) if not there))
 
     async def _signal(self, cluster: str, seen: Observation) -> bool:
         """Whether an episode is open there."""

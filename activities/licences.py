@@ -27,7 +27,7 @@ from activities.contracts.target import ActResult, LicenceWanted, Target
 from activities.errors import ErrorType, failure
 from activities.keyring import Keyring
 from policy.episode.messages import Reading, VolumeReading
-from policy.episode.operator_commands import CIRCUIT_BREAKER, OVERRIDES, SealedWord, Verb
+from policy.episode.operator_commands import CIRCUIT_BREAKER, OVERRIDES, SealedCommand, Verb
 from policy.fence.config import LONGEST_ACT
 from policy.fence.credential_hosts import compared
 from policy.fence.kdump import KdumpReading, KernelDead
@@ -158,7 +158,7 @@ class Licences:
             return False
         return now - datetime.fromtimestamp(int(moment, 16), UTC) <= within
 
-    def sealed_word(self, cluster: str, incident: str, word: SealedWord) -> SealedWord:
+    def sealed_word(self, cluster: str, incident: str, word: SealedCommand) -> SealedCommand:
         """A person's word, with its seal: it was said to that incident, of the workflow that asks."""
         return replace(word, seal=self._stamp(datetime.now(UTC), "word", *_command(cluster, incident, word)))
 
@@ -168,7 +168,7 @@ class Licences:
         said = target.override.spoken.override if target.override is not None and not doubt else ""
         return CIRCUIT_BREAKER if CIRCUIT_BREAKER in said else ""
 
-    def doubt_of_word(self, target: Target, word: SealedWord | None, *verbs: Verb) -> str:
+    def doubt_of_word(self, target: Target, word: SealedCommand | None, *verbs: Verb) -> str:
         """Why that is no word of a person to that incident about that node, "" where it is. verbs: what it has to say. A caller
         that answers in a cluster worker's place may say anything, and signs nothing."""
         said = " or ".join(verb.value for verb in verbs)
@@ -227,7 +227,7 @@ def _episode(target: Target) -> tuple[object, ...]:
     return target.cluster, target.pinned.node, target.pinned.uid, target.incident, target.workflow_id
 
 
-def _command(cluster: str, incident: str, word: SealedWord) -> tuple[object, ...]:
+def _command(cluster: str, incident: str, word: SealedCommand) -> tuple[object, ...]:
     return cluster, incident, activity.info().workflow_id, replace(word, seal="")
 
 

@@ -28,7 +28,7 @@ from policy.episode.messages import (
     episode_id,
     scanner_id,
 )
-from policy.episode.operator_commands import ANSWERS, ActionName, Spoken, Verb
+from policy.episode.operator_commands import ANSWERS, ActionName, NodeActionSpec, Verb
 from policy.fence.templates import GROUP, KIND, VERSION
 from policy.values.object_refs import ObjectRef
 
@@ -56,7 +56,7 @@ class NodeActionDispatcher:
         self._task_queue = task_queue
         self._page = page
 
-    async def dispatch(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
+    async def dispatch(self, cluster: str, spoken: NodeActionSpec, action: ActionName, who: str) -> str:
         """What was answered. Raises NotLicensed with the reason where it is refused, Unreachable where no answer came."""
         try:
             answers = spoken.action is not Verb.ACK_OFF or spoken.question  # else it is the first command about that node
@@ -71,7 +71,7 @@ class NodeActionDispatcher:
                 raise _refused(f"there is no {what}") from error
             raise failure(ErrorType.UNREACHABLE, f"Temporal or the workflow has not answered yet: {error}") from error
 
-    async def _update(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
+    async def _update(self, cluster: str, spoken: NodeActionSpec, action: ActionName, who: str) -> str:
         update = UPDATES.get(spoken.action) or OF_THE_SCANNER[spoken.action]
         workflow_id = episode_id(cluster, spoken.node) if spoken.action in UPDATES else scanner_id(cluster)
         given: dict[str, Any] = {"who": who, "reason": spoken.reason, "action": action}
@@ -91,7 +91,7 @@ class NodeActionDispatcher:
         answer: str = await workflow.execute_update(update, given, id=action.uid, result_type=str, rpc_timeout=PATIENCE)
         return answer
 
-    async def _start(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
+    async def _start(self, cluster: str, spoken: NodeActionSpec, action: ActionName, who: str) -> str:
         kind, made = EPISODES[spoken.action]
         incident = action.uid.replace("-", "")[:12]
         common = {"cluster": cluster, "node": spoken.node, "reason": spoken.reason, "requester": who, "incident": incident}
@@ -113,19 +113,19 @@ class NodeActionDispatcher:
         return f"{kind.value} of {spoken.node} has begun, incident {incident}"
 
 
-def _fencing(spoken: Spoken, given: dict[str, Any]) -> EpisodeInput:
+def _fencing(spoken: NodeActionSpec, given: dict[str, Any]) -> EpisodeInput:
     namespace, _, name = spoken.template.partition("/")
     named = ObjectRef(api_version=f"{GROUP}/{VERSION}", kind=KIND, name=name, namespace=namespace)
     given |= {"override": spoken.override, "seen_off": spoken.action is Verb.ACK_OFF}
     return FencingInput(**given, need=_wish(given), template=named if spoken.template else None)
 
 
-def _remediation(spoken: Spoken, given: dict[str, Any]) -> EpisodeInput:
+def _remediation(spoken: NodeActionSpec, given: dict[str, Any]) -> EpisodeInput:
     steps = {"strategies": spoken.strategies, "skip_impossible": spoken.skip_impossible}
     return RemediationInput(**given, need=_wish(given), override=spoken.override, **steps)
 
 
-def _preservation(spoken: Spoken, given: dict[str, Any]) -> EpisodeInput:
+def _preservation(spoken: NodeActionSpec, given: dict[str, Any]) -> EpisodeInput:
     return PreservationInput(**given, hold=spoken.hold, isolate=spoken.isolate)
 
 
@@ -133,7 +133,7 @@ def _wish(given: dict[str, Any]) -> Need:
     return Need(kind=NeedKind.PERSON, reason=given["reason"], requester=given["requester"])
 
 
-EPISODES: dict[Verb, tuple[Kind, Callable[[Spoken, dict[str, Any]], EpisodeInput]]] = {
+EPISODES: dict[Verb, tuple[Kind, Callable[[NodeActionSpec, dict[str, Any]], EpisodeInput]]] = {
     Verb.FENCE: (Kind.FENCING, _fencing),
     Verb.ACK_OFF: (Kind.FENCING, _fencing),
     Verb.REMEDIATE: (Kind.REMEDIATION, _remediation),

@@ -30,13 +30,20 @@ from temporalio.worker import Worker
 from activities.contracts import search
 from activities.contracts.evidence import Collected, CollectRequest, Sealed, SealRequest
 from activities.contracts.preservation import Hold, HoldRequest
-from activities.contracts.target import TellRequest
+from activities.contracts.target import PublishRequest
 from policy.episode.messages import episode_id
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, Condition, NodeView
-from policy.preservation.kept_machine import BY_A_USER, CONDITION, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_OURS
-from policy.preservation.last_to_go import KEPT_ON_REQUEST, PRIORITY_ANNOTATION, PRIORITY_OURS
-from policy.preservation.preservation_index import PreservationBook
+from policy.preservation.kept_machine import (
+    BY_A_USER,
+    CONDITION,
+    KEPT_ON_REQUEST,
+    PRIORITY_ANNOTATION,
+    PRIORITY_OURS,
+    SCALE_DOWN_DISABLED,
+    SCALE_DOWN_DISABLED_OURS,
+)
+from policy.preservation.preservation_index import PreservationIndex
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION
 from policy.values.machine_apis import MCM
 from policy.values.object_refs import ObjectRef
@@ -52,7 +59,7 @@ CLUSTER = "bench"
 AT_ONCE = 50
 
 
-def held(number: int, book: PreservationBook, *, note: str = "") -> None:
+def held(number: int, book: PreservationIndex, *, note: str = "") -> None:
     """One machine that is kept on request, with everything written."""
     stamp = EXPIRY.strftime("%Y-%m-%dT%H:%M:%SZ")
     said = Condition(type=CONDITION, status="True", reason=BY_A_USER, message=f"Machine preserved until {stamp}.")
@@ -77,7 +84,7 @@ def of_the_scanner(count: int) -> tuple[float, float, float]:
     """Microseconds of a report and of one machine's change up to the report; megabytes that the machines take."""
     gc.collect()
     tracemalloc.start()
-    book = PreservationBook()
+    book = PreservationIndex()
     for number in range(count):
         held(number, book)
     megabytes = tracemalloc.get_traced_memory()[0] / 1e6
@@ -116,7 +123,7 @@ async def seal(request: SealRequest) -> Sealed:
 
 
 @activity.defn(name="target.tell")
-async def tell(request: TellRequest) -> None:
+async def tell(request: PublishRequest) -> None:
     """Told."""
 
 

@@ -118,8 +118,8 @@ class Nodewarden:
         override: str = "",
         seen_off: bool = False,
     ) -> EpisodeHandle:
-        """Start a fencing episode, or join the same request if it runs already. override: see `Spoken`. seen_off: the requester
-        vouches that the machine is off (S8): its pods are freed on that word.
+        """Start a fencing episode, or join the same request if it runs already. override: see `NodeActionSpec`. seen_off: the
+        requester vouches that the machine is off (S8): its pods are freed on that word.
 
         Raises EpisodeHeldError, naming the holder, where another episode has the node (S13).
         """

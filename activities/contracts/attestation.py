@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from temporalio import activity
 
-from policy.episode.operator_commands import ActionName, SealedWord, Spoken
+from policy.episode.operator_commands import ActionName, NodeActionSpec, SealedCommand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +17,7 @@ class VerifyRequest:
     to a scanner."""
 
     cluster: str
-    spoken: Spoken
+    spoken: NodeActionSpec
     action: ActionName
     use: str
     incident: str = ""
@@ -30,7 +30,7 @@ class Verification:
 
     speaker: str = ""
     problem: str = ""
-    sealed: SealedWord | None = None
+    sealed: SealedCommand | None = None
 
 
 class AttestationActivities(ABC):

@@ -71,7 +71,7 @@ class DevicesRead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TellDevicesRequest:
+class PublishDeviceNoticesRequest:
     """Devices that fell silent or are back."""
 
     cluster: str
@@ -93,7 +93,7 @@ class FenceDeviceActivities(ABC):
 
     @activity.defn(name="fence-check.tell")
     @abstractmethod
-    async def tell_devices(self, request: TellDevicesRequest) -> None:
+    async def tell_devices(self, request: PublishDeviceNoticesRequest) -> None:
         """Events on the Nodes. A repetition tells nothing twice."""
 
 

@@ -110,7 +110,7 @@ class FoundOpen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewsRequest:
+class NotifyRequest:
     """What open episodes are to hear of their nodes."""
 
     cluster: str
@@ -118,7 +118,7 @@ class NewsRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TellResult:
+class NotifyResult:
     """Of which nodes no episode is open to be told."""
 
     gone: tuple[str, ...] = ()
@@ -190,7 +190,7 @@ class EpisodeActivities(ABC):
 
     @activity.defn(name="episodes.tell")
     @abstractmethod
-    async def tell(self, request: NewsRequest) -> TellResult:
+    async def tell(self, request: NotifyRequest) -> NotifyResult:
         """Signal the open episodes of these nodes. A level, and a hint: a repetition is harmless. Raises Unreachable."""
 
     @activity.defn(name="episodes.find-open")

@@ -16,7 +16,7 @@ from policy.episode.drain import DrainOptions
 from policy.episode.fencing_requests import RequestAnswer
 from policy.episode.gate import DESTRUCTIVE, NEEDED, Operation
 from policy.episode.messages import EpisodeStatus, FencingInput, Need, Observation, OffProof, PathProof, Pinned
-from policy.episode.operator_commands import SealedWord
+from policy.episode.operator_commands import SealedCommand
 from policy.fence.kdump import KernelDead
 from policy.fence.plan import Chosen, CutStorage, FencingPlan
 from policy.fence.power import PowerAct
@@ -46,7 +46,7 @@ class EpisodeSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldEvent:
+class PublishedEvent:
     """A Kubernetes Event on the Node, so that `kubectl describe node` tells the story, and on its NodeFence; and on its Machine,
     where `about` and its uid name one. outcome: of the episode that it says has ended. words: how often people had spoken to the
     episode by then: the same problem after another word is news."""
@@ -72,11 +72,11 @@ class OffNote:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class News:
+class Publication:
     """All that is new since people were told last: the latest state where it is shown, Events in their order, the latest note."""
 
     shown: EpisodeSnapshot | None = None
-    events: tuple[ToldEvent, ...] = ()
+    events: tuple[PublishedEvent, ...] = ()
     off: OffNote | None = None
 
 
@@ -120,7 +120,7 @@ class Target:
     kind: str
     workflow_id: str
     run_id: str
-    override: SealedWord | None = None
+    override: SealedCommand | None = None
 
     @property
     def without_levels(self) -> Target:
@@ -186,7 +186,7 @@ class LookRequest:
     lease: timedelta | None = None
     not_after: datetime | None = None
     counts: bool = False
-    news: News | None = None
+    news: Publication | None = None
     licenses: LicenceWanted | None = None
 
     @property
@@ -263,7 +263,7 @@ class ActRequest:
     target: Target
     not_after: datetime | None = None
     added: Added = field(default_factory=Added)
-    news: News | None = None
+    news: Publication | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,7 +300,7 @@ class RestoreRequest:
     keep_cordon: bool = False
     tainted: bool = False
     added: Added = field(default_factory=Added)
-    news: News | None = None
+    news: Publication | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -408,15 +408,15 @@ class ReleaseRequest:
     target: Target
     adopted: str = ""
     holder: str = ""
-    news: News | None = None
+    news: Publication | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TellRequest:
+class PublishRequest:
     """Tell people what is new where no act takes it along."""
 
     target: Target
-    news: News
+    news: Publication
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -501,7 +501,7 @@ class TargetActivities(ABC):
 
     @activity.defn(name="target.tell")
     @abstractmethod
-    async def tell(self, request: TellRequest) -> None:
+    async def tell(self, request: PublishRequest) -> None:
         """Write the NodeFence, where its kind is served, the note in our mark, and the Events. Idempotent: an older state never
         overwrites a newer one."""
 

@@ -139,7 +139,7 @@ class PowerService(PowerActivities):
 
     @activity.defn(name="recovery.lift-quarantine")
     async def lift_quarantine(self, request: LiftRequest) -> QuarantineLifted:
-        """Restoring: no brake holds it."""
+        """Restoring: no circuit breaker stops it."""
         with self._licensed(request, PowerAct.LIFT_QUARANTINE) as (licensed, deadline):
             if licensed.quarantine is not None:
                 self._guard.require_quarantine(licensed.target, licensed.device.endpoint, licensed.quarantine)

@@ -91,7 +91,7 @@ class UnhealthyRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rung:
+class EscalatingRemediation:
     """One way to remediate, in ascending `order`. `timeout` None: this rung never times out."""
 
     template: ObjectRef
@@ -123,7 +123,7 @@ class HealthCheck:
     min_healthy: Threshold | None = None
     max_unhealthy: Threshold | None = None
     unhealthy_range: UnhealthyRange | None = None
-    rungs: tuple[Rung, ...] = ()
+    rungs: tuple[EscalatingRemediation, ...] = ()
     paused: str = ""
     startup_timeout: timedelta | None = None
     cluster_name: str = ""

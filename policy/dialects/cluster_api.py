@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TypedDict
 
-from policy.checks.health_check import HealthCheck, Rung, UnhealthyCondition, UnhealthyRange
+from policy.checks.health_check import EscalatingRemediation, HealthCheck, UnhealthyCondition, UnhealthyRange
 from policy.dialects.common import Head, not_too_many, one_of, read_head, read_remediating, threshold
 from policy.dialects.openshift import startup_timeout, template_rung, timed_conditions
 from policy.objects.machines import CLUSTER_NAME_LABEL
@@ -69,7 +69,7 @@ class _Parts(TypedDict):
     max_unhealthy: Threshold
     unhealthy_range: UnhealthyRange | None
     startup_timeout: timedelta | None
-    rungs: tuple[Rung, ...]
+    rungs: tuple[EscalatingRemediation, ...]
 
 
 def _old(head: Head) -> _Parts:

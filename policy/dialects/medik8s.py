@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from policy.checks.health_check import ACTIVE, COOLING_DOWN, HealthCheck, Rung, Storm, UnhealthyCondition
+from policy.checks.health_check import ACTIVE, COOLING_DOWN, EscalatingRemediation, HealthCheck, Storm, UnhealthyCondition
 from policy.dialects.common import not_too_many, read_head, read_remediating, threshold
 from policy.fence.templates import is_own_template
 from policy.remediation.remediation_objects import SEVERAL_ANNOTATION
@@ -161,7 +161,7 @@ def _condition(entry: Fields, warnings: list[str]) -> UnhealthyCondition:
     return UnhealthyCondition(type=kind, status=entry.text("status"), duration=entry.duration("duration"))
 
 
-def _thresholds(spec: Fields, rungs: tuple[Rung, ...]) -> tuple[Threshold | None, Threshold | None]:
+def _thresholds(spec: Fields, rungs: tuple[EscalatingRemediation, ...]) -> tuple[Threshold | None, Threshold | None]:
     if spec.has("minHealthy") and spec.has("maxUnhealthy"):
         raise spec.refuse("maxUnhealthy", "expected only one of minHealthy and maxUnhealthy, got both")
     if spec.has("minHealthy"):
@@ -179,16 +179,16 @@ def _threshold(spec: Fields, name: str) -> Threshold | None:
     return threshold(spec, name)
 
 
-def _rungs(spec: Fields, warnings: list[str]) -> tuple[Rung, ...]:
+def _rungs(spec: Fields, warnings: list[str]) -> tuple[EscalatingRemediation, ...]:
     single, ladder = spec.has("remediationTemplate"), spec.each("escalatingRemediations")
     if single and ladder:
         raise spec.refuse("escalatingRemediations", "expected only one of remediationTemplate and escalatingRemediations")
     if single:
-        return (Rung(template=_template(spec)),)
+        return (EscalatingRemediation(template=_template(spec)),)
     if not ladder:
         problem = "expected, or escalatingRemediations: one of template and escalating remediations is mandatory"
         raise spec.refuse("remediationTemplate", problem)
-    rungs: dict[int, Rung] = {}
+    rungs: dict[int, EscalatingRemediation] = {}
     kinds: dict[tuple[str, str], set[str]] = defaultdict(set)
     for entry in ladder:
         entry.only("order", "timeout", "remediationTemplate")
@@ -203,7 +203,9 @@ def _rungs(spec: Fields, warnings: list[str]) -> tuple[Rung, ...]:
         if kinds[kind] and not is_own_template(template):
             warnings.append(f"several templates of the kind {template.kind}: each needs the annotation {SEVERAL_ANNOTATION}")
         kinds[kind].add(f"{template.namespace}/{template.name}")
-        rungs[order] = Rung(template=template, order=order, timeout=entry.duration("timeout", minimum=SHORTEST_RUNG))
+        rungs[order] = EscalatingRemediation(
+            template=template, order=order, timeout=entry.duration("timeout", minimum=SHORTEST_RUNG)
+        )
     return tuple(rungs[order] for order in sorted(rungs))
 
 
@@ -222,6 +224,6 @@ def _paused(spec: Fields) -> str:
     return "; ".join(request or "a pause request without a reason" for request in requests)
 
 
-def _not_carried_out(rungs: tuple[Rung, ...], healthy_delay: timedelta, warnings: list[str]) -> None:
+def _not_carried_out(rungs: tuple[EscalatingRemediation, ...], healthy_delay: timedelta, warnings: list[str]) -> None:
     if healthy_delay and any(is_own_template(rung.template) for rung in rungs):
         warnings.append("spec.healthyDelay is not carried out for fencing: a node is given back as soon as it is healthy")

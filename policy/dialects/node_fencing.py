@@ -188,7 +188,7 @@ def parse_fence_policy(obj: Mapping[str, object]) -> FencePolicies:
 def read_policies(cluster: Mapping[str, object] | None, policies: Mapping[str, Mapping[str, object]]) -> FencePolicies:
     """All that the cluster's configuration and the policies it names say together. policies: ConfigMaps by their name.
 
-    Raises PolicyError for the first object that can't be used: what is half applied is a brake that people think they have.
+    Raises PolicyError for the first object that can't be used: what is half applied is a limit that people think they have.
     """
     if cluster is None:
         return NO_POLICIES

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 
-from policy.checks.health_check import HealthCheck, Rung, UnhealthyCondition
+from policy.checks.health_check import EscalatingRemediation, HealthCheck, UnhealthyCondition
 from policy.dialects.common import Head, not_too_many, read_head, read_remediating, threshold
 from policy.values.fields import Fields
 from policy.values.machine_apis import OPENSHIFT
@@ -80,7 +80,7 @@ def startup_timeout(spec: Fields, default: timedelta, *, shortest: timedelta = t
     return timeout or None
 
 
-def template_rung(spec: Fields, name: str, head: Head) -> tuple[Rung, ...]:
+def template_rung(spec: Fields, name: str, head: Head) -> tuple[EscalatingRemediation, ...]:
     """The one rung of a check with a template, none without. The template lives in the check's namespace."""
     if not spec.has(name):
         return ()
@@ -88,7 +88,7 @@ def template_rung(spec: Fields, name: str, head: Head) -> tuple[Rung, ...]:
     if template.namespace and template.namespace != head.ref.namespace:
         raise spec.refuse(f"{name}.namespace", f"expected the check's own namespace, got {template.namespace!r}")
     return (
-        Rung(
+        EscalatingRemediation(
             template=ObjectRef(
                 api_version=template.api_version, kind=template.kind, name=template.name, namespace=head.ref.namespace
             )

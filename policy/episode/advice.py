@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from policy.episode.operator_commands import Verb, Way
+from policy.episode.operator_commands import AcceptedCommand, Verb
 
 MOST_NAMED = 5
 ASK_STATUS = "`nodewarden status` says what to do"
@@ -45,17 +45,17 @@ def waiting(nodes: Sequence[str]) -> str:
     return f"a person is needed for {named}: {ASK_STATUS}"
 
 
-def ways(node: str, consequences: Mapping[Verb, str], question: int) -> tuple[Way, ...]:
+def ways(node: str, consequences: Mapping[Verb, str], question: int) -> tuple[AcceptedCommand, ...]:
     """The commands that an episode of the node accepts now. consequences: what follows from each. question: the number of its
     present question."""
 
     def command(word: Verb) -> str:
         return COMMANDS.get(word, f"nodewarden {word.value} {{node}}").format(node=node, question=question)
 
-    return tuple(Way(word=word, command=command(word), consequence=comes) for word, comes in consequences.items())
+    return tuple(AcceptedCommand(word=word, command=command(word), consequence=comes) for word, comes in consequences.items())
 
 
-def advice(heard: Sequence[Way]) -> str:
+def advice(heard: Sequence[AcceptedCommand]) -> str:
     """A sentence with the commands for the person who is needed. heard: the commands that are accepted; those that repair nothing
     are left out."""
     by_verb = {way.word: way for way in heard}

@@ -19,8 +19,7 @@ from policy.checks.fence_policies import FencePolicies, lease_wait, still_renewe
 from policy.objects.machines import PAUSED_ANNOTATION, SKIP_ANNOTATION, MachineView
 from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, NodeEvent, NodeView
 from policy.objects.scopes import CLUSTER, group_of
-from policy.preservation.kept_machine import CONDITION, TAINT
-from policy.preservation.last_to_go import CLUSTER_API_DELETE, OPENSHIFT_DELETE, PRIORITY_ANNOTATION
+from policy.preservation.kept_machine import CLUSTER_API_DELETE, CONDITION, OPENSHIFT_DELETE, PRIORITY_ANNOTATION, TAINT
 from policy.preservation.requests import KEEPING, Annotated, Intent, requested
 from policy.remediation.control_plane import BlockingRule, ControlPlaneObjection
 from policy.values.times import format_duration

@@ -11,7 +11,15 @@ from enum import StrEnum
 from typing import ClassVar
 
 from policy.checks.verdicts import Health, Verdict
-from policy.episode.operator_commands import ActionName, Said, SealedWord, Spoken, Verb, Verified, Way
+from policy.episode.operator_commands import (
+    AcceptedCommand,
+    ActionName,
+    CommandAuthor,
+    NodeActionSpec,
+    SealedCommand,
+    Verb,
+    Verified,
+)
 from policy.fence.kdump import KernelDead
 from policy.fence.power import PowerState, VolumeState
 from policy.remediation.ladder import EscalationStep
@@ -52,7 +60,7 @@ class Need:
     cause: str = ""
     object_uid: str = ""
     delegate: str = ""
-    word: SealedWord | None = None
+    word: SealedCommand | None = None
 
 
 def need_gone(need: Need, verdict: Verdict | None) -> bool:
@@ -94,7 +102,7 @@ class EpisodeInput:
         """Whether a person wants it: the need of a program can be checked live, the need of a person can't."""
         raise NotImplementedError
 
-    def spoken(self) -> Spoken:
+    def spoken(self) -> NodeActionSpec:
         """What a NodeAction has to say to attest this request."""
         raise NotImplementedError
 
@@ -118,8 +126,8 @@ class FencingInput(EpisodeInput):
     """Input of the `Fencing` workflow; only `cluster` and `node` are needed: `{"cluster": "prod", "node": "node-7"}`.
 
     permit_granted: the scanner reserved the permit before it started this episode. template: which FencingTemplate to carry out;
-    None: the one that a health check of the node names, else the only one in the cluster. override: see `Spoken`. seen_off: the
-    requester vouches that the machine is off (S8): its pods are freed because of that, and nothing is switched off.
+    None: the one that a health check of the node names, else the only one in the cluster. override: see `NodeActionSpec`.
+    seen_off: the requester vouches that the machine is off (S8): its pods are freed because of that, and nothing is switched off.
     """
 
     need: Need | None = None
@@ -136,11 +144,11 @@ class FencingInput(EpisodeInput):
         """Also if no need is given, and always if the requester vouches for off (S8)."""
         return self.seen_off or self.need is None or self.need.kind is NeedKind.PERSON
 
-    def spoken(self) -> Spoken:
+    def spoken(self) -> NodeActionSpec:
         """With the template, if one is named."""
         template = f"{self.template.namespace}/{self.template.name}" if self.template is not None else ""
         action = Verb.ACK_OFF if self.seen_off else Verb.FENCE
-        return Spoken(action=action, node=self.node, reason=self.reason, template=template, override=self.override)
+        return NodeActionSpec(action=action, node=self.node, reason=self.reason, template=template, override=self.override)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,13 +174,13 @@ class PreservationInput(EpisodeInput):
         """Not if its objects ask for it already, or a pool has room."""
         return self.keep and not self.automatic
 
-    def spoken(self) -> Spoken:
+    def spoken(self) -> NodeActionSpec:
         """With its duration, and whether it is cut off."""
-        return Spoken(action=Verb.PRESERVE, node=self.node, reason=self.reason, hold=self.hold, isolate=self.isolate)
+        return NodeActionSpec(action=Verb.PRESERVE, node=self.node, reason=self.reason, hold=self.hold, isolate=self.isolate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PreservationNews:
+class PreservationUpdate:
     """The scanner notifies a preservation of a change. Only the latest message counts. unhealthy: what a health check says about
     the machine, "" while none finds it unhealthy. released: why the pool's cap gives it up."""
 
@@ -190,7 +198,7 @@ class RemediationInput(EpisodeInput):
     remediation in its row. memory: the target's memory as the scan read it, None without a scan. adopts: the name of an object
     that an earlier episode has left; this episode follows it, takes it back, and does nothing else. exhausted: why a person is
     asked before anything is done. permit_granted: the scanner reserved the permit before it started us.
-    override: see `Spoken`.
+    override: see `NodeActionSpec`.
     """
 
     machine: ObjectRef | None = None
@@ -215,9 +223,9 @@ class RemediationInput(EpisodeInput):
         """Also if no need is given."""
         return self.need is None or self.need.kind is NeedKind.PERSON
 
-    def spoken(self) -> Spoken:
+    def spoken(self) -> NodeActionSpec:
         """With the steps, if some are named."""
-        return Spoken(
+        return NodeActionSpec(
             action=Verb.REMEDIATE,
             node=self.node,
             reason=self.reason,
@@ -303,7 +311,7 @@ class GivenUpReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Acknowledgement(Said):
+class Acknowledgement(CommandAuthor):
     """A person vouches that the machine is off: the only substitute for reading it (S8). Who, why and when are required. despite:
     the reading that the person overrides, as the end of a sentence; "" for none."""
 
@@ -421,10 +429,10 @@ class EpisodeStatus:
     advice: str = ""
     held: str = ""
     held_by: tuple[str, ...] = ()
-    """The owner of each hold (`Said.owner`), as `resume --of` names it."""
+    """The owner of each hold (`CommandAuthor.owner`), as `resume --of` names it."""
     question: int = 0
     """The number of the latest question to people; an answer has to name it (S48)."""
-    ways: tuple[Way, ...] = ()
+    ways: tuple[AcceptedCommand, ...] = ()
     tries: int = 0
     most_restarts: int = 0
     readings: tuple[Reading, ...] = ()

@@ -90,7 +90,7 @@ def override_problem(override: str, verb: Verb) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken:
+class NodeActionSpec:
     """What a NodeAction says, except the person. node: "" if the command is not about one node. power_on, until, hold: for the
     actions that have them. question: the number of the question that it answers. of: the owner of the pause or hold that ends, ""
     for the person's own. shorten: for `extend`. isolate: for `preserve`. strategies, template: for `remediate` and `fence`.
@@ -132,7 +132,7 @@ class Spoken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class AcceptedCommand:
     """A command that an episode accepts in its present state. command: as it is written on the command line. consequence: what
     follows from it."""
 
@@ -142,25 +142,25 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SealedWord:
+class SealedCommand:
     """A command as a cluster worker has verified it. action: the NodeAction's uid. seal: by it, cluster workers recognize the
     command."""
 
-    spoken: Spoken
+    spoken: NodeActionSpec
     action: str
     speaker: str
     seal: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class CommandAuthor:
     """Who gave a command. who: the name that the person gives. speaker: the name by which Kubernetes knows the person, "" if that
     is not verified. sealed: what was verified. Of a caller's input only `who` is believed."""
 
     who: str
     verified: Verified = Verified.NO
     speaker: str = ""
-    sealed: SealedWord | None = None
+    sealed: SealedCommand | None = None
 
     @property
     def by(self) -> str:
@@ -178,12 +178,12 @@ class Said:
         return name in {self.by, self.owner, bare_name(self.owner)}
 
 
-def spoken_of(spec: Mapping[str, Any]) -> Spoken:
+def spoken_of(spec: Mapping[str, Any]) -> NodeActionSpec:
     """What a NodeAction says. Raises ValueError that names the field."""
     until, hold = spec.get("until"), spec.get("for")
     if until and moment_of(until) is None:
         raise ValueError(f"until: expected a moment such as 2026-11-24T09:30:00Z, got {until!r}")
-    return Spoken(
+    return NodeActionSpec(
         action=Verb(spec.get("action", "")),
         node=str(spec.get("node", "")),
         reason=str(spec.get("reason", "")),
@@ -201,7 +201,7 @@ def spoken_of(spec: Mapping[str, Any]) -> Spoken:
     )
 
 
-def difference(word: Spoken, found: Spoken) -> str:
+def difference(word: NodeActionSpec, found: NodeActionSpec) -> str:
     """The first field in which a NodeAction differs from the command that names it, "" if they are equal."""
     there, wanted = found.spec(""), word.spec("")
     return next((name for name in sorted({*there, *wanted}) if there.get(name) != wanted.get(name)), "")

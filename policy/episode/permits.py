@@ -77,7 +77,7 @@ class PermitRequest:
     """An open episode asks for a permit (update `request_permit` of the scanner).
 
     by_person: a person wants it now; the request of a program is refused while the node is left alone after failed attempts
-    (S19). override: see `Spoken`; the last look checks that a person asked for it.
+    (S19). override: see `NodeActionSpec`; the last look checks that a person asked for it.
     """
 
     node: str

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from policy.fence.config import OWN_METHODS, MethodAction, identifies
-from policy.fence.configmap_objects import ConfigMap, Forbidden, Line, ObjectLookup, read_lines, under_one_name
+from policy.fence.configmap_objects import ConfigLine, ConfigMap, Forbidden, ObjectLookup, read_lines, under_one_name
 from policy.fence.drivers import canonical_driver, parameters_of, problem_of_credential
 from policy.fence.drivers.agent_parameters import canonical_name, refusal
 from policy.fence.drivers.contract import DriverParameters, ParameterError, names_a_credential
@@ -115,7 +115,7 @@ CONTROL = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
+class MethodDefinition:
     """One method as written. agent: one of our own methods, or the agent that speaks to a device. parameters: of the device, by
     the driver's one name for each. control: the lines with the keys of `CONTROL`. place: object and field to name in an error
     that is about no single line."""
@@ -123,8 +123,8 @@ class Definition:
     name: str
     agent: str
     template: str = ""
-    parameters: Mapping[str, Line] = field(default_factory=dict)
-    control: Mapping[str, Line] = field(default_factory=dict)
+    parameters: Mapping[str, ConfigLine] = field(default_factory=dict)
+    control: Mapping[str, ConfigLine] = field(default_factory=dict)
     place: tuple[str, str]
 
     def refuse(self, problem: str) -> PolicyError:
@@ -132,7 +132,7 @@ class Definition:
         return PolicyError(*self.place, problem)
 
 
-class Definitions:
+class MethodDefinitions:
     """The methods of one node. winner: the ConfigMap that holds for it, None for the built-in default. specific: it is about this
     node only."""
 
@@ -145,14 +145,14 @@ class Definitions:
         self._winner = winner
         self._specific = specific
 
-    def find(self, name: str, *, place: tuple[str, str]) -> Definition:
+    def find(self, name: str, *, place: tuple[str, str]) -> MethodDefinition:
         """The definition of a method that a step lists at `place`. Raises PolicyError."""
         if _METHOD_NAME.fullmatch(name) is None:
             raise PolicyError(*place, "expected names of methods, of letters, digits, dashes and dots, with spaces between them")
         found = self._own_lines(name)
         if found is None:
             if name in OWN_METHODS:
-                return Definition(name=name, agent=name, place=place)
+                return MethodDefinition(name=name, agent=name, place=place)
             inside = f"data[{METHOD_PREFIX}{name}] of {self._winner.name}, " if self._winner is not None else ""
             apart = f"ConfigMap/{self._lookup.namespace}/{METHOD_PREFIX}{name}-{self._node.name}"
             raise PolicyError(*place, f"{name} is not defined: looked for {inside}{apart}, and our own methods")
@@ -167,7 +167,7 @@ class Definitions:
         common, own = (under_one_name(each.values(), lambda written: _control_or(driver, written)) for each in (template, lines))
         whole = common | own  # the method's value beats its template's (S11)
         self._judge_control(whole, agent)
-        return Definition(
+        return MethodDefinition(
             name=name,
             agent=agent,
             template=template_name,
@@ -176,7 +176,7 @@ class Definitions:
             place=place,
         )
 
-    def _own_lines(self, name: str) -> tuple[dict[str, Line], tuple[str, str]] | None:
+    def _own_lines(self, name: str) -> tuple[dict[str, ConfigLine], tuple[str, str]] | None:
         key = f"{METHOD_PREFIX}{name}"
         inline = self._winner if self._winner is not None and key in self._winner.data else None
         apart = self._lookup.config_map(f"{key}-{self._node.name}") if is_object_name(f"{key}-{self._node.name}") else None
@@ -188,7 +188,7 @@ class Definitions:
             return read_lines(apart, METHOD_KEY, specific=True), (apart.subject, f"data[{METHOD_KEY}]")
         return None
 
-    def _template(self, lines: Mapping[str, Line]) -> tuple[str, dict[str, Line]]:
+    def _template(self, lines: Mapping[str, ConfigLine]) -> tuple[str, dict[str, ConfigLine]]:
         line = lines.get("template")
         if line is None:
             return "", {}
@@ -218,7 +218,7 @@ class Definitions:
                 return f"; there is {name}" if self._lookup.config_map(name) is not None else ""
         return ""
 
-    def _judge_control(self, lines: Mapping[str, Line], agent: str) -> None:
+    def _judge_control(self, lines: Mapping[str, ConfigLine], agent: str) -> None:
         if (line := lines.get("script_path")) is not None:
             what = f"{agent} is a method of ours, leave it out" if agent in OWN_METHODS else "name an agent or a method of ours"
             raise line.refuse(f"scripts are not run: {what}")
@@ -229,13 +229,13 @@ class Definitions:
                 self._findings.warn(line.subject, line.field, "is not used: every method must succeed")
 
 
-def require_node(line: Line, node: NodeView) -> None:
+def require_node(line: ConfigLine, node: NodeView) -> None:
     """Refuse a `node_name=` of another node: a copy in which not everything was changed would fence the wrong one (S9)."""
     if (written := line.filled_in(node)) != node.name:
         raise line.refuse(f"contradicts Node/{node.name}, for which it was found: got {written!r}")
 
 
-def _template_names(line: Line) -> list[str]:
+def _template_names(line: ConfigLine) -> list[str]:
     """The name as written; a name without a prefix may be short for either."""
     if not is_object_name(line.value):
         raise line.refuse("expected the name of a ConfigMap")
@@ -265,15 +265,15 @@ class _SortedLines:
 
     plain: dict[str, str] = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
-    lines: dict[str, Line] = field(default_factory=dict)
-    secret: dict[str, Line] = field(default_factory=dict)
+    lines: dict[str, ConfigLine] = field(default_factory=dict)
+    secret: dict[str, ConfigLine] = field(default_factory=dict)
     identified: bool = False
 
 
 class DeviceLines:
     """Reads devices for one node. common: parameters that hold for every method whose driver has them."""
 
-    def __init__(self, node: NodeView, lookup: ObjectLookup, findings: Findings, *, common: Mapping[str, Line]) -> None:
+    def __init__(self, node: NodeView, lookup: ObjectLookup, findings: Findings, *, common: Mapping[str, ConfigLine]) -> None:
         self._node = node
         self._lookup = lookup
         self._findings = findings
@@ -281,7 +281,7 @@ class DeviceLines:
 
     def read(
         self,
-        method: Definition,
+        method: MethodDefinition,
         driver: str,
         takes: DriverParameters,
         *,
@@ -320,7 +320,7 @@ class DeviceLines:
         )
         return device, found.written
 
-    def _sorted(self, method: Definition, driver: str, takes: DriverParameters) -> _SortedLines:
+    def _sorted(self, method: MethodDefinition, driver: str, takes: DriverParameters) -> _SortedLines:
         found = _SortedLines()
         known = {*takes.names, *takes.secret}
         # A common parameter counts if the driver knows it; the method's own value beats it.
@@ -352,7 +352,7 @@ class DeviceLines:
             found.identified |= name in takes.identifying and (line.specific or identifies(line.value))
         return found
 
-    def _refuse_credential(self, driver: str, name: str, line: Line) -> None:
+    def _refuse_credential(self, driver: str, name: str, line: ConfigLine) -> None:
         """A value that is written here is checked again by the worker; one that is elsewhere only by the worker (S41)."""
         if not line.value:
             raise line.refuse("expected a value, got nothing")
@@ -366,7 +366,7 @@ class DeviceLines:
             raise line.refuse(problem)
 
     def _add(
-        self, method: Definition, takes: DriverParameters, found: _SortedLines, given: Mapping[str, str], giver: str
+        self, method: MethodDefinition, takes: DriverParameters, found: _SortedLines, given: Mapping[str, str], giver: str
     ) -> None:
         """Add what the node itself says of its machine. A plug that is written as another one is another machine's (S9)."""
         for name, value in given.items():
@@ -379,7 +379,7 @@ class DeviceLines:
             found.identified |= name in takes.identifying
 
     def _credentials(
-        self, method: Definition, driver: str, takes: DriverParameters, found: _SortedLines
+        self, method: MethodDefinition, driver: str, takes: DriverParameters, found: _SortedLines
     ) -> tuple[CredentialRef, ...]:
         from_secret, unseen = self._secret(method, driver, takes)
         names = set(from_secret.keys) if from_secret is not None else set()
@@ -408,7 +408,7 @@ class DeviceLines:
         references += [CredentialRef(kind=kind, namespace=self._lookup.namespace, keys=keys) for kind, keys in elsewhere.items()]
         return (*references, *([from_secret] if from_secret is not None else []))
 
-    def _secret(self, method: Definition, driver: str, takes: DriverParameters) -> tuple[CredentialRef | None, str]:
+    def _secret(self, method: MethodDefinition, driver: str, takes: DriverParameters) -> tuple[CredentialRef | None, str]:
         """The Secret made for this method and node, and what to add to a message if it can't be seen."""
         if not takes.secret and not takes.any_name:
             return None, ""

@@ -108,7 +108,7 @@ class ObjectLookup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class ConfigLine:
     """One line. written: its key as it is spelled there; data_key: of the ConfigMap; specific: it is about one node only
     (S10)."""
 
@@ -140,7 +140,7 @@ class Line:
             raise self.refuse(str(error)) from error
 
 
-def read_lines(holder: ConfigMap, data_key: str, *, specific: bool = False) -> dict[str, Line]:
+def read_lines(holder: ConfigMap, data_key: str, *, specific: bool = False) -> dict[str, ConfigLine]:
     """The lines under one key of a ConfigMap, by key as written. Raises PolicyError."""
     text = holder.text(data_key)
     if text is None:
@@ -148,14 +148,14 @@ def read_lines(holder: ConfigMap, data_key: str, *, specific: bool = False) -> d
         raise PolicyError(holder.subject, f"data[{data_key}]", f"expected lines key=value here; the object has {keys}")
     values = parse_properties(text, subject=holder.subject, field=f"data[{data_key}]")
     return {
-        written: Line(written=written, value=value, holder=holder, data_key=data_key, specific=specific)
+        written: ConfigLine(written=written, value=value, holder=holder, data_key=data_key, specific=specific)
         for written, value in values.items()
     }
 
 
-def under_one_name(lines: Iterable[Line], name: Callable[[str], str]) -> dict[str, Line]:
+def under_one_name(lines: Iterable[ConfigLine], name: Callable[[str], str]) -> dict[str, ConfigLine]:
     """The lines of one object by the one name of their keys. Raises PolicyError if two of them are the same parameter."""
-    found: dict[str, Line] = {}
+    found: dict[str, ConfigLine] = {}
     for line in lines:
         key = name(line.written)
         if key in found:
@@ -164,7 +164,7 @@ def under_one_name(lines: Iterable[Line], name: Callable[[str], str]) -> dict[st
     return found
 
 
-def whole_number(line: Line, *, minimum: int, maximum: int, what: str = "a whole number") -> int:
+def whole_number(line: ConfigLine, *, minimum: int, maximum: int, what: str = "a whole number") -> int:
     """A number without a unit. what: it counts, for messages."""
     if not line.value.isascii() or not line.value.isdigit() or len(line.value) > 9:
         raise line.refuse(f"expected {what} from {minimum} to {maximum}, without a unit")
@@ -174,7 +174,7 @@ def whole_number(line: Line, *, minimum: int, maximum: int, what: str = "a whole
     return number
 
 
-def seconds(line: Line, *, minimum: int = 0, maximum: timedelta) -> timedelta:
+def seconds(line: ConfigLine, *, minimum: int = 0, maximum: timedelta) -> timedelta:
     """Whole seconds, as the proposal's demo writes them. `5m` is refused: its own controller read it as never."""
     number = whole_number(line, minimum=minimum, maximum=int(maximum.total_seconds()), what="whole seconds")
     return timedelta(seconds=number)

@@ -38,14 +38,14 @@ from policy.fence.configmap_methods import (
     NO_FENCE,
     READING,
     UNREAD,
-    Definition,
-    Definitions,
     DeviceLines,
+    MethodDefinition,
+    MethodDefinitions,
     canonical_parameter,
     driver_of,
     require_node,
 )
-from policy.fence.configmap_objects import ConfigMap, Line, ObjectLookup, read_lines, seconds, whole_number
+from policy.fence.configmap_objects import ConfigLine, ConfigMap, ObjectLookup, read_lines, seconds, whole_number
 from policy.fence.drivers import DRIVER_PARAMETERS, parameters_of, unknown_driver
 from policy.fence.drivers.contract import DriverParameters
 from policy.fence.plan import CutStorage, FencingPlan, PowerDevice
@@ -173,7 +173,7 @@ def _steps(winner: EffectiveObject, node: NodeView, findings: Findings) -> dict[
     return found
 
 
-def _names(line: Line, node: NodeView) -> list[str]:
+def _names(line: ConfigLine, node: NodeView) -> list[str]:
     names = line.filled_in(node).split()
     if len(names) > MOST_METHODS:
         raise line.refuse(f"expected at most {MOST_METHODS} methods, got {len(names)}")
@@ -192,10 +192,10 @@ OF_POLICIES = ("fencing", "fencing_off")
 """Read with the policies, not here."""
 
 
-def _read_cluster_config(lookup: ObjectLookup, findings: Findings) -> tuple[FencingPlan, Mapping[str, Line]]:
+def _read_cluster_config(lookup: ObjectLookup, findings: Findings) -> tuple[FencingPlan, Mapping[str, ConfigLine]]:
     """The settings, and the parameters for every method whose driver has them. Each wrong line is an error of its own, and none
     becomes a default."""
-    lines: dict[str, Line] = {}
+    lines: dict[str, ConfigLine] = {}
     with findings.collecting():
         if (found := lookup.config_map(NAME)) is not None:
             lines = read_lines(found, CONFIG_KEY)
@@ -214,7 +214,7 @@ def _read_cluster_config(lookup: ObjectLookup, findings: Findings) -> tuple[Fenc
     return settings, common
 
 
-def _with(settings: FencingPlan, line: Line) -> FencingPlan:
+def _with(settings: FencingPlan, line: ConfigLine) -> FencingPlan:
     match line.written:
         case "grace_timeout":
             return replace(settings, wait_before_isolation=seconds(line, maximum=LONGEST_WAIT))
@@ -240,7 +240,13 @@ class _Methods:
     """Reads the methods of all steps for one node."""
 
     def __init__(
-        self, node: NodeView, lookup: ObjectLookup, findings: Findings, *, winner: EffectiveObject, common: Mapping[str, Line]
+        self,
+        node: NodeView,
+        lookup: ObjectLookup,
+        findings: Findings,
+        *,
+        winner: EffectiveObject,
+        common: Mapping[str, ConfigLine],
     ) -> None:
         self._node = node
         self._lookup = lookup
@@ -248,7 +254,7 @@ class _Methods:
         self._winner = winner
         self._common = common
         specific = winner.source is Source.NODE
-        self._definitions = Definitions(node, lookup, findings, winner=winner.holder, specific=specific)
+        self._definitions = MethodDefinitions(node, lookup, findings, winner=winner.holder, specific=specific)
         self._devices = DeviceLines(node, lookup, findings, common=common)
 
     def read_all(self, step: FenceStep, names: list[str], *, place: tuple[str, str]) -> tuple[Method, ...]:
@@ -274,7 +280,7 @@ class _Methods:
             raise line.refuse(f"{method.agent} is an action of its own: leave it out")
         return self._of_instance(step, method, own) if own.of_instance else self._of_cluster(step, method, own)
 
-    def _of_cluster(self, step: FenceStep, method: Definition, own: OwnMethod) -> Method:
+    def _of_cluster(self, step: FenceStep, method: MethodDefinition, own: OwnMethod) -> Method:
         return Method(
             name=method.name,
             action=own.action,
@@ -285,7 +291,7 @@ class _Methods:
             tries=self._tries(step, method),
         )
 
-    def _of_instance(self, step: FenceStep, method: Definition, own: OwnMethod) -> Method:
+    def _of_instance(self, step: FenceStep, method: MethodDefinition, own: OwnMethod) -> Method:
         known = self._instance_driver(method)
         if known is None:
             return self._of_unknown_instance(method, own)
@@ -297,7 +303,7 @@ class _Methods:
             raise method.refuse(f"{method.name} needs {', '.join(missing)}; expected {expected}")
         return replace(found, action=own.action, driver=driver)
 
-    def _instance_driver(self, method: Definition) -> tuple[str, DriverParameters, Mapping[str, str]] | None:
+    def _instance_driver(self, method: MethodDefinition) -> tuple[str, DriverParameters, Mapping[str, str]] | None:
         """The driver of the cloud that the node's machine is in, what it takes, and what follows from the node's name: by the
         providerID, else by what is configured. None: nothing says which instance the node is."""
         provider_id = self._node.provider_id
@@ -311,7 +317,7 @@ class _Methods:
                     return name, DRIVER_PARAMETERS[name], {"instance": self._node.name}
         return None
 
-    def _of_unknown_instance(self, method: Definition, own: OwnMethod) -> Method:
+    def _of_unknown_instance(self, method: MethodDefinition, own: OwnMethod) -> Method:
         """The method is shown all the same. A Node that exists and has no such providerID is an error; one that does not exist
         yet may get it."""
         node = self._node
@@ -326,7 +332,7 @@ class _Methods:
         nowhere = PowerDevice(driver=INSTANCE, endpoint=f"{INSTANCE} of Node/{self._node.name}")
         return Method(name=method.name, action=own.action, driver=INSTANCE, template=method.template, device=nowhere)
 
-    def _of_device(self, step: FenceStep, method: Definition) -> Method:
+    def _of_device(self, step: FenceStep, method: MethodDefinition) -> Method:
         driver = driver_of(method.agent)
         takes = parameters_of(driver)
         if takes is None:
@@ -340,7 +346,7 @@ class _Methods:
     def _device(
         self,
         step: FenceStep,
-        method: Definition,
+        method: MethodDefinition,
         driver: str,
         takes: DriverParameters,
         *,
@@ -362,7 +368,7 @@ class _Methods:
             tries=self._tries(step, method),
         )
 
-    def _action(self, step: FenceStep, method: Definition, takes: DriverParameters) -> MethodAction:
+    def _action(self, step: FenceStep, method: MethodDefinition, takes: DriverParameters) -> MethodAction:
         line = method.control.get("action")
         if line is None:
             # What agents do by default: reboot, or off for a switch port.
@@ -378,7 +384,7 @@ class _Methods:
             raise line.refuse("expected off, on or reboot")
         return ACTIONS[line.value]
 
-    def _storage(self, step: FenceStep, method: Definition, takes: DriverParameters) -> CutStorage:
+    def _storage(self, step: FenceStep, method: MethodDefinition, takes: DriverParameters) -> CutStorage:
         """The volumes that the node can reach by this path only: their pods may be freed once it is cut."""
         named: dict[str, tuple[str, ...]] = {}
         for key in ("storage_classes", "csi_drivers", "volume_handles"):
@@ -394,7 +400,7 @@ class _Methods:
             handles=named.get("volume_handles", ()),
         )
 
-    def _own_parameters(self, method: Definition, own: OwnMethod) -> dict[str, str]:
+    def _own_parameters(self, method: MethodDefinition, own: OwnMethod) -> dict[str, str]:
         values = {}
         for key, line in method.parameters.items():
             if key not in own.parameters:
@@ -407,15 +413,15 @@ class _Methods:
             raise method.refuse(f"{method.name} needs {', '.join(missing)}")
         return values
 
-    def _delay(self, method: Definition) -> timedelta:
+    def _delay(self, method: MethodDefinition) -> timedelta:
         line = method.control.get("delay")
         return seconds(line, maximum=LONGEST_DELAY) if line is not None else timedelta(0)
 
-    def _timeout(self, method: Definition, longest: timedelta) -> timedelta | None:
+    def _timeout(self, method: MethodDefinition, longest: timedelta) -> timedelta | None:
         line = method.control.get("timeout")
         return seconds(line, minimum=1, maximum=longest) if line is not None else None
 
-    def _tries(self, step: FenceStep, method: Definition) -> int | None:
+    def _tries(self, step: FenceStep, method: MethodDefinition) -> int | None:
         line = method.control.get("tries")
         if line is None:
             return None
@@ -423,7 +429,7 @@ class _Methods:
             raise line.refuse(f"how often power management is tried is giveup_retries in {NAME}")
         return whole_number(line, minimum=1, maximum=MOST_TRIES)
 
-    def _level(self, step: FenceStep, method: Definition) -> int:
+    def _level(self, step: FenceStep, method: MethodDefinition) -> int:
         line = method.control.get("level")
         if line is None:
             return 1
@@ -431,7 +437,7 @@ class _Methods:
             raise line.refuse("only power management has levels")
         return whole_number(line, minimum=1, maximum=MOST_LEVELS)
 
-    def _site(self, method: Definition) -> str:
+    def _site(self, method: MethodDefinition) -> str:
         line = method.control.get("site")
         if line is None:
             return "default"

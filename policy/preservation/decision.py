@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from policy.preservation.kept_machine import BY_US, Held, MachinePhase, mistaken
-from policy.preservation.last_to_go import said_to_go_first
+from policy.preservation.kept_machine import BY_US, Held, MachinePhase, mistaken, said_to_go_first
 from policy.preservation.requests import Intent, Request, asked_for, isolation_asked, requested
 from policy.values.times import RESOLUTION, format_duration, later, written
 
@@ -35,7 +34,7 @@ class PreservationAction(StrEnum):
 
 
 class Automatic(StrEnum):
-    """What the cap says of a machine; see `policy/preservation/automatic.py`."""
+    """What the cap says of a machine; see `policy/preservation/survey.py`."""
 
     NOTHING = ""
     SELECTED = "selected"

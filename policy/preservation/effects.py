@@ -26,8 +26,8 @@ from policy.preservation.kept_machine import (
     SCALE_DOWN_DISABLED_OURS,
     STOPPED,
     Isolation,
+    ranked,
 )
-from policy.preservation.last_to_go import ranked
 from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent
 from policy.values.times import written
 

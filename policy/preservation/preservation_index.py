@@ -19,7 +19,6 @@ from heapq import nsmallest
 from policy.checks.targets import MACHINE
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
-from policy.preservation.automatic import Queue, is_automatic
 from policy.preservation.decision import Automatic, PreservationAction, PreservationDecision
 from policy.preservation.effects import effects
 from policy.preservation.kept_machine import (
@@ -27,16 +26,16 @@ from policy.preservation.kept_machine import (
     CONDITION,
     ENDED_ANNOTATION,
     EXPIRY_ANNOTATION,
+    PRIORITY_OURS,
     SCALE_DOWN_DISABLED_OURS,
     WORDS,
     Held,
     MachinePhase,
     Mistakes,
 )
-from policy.preservation.last_to_go import PRIORITY_OURS
 from policy.preservation.pools import DEFAULT_SETTLE_TIME, Pool
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Intent
-from policy.preservation.survey import DeploymentPool, deployment_name, labels_of, part_of, survey
+from policy.preservation.survey import DeploymentPool, Queue, deployment_name, is_automatic, labels_of, part_of, survey
 from policy.values.agenda import Agenda
 from policy.values.object_refs import ObjectRef
 from policy.values.times import later, moment_of
@@ -118,7 +117,7 @@ class _Entry:
     failed_at: datetime | None = None
 
 
-class PreservationBook:
+class PreservationIndex:
     """Machines, Nodes and pools of one cluster. Not thread-safe: one event loop owns it."""
 
     def __init__(self, pools: Iterable[Pool] = ()) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from policy.checks.health_check import HealthCheck, Rung
+from policy.checks.health_check import EscalatingRemediation, HealthCheck
 from policy.checks.targets import JudgedTarget
 from policy.fence.templates import is_own_template
 from policy.objects.machines import FAILED
@@ -195,7 +195,7 @@ def _with_template(step: EscalationStep, check: HealthCheck | None) -> Escalatio
     return step
 
 
-def step_of(rung: Rung) -> EscalationStep:
+def step_of(rung: EscalatingRemediation) -> EscalationStep:
     """The step that a template of a check means."""
     strategy = BY_TEMPLATE[rung.template.kind] if is_own_template(rung.template) else Strategy.EXTERNAL
     return EscalationStep(strategy=strategy, name=rung.template.key, template=rung.template, timeout=rung.timeout)

@@ -1,7 +1,7 @@
 """Machines of Gardener's machine-controller-manager (MCM), as of August 2026: phases that come and go, traces of preservation.
 
 Preserving is nodewarden's work here and not simulated: nothing here writes expiries or `auto-preserved`. But a writer of them is
-heard, as MCM's own controllers hear them: in the order of scaling down, by the brake on failures, and before a Failed Machine is
+heard, as MCM's own controllers hear them: in the order of scaling down, by the limit of failures, and before a Failed Machine is
 deleted, where that is switched on at all.
 """
 
@@ -46,7 +46,7 @@ class Gardener(MachineSystem):
     machines = Resource(api_version=API_VERSION, kind="Machine", plural="machines")
     machine_sets = Resource(api_version=API_VERSION, kind="MachineSet", plural="machinesets")
     finalizer = "machine.sapcloud.io/machine-controller-manager"
-    # The label of a MachineDeployment there; here a set stands for one, and the brake on failures counts by this label.
+    # The label of a MachineDeployment there; here a set stands for one, and the limit of failures counts by this label.
     set_label = "name"
 
     def machine_spec(self, name: str) -> JsonObject:

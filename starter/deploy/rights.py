@@ -345,7 +345,7 @@ _RIGHTS: tuple[Right | Followed, ...] = (
     Followed(
         (paths.CONFIG_MAPS,),
         why="Listed and watched for fence-cluster-config and the policies that it names: a policy's name is free, so that no"
-        " right can be limited to it, and a brake or a switch that is only read from time to time would be seen too late.",
+        " right can be limited to it, and a limit or a switch that is only read from time to time would be seen too late.",
         place=_FENCE_CONFIGURATION,
     ),
     Right(

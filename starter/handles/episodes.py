@@ -16,7 +16,7 @@ from temporalio.client import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, RecordEntry, episode_id
-from policy.episode.operator_commands import Spoken, Verb
+from policy.episode.operator_commands import NodeActionSpec, Verb
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
 from starter.handles.calls import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, tell, unanswered
 from starter.handles.node_actions import Speaker, attested
@@ -161,7 +161,7 @@ class EpisodeHandle:
     async def ack_off(self, *, who: str, reason: str, question: int, override: str = "") -> str:
         """Vouch that the machine is off (S8): the only substitute for reading it. question: its number, as of the
         status that the person saw; RefusedError says what is asked where that is another one by now (S48). override: see
-        `Spoken`."""
+        `NodeActionSpec`."""
         request = AcknowledgeRequest(who=who, reason=reason, question=question, override=override)
         return await self._tell("acknowledge_off", Verb.ACK_OFF, request, question=question, override=override)
 
@@ -194,7 +194,7 @@ class EpisodeHandle:
 
     async def _tell(self, update: str, action: Verb, word: OperatorCommand, **said: Any) -> str:
         """said: what the word says besides."""
-        spoken = Spoken(action=action, node=self.node, reason=word.reason, **said)
+        spoken = NodeActionSpec(action=action, node=self.node, reason=word.reason, **said)
         word = await attested(self._speaker, self.cluster, word, spoken)
         return await tell(self._client, self.workflow_id, update, word, str, what=self._what, run_id=self.run_id)
 

@@ -16,7 +16,7 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.api.paths import NODE_ACTIONS, SELF_REVIEWS
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType, error_type
-from policy.episode.operator_commands import NAMESPACE, SAID_LABEL, ActionName, Spoken
+from policy.episode.operator_commands import NAMESPACE, SAID_LABEL, ActionName, NodeActionSpec
 from starter.errors import RefusedError, UnattestedError
 from workflows.kit.messages import OperatorCommand
 
@@ -47,7 +47,7 @@ class Speaker:
         self._complain = complain
         self._insists = insists
 
-    async def attest(self, cluster: str, spoken: Spoken) -> Attested | None:
+    async def attest(self, cluster: str, spoken: NodeActionSpec) -> Attested | None:
         """None: the name is not attested. Raises RefusedError where the cluster's admission says that the person may not, and
         where it is not attested although only that is wanted."""
         async with self.opening(cluster) as connection:
@@ -86,7 +86,7 @@ async def own_connection(settings: Settings, name: str) -> AsyncIterator[Cluster
         yield connection
 
 
-async def attested(speaker: Speaker | None, cluster: str, word: W, spoken: Spoken) -> W:
+async def attested(speaker: Speaker | None, cluster: str, word: W, spoken: NodeActionSpec) -> W:
     """The word, naming the object that attests it where there is one, and its speaker. Raises RefusedError."""
     if speaker is None:
         return word
@@ -102,7 +102,7 @@ async def name_of(connection: ClusterConnection) -> str:
     return str(review["status"]["userInfo"]["username"])
 
 
-async def _made(connection: ClusterConnection, spoken: Spoken) -> Attested:
+async def _made(connection: ClusterConnection, spoken: NodeActionSpec) -> Attested:
     name = await name_of(connection)
     wanted = {
         "apiVersion": NODE_ACTIONS.api_version,

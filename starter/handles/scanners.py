@@ -14,7 +14,7 @@ from temporalio.service import RPCError
 
 from activities.contracts import search
 from policy.episode.messages import scanner_id
-from policy.episode.operator_commands import Spoken, Verb
+from policy.episode.operator_commands import NodeActionSpec, Verb
 from policy.scan.pauses import PAUSES_MEMO, Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, RepeatAlarm
 from policy.values.times import written
@@ -84,7 +84,7 @@ class ScannerHandle:
 
     async def _request(self, update: str, verb: Verb, word: OperatorCommand, **said: Any) -> str:
         """said: what the request says besides."""
-        spoken = Spoken(action=verb, node="", reason=word.reason, **said)
+        spoken = NodeActionSpec(action=verb, node="", reason=word.reason, **said)
         word = await attested(self._speaker, self.cluster, word, spoken)
         return await tell(self._client, self.workflow_id, update, word, str, what=self._what)
 

@@ -32,7 +32,8 @@ def _table(report: DeviceReport, within: bool) -> Table:
     table = columns(*names, *(("PROBLEM",) if within else ()), flexible="PROBLEM" if within else "DEVICE")
     for row in report.rows:
         told = (_problem(row),) if within else ()
-        table.add_row(row.node, row.endpoint or "-", _state(row), _latency(row), _last_success(row, report), *told)
+        latency = f"{row.latency_ms} ms" if row.latency_ms is not None else "-"
+        table.add_row(row.node, row.endpoint or "-", _state(row), latency, _last_success(row, report), *told)
     return table
 
 
@@ -40,10 +41,6 @@ def _state(row: DeviceRow) -> Text:
     if row.answer is Reachability.ANSWERS:
         return Text(row.state.value, style="yellow" if row.warning else "green")
     return Text("silent", style="red") if row.answer is Reachability.SILENT else Text("not read", style="yellow")
-
-
-def _latency(row: DeviceRow) -> str:
-    return f"{row.latency_ms} ms" if row.latency_ms is not None else "-"
 
 
 def _last_success(row: DeviceRow, report: DeviceReport) -> str:

@@ -133,7 +133,9 @@ def as_text(answer: NodeExplanation) -> RenderableType:
     parts: list[RenderableType] = [_head(answer)]
     explanation = answer.explanation
     if explanation is not None:
-        parts += [_opinion(opinion, blocked=_blocked(answer)) for opinion in explanation.opinions]
+        asked = answer.scanner is not None or answer.halted  # of files no scanner is asked
+        blocked = wording.blocked(answer.scanner, answer.at) if asked else ""
+        parts += [_opinion(opinion, blocked=blocked) for opinion in explanation.opinions]
         if explanation.bystanders:
             parts.append(Text("\nNot covered by", style="bold"))
             parts += [Text(f"  {each.check}: {each.why}", style="dim") for each in explanation.bystanders]
@@ -193,12 +195,6 @@ def kept_from(answer: NodeExplanation) -> list[str]:
     held = [wording.held_off(each, answer.at) for each in scanner.held_off if each.node == node]
     refused = [each for each in scanner.refused if each.node == node and not (held and each.reason == AdmissionRefusal.HELD_OFF)]
     return [*held, *(f"not begun ({each.reason}): {each.message}" for each in refused)]
-
-
-def _blocked(answer: NodeExplanation) -> str:
-    if answer.scanner is None:
-        return wording.blocked(None, answer.at) if answer.halted else ""
-    return wording.blocked(answer.scanner, answer.at)
 
 
 def _opinion(opinion: CheckOpinion, *, blocked: str) -> RenderableType:

@@ -120,7 +120,7 @@ def as_table(found: Outlook, permits: Collection[Permit] = (), *, by_hand: bool 
 
 def as_model(found: Outlook) -> RemediationAnswer:
     """The same for programs."""
-    turn = found.turn
+    turn, last = found.turn, found.last
     return RemediationAnswer(
         victim=found.victim,
         check=found.check or None,
@@ -128,7 +128,9 @@ def as_model(found: Outlook) -> RemediationAnswer:
         problem=found.problem or None,
         machine=found.machine or None,
         owner=found.owner or None,
-        last=_last_of(found.last),
+        last=LastAnswer(of=last.of, at=last.at, retry=last.retry, failed=tuple(last.failed), incident=last.incident or None)
+        if last is not None
+        else None,
         retry=turn.retry,
         not_before=turn.not_before,
         exhausted=turn.exhausted or None,
@@ -150,12 +152,6 @@ def _step_of(planned: PlannedStep) -> StepAnswer:
         next=planned.next,
         impossible=planned.impossible or None,
     )
-
-
-def _last_of(last: LastRemediation | None) -> LastAnswer | None:
-    if last is None:
-        return None
-    return LastAnswer(of=last.of, at=last.at, retry=last.retry, failed=tuple(last.failed), incident=last.incident or None)
 
 
 def _rules_of(rules: RetryRules | None) -> RetriesAnswer | None:

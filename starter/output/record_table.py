@@ -92,11 +92,8 @@ def _proven(record: EpisodeRecord) -> str:
         word = proof.acknowledgement
         return f"Off on a person's word: {word.by} at {written(word.at)}: {word.why}"
     after = f", after the off command of {written(proof.commanded_at)} had ended" if proof.commanded_at is not None else ""
-    return f"Off was proven by {_readings(proof)}{after}."
-
-
-def _readings(proof: OffProof) -> str:
-    return ", ".join(f"{each.endpoint}, read {each.state.value} at {written(each.at)}" for each in proof.readings)
+    readings = ", ".join(f"{each.endpoint}, read {each.state.value} at {written(each.at)}" for each in proof.readings)
+    return f"Off was proven by {readings}{after}."
 
 
 def as_model(record: EpisodeRecord) -> RecordAnswer:

@@ -80,7 +80,8 @@ def _head(status: ClusterStatus, now: datetime, where: str) -> RenderableType:
         scanner = status.scanner
         inventory = f"{counted(scanner.report.inventory, 'node')}, " if scanner.report else ""
         holding = sum(1 for permit in scanner.permits if permit.holding.value != "parked")
-        line.append(f"  {inventory}{wording.view(scanner, now)}", style=_view_style(status, now))
+        style = "yellow" if scanner.report is None else "red" if wording.obstacles(scanner, now) else "default"
+        line.append(f"  {inventory}{wording.view(scanner, now)}", style=style)
         line.append(f", {holding} of {scanner.concurrency} permits in use")
         if waiting := sum(episode.phase is Phase.NEEDS_HUMAN for episode in status.episodes):
             line.append(f", {counted(waiting, 'episode')} {'needs' if waiting == 1 else 'need'} a person", style="bold red")
@@ -99,13 +100,6 @@ def _head(status: ClusterStatus, now: datetime, where: str) -> RenderableType:
 
 def _still_at_risk(status: ClusterStatus, report: ScanReport | None) -> AtRisk:
     return wording.still_at_risk(report.at_risk, status.episodes) if report is not None else AtRisk()
-
-
-def _view_style(status: ClusterStatus, now: datetime) -> str:
-    scanner = status.scanner
-    if scanner is None or scanner.report is None:
-        return "yellow"
-    return "red" if wording.obstacles(scanner, now) else "default"
 
 
 def columns(*names: str, flexible: str) -> Table:

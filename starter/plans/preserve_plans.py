@@ -25,11 +25,10 @@ from policy.checks.verdicts import Health
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.preservation import pools as pool_objects
-from policy.preservation.automatic import Queue
 from policy.preservation.decision import PreservationDecision
 from policy.preservation.kept_machine import Held, MachinePhase
 from policy.preservation.pools import Pool
-from policy.preservation.survey import DeploymentPool, PoolSurvey, Survey, deployment_name, survey
+from policy.preservation.survey import DeploymentPool, PoolSurvey, Queue, Survey, deployment_name, survey
 from policy.scan.evaluation import evaluate
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import MACHINE_APIS, MCM, MachineApi, machine_api

@@ -21,8 +21,14 @@ from activities.cluster.report.nodefences import OURS as OUR_FENCES
 from policy.episode.operator_commands import POLICY
 from policy.objects.marks import digest_of, parse_mark
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, PRESERVE_ANNOTATION
-from policy.preservation.kept_machine import SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_OURS, TAINT
-from policy.preservation.last_to_go import PRIORITY_ANNOTATION, PRIORITY_BEFORE, PRIORITY_OURS
+from policy.preservation.kept_machine import (
+    PRIORITY_ANNOTATION,
+    PRIORITY_BEFORE,
+    PRIORITY_OURS,
+    SCALE_DOWN_DISABLED,
+    SCALE_DOWN_DISABLED_OURS,
+    TAINT,
+)
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION
 from policy.values.display_text import counted
 from policy.values.errors import PolicyError

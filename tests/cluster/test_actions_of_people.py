@@ -11,11 +11,11 @@ import pytest
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.report.node_actions import LOOK_AGAIN_SECONDS, NodeActionHandler
 from activities.errors import ErrorType, failure
-from policy.episode.operator_commands import NAMESPACE, SAID_LABEL, ActionName, Spoken, Verb
+from policy.episode.operator_commands import NAMESPACE, SAID_LABEL, ActionName, NodeActionSpec, Verb
 from simulator.client import ApiClient
 from tests.node_actions import ACTIONS, Object, api_with_actions, made
 
-SPOKEN = Spoken(action=Verb.EXTEND, node="node-2", reason="looks at it", hold=timedelta(hours=24))
+SPOKEN = NodeActionSpec(action=Verb.EXTEND, node="node-2", reason="looks at it", hold=timedelta(hours=24))
 
 
 class NodeActionDispatcher:
@@ -23,9 +23,9 @@ class NodeActionDispatcher:
 
     def __init__(self, *answers: Exception | str) -> None:
         self._answers = list(answers) or ["heard"]
-        self.said: list[tuple[Spoken, str]] = []
+        self.said: list[tuple[NodeActionSpec, str]] = []
 
-    async def dispatch(self, cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
+    async def dispatch(self, cluster: str, spoken: NodeActionSpec, action: ActionName, who: str) -> str:
         assert (cluster, action.uid != "") == ("prod", True)
         self.said.append((spoken, who))
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
@@ -102,7 +102,7 @@ async def test_what_anybody_may_have_said_is_refused_unsaid() -> None:
 async def test_what_was_heard_is_not_told_to_be_too_old(verb: Verb, answer: Exception | str, told: str | None) -> None:
     """S44: it was obeyed, and its answer was lost."""
     async with api_with_actions() as (person, connection):
-        action = await made(person, Spoken(action=verb, node="node-2", reason="a drill").spec("ada"))
+        action = await made(person, NodeActionSpec(action=verb, node="node-2", reason="a drill").spec("ada"))
         path = ACTIONS.path(action.name, namespace=NAMESPACE, subresource="status")
         await person.patch(path, {"status": {"phase": "Heard", "usedBy": "one", "workflow": "episode/prod/node-2"}})
         now = connection.now

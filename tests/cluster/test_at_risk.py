@@ -96,7 +96,8 @@ def scans(open_scan: Open) -> Scans:
 
 @pytest.fixture
 async def cluster(person: ApiClient) -> ApiClient:
-    """Four nodes under a health check whose brake shuts with the first that is sick, and a pod with a volume on that one."""
+    """Four nodes under a health check whose circuit breaker opens with the first that is sick, and a pod with a volume on that
+    one."""
     for number in range(4):
         await person.create(NODES, node(f"node-{number}"))
     await person.create(DEFINITIONS, definition())
@@ -133,8 +134,10 @@ async def told(person: ApiClient) -> list[dict[str, Any]]:
     return [event for event in (await person.list(EVENTS))["items"] if event["reason"] == REASON]
 
 
-async def test_people_are_told_when_the_time_comes_though_a_brake_holds_everything_back(cluster: ApiClient, scans: Scans) -> None:
-    """S36: no episode, no candidate, a closed brake; told within a moment of the deadline, and not before."""
+async def test_people_are_told_when_the_time_comes_though_a_circuit_breaker_holds_everything_back(
+    cluster: ApiClient, scans: Scans
+) -> None:
+    """S36: no episode, no candidate, an open circuit breaker; told within a moment of the deadline, and not before."""
     scan = await scans.open()
     await fall(cluster, PATIENCE - timedelta(seconds=2))
     report = await scans.observe_until(scan, lambda report: report.at_risk.nearest and not report.at_risk.unread)

@@ -187,7 +187,7 @@ class TestVerdicts:
         assert report.candidates[0].reason == "NodeDeleted"
 
 
-class TestBrakes:
+class TestCircuitBreakers:
     async def test_a_cluster_that_is_paused_or_gone_admits_nothing(self, person: ApiClient, open_scan: Open) -> None:
         system = CLUSTER_API
         await furnish(person, system, timeout=0)
@@ -208,7 +208,7 @@ class TestBrakes:
         ("path", "kind", "name"),
         [(CLUSTER_VERSIONS, "ClusterVersion", "version"), (MACHINE_CONFIG_POOLS, "MachineConfigPool", "worker")],
     )
-    async def test_an_upgrade_closes_every_brake_until_it_is_over(
+    async def test_an_upgrade_opens_every_circuit_breaker_until_it_is_over(
         self, path: str, kind: str, name: str, person: ApiClient, open_scan: Open
     ) -> None:
         """S17: nodes that an upgrade reboots are no failures; checks of nodes alone wait as well."""
@@ -292,8 +292,8 @@ class TestStatus:
     async def test_a_short_circuit_is_one_event_and_its_end_another(
         self, system: System, api: ApiServer, person: ApiClient, open_scan: Open
     ) -> None:
-        """S17: a closed brake has its severity and its reason where people look; all of it is written once, and again only when
-        it differs."""
+        """S17: an open circuit breaker has its severity and its reason where people look; all of it is written once, and again
+        only when it differs."""
 
         async def status(*counts: int) -> dict[str, Any]:
             found = await system.check_status(person)
@@ -497,7 +497,7 @@ class TestTwoServers:
         assert now() - returned >= grace
         assert report.view.stale == ""
 
-    async def test_a_worker_that_starts_while_the_management_cluster_is_down_does_not_act_past_its_brakes(
+    async def test_a_worker_that_starts_while_the_management_cluster_is_down_does_not_act_past_its_circuit_breakers(
         self, person: ApiClient, management: Management, open_scan: Open
     ) -> None:
         """S17, S18: which of its checks are paused is known to whoever saw them, and to no worker that has just begun."""
@@ -601,7 +601,7 @@ class TestKindsThatCannotBeListed:
         assert of(report, CLUSTER_API.check_ref().key).reason != "StaleView"
 
     @pytest.mark.parametrize(("kind", "status"), [("clusterversions", 403), ("machineconfigpools", 500)])
-    async def test_what_tells_of_upgrades_closes_the_brake_by_name(
+    async def test_what_tells_of_upgrades_opens_the_circuit_breaker_by_name(
         self, kind: str, status: int, api: ApiServer, person: ApiClient, open_scan: Open
     ) -> None:
         """An upgrade that nobody can see may be going on."""

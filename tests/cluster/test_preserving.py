@@ -33,11 +33,14 @@ from policy.preservation.kept_machine import (
     ENDED_ANNOTATION,
     EXPIRY_ANNOTATION,
     ISOLATION_ANNOTATION,
+    KEPT_AUTOMATICALLY,
+    KEPT_ON_REQUEST,
+    PRIORITY_ANNOTATION,
+    PRIORITY_OURS,
     SCALE_DOWN_DISABLED,
     TAINT,
     Isolation,
 )
-from policy.preservation.last_to_go import KEPT_AUTOMATICALLY, KEPT_ON_REQUEST, PRIORITY_ANNOTATION, PRIORITY_OURS
 from policy.preservation.pools import pool_of
 from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION
 from policy.values.object_refs import ObjectRef

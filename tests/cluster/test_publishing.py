@@ -179,7 +179,7 @@ def test_conditions_of_others_and_times_of_unchanged_ones_stay() -> None:
 
 def test_events_are_told_when_something_flips_and_only_then() -> None:
     status = change(OPEN, {})
-    assert told(status) == [], "an open brake is nothing new"
+    assert told(status) == [], "a closed circuit breaker is nothing new"
     status = change(CLOSED, status)
     assert told(status) == ["RemediationSkipped"]
     status = change(replace(CLOSED, healthy=1, message="1 of 12 nodes are healthy, needs 7"), status)

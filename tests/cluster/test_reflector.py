@@ -236,7 +236,7 @@ class CheckCopy:
 
 
 async def test_a_served_version_that_goes_makes_no_object_vanish_on_the_way_to_the_next() -> None:
-    """S17, S18: a check that is gone for a moment takes its closed brake with it, and others act in that gap."""
+    """S17, S18: a check that is gone for a moment takes its open circuit breaker with it, and others act in that gap."""
     versions = TwoVersions("v1beta1")
     async with TestServer(versions) as server, CheckCopy(server) as copy:
         await until(lambda: copy.reflector.streaming and copy.told == ["v1beta1"])

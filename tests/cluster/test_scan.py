@@ -162,7 +162,7 @@ async def test_a_restless_fleet_is_told_at_most_once_a_second(person: ApiClient,
     await turn(person, "node-2", "False")
     closed = await observe(scan, asked(changed))
     assert not closed.checks[0].allowed
-    assert asyncio.get_running_loop().time() - began < 0.9, "S17: that a brake has closed does not wait"
+    assert asyncio.get_running_loop().time() - began < 0.9, "S17: that a circuit breaker has opened does not wait"
 
 
 async def own_writes(person: ApiClient, name: str) -> None:

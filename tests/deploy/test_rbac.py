@@ -32,7 +32,7 @@ from activities.cluster.report.nodefences import EpisodePublisher, NodeFences
 from activities.cluster.watch.freshness import ViewLimits
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.attestation import VerifyRequest
-from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
+from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, PublishDeviceNoticesRequest
 from activities.contracts.preservation import NO_WISH, GiveUpRequest, HoldRequest, Wish
 from activities.contracts.remediation import BeforeActing, ExternalRequest, FailedVolumesRequest, RememberRequest
 from activities.contracts.scan import Refusal, ScanRequest
@@ -46,13 +46,13 @@ from activities.contracts.target import (
     FreeRequest,
     LookRequest,
     LookVerdict,
-    News,
     PinRequest,
+    Publication,
+    PublishedEvent,
+    PublishRequest,
     ReleaseRequest,
     RestoreRequest,
     Target,
-    TellRequest,
-    ToldEvent,
     UntaintRequest,
     WorkloadRequest,
 )
@@ -62,7 +62,7 @@ from policy.episode.drain import DrainOptions
 from policy.episode.fencing_requests import RequestAnswer, Stage
 from policy.episode.messages import EpisodeStatus, FencingInput, Kind, Need, NeedKind, OffProof, PathProof, Phase, Pinned, Reading
 from policy.episode.operator_commands import NAMESPACE as NAMESPACE_OF_WORDS
-from policy.episode.operator_commands import ActionName, Spoken, Verb
+from policy.episode.operator_commands import ActionName, NodeActionSpec, Verb
 from policy.fence.config import FenceStep
 from policy.fence.device_check import DeviceEventReason, DeviceNotice
 from policy.fence.plan import CredentialKind, CredentialRef, CutStorage, PowerDevice
@@ -370,8 +370,8 @@ async def _episode(worker: ClusterConnection) -> None:
     assert (await environment.run(freeing.untaint_out_of_service, UntaintRequest(target=act.target))).changed
 
     for _ in range(2):  # told, then counted
-        event = ToldEvent(reason="PowerOffProven", message="off was read twice")
-        await environment.run(target.tell, TellRequest(target=sick, news=News(events=(event,))))
+        event = PublishedEvent(reason="PowerOffProven", message="off was read twice")
+        await environment.run(target.tell, PublishRequest(target=sick, news=Publication(events=(event,))))
     assert (await environment.run(isolation.mark_schedulable, RestoreRequest(target=sick))).changed
     await environment.run(target.release_lease, ReleaseRequest(target=sick))
     await _mirror(worker, sick)
@@ -429,7 +429,7 @@ async def _check(worker: ClusterConnection) -> None:
     silent = DeviceNotice(
         node=node.node, node_uid=node.uid, endpoint="ipmi://10.0.0.8:623", reason=DeviceEventReason.FENCE_DEVICE_SILENT
     )
-    await environment.run(devices.tell_devices, TellDevicesRequest(cluster=CLUSTER, tidings=(silent,)))
+    await environment.run(devices.tell_devices, PublishDeviceNoticesRequest(cluster=CLUSTER, tidings=(silent,)))
 
 
 async def _keep(worker: ClusterConnection, api: ApiServer) -> None:
@@ -565,19 +565,19 @@ async def _mirror(worker: ClusterConnection, target: Target) -> None:
             reason="Ready is Unknown",
             started=datetime.now(UTC),
         )
-        event = ToldEvent(reason="StepStarted", message=f"state {sequence}")
+        event = PublishedEvent(reason="StepStarted", message=f"state {sequence}")
         shown = EpisodeSnapshot(status=status, sequence=sequence, at=datetime.now(UTC))
-        await publisher.publish(target, News(shown=shown, events=(event,)), anyway=False)
+        await publisher.publish(target, Publication(shown=shown, events=(event,)), anyway=False)
     assert await fences.sweep(()) == 1
 
 
-async def _refuse_to_dispatch(cluster: str, spoken: Spoken, action: ActionName, who: str) -> str:
+async def _refuse_to_dispatch(cluster: str, spoken: NodeActionSpec, action: ActionName, who: str) -> str:
     raise AssertionError(f"{cluster}: {spoken} of {action.name} by {who} is attested by no policy")
 
 
 async def _hear(worker: ClusterConnection, api: ApiServer) -> None:
     """A person's word, which Kubernetes attests."""
-    spoken = Spoken(action=Verb.HOLD, node=SICK, reason="looks at it")
+    spoken = NodeActionSpec(action=Verb.HOLD, node=SICK, reason="looks at it")
     async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as person:
         body = {"metadata": {"name": "hold"}, "spec": spoken.spec("admin")}
         made = await person.create(f"/apis/nodewarden.io/v1alpha1/namespaces/{NAMESPACE_OF_WORDS}/nodeactions", body)

@@ -18,7 +18,7 @@ from tests.docs.reading import ROOT, pages
 
 NEEDS_A_PERSON = pages()["docs/runbooks/needs-a-person.md"]
 TROUBLESHOOTING = pages()["docs/troubleshooting.md"]
-RAISES = {"Hopeless", "StepFailed", "ProofLost", "Unlicensed", "PassingRefusal", "TooSlow", "lose", "ask_for_a_person"}
+RAISES = {"NonRetryable", "StepFailed", "ProofLost", "Unlicensed", "PassingRefusal", "TooSlow", "lose", "ask_for_a_person"}
 """By what an episode says that it can't go on: a person is asked, at once or when tries and patience are used up."""
 SHORTEST = 8
 """Characters of a piece that can be looked for; what is shorter joins a problem that others have said."""

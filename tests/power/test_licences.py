@@ -15,7 +15,7 @@ from activities.contracts.target import LicenceWanted
 from activities.errors import ErrorType, error_type
 from activities.keyring import Keyring
 from activities.licences import LONGEST, OFF_FOR, Licences
-from policy.episode.operator_commands import SealedWord, Spoken, Verb
+from policy.episode.operator_commands import NodeActionSpec, SealedCommand, Verb
 from policy.fence.plan import SEALED_FOR, Act, CredentialRef, FencingPlan, PlannedMethod, PowerDevice
 from policy.fence.power import PowerAct
 from tests.licensing import LICENCES
@@ -202,8 +202,8 @@ def test_s49_a_seal_ends_and_is_asked_for_anew_before(licences: Licences, monkey
 @pytest.mark.parametrize(("verb", "within"), [(Verb.ACK_OFF, OFF_FOR), (Verb.FENCE, SEALED_FOR)])
 def test_s49_a_verified_word_ends(licences: Licences, monkeypatch: pytest.MonkeyPatch, verb: Verb, within: timedelta) -> None:
     """What was seen off long ago may run: an old word of that incident would free its pods again (S1)."""
-    spoken = Spoken(action=verb, node=TARGET.pinned.node, reason="a drill")
-    word = SealedWord(spoken=spoken, action="uid-1", speaker="ada")
+    spoken = NodeActionSpec(action=verb, node=TARGET.pinned.node, reason="a drill")
+    word = SealedCommand(spoken=spoken, action="uid-1", speaker="ada")
     sealed = run(licences.sealed_word, TARGET.cluster, TARGET.incident, word)
     moment = datetime.now(UTC)
     for late in (timedelta(minutes=-1), timedelta(minutes=1)):

@@ -18,7 +18,15 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 from activities.contracts.preservation import GiveUpRequest, HoldRequest
 from activities.contracts.remediation import BeforeActing
 from activities.contracts.scan import ScanRequest
-from activities.contracts.target import ActRequest, News, PinRequest, Target, TellRequest, ToldEvent, UntaintRequest
+from activities.contracts.target import (
+    ActRequest,
+    PinRequest,
+    Publication,
+    PublishedEvent,
+    PublishRequest,
+    Target,
+    UntaintRequest,
+)
 from activities.errors import ErrorType
 from policy.episode.events import EventReason
 from policy.episode.messages import FencingInput
@@ -30,7 +38,7 @@ from workers.configuration.process_settings import WorkerSettings
 from workers.interceptors.activity_guards import CallerGuard
 from workers.worker import Serving
 
-ASKED = News(events=(ToldEvent(reason=EventReason.NEEDS_HUMAN, message="call this number", warning=True),))
+ASKED = Publication(events=(PublishedEvent(reason=EventReason.NEEDS_HUMAN, message="call this number", warning=True),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,7 @@ async def test_s49_nothing_is_done_in_another_name(row: Row, world: World) -> No
     target = replace(await world.pinned(), **row.said)
     for act, request in (
         (world.target.mark, ActRequest(target=target)),
-        (world.target.tell, TellRequest(target=target, news=ASKED)),
+        (world.target.tell, PublishRequest(target=target, news=ASKED)),
         (world.freeing.delete_workload, await world.free(target)),
         (world.target.last_look, await world.look(target)),
     ):
@@ -151,7 +159,7 @@ async def test_the_episode_itself_is_heard(world: World) -> None:
     world.target._publisher._notify = pages.append
     target: Target = await world.pinned()
     await ask(world.target.mark, ActRequest(target=target))
-    await ask(world.target.tell, TellRequest(target=target, news=ASKED))
+    await ask(world.target.tell, PublishRequest(target=target, news=ASKED))
     mark = await world.mark()
     assert mark is not None
     assert (mark.incident, mark.workflow_id, len(pages)) == (INCIDENT, f"episode/{CLUSTER}/{NODE}", 1)

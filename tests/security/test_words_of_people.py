@@ -39,8 +39,8 @@ from policy.episode.operator_commands import (
     SETTLED,
     WITHIN,
     ActionName,
-    SealedWord,
-    Spoken,
+    NodeActionSpec,
+    SealedCommand,
     Verb,
     bare_name,
     doubt,
@@ -110,7 +110,7 @@ class Stage:
     def __init__(self, person: ApiClient, connection: ClusterConnection) -> None:
         self._person = person
         self._connection = connection
-        self.spoken = Spoken(action=Verb.ABORT, node=NODE, reason=REASON)
+        self.spoken = NodeActionSpec(action=Verb.ABORT, node=NODE, reason=REASON)
 
     async def action(self, **spec: Any) -> ActionName:
         return await made(self._person, self.spoken.spec("ada") | spec)
@@ -172,7 +172,7 @@ async def test_a_word_bears_a_seal_for_what_it_says_and_to_whom_it_was_said() ->
         sealed = (await stage.verify(await stage.action())).sealed
     assert sealed is not None
 
-    def doubt_of(about: Target, word: SealedWord | None, *verbs: Verb) -> str:
+    def doubt_of(about: Target, word: SealedCommand | None, *verbs: Verb) -> str:
         return ActivityEnvironment().run(lambda: LICENCES.doubt_of_word(about, word, *verbs))
 
     assert doubt_of(target, sealed, Verb.ABORT) == ""
@@ -313,7 +313,7 @@ async def system(standing: Standing) -> AsyncIterator[System]:
 
 
 def said_by_admin(action: Verb, node: str, reason: str = REASON) -> Object:
-    return Spoken(action=action, node=node, reason=reason, question=1 if action in ANSWERS else 0).spec("admin")
+    return NodeActionSpec(action=action, node=node, reason=reason, question=1 if action in ANSWERS else 0).spec("admin")
 
 
 @pytest.mark.system
@@ -431,14 +431,14 @@ class TestTheServer:
     pytestmark = REAL
 
     async def test_it_takes_no_other_name_no_action_without_its_right_and_no_change(self, system: System) -> None:
-        hold = Spoken(action=Verb.HOLD, node=NODE, reason=REASON)
-        fence = Spoken(action=Verb.FENCE, node=NODE, reason=REASON)
+        hold = NodeActionSpec(action=Verb.HOLD, node=NODE, reason=REASON)
+        fence = NodeActionSpec(action=Verb.FENCE, node=NODE, reason=REASON)
         async with ApiClient(await person(system, "eve", verbs=("hold", "fence")), user_agent="kubectl") as eve:
             for spec, why in (
                 (hold.spec("admin"), "who is asking"),
-                (Spoken(action=Verb.ABORT, node=NODE, reason=REASON).spec(known_as("eve")), "may not abort"),
-                (Spoken(action=Verb.HOLD, node="node-3", reason=REASON).spec(known_as("eve")), "may not hold node-3"),
-                (Spoken(action=Verb.STOP_SCAN, node="", reason=REASON).spec(known_as("eve")), "may not stop-scan"),
+                (NodeActionSpec(action=Verb.ABORT, node=NODE, reason=REASON).spec(known_as("eve")), "may not abort"),
+                (NodeActionSpec(action=Verb.HOLD, node="node-3", reason=REASON).spec(known_as("eve")), "may not hold node-3"),
+                (NodeActionSpec(action=Verb.STOP_SCAN, node="", reason=REASON).spec(known_as("eve")), "may not stop-scan"),
                 (
                     replace(fence, override=CIRCUIT_BREAKER).spec(known_as("eve")),
                     "may not override the circuit-breaker for node-2",

@@ -58,7 +58,7 @@ def test_a_sick_node_that_vanishes_from_the_list_is_not_passed_over() -> None:
     ]
 
 
-def test_a_brake_that_closes_is_one_line_and_mere_counts_are_none() -> None:
+def test_a_circuit_breaker_that_opens_is_one_line_and_mere_counts_are_none() -> None:
     closed = status(scanner=scanner(report(row("n"), checks=(check(allowed=False, message="only 3 healthy", reason="TooMany"),))))
     counted = status(scanner=scanner(report(row("n"), checks=(check(healthy=10),))))
     open_ = status(scanner=scanner(report(row("n"))))

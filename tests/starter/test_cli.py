@@ -412,7 +412,7 @@ async def test_a_pause_is_the_first_thing_that_is_said(keyboard: Path, client: C
     assert "view live" in (await nodewarden("status", "-c", cluster)).output
 
 
-async def test_status_shows_nodes_checks_and_brakes(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+async def test_status_shows_nodes_checks_and_circuit_breakers(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
     """S17: the reason why nothing is done is in `status`."""
     await warden.start_scanner(cluster)
     result = await nodewarden("status", "-c", cluster)

@@ -85,7 +85,7 @@ async def test_the_json_has_the_documented_fields(files: list[str]) -> None:
     }
 
 
-async def test_the_strictest_brake_of_several_checks_holds_a_node(files: list[str]) -> None:
+async def test_the_strictest_circuit_breaker_of_several_checks_holds_a_node(files: list[str]) -> None:
     gpu, workers = (await evaluated(*files))["checks"]
     assert (gpu["name"], gpu["allowed"], gpu["unhealthy"], gpu["reason"]) == ("gpu", True, 1, "RemediationAllowed")
     assert verdicts(gpu) == {"node-1": ("unhealthy", "fence"), "node-3": ("healthy", "none")}
@@ -96,7 +96,9 @@ async def test_the_strictest_brake_of_several_checks_holds_a_node(files: list[st
     assert workers["warnings"] == ["its sick targets are covered by NodeHealthCheck/gpu too"]
 
 
-async def test_a_closed_brake_of_one_check_holds_the_other_unless_they_are_independent(files: list[str], tmp_path: Path) -> None:
+async def test_an_open_circuit_breaker_of_one_check_holds_the_other_unless_they_are_independent(
+    files: list[str], tmp_path: Path
+) -> None:
     """S17."""
     closed = CHECKS.replace("maxUnhealthy: 1", "maxUnhealthy: 0")
     (tmp_path / "checks.yaml").write_text(closed)

@@ -164,7 +164,7 @@ async def test_what_cannot_be_read_is_code_1_and_the_rest_is_judged(text: str, p
 
 
 @pytest.mark.parametrize(("healthy", "selected"), [(1, ["n-2"]), (3, [])])
-async def test_of_nodes_that_a_check_calls_failed_the_newest_is_kept_unless_its_brake_is_closed(
+async def test_of_nodes_that_a_check_calls_failed_the_newest_is_kept_unless_its_circuit_breaker_is_open(
     healthy: int, selected: list[str]
 ) -> None:
     """As the scanner does it: in a storm nobody is remediated, and so nobody has to be kept (S17)."""

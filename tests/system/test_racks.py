@@ -117,8 +117,8 @@ async def accident(standing: Standing) -> AsyncIterator[Accident]:
         yield Accident(system=system, rack_of=rack_of, befores=befores, results=results, outages=outages)
 
 
-async def test_a_rack_that_fails_as_a_whole_is_left_alone_and_the_brake_gives_its_numbers(accident: Accident) -> None:
-    """S17: brake of a scope. Its BMCs received no command, its Nodes no mark, while others were fenced around it."""
+async def test_a_rack_that_fails_as_a_whole_is_left_alone_and_the_limit_gives_its_numbers(accident: Accident) -> None:
+    """S17: limit of a scope. Its BMCs received no command, its Nodes no mark, while others were fenced around it."""
     system, rack = accident.system, _of(accident.rack_of, FAILED)
     assert len(rack) == FAILED_SIZE
     assert [name for name in rack if commands(system, name)] == []
@@ -178,7 +178,7 @@ def most_at_once(outages: Iterable[Outage]) -> int:
 
 
 def _racks() -> dict[str, str]:
-    """Which node is in which rack. Neighbours by name are in one: without a brake of its own a rack would be taken as a whole."""
+    """Which node is in which rack. Neighbours by name are in one: without a limit of its own a rack would be taken as a whole."""
     racks = [FAILED] * FAILED_SIZE + [f"r{rack}" for rack in range(1, RACKS + 1) for _ in range(RACK_SIZE)]
     return {f"node-{number}": rack for number, rack in enumerate(racks, start=1)}
 

@@ -82,7 +82,7 @@ async def test_twelve_of_twelve_are_left_alone_and_everybody_is_told_once(system
     assert "minHealthy 51% needs 7" in events[0]["message"]
 
 
-async def test_explain_names_the_brake_the_numbers_and_what_would_unblock_it(system: System) -> None:
+async def test_explain_names_the_circuit_breaker_the_numbers_and_what_would_unblock_it(system: System) -> None:
     """What somebody types who wonders why nothing is done."""
     answer = await explained(system, "node-3")
     [check] = answer["checks"]

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.automatic import shares
 from policy.preservation.decision import PreservationAction, PreservationDecision, decide, keeps
 from policy.preservation.effects import effects
 from policy.preservation.kept_machine import (
@@ -28,6 +27,7 @@ from policy.preservation.kept_machine import (
 )
 from policy.preservation.pools import DEFAULT_TIMEOUT
 from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Annotated, requested
+from policy.preservation.survey import shares
 from policy.values.times import moment_of, written
 from simulator.machine_systems import machine_system_named
 from simulator.machine_systems.contract import MachineSettings, Sighting
@@ -308,7 +308,7 @@ def test_a_cap_is_spread_over_the_zones_of_a_pool() -> None:
 
 @pytest.mark.parametrize("case", cases("mcm_may_fail"))
 def test_whether_a_machine_may_be_called_failed_at_all(case: Json) -> None:
-    """A brake of the controller that owns the machines: our simulated one has it, so that whole systems are tried with it."""
+    """A limit of the controller that owns the machines: our simulated one has it, so that whole systems are tried with it."""
     given = case["given"]
 
     def one(name: str, phase: str, *, preserved: bool = False) -> Json:

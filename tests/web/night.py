@@ -187,7 +187,7 @@ def night() -> ClusterStatus:
                granted_at=ago(minutes=1))
         for name, kind in holding.items()
     )  # fmt: skip
-    brake = check(
+    opened = check(
         ref=GPU,
         total=4,
         healthy=1,
@@ -202,7 +202,7 @@ def night() -> ClusterStatus:
         *rows,
         inventory=24,
         answered_at=datetime.now(UTC) + timedelta(minutes=20),  # seen just now, however long the tests of a page take
-        checks=(check(total=20, healthy=16, unhealthy=4, remaining=5), brake),
+        checks=(check(total=20, healthy=16, unhealthy=4, remaining=5), opened),
         at_risk=AtRisk(nodes=1, nearest=(NodeAtRisk(node="node-9", since=ago(minutes=28), volumes=3, due=hence(minutes=2)),)),
     )
     return ClusterStatus(

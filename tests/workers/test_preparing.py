@@ -13,7 +13,7 @@ from activities.contracts.device_check import (
     FenceDevicesRequest,
     NodeNames,
     NodeNamesRequest,
-    TellDevicesRequest,
+    PublishDeviceNoticesRequest,
 )
 from activities.errors import ErrorType, failure
 from activities.power.registry import LIBRARIES
@@ -37,7 +37,7 @@ class Devices(FenceDeviceActivities):
         devices = tuple(DeviceToCheck(device=PowerDevice(driver=each, endpoint=f"{each}://a")) for each in self.drivers)
         return FenceDevices(nodes=tuple(NodeToCheck(node=node, devices=devices) for node in request.nodes))
 
-    async def tell_devices(self, request: TellDevicesRequest) -> None:
+    async def tell_devices(self, request: PublishDeviceNoticesRequest) -> None:
         raise AssertionError(request)
 
 

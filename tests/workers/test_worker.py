@@ -27,7 +27,7 @@ from temporalio.testing import ActivityEnvironment
 from activities import contracts, notification_sender
 from activities.contracts.evidence import BundleName, KdumpRequest, SealRequest
 from activities.contracts.scan import RepetitionRequest, ScanRequest
-from activities.contracts.target import News, Target, TellRequest, ToldEvent
+from activities.contracts.target import Publication, PublishedEvent, PublishRequest, Target
 from policy.episode.events import EventReason, When
 from policy.episode.messages import Pinned
 from policy.objects.nodes import NodeView
@@ -104,14 +104,14 @@ async def test_who_is_to_be_notified_by_the_settings_is(
         ),
     )
     given = settings.model_copy(update={"notifications": notifications})
-    asks = News(events=(ToldEvent(reason=EventReason.NEEDS_HUMAN, message="off is not proven"),))
+    asks = Publication(events=(PublishedEvent(reason=EventReason.NEEDS_HUMAN, message="off is not proven"),))
     about = Target(
         cluster="prod", pinned=Pinned(node="node-7", uid="7"), incident="i", kind="Fencing", workflow_id="w", run_id="r"
     )
     other = Pinned(node="node-8", uid="8")
     again = Repetition(node="node-9", cause="Ready", count=3, window=timedelta(hours=1), incidents=())
     acts = {
-        "target.tell": TellRequest(target=about, news=asks),
+        "target.tell": PublishRequest(target=about, news=asks),
         "scan.tell-repetition": RepetitionRequest(cluster="prod", repetition=again),
         "scan.observe-cluster": ScanRequest(cluster="prod", holder="us", halted="paused", halted_is_new=True, wait=timedelta(0)),
     }
@@ -127,7 +127,7 @@ async def test_who_is_to_be_notified_by_the_settings_is(
                 await ActivityEnvironment().run(served[act], request)
         with contextlib.suppress(ApplicationError):  # of a node with other labels
             await ActivityEnvironment().run(
-                served["target.tell"], TellRequest(target=replace(about, pinned=other, incident="o"), news=asks)
+                served["target.tell"], PublishRequest(target=replace(about, pinned=other, incident="o"), news=asks)
             )
         async with asyncio.timeout(10):
             while len(sent) < 3:

@@ -242,7 +242,7 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
 
     def _hear(self, attempt: Attempt) -> None:
         """What people are told is so."""
-        news: contract.News | None = getattr(look_of(attempt.request), "news", None)
+        news: contract.Publication | None = getattr(look_of(attempt.request), "news", None)
         for event in news.events if news is not None else ():
             self.referee.tells_the_truth(event.message, look_of(attempt.request).target.incident)
             self.referee.warned = self.referee.warned or event.reason in {"WorkloadsLeft", "NeedsHuman"}
@@ -420,7 +420,7 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
         if request.permit.kind is Kind.FENCING and self.only_restores(incident):
             self.referee.fault("S17", "a permit is asked for by an episode that has nothing left to do but to switch on")
         if mishap is Mishap.NO_PERMIT or self.refusing:
-            return PermitAnswer(decision=PermitDecision.REFUSED, reason="a brake is closed")
+            return PermitAnswer(decision=PermitDecision.REFUSED, reason="a circuit breaker is open")
         if mishap is Mishap.QUEUED:
             self.grant()
             return PermitAnswer(decision=PermitDecision.QUEUED, reason="the cap is reached")

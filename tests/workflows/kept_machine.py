@@ -29,7 +29,7 @@ from policy.episode.messages import (
     Outcome,
     Phase,
     PreservationInput,
-    PreservationNews,
+    PreservationUpdate,
     RecordEntry,
     episode_id,
 )
@@ -325,7 +325,7 @@ class Run:
 
     async def news(self) -> None:
         """The scanner says that something has changed."""
-        await self.handle.signal(Preservation.look_again, PreservationNews())
+        await self.handle.signal(Preservation.look_again, PreservationUpdate())
 
     async def says(self, update: Any, word: Any = WORD) -> str:
         """A person's word, which answers what is asked."""

@@ -193,10 +193,10 @@ class ScriptedCluster:
         started = [contract.PreserveOutcome(victim=each.victim, opened=contract.Opened.STARTED) for each in request.needs]
         return contract.PreserveResult(outcomes=tuple(started))
 
-    async def tell(self, request: contract.NewsRequest) -> contract.TellResult:
+    async def tell(self, request: contract.NotifyRequest) -> contract.NotifyResult:
         self.told.append(request.observations)
         await self.may_tell.wait()
-        return contract.TellResult(gone=tuple(seen.node for seen in request.observations if seen.node not in self.there))
+        return contract.NotifyResult(gone=tuple(seen.node for seen in request.observations if seen.node not in self.there))
 
     async def describe(self, request: contract.DescribeRequest) -> contract.DescribeResult:
         self.described.append(request.nodes)

@@ -81,7 +81,7 @@ def test_marks_are_not_removed_while_an_act_of_a_terminated_episode_may_be_in_fl
 
 MOMENTS: dict[str, tuple[dict[str, Any], Callable[[Play], object]]] = {
     "the first step": ({}, lambda play: play.did("remember")),
-    "S17: its permit is waited for, which no brake holds up": (
+    "S17: its permit is waited for, which no circuit breaker holds up": (
         {"permit_granted": False},
         lambda play: play.until(lambda status: status.doing.startswith("waits for a permit")),
     ),

@@ -30,8 +30,8 @@ from activities.contracts.device_check import (
     FenceDevicesRequest,
     NodeNames,
     NodeNamesRequest,
+    PublishDeviceNoticesRequest,
     ReadDevicesRequest,
-    TellDevicesRequest,
 )
 from activities.device_check_client import DeviceCheckClient
 from activities.errors import ErrorType, error_type, failure
@@ -118,7 +118,7 @@ class Devices(FenceDeviceActivities, DeviceReadingActivities):
         return FenceDevices(nodes=tuple(self.nodes.get(each.node, each) for each in gone))
 
     @activity.defn(name="fence-check.tell")
-    async def tell_devices(self, request: TellDevicesRequest) -> None:
+    async def tell_devices(self, request: PublishDeviceNoticesRequest) -> None:
         if self.telling_errors:
             self.telling_errors -= 1
             raise failure(ErrorType.FORBIDDEN, "events is forbidden")

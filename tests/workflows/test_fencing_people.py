@@ -399,7 +399,7 @@ async def test_the_scanner_is_told_whether_the_node_answers(env: WorkflowEnviron
     assert [permit.ready for permit in world.permits] == [ready]
 
 
-async def test_what_is_left_is_restoring_and_no_brake_holds_it_up(env: WorkflowEnvironment) -> None:
+async def test_what_is_left_is_restoring_and_no_limit_holds_it_up(env: WorkflowEnvironment) -> None:
     """S17: off and freed, parked because the machine would not switch on: a person's `resume` asks no scanner, whose circuit
     breaker may be open because of this very node."""
     world = World(on_errors=[failure(ErrorType.UNREACHABLE, "no answer")] * 500, answers=[SHORT_CIRCUIT] * 500)

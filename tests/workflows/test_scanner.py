@@ -259,10 +259,10 @@ async def test_an_aborted_node_is_left_alone_until_it_was_healthy_once(env: Work
         (Observation(node="node-1", soon=True),),
     ],
 )
-async def test_a_brake_that_closes_does_not_make_an_abort_forgotten(
+async def test_a_circuit_breaker_that_opens_does_not_make_an_abort_forgotten(
     env: WorkflowEnvironment, seen: tuple[Observation, ...]
 ) -> None:
-    """S19: under a closed brake nobody is a candidate, and the node is as sick as before."""
+    """S19: under an open circuit breaker nobody is a candidate, and the node is as sick as before."""
     world = ScriptedCluster()
     async with after_an_abort(env, world) as scan:
         await scan.until(lambda status: bool(status.held_off))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from temporalio import workflow
 
-from activities.contracts.episodes import TellResult
+from activities.contracts.episodes import NotifyResult
 from policy.episode.messages import Kind, Observation
 from policy.episode.permits import Permit, PermitState
 from policy.scan.scan_report import ViewState
@@ -26,9 +26,9 @@ async def test_what_a_stale_view_shows_of_a_node_is_no_change(
     """S18: an episode would take its node for well, or gone."""
     asked = list[str]()
 
-    async def tell(_: object, request: Any, **__: object) -> TellResult:
+    async def tell(_: object, request: Any, **__: object) -> NotifyResult:
         asked.extend(each.node for each in request.observations)
-        return TellResult()
+        return NotifyResult()
 
     monkeypatch.setattr(workflow, "now", lambda: NOW)
     monkeypatch.setattr(workflow, "execute_activity_method", tell)

@@ -174,12 +174,12 @@ class World:
     pin_errors: list[ApplicationError] = field(default_factory=list)
     verify_errors: list[ApplicationError] = field(default_factory=list)
     speaker: str = ""
-    wishes: list[contract.SealedWord | None] = field(default_factory=list)
-    overrides: list[contract.SealedWord | None] = field(default_factory=list)
+    wishes: list[contract.SealedCommand | None] = field(default_factory=list)
+    overrides: list[contract.SealedCommand | None] = field(default_factory=list)
     """Of whoever asked for the episode, as looks are told of it."""
     """By which name Kubernetes attests who speaks; "": it does not."""
     shown: list[contract.EpisodeSnapshot] = field(default_factory=list)
-    events: list[contract.ToldEvent] = field(default_factory=list)
+    events: list[contract.PublishedEvent] = field(default_factory=list)
     tell_errors: list[ApplicationError] = field(default_factory=list)
     """What telling people by itself fails with."""
     confirmed_well: bool = False
@@ -363,7 +363,7 @@ class ScriptedTarget:
         speaker = self.world.speaker
         if not speaker:
             return contract.Verification(problem="no policy")
-        word = contract.SealedWord(spoken=request.spoken, action=request.action.uid, speaker=speaker, seal=request.incident)
+        word = contract.SealedCommand(spoken=request.spoken, action=request.action.uid, speaker=speaker, seal=request.incident)
         return contract.Verification(speaker=speaker, sealed=word)
 
     async def pin(self, request: contract.PinRequest) -> contract.PinResult:
@@ -460,18 +460,18 @@ class ScriptedTarget:
         self.world.released.append(request.adopted)
         await self._hear_along(request.news)
 
-    async def tell(self, request: contract.TellRequest) -> None:
+    async def tell(self, request: contract.PublishRequest) -> None:
         if (gate := self.world.gates.get("tell")) is not None:
             await gate.wait()
         self.world.may_fail(self.world.tell_errors)
         await self._hear(request.news)
 
-    async def _hear_along(self, news: contract.News | None) -> None:
+    async def _hear_along(self, news: contract.Publication | None) -> None:
         """What an act takes along fails no act."""
         with contextlib.suppress(ApplicationError):
             await self._hear(news)
 
-    async def _hear(self, news: contract.News | None) -> None:
+    async def _hear(self, news: contract.Publication | None) -> None:
         """What people are told."""
         if news is None:
             return

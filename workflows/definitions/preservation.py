@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from temporalio import workflow
 
-from policy.episode.messages import EpisodeResult, Kind, PreservationNews
+from policy.episode.messages import EpisodeResult, Kind, PreservationUpdate
 from policy.episode.operator_commands import Verb
 from policy.values.times import format_duration, written
 from workflows.episode.attestation import require_name_and_reason
@@ -51,7 +51,7 @@ class Preservation(EpisodeConversation):
         return said
 
     @workflow.signal(description="The scanner saw the objects change.")
-    def look_again(self, news: PreservationNews) -> None:
+    def look_again(self, news: PreservationUpdate) -> None:
         """The scanner says that the objects differ from what was last written."""
         self._story.take_news(news)
 

@@ -19,7 +19,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from activities.contracts.attestation import AttestationActivities, VerifyRequest
 from activities.errors import ErrorType, error_message
 from policy.episode.messages import EpisodeInput
-from policy.episode.operator_commands import Spoken, Verified, name_problem, one_line, reason_problem
+from policy.episode.operator_commands import NodeActionSpec, Verified, name_problem, one_line, reason_problem
 from workflows.kit import options
 from workflows.kit.messages import OperatorCommand
 
@@ -56,7 +56,7 @@ def requester_command(request: EpisodeInput) -> OperatorCommand:
 
 
 async def heard(
-    word: Heard, spoken: Spoken, *, cluster: str, incident: str = "", still: Callable[[Heard], None] | None = None
+    word: Heard, spoken: NodeActionSpec, *, cluster: str, incident: str = "", still: Callable[[Heard], None] | None = None
 ) -> Heard:
     """The word, with how it was verified. incident: of the episode that it is said to. still: raises ValueError where it can't be
     said (any more); asked once that is known.

@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError
 from activities.errors import ErrorType
 from policy.episode.advice import advice, ways
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Observation, Outcome, Phase, RecordEntry, episode_id
-from policy.episode.operator_commands import CIRCUIT_BREAKER, Spoken, Verb, Way, one_line, override_problem
+from policy.episode.operator_commands import CIRCUIT_BREAKER, AcceptedCommand, NodeActionSpec, Verb, one_line, override_problem
 from workflows.episode.attestation import (
     Heard,
     heard,
@@ -172,10 +172,10 @@ class EpisodeConversation:
     async def _heard(self, action: Verb, word: Heard, still: Callable[[Heard], None], **said: Any) -> Heard:
         """See `hearing.heard`. said: what the word says besides."""
         episode = self.episode
-        spoken = Spoken(action=action, node=episode.state.node, reason=word.reason, **said)
+        spoken = NodeActionSpec(action=action, node=episode.state.node, reason=word.reason, **said)
         return await heard(word, spoken, cluster=episode.state.cluster, incident=episode.state.incident, still=still)
 
-    def ways(self) -> tuple[Way, ...]:
+    def ways(self) -> tuple[AcceptedCommand, ...]:
         """The words that would be heard now, with what comes of each: what a validator refuses is not among them."""
         heard = {word: means for word, means in self.consequences().items() if not self.why_not(word)}
         return ways(self.episode.state.node, heard, self.episode.state.question)

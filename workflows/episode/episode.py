@@ -17,7 +17,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from activities.contracts import search
 from activities.contracts.episodes import AskPermit, EpisodeActivities
-from activities.contracts.target import LookResult, Target, ToldEvent
+from activities.contracts.target import LookResult, PublishedEvent, Target
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode import phases
 from policy.episode.events import EventReason
@@ -33,7 +33,7 @@ from policy.episode.messages import (
     RecordEntry,
     scanner_id,
 )
-from policy.episode.operator_commands import CIRCUIT_BREAKER, VERIFIED, SealedWord, one_line
+from policy.episode.operator_commands import CIRCUIT_BREAKER, VERIFIED, SealedCommand, one_line
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, Release
 from policy.fence.config import FenceStep
 from policy.fence.device_check import devices_of
@@ -311,7 +311,7 @@ class Episode:
         self._take_command()
         return f"off of {self.state.node} acknowledged by {request.by}"
 
-    def take_override(self, sealed: SealedWord | None) -> None:
+    def take_override(self, sealed: SealedCommand | None) -> None:
         """A person's word, which may override a circuit breaker for this episode."""
         if sealed is not None and CIRCUIT_BREAKER in sealed.spoken.override:
             self.state.override = sealed
@@ -596,7 +596,7 @@ class Episode:
                     text = f"an open circuit breaker does not stop this episode: overridden by {self.overridden_by}"
                     self.note("override", request.override, text)
                     overridden = EventReason.CIRCUIT_BREAKER_OVERRIDDEN
-                    self.publisher.add_event(ToldEvent(reason=overridden, message=text, warning=True))
+                    self.publisher.add_event(PublishedEvent(reason=overridden, message=text, warning=True))
                 return ""
             if self.state.abort_asked is not None:
                 return "aborted while it waited for a permit"

@@ -22,11 +22,11 @@ from activities.contracts.target import (
     FreeingActivities,
     IsolationActivities,
     LookRequest,
-    News,
+    Publication,
+    PublishedEvent,
     ReleaseRequest,
     RestoreRequest,
     TargetActivities,
-    ToldEvent,
     UntaintRequest,
 )
 from activities.errors import error_message
@@ -62,7 +62,7 @@ class NodeWriter:
         not_after = workflow.now() + options.WRITE_WINDOW
         request = ActRequest(target=self._episode.target, not_after=not_after, added=self._episode.state.added)
 
-        async def carry_out(news: News | None) -> ActResult:
+        async def carry_out(news: Publication | None) -> ActResult:
             return await workflow.execute_activity_method(act, replace(request, news=news), **self._writing(summary))
 
         with as_interrupt(summary):
@@ -90,7 +90,7 @@ class NodeWriter:
     async def release_node_lease(self) -> None:
         """Give the node lease back; one that can't be given back lapses by itself."""
 
-        async def release(news: News | None) -> None:
+        async def release(news: Publication | None) -> None:
             target, adopted, holder = (
                 self._episode.target.without_devices,
                 self._episode.state.adopted,
@@ -121,7 +121,7 @@ class NodeWriter:
                 added=self._episode.state.added,
             )
 
-            async def restore(news: News | None) -> ActResult:
+            async def restore(news: Publication | None) -> ActResult:
                 return await workflow.execute_activity_method(
                     IsolationActivities.mark_schedulable, replace(request, news=news), **self._writing(summary)
                 )
@@ -185,10 +185,10 @@ class NodeWriter:
 
     def send_event(self, reason: EventReason, message: str, *, warning: bool = False, outcome: str = "") -> None:
         """An Event on the Node, for people with kubectl; telling never blocks or fails an episode. warning: also where the reason
-        alone makes none. outcome: see `ToldEvent`."""
+        alone makes none. outcome: see `PublishedEvent`."""
         about, about_uid = self._machine
         self._episode.publisher.add_event(
-            ToldEvent(
+            PublishedEvent(
                 reason=reason.value,
                 message=message,
                 warning=warning or reason in WARNINGS,

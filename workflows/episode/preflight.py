@@ -20,8 +20,8 @@ from activities.contracts.target import (
     LookRequest,
     LookResult,
     LookVerdict,
-    News,
     PinRequest,
+    Publication,
     TargetActivities,
     Workload,
 )
@@ -37,9 +37,9 @@ from workflows.episode.state import FencingProgress, Undertaking
 from workflows.kit import options
 from workflows.kit.interrupts import (
     AbortAsked,
-    Hopeless,
     Interrupt,
     NeedGone,
+    NonRetryable,
     TargetChanged,
     TooSlow,
     Unlicensed,
@@ -149,7 +149,7 @@ class Preflight:
                     fencing.deadline += workflow.now() - fencing.held_since
                 fencing.held_since = None
             if self.deadline is not None and workflow.now() > self.deadline:
-                raise Hopeless("its time is over")
+                raise NonRetryable("its time is over")
             if (held := self._episode.held) is None:
                 if not given_back:
                     return
@@ -223,7 +223,7 @@ class Preflight:
                         return licence
                     # Else what was seen is old by now: a person spoke while we looked, or the answer took long.
                     if not unheard and patience_is_over:
-                        raise Hopeless("no look was answered in time to act upon it")
+                        raise NonRetryable("no look was answered in time to act upon it")
                 case LookVerdict.NEED_GONE:
                     raise NeedGone(result.reason)
                 case LookVerdict.VETOED:
@@ -233,7 +233,7 @@ class Preflight:
                     raise TargetChanged(result.reason)
                 case LookVerdict.NOT_LICENSED:
                     if patience_is_over:
-                        raise Hopeless(f"not licensed to act: {result.reason}")
+                        raise NonRetryable(f"not licensed to act: {result.reason}")
                     if not result.permitted:
                         await self._ask_for_permit(under)
                     self._episode.enter(doing=f"{MAY_NOT_ACT}: {result.reason}")
@@ -276,7 +276,7 @@ class Preflight:
             if result.verdict is LookVerdict.TARGET_CHANGED:
                 raise TargetChanged(result.reason)
             if result.verdict is LookVerdict.VETOED:
-                raise Hopeless(f"the machine is left off: {result.reason}")
+                raise NonRetryable(f"the machine is left off: {result.reason}")
             if result.verdict is not LookVerdict.GO:
                 unseen = f"whether the machine is to be left off can't be read: {result.reason}"
                 self._episode.note("last-look", result.verdict.value, unseen)
@@ -418,7 +418,7 @@ class Preflight:
             licenses=licenses,
         )
 
-        async def look(news: News | None) -> LookResult:
+        async def look(news: Publication | None) -> LookResult:
             if along is not None:
                 return await along.carry_out(replace(request, news=news))
             config = options.cluster_read(self._episode.state.cluster) | {

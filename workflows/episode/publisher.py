@@ -15,7 +15,15 @@ from typing import TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from activities.contracts.target import EpisodeSnapshot, News, OffNote, Target, TargetActivities, TellRequest, ToldEvent
+from activities.contracts.target import (
+    EpisodeSnapshot,
+    OffNote,
+    Publication,
+    PublishedEvent,
+    PublishRequest,
+    Target,
+    TargetActivities,
+)
 from activities.errors import error_message
 from policy.episode.events import event_of, events_between
 from policy.episode.messages import EpisodeStatus, RecordEntry
@@ -44,7 +52,7 @@ class Publisher:
             self._state.runs[entry.act] = self._state.runs.get(entry.act, 0) + 1
             self._state.jobs = [*self._state.jobs, job][-MAXIMUM_JOBS:]
         if (event := event_of(entry)) is not None:
-            self.add_event(ToldEvent(reason=event.reason, message=event.message, warning=event.warning))
+            self.add_event(PublishedEvent(reason=event.reason, message=event.message, warning=event.warning))
         if entry.outcome == "failed" and entry.act in set(FenceStep):
             self._state.failure = entry.detail
         if entry.act == "end":
@@ -56,11 +64,11 @@ class Publisher:
             return
         if self._state.shown is None or transition(self._state.shown) != transition(status):
             for event in events_between(self._state.shown, status, self._state.failure):
-                self.add_event(ToldEvent(reason=event.reason, message=event.message, warning=event.warning))
+                self.add_event(PublishedEvent(reason=event.reason, message=event.message, warning=event.warning))
             self._state.entered = workflow.now()
         self._state.shown = status
 
-    def add_event(self, event: ToldEvent) -> None:
+    def add_event(self, event: PublishedEvent) -> None:
         """An Event, after those that wait."""
         self._state.events = [*self._state.events, event][-MAXIMUM_EVENTS:]
 
@@ -68,7 +76,7 @@ class Publisher:
         """Since when the node is proven off, None for no longer."""
         self._state.off = OffNote(off_proven=off_proven, not_after=workflow.now() + options.TOLD_WITHIN)
 
-    async def along(self, act: Callable[[News | None], Awaitable[Result]]) -> Result:
+    async def along(self, act: Callable[[Publication | None], Awaitable[Result]]) -> Result:
         """Carry out an act that takes along what is new. Where it fails that is to be published again."""
         news = self._take()
         try:
@@ -92,7 +100,7 @@ class Publisher:
     def _has_news(self) -> bool:
         return self._state.entered is not None or bool(self._state.events) or self._state.off is not None
 
-    def _take(self) -> News | None:
+    def _take(self) -> Publication | None:
         if not self._has_news:
             return None
         shown = None
@@ -106,11 +114,11 @@ class Publisher:
                 outcome=self._state.outcome,
                 message=self._state.message,
             )
-        news = News(shown=shown, events=tuple(self._state.events), off=self._state.off)
+        news = Publication(shown=shown, events=tuple(self._state.events), off=self._state.off)
         self._state.entered, self._state.events, self._state.off = None, [], None
         return news
 
-    def _put_back(self, news: News | None) -> None:
+    def _put_back(self, news: Publication | None) -> None:
         """What came meanwhile is newer."""
         if news is None:
             return
@@ -124,7 +132,7 @@ class Publisher:
             try:
                 await workflow.execute_activity_method(
                     TargetActivities.tell,
-                    TellRequest(target=target.without_devices, news=news),
+                    PublishRequest(target=target.without_devices, news=news),
                     **(options.report(target.cluster) | {"summary": f"tells people: {_headline(news)}"}),
                 )
             except ActivityError as error:
@@ -134,7 +142,7 @@ class Publisher:
         self._publishing = None
 
 
-def _headline(news: News) -> str:
+def _headline(news: Publication) -> str:
     if news.shown is not None:
         return news.shown.status.phase.value
     return ", ".join(event.reason for event in news.events) or "whether the node is proven off"

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from activities.contracts.preservation import NO_WISH, Hold, Wish
 from activities.contracts.remediation import FailedVolumes, RemediationPin
-from activities.contracts.target import OffNote, PinResult, ToldEvent, Workload
+from activities.contracts.target import OffNote, PinResult, PublishedEvent, Workload
 from policy.episode.fencing_requests import Stage
 from policy.episode.messages import (
     Acknowledgement,
@@ -33,13 +33,13 @@ from policy.episode.messages import (
     RemediationInput,
     RestartProof,
 )
-from policy.episode.operator_commands import SealedWord, Verified
+from policy.episode.operator_commands import SealedCommand, Verified
 from policy.fence.kdump import KernelDead
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState, Quarantine
 from policy.objects.marks import NOTHING_ADDED, Added
 from policy.preservation.kept_machine import Isolation
-from policy.remediation.ladder import EscalationStep as Rung
+from policy.remediation.ladder import EscalationStep
 from policy.values.object_refs import ObjectRef
 from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, PersonRequest
 
@@ -96,7 +96,7 @@ class PublisherState:
     sequence: int = 0
     runs: dict[str, int] = field(default_factory=dict)
     jobs: list[str] = field(default_factory=list)
-    events: list[ToldEvent] = field(default_factory=list)
+    events: list[PublishedEvent] = field(default_factory=list)
     off: OffNote | None = None
     failure: str = ""
     outcome: str = ""
@@ -254,7 +254,7 @@ class StepProgress:
     out. taken_back: what it has left is taken back. adopted: an earlier episode has left it behind.
     """
 
-    step: Rung
+    step: EscalationStep
     index: int
     began: datetime
     asked: datetime | None = None
@@ -366,9 +366,9 @@ class EpisodeState:
     """Of the run that it began with, by which our mark knows it."""
     requester: str = ""
     requester_verified: Verified = Verified.NO
-    wish: SealedWord | None = None
+    wish: SealedCommand | None = None
     """The requester's word, where Kubernetes attests it."""
-    override: SealedWord | None = None
+    override: SealedCommand | None = None
     """The word by which a person overrides a circuit breaker for this episode (S17)."""
     cause: str = ""
     zone: str = ""

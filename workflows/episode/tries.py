@@ -15,7 +15,7 @@ from policy.fence.config import FenceStep
 from policy.fence.plan import FencingPlan
 from workflows.episode.episode import Episode
 from workflows.episode.state import Undertaking
-from workflows.kit.interrupts import Hopeless, Interrupt, ProofLost, StepFailed, Unlicensed
+from workflows.kit.interrupts import Interrupt, NonRetryable, ProofLost, StepFailed, Unlicensed
 
 # How long an episode waits for what passes by itself before it asks a person.
 
@@ -78,7 +78,7 @@ class Tries:
                 await act()
             except Unlicensed as interrupt:
                 if patience.is_over(interrupt):
-                    raise Hopeless(interrupt.reason) from interrupt
+                    raise NonRetryable(interrupt.reason) from interrupt
                 self._episode.enter(doing=f"{interrupt.waits}: {interrupt.reason}")
                 await patience.rest(interrupt, interrupt.pause, "until the licence is looked at again")
             except StepFailed as failed:

@@ -24,7 +24,7 @@ from policy.fence.power import PowerState
 from workflows.episode.episode import Episode
 from workflows.episode.preflight import Licence
 from workflows.kit import options
-from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed, interrupt_for, told_of
+from workflows.kit.interrupts import Interrupt, NonRetryable, StepFailed, interrupt_for, told_of
 
 POLL_INTERVAL = timedelta(seconds=1)
 POLL_INTERVAL_MAXIMUM = timedelta(seconds=10)
@@ -133,11 +133,11 @@ class Devices:
     ) -> tuple[Reading, ...]:
         """All at once: the slowest silent device bounds how old the first answer gets.
 
-        Raises Hopeless, but not for a device that may fail: that one is left out.
+        Raises NonRetryable, but not for a device that may fail: that one is left out.
         """
         answers = await asyncio.gather(*(self._read(device) for device in devices), return_exceptions=True)
         for device, answer in zip(devices, answers, strict=True):
-            if isinstance(answer, BaseException) and not (isinstance(answer, Hopeless) and may_fail and may_fail(device)):
+            if isinstance(answer, BaseException) and not (isinstance(answer, NonRetryable) and may_fail and may_fail(device)):
                 raise answer
         return tuple(answer for answer in answers if isinstance(answer, Reading))
 
@@ -160,7 +160,7 @@ class Devices:
             reading = await self._asked(device)
         except ActivityError as error:
             interrupt = interrupt_for(error, device.endpoint)
-            if isinstance(interrupt, Hopeless):
+            if isinstance(interrupt, NonRetryable):
                 raise interrupt from error
             message = told_of(device.endpoint, error)
             self._episode.note(self._use.read_act, "failed", message)
@@ -219,7 +219,7 @@ class Devices:
         if await self._episode.wait_out(act, device.endpoint, error):
             return CommandOutcome(ended_at=self._episode.moment(), unclear=True)
         interrupt = interrupt_for(error, device.endpoint)
-        if not isinstance(interrupt, StepFailed | Hopeless):
+        if not isinstance(interrupt, StepFailed | NonRetryable):
             raise interrupt from error  # not about this device alone: another one would be as wrong
         return CommandOutcome(ended_at=self._episode.moment(), failed=interrupt)
 

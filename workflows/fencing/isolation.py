@@ -42,7 +42,7 @@ from workflows.fencing.consequences import Pacing
 from workflows.fencing.device_commands import POLL_INTERVAL, longer
 from workflows.fencing.paths import MayRestore, Paths, Volumes
 from workflows.kit import options
-from workflows.kit.interrupts import Hopeless, ProofLost, StepFailed, as_interrupt
+from workflows.kit.interrupts import NonRetryable, ProofLost, StepFailed, as_interrupt
 
 DRAIN_PATIENCE = timedelta(minutes=5)
 """Of a drain that was given no time-out: fencing is what follows it, so it may not wait for ever."""
@@ -108,7 +108,7 @@ class IsolationSequence:
                 await self._drain(method)
             case Act.CHECK_VOLUMES:
                 if method.only is None:
-                    raise Hopeless(f"{method.name}: {method.act.value} without any volume")
+                    raise NonRetryable(f"{method.name}: {method.act.value} without any volume")
                 await self._volumes.check(_device_of(method), method.only)
             case Act.CUT_PATH:
                 await self.paths.cut(_device_of(method), method.timeout)
@@ -121,7 +121,7 @@ class IsolationSequence:
             case Act.FREE_CUT_PODS:
                 await self._free_cut_pods(self._last_look, stopped=self._is_stopped)
             case _:
-                raise Hopeless(f"{method.name}: {method.act.value} is no method of isolation that this version carries out")
+                raise NonRetryable(f"{method.name}: {method.act.value} is no method of isolation that this version carries out")
 
     async def _cordon(self) -> None:
         self._episode.enter(doing="marks the node unschedulable")
@@ -164,7 +164,7 @@ class IsolationSequence:
         for warning in result.warnings:
             self._episode.note("drain", "warning", warning)
         if result.mounting:  # nothing is taken from under a pod that has to stay (S30)
-            raise Hopeless(f"nothing is detached: {'; '.join(result.blocked)}")
+            raise NonRetryable(f"nothing is detached: {'; '.join(result.blocked)}")
         left = "; ".join((*result.blocked, *result.withheld, *(() if result.done else result.names)))
         evictions = f"{evicted} pods evicted{f'; left: {left}' if left else ''}"
         self._episode.note("drain", "ok" if result.done else "incomplete", evictions)
@@ -194,7 +194,7 @@ class IsolationSequence:
                 holder=self._episode.state.holder,
             )
         except ValueError as error:
-            raise Hopeless(f"{method.name}: {error}") from error
+            raise NonRetryable(f"{method.name}: {error}") from error
         with as_interrupt("the node can't be drained"):
             return await workflow.execute_activity_method(
                 IsolationActivities.drain,
@@ -230,7 +230,7 @@ class IsolationSequence:
             await self._free_cut_pods(look, stopped=lambda: self._episode.is_held)
         except ProofLost:
             raise
-        except (Hopeless, StepFailed) as interrupt:
+        except (NonRetryable, StepFailed) as interrupt:
             self._episode.note("free-cut-pods", "left", interrupt.reason)
             self._node_writer.send_event(EventReason.WORKLOADS_LEFT, interrupt.reason)
 
@@ -334,5 +334,5 @@ class IsolationSequence:
 
 def _device_of(method: PlannedMethod) -> PowerDevice:
     if method.device is None:
-        raise Hopeless(f"{method.name}: {method.act.value} without a device")
+        raise NonRetryable(f"{method.name}: {method.act.value} without a device")
     return method.device

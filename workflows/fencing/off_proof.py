@@ -23,7 +23,7 @@ from workflows.episode.preflight import Licence
 from workflows.episode.state import PowerProgress
 from workflows.fencing.device_commands import POLL_INTERVAL, POWER, Devices, longer, states
 from workflows.kit import metrics, options
-from workflows.kit.interrupts import Hopeless, Interrupt, ProofLost, StepFailed, Unlicensed
+from workflows.kit.interrupts import Interrupt, NonRetryable, ProofLost, StepFailed, Unlicensed
 
 Look = Callable[[], Awaitable[Licence]]
 """A look before the act that follows it."""
@@ -65,14 +65,14 @@ class PowerSequence:
 
     async def try_out(self) -> None:
         """Read every device once, before anything is done to the node: what can never work (a wrong password, a Secret that is
-        missing) is Hopeless now, not after the wait. A device that is silent is not: its node may have no mains either."""
+        missing) is NonRetryable now, not after the wait. A device that is silent is not: its node may have no mains either."""
         if self._progress.tried_out:
             return
-        hopeless: Hopeless | None = None
+        hopeless: NonRetryable | None = None
         for level in self._plan.levels:
             try:
                 readings = await self._devices.read_all(level)
-            except Hopeless as found:
+            except NonRetryable as found:
                 self._episode.note("read-power", "failed", found.reason)
                 hopeless = hopeless or found
                 continue
@@ -145,7 +145,7 @@ class PowerSequence:
                 # Of the only device there is no other could contradict what it said right after its command.
                 if self._is_proven([level], (read_back,)) if read_back is not None else await self._prove():
                     return None
-            except Hopeless as failed:
+            except NonRetryable as failed:
                 return failed
             if workflow.now() >= deadline:
                 said = self._episode.state.problem or "not off"
@@ -300,7 +300,7 @@ class PowerSequence:
         else:
             reason = f"{changed}: switch the machine on by hand"
         self._episode.note("power-on", "refused", reason)
-        return StepFailed(reason) if may is None else Hopeless(reason)
+        return StepFailed(reason) if may is None else NonRetryable(reason)
 
     async def _read_on(self, devices: list[PowerDevice]) -> None:
         patience = self._plan.off_timeout
@@ -318,7 +318,9 @@ class PowerSequence:
                 licence = await look()
                 proof = await self.read_again()
                 if proof.acknowledgement is not None or not self._progress.proven:
-                    raise Hopeless("a machine is given up only when its device reads as off; a person's word is no such reading")
+                    raise NonRetryable(
+                        "a machine is given up only when its device reads as off; a person's word is no such reading"
+                    )
                 if self._episode.held is None and self._episode.state.abort_asked is None:
                     break
             commanded = await self._devices.terminate(device, licence)

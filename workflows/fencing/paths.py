@@ -35,7 +35,7 @@ from workflows.episode.preflight import LONGEST_PAUSE, Licence, Preflight
 from workflows.episode.state import PathsProgress, VolumesProgress
 from workflows.fencing.device_commands import PATH, POLL_INTERVAL, Devices, command_licensed, longer, states
 from workflows.kit import options
-from workflows.kit.interrupts import Hopeless, StepFailed, TargetChanged, as_interrupt, interrupt_for, told_of
+from workflows.kit.interrupts import NonRetryable, StepFailed, TargetChanged, as_interrupt, interrupt_for, told_of
 
 Request = TypeVar("Request", PowerRequest, LiftRequest)
 Result = TypeVar("Result")
@@ -381,7 +381,7 @@ class Volumes:
     def _refuse_root(self, attached: Iterable[VolumeReading], chosen: Chosen) -> None:
         roots = [each.volume for each in attached if each.root and chosen.has(each.volume)]
         if roots:
-            raise Hopeless(
+            raise NonRetryable(
                 f"{', '.join(roots)} is the machine's own (it boots from it, or takes it along): that is never detached"
             )
 

@@ -20,7 +20,7 @@ from policy.fence.power import PowerAct
 from policy.values.times import format_duration
 from workflows.episode.preflight import Licence, SeenDown
 from workflows.fencing.case import Case
-from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, StepFailed, Vetoed
+from workflows.kit.interrupts import AbortAsked, Interrupt, NeedGone, NonRetryable, StepFailed, Vetoed
 
 LOOK_AGAIN = timedelta(seconds=20)
 """While waiting for a node: a live look this often, in case no scanner tells us of the change."""
@@ -98,7 +98,7 @@ class PowerManagement:
             return  # in this round of the flow, before a new history
         try:
             await self._case.tries.carry_out(FenceStep.POWER_MANAGEMENT, self.try_on, restores=True)
-        except (StepFailed, Hopeless, AbortAsked) as interrupt:
+        except (StepFailed, NonRetryable, AbortAsked) as interrupt:
             if not self._progress.power.says_on:
                 raise
             self._node_writer.send_event(
@@ -138,10 +138,10 @@ class PowerManagement:
             remaining = deadline - workflow.now()
             if remaining <= timedelta(0):
                 if deadline == self._preflight.deadline:
-                    raise Hopeless("its time is over, and the node is not back Ready with a new boot id")
+                    raise NonRetryable("its time is over, and the node is not back Ready with a new boot id")
                 since = "power-on" if self._plan.levels else "its paths were cut"
                 waited = format_duration(self._plan.boot_timeout)
-                raise Hopeless(f"the node is not back Ready with a new boot id {waited} after {since}")
+                raise NonRetryable(f"the node is not back Ready with a new boot id {waited} after {since}")
             await self._episode.rest(min(LOOK_AGAIN, remaining), "the node's return")
             just_on = False
 
@@ -188,7 +188,7 @@ class PowerManagement:
                 if workflow.now() >= deadline:
                     if not self._pinned_node.says_ready():
                         raise StepFailed("the node can't be looked at")
-                    raise Hopeless("the node still says Ready although its devices say off: is it the right machine?")
+                    raise NonRetryable("the node still says Ready although its devices say off: is it the right machine?")
                 self._episode.enter(doing="waits until the API server sees the node down", until=deadline)
                 await self._episode.rest(SEEN_DOWN_AGAIN, "until the node is seen down")
         return seen

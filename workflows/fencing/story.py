@@ -38,9 +38,9 @@ from workflows.kit import options
 from workflows.kit.interrupts import (
     INTERRUPTS,
     AbortAsked,
-    Hopeless,
     Interrupt,
     NeedGone,
+    NonRetryable,
     ProofLost,
     StepFailed,
     TargetChanged,
@@ -112,7 +112,7 @@ class FencingStory:
     async def as_a_step(self) -> End:
         """The same as one step of a remediation, which has the permit, goes on afterwards, and closes the episode.
 
-        Raises Hopeless where a fencing by itself would ask for a person, AbortAsked after what an abort asks for is done.
+        Raises NonRetryable where a fencing by itself would ask for a person, AbortAsked after what an abort asks for is done.
         """
         try:
             return await self._begin() or await self._until_the_end()
@@ -212,7 +212,7 @@ class FencingStory:
         """A person is asked; where this is a step of a ladder, the next one goes first."""
         if self._is_a_step:
             await self.case.freeing.leave()
-            raise Hopeless(problem)
+            raise NonRetryable(problem)
         while True:
             if (ended := await self._park(problem)) is not None:
                 return ended
@@ -224,7 +224,7 @@ class FencingStory:
         """The three steps. A restart of the flow finds what is proven and does only the rest (S5)."""
         case, act = self.case, self.power_management
         if self._request.seen_off and case.lacks_proof:
-            raise Hopeless("a person said off, which no longer stands; nothing was switched off on that word")
+            raise NonRetryable("a person said off, which no longer stands; nothing was switched off on that word")
         if not case.plan.levels and case.power.proof is None:
             await self._isolate()  # the paths are cut and what lies behind them is freed: the restart is not ours
             await act.wait_for_return()
@@ -246,7 +246,7 @@ class FencingStory:
             return await self._restored(Outcome.FENCED_OFF, message)
         if not case.plan.power_on and not case.progress.power.kept:
             if case.power.proof is None:
-                raise Hopeless("off no longer holds: the machine was to stay off, and it was switched on from elsewhere")
+                raise NonRetryable("off no longer holds: the machine was to stay off, and it was switched on from elsewhere")
             off = f"off {case.power.proof.basis}"
             await act.say_finished(f"{off}, and the machine is left off")
             return await self._restored(Outcome.FENCED_OFF, f"{off}, and the plan leaves the machine off")
@@ -282,7 +282,7 @@ class FencingStory:
                     return not_begun(self.episode, refused)
                 await case.see_which_boot()
                 if untrue := self._untrue_word():
-                    raise Hopeless(untrue)
+                    raise NonRetryable(untrue)
             self.episode.enter(phase=Phase.NEW, doing="marks the node as ours")
             if case.progress.pin.added is None:
                 await case.tries.carry_out(FenceStep.ISOLATION, self._mark)
@@ -318,7 +318,7 @@ class FencingStory:
         begun = not case.power.untouched or case.freed_something or case.progress.freeing.done
         begun = begun or bool(case.isolation.paths.left) or case.isolation.has_detached
         turn = case.progress.turn
-        if begun and not (turn is not None and issubclass(INTERRUPTS[turn.interrupt], Hopeless)):
+        if begun and not (turn is not None and issubclass(INTERRUPTS[turn.interrupt], NonRetryable)):
             return ""  # else a device's seal may be what is not believed
         try:
             pin = await self._pin()

@@ -60,7 +60,7 @@ class TooSlow(Unlicensed):
     waits: ClassVar = "waits before it looks again"
 
 
-class Hopeless(Interrupt):
+class NonRetryable(Interrupt):
     """Trying again cannot help (wrong password, bad configuration): a person is needed at once."""
 
 
@@ -88,7 +88,7 @@ INTERRUPTS = {
         Unlicensed,
         PassingRefusal,
         TooSlow,
-        Hopeless,
+        NonRetryable,
         TargetChanged,
         NeedGone,
         Vetoed,
@@ -108,9 +108,9 @@ def interrupt_for(error: ActivityError, what: str) -> Interrupt:
         return PassingRefusal(reason)  # neither says anything of the target (S18)
     if kind is ErrorType.FORBIDDEN:
         # Whatever may be repeated has been, for a minute at least (`options.py`): only of single attempts another may help.
-        return PassingRefusal(reason) if error.retry_state is RetryState.MAXIMUM_ATTEMPTS_REACHED else Hopeless(reason)
+        return PassingRefusal(reason) if error.retry_state is RetryState.MAXIMUM_ATTEMPTS_REACHED else NonRetryable(reason)
     if kind in _HOPELESS:
-        return Hopeless(reason)
+        return NonRetryable(reason)
     if kind is ErrorType.TARGET_CHANGED:
         return TargetChanged(reason)
     if kind is ErrorType.NOT_LICENSED:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from policy.episode.operator_commands import ActionName, Said
+from policy.episode.operator_commands import ActionName, CommandAuthor
 from policy.episode.permits import Permit, PermitRequest
 from policy.fence.device_check import DeviceMemory
 from policy.scan.pauses import Pause
@@ -16,7 +16,7 @@ from policy.values.times import written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorCommand(Said):
+class OperatorCommand(CommandAuthor):
     """A person's command to a workflow. Both `who` and `reason` are required. action: the object by which Kubernetes attests who
     the person is; None: only the person says so."""
 
@@ -34,7 +34,8 @@ class AbortRequest(OperatorCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcknowledgeRequest(OperatorCommand):
-    """A person saw it off, and vouches for the power state (S8). question: see `PersonRequest`. override: see `Spoken`."""
+    """A person saw it off, and vouches for the power state (S8). question: see `PersonRequest`. override: see
+    `NodeActionSpec`."""
 
     question: int = 0
     override: str = ""

@@ -31,7 +31,7 @@ from workflows.episode.state import CuttingOffProgress
 from workflows.episode.tries import Tries
 from workflows.fencing.isolation import IsolationSequence
 from workflows.kit import options
-from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, StepFailed, Vetoed, as_interrupt
+from workflows.kit.interrupts import AbortAsked, Interrupt, NeedGone, NonRetryable, StepFailed, Vetoed, as_interrupt
 
 NEED = Need(kind=NeedKind.PRESERVATION, reason="a machine that failed is kept, and is to be cut off")
 
@@ -147,7 +147,7 @@ class KeptMachineIsolation:
             )
         plan = isolation_plan(pin.plan)
         if not plan.isolation and not pin.adopted_paths:
-            raise Hopeless(f"{plan.source} names no path to cut, no volumes to detach and no quarantine")
+            raise NonRetryable(f"{plan.source} names no path to cut, no volumes to detach and no quarantine")
         self._episode.state.control_plane = pin.control_plane
         self._episode.see(pin.observation)
         return pin

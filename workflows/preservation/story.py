@@ -30,7 +30,7 @@ from policy.episode.messages import (
     Phase,
     Pinned,
     PreservationInput,
-    PreservationNews,
+    PreservationUpdate,
 )
 from policy.values.display_text import counted
 from policy.values.object_refs import ObjectRef
@@ -417,7 +417,7 @@ class PreservationStory:
 
     # What is said to it ---------------------------------------------------------------------------------------------
 
-    def take_news(self, news: PreservationNews) -> None:
+    def take_news(self, news: PreservationUpdate) -> None:
         """The scanner saw that something is not as we left it."""
         self._progress.unhealthy = news.unhealthy
         self._progress.spoken = "something of it has changed"

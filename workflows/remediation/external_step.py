@@ -25,7 +25,7 @@ from policy.remediation.remediation_objects import Progress, RemediationConditio
 from policy.values.times import format_duration
 from workflows.episode.state import End, StepProgress
 from workflows.kit import options
-from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed, Vetoed, as_interrupt
+from workflows.kit.interrupts import Interrupt, NonRetryable, StepFailed, Vetoed, as_interrupt
 from workflows.remediation.ladder_step import FIRST_LOOK, LOOK_AGAIN, UNDO_PAUSE, LadderStep, RemediationTarget, WatchedStep
 
 ANNOTATES = "annotates the Machine for its bare-metal operator"
@@ -56,9 +56,9 @@ class ExternalRemediation(LadderStep):
                 if ended := await self._ended(seen, node_goes=told.node_goes, succeeded=told.progress is Progress.SUCCEEDED):
                     return ended
                 if not seen.present:
-                    raise Hopeless(f"{self._called} was deleted by another party")
+                    raise NonRetryable(f"{self._called} was deleted by another party")
             if told.progress is Progress.FAILED:
-                raise Hopeless(f"{self._called} has failed: {seen.message or told.why}")
+                raise NonRetryable(f"{self._called} has failed: {seen.message or told.why}")
             await self._target.preflight.may_go_on()
             self._episode.enter(doing=self._lasts or f"waits for {self._called}: {seen.message or told.why}")
             await self._target.wait(self._state, self._pause, self._episode.state.doing)
@@ -116,7 +116,7 @@ class ExternalRemediation(LadderStep):
         self._pause = FIRST_LOOK
         target.progress.tried = True
         if seen.timed_out and seen.incident != self._episode.state.incident:
-            raise Hopeless(f"{self._called} of incident {seen.incident or 'of others'} has had its time already")
+            raise NonRetryable(f"{self._called} of incident {seen.incident or 'of others'} has had its time already")
         self._state.asked = seen.created or workflow.now()
         self._state.began = self._state.asked  # as medik8s counts the time of a step
         self._state.name, self._state.uid = (seen.ref.name if seen.ref is not None else ""), seen.uid
@@ -227,7 +227,7 @@ class AnnotateExternal(WatchedStep):
         """Annotated once."""
         target = self._target
         if target.pin.machine is None:
-            raise Hopeless(f"{self._episode.state.node} belongs to no Machine that could be annotated")
+            raise NonRetryable(f"{self._episode.state.node} belongs to no Machine that could be annotated")
         self._episode.enter(phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing="annotates the Machine for its operator")
         done = await target.act(self._annotate, ANNOTATES)
         target.progress.tried = True

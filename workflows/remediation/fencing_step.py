@@ -22,7 +22,7 @@ from policy.values.errors import PolicyError
 from workflows.episode.state import End, StepProgress
 from workflows.fencing.story import FencingStory
 from workflows.kit import options
-from workflows.kit.interrupts import Hopeless, Interrupt
+from workflows.kit.interrupts import Interrupt, NonRetryable
 from workflows.remediation.ladder_step import LadderStep, RemediationTarget
 
 
@@ -56,7 +56,7 @@ class FencingStep(LadderStep):
         )
 
     def adjusted(self, plan: FencingPlan) -> FencingPlan:
-        """What is made of the node's plan. Raises Hopeless where nothing can be."""
+        """What is made of the node's plan. Raises NonRetryable where nothing can be."""
         return plan
 
     def doubt(self) -> str:
@@ -89,7 +89,7 @@ class FencingStep(LadderStep):
         await self._remember_what_began()
         self._state.end = end
         if end.outcome is Outcome.REFUSED:
-            raise Hopeless(end.message)
+            raise NonRetryable(end.message)
         return end
 
     async def _remember_what_began(self) -> None:
@@ -112,9 +112,9 @@ class RebootStep(FencingStep):
 
 
 def rebooting(plan: FencingPlan) -> FencingPlan:
-    """The same devices and proofs, and no consequence. Raises Hopeless where there is nothing to switch."""
+    """The same devices and proofs, and no consequence. Raises NonRetryable where there is nothing to switch."""
     if not plan.levels:
-        raise Hopeless(f"{plan.source} names no power device by which it could be rebooted")
+        raise NonRetryable(f"{plan.source} names no power device by which it could be rebooted")
     return replace(
         plan,
         source=f"{plan.source}, rebooting only",
@@ -171,7 +171,7 @@ class DetachingStep(FencingStep):
             target.episode.note("find-volumes", "none left", found.failure.refused)
             return None
         if found.failure.refused:
-            raise Hopeless(found.failure.refused)
+            raise NonRetryable(found.failure.refused)
         target.episode.note("find-volumes", "ok", str(found.failure))
         return found
 
@@ -183,6 +183,6 @@ class DetachingStep(FencingStep):
         try:
             isolation = detaching(plan, failure, eviction_timeout=found.eviction_timeout)
         except PolicyError as error:
-            raise Hopeless(str(error)) from error
+            raise NonRetryable(str(error)) from error
         volumes = ", ".join(volume.handle for volume in failure.volumes)
         return replace(rebooting(plan), source=f"{plan.source}, detaching {volumes}", isolation=isolation)

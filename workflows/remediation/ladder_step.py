@@ -37,7 +37,7 @@ from workflows.episode.node_writes import NodeWriter
 from workflows.episode.preflight import Preflight, Seeing, seen_with
 from workflows.episode.state import End, LadderProgress, StepProgress
 from workflows.kit import options
-from workflows.kit.interrupts import Hopeless, Interrupt, StepFailed, as_interrupt, is_unclear
+from workflows.kit.interrupts import Interrupt, NonRetryable, StepFailed, as_interrupt, is_unclear
 
 KCP = "KubeadmControlPlane"
 FIRST_LOOK, LOOK_AGAIN = timedelta(seconds=2), timedelta(seconds=20)
@@ -48,7 +48,7 @@ UNDO_PAUSE = timedelta(seconds=10)
 Result = TypeVar("Result")
 
 
-class OutOfTime(Hopeless):
+class OutOfTime(NonRetryable):
     """A step's time is over: the next one's turn."""
 
 
@@ -335,7 +335,7 @@ class LadderStep(ABC):
 
     @abstractmethod
     async def carry_out(self) -> End:
-        """Until the target is well or replaced. Raises what interrupts the story: Hopeless, and the next step comes."""
+        """Until the target is well or replaced. Raises what interrupts the story: NonRetryable, and the next step comes."""
 
     async def give_up(self, why: str) -> None:  # noqa: B027 - a step may have no controller to notify
         """It has failed, or its time is over: whatever it set going is told so. What it leaves stays until the end."""

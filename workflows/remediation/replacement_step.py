@@ -23,7 +23,7 @@ from policy.fence.config import FenceStep
 from policy.values.times import format_duration
 from workflows.episode.state import End, Undertaking
 from workflows.kit import options
-from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, Vetoed, interrupt_for, is_unclear
+from workflows.kit.interrupts import AbortAsked, Interrupt, NeedGone, NonRetryable, Vetoed, interrupt_for, is_unclear
 from workflows.remediation.ladder_step import FIRST_LOOK, KCP, LOOK_AGAIN, UNDO_PAUSE, WatchedStep
 
 SUCCESSOR_PATIENCE = timedelta(minutes=20)
@@ -96,7 +96,7 @@ class ReplacingStep(WatchedStep):
         asked, passes = self._state.asked, self._target.pin.owner.startswith(KCP)
         waits = passes and asked is not None and workflow.now() < asked + OWNER_PATIENCE
         if found.owner_status == "False" and found.owner_reason in FAILED_FOR_GOOD and not waits:
-            raise Hopeless(
+            raise NonRetryable(
                 f"its owner {self._target.pin.owner} does not remediate it: {found.owner_message or found.owner_reason}"
             )
 
@@ -151,9 +151,9 @@ class DeleteMachine(ReplacingStep):
         """What an earlier try has done is read first (S34); then a live look before each one."""
         target = self._target
         if target.pin.machine is None:
-            raise Hopeless(f"{self._episode.state.node} belongs to no Machine that could be deleted")
+            raise NonRetryable(f"{self._episode.state.node} belongs to no Machine that could be deleted")
         if not target.pin.owner:
-            raise Hopeless(f"no controller owns {target.pin.machine.key}: nothing would replace it")
+            raise NonRetryable(f"no controller owns {target.pin.machine.key}: nothing would replace it")
         self._episode.enter(phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing="asks for the deletion of the machine")
         while not await self.goes():
             try:
@@ -237,7 +237,7 @@ class RequestOwner(ReplacingStep):
         """A condition on the Machine, which repeats harmlessly."""
         target = self._target
         if target.pin.machine is None:
-            raise Hopeless(f"{self._episode.state.node} belongs to no Machine with an owner to ask")
+            raise NonRetryable(f"{self._episode.state.node} belongs to no Machine with an owner to ask")
         self._episode.enter(
             phase=Phase.RUNNING, step=FenceStep.POWER_MANAGEMENT, doing=f"asks {target.pin.owner} to remediate it"
         )

@@ -34,7 +34,7 @@ from workflows.episode.preflight import FIRST_PAUSE, LICENCE_PATIENCE, LONGEST_P
 from workflows.episode.state import End, LadderProgress, StepProgress
 from workflows.episode.tries import Patience
 from workflows.kit import options
-from workflows.kit.interrupts import AbortAsked, Hopeless, Interrupt, NeedGone, StepFailed, TargetChanged, Unlicensed, Vetoed
+from workflows.kit.interrupts import AbortAsked, Interrupt, NeedGone, NonRetryable, StepFailed, TargetChanged, Unlicensed, Vetoed
 from workflows.remediation.external_step import AnnotateExternal, ExternalRemediation
 from workflows.remediation.fencing_step import DetachingStep, FencingStep, RebootStep
 from workflows.remediation.ladder_step import LadderStep, RemediationTarget
@@ -126,7 +126,7 @@ class RemediationStory:
             try:
                 with self.episode.undertaking("the step"):
                     return await self._with_what_goes(step)
-            except (Hopeless, StepFailed, Vetoed) as interrupt:
+            except (NonRetryable, StepFailed, Vetoed) as interrupt:
                 progress.at = None
                 await self._fail(step, state, interrupt)
             index = next_step(ladder, progress.reached, failed)

@@ -18,7 +18,7 @@ from activities.cluster.report.node_actions import HEARD, doubt_of, node_action_
 from activities.contracts.attestation import AttestationActivities, Verification, VerifyRequest
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
-from policy.episode.operator_commands import WITHIN, ActionName, SealedWord, difference, spoken_of
+from policy.episode.operator_commands import WITHIN, ActionName, SealedCommand, difference, spoken_of
 from policy.values.times import moment_of, written
 
 
@@ -49,7 +49,7 @@ class ClusterAttestation(ClusterActivities, AttestationActivities):
             if problem:
                 return Verification(problem=problem)
             speaker = str(found["spec"]["requestedBy"])
-            word = SealedWord(spoken=request.spoken, action=request.action.uid, speaker=speaker)
+            word = SealedCommand(spoken=request.spoken, action=request.action.uid, speaker=speaker)
             return Verification(speaker=speaker, sealed=self._licences.sealed_word(self._cluster, request.incident, word))
 
         return await edit(f"NodeAction/{request.action.name}", once, look_again=True)

@@ -24,7 +24,7 @@ from activities.cluster.api.refusals import ObjectNotFound, edit
 from activities.cluster.api.served_cluster import ServedCluster, require_cluster
 from activities.cluster.live.last_look import require_go, require_leave, require_machine_of
 from activities.cluster.live.plans import live_policies
-from activities.cluster.live.preserved_machine import PreservedMachineReader, Sight, called_unhealthy
+from activities.cluster.live.preserved_machine import PreservedMachine, PreservedMachineReader, called_unhealthy
 from activities.cluster.objects.live_machines import api_of, pause_of
 from activities.cluster.objects.live_node import (
     LiveNode,
@@ -120,7 +120,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         await self._claim(sight, request)
         return await self._delete(sight, request)
 
-    async def _as_called(self, sight: Sight) -> Sight:
+    async def _as_called(self, sight: PreservedMachine) -> PreservedMachine:
         """As the health checks see it now: that one calls it unhealthy only the request says, which any caller can make (S42)."""
         held, machine = sight.held, sight.machine
         if held is None or held.failed:
@@ -131,7 +131,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
 
     # Keeping ----------------------------------------------------------------------------------------------------------
 
-    async def _bring_about(self, sight: Sight, request: HoldRequest, now: datetime) -> Hold:
+    async def _bring_about(self, sight: PreservedMachine, request: HoldRequest, now: datetime) -> Hold:
         found_held = sight.held
         assert found_held is not None
         held, wish = _as_wished(found_held, request), request.wish
@@ -156,7 +156,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         return hold
 
     async def _unless_off(
-        self, decision: PreservationDecision, sight: Sight, now: datetime, *, until: datetime | None
+        self, decision: PreservationDecision, sight: PreservedMachine, now: datetime, *, until: datetime | None
     ) -> PreservationDecision:
         """Where fencing is switched off a pool begins nothing and gives no machine up; what a person asks for, and what ends,
         goes on. Raises NotLicensed where only the pool would keep a machine that has failed: to let it go meanwhile is no
@@ -170,7 +170,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
             raise failure(ErrorType.NOT_LICENSED, f"{decision.held.name} is not kept for its pool: {off.words}")
         return without
 
-    async def _gone(self, sight: Sight, request: HoldRequest, hold: Hold) -> Hold:
+    async def _gone(self, sight: PreservedMachine, request: HoldRequest, hold: Hold) -> Hold:
         """The one that was kept is not there any more, and others have seen to that; a Node alone may be another by now."""
         if request.machine is not None and request.machine_uid and sight.machine_uid == request.machine_uid:
             return hold
@@ -179,7 +179,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         by = await self._keeping.overridden(request.machine, request.owner)
         return replace(hold, gone=f"{hold.gone}, {by.words}", override=by.override.value, reason=f"{hold.reason}, {by.words}")
 
-    async def _write(self, sight: Sight, decision: PreservationDecision, found: Effects) -> tuple[str, ...]:
+    async def _write(self, sight: PreservedMachine, decision: PreservationDecision, found: Effects) -> tuple[str, ...]:
         """In the order that a crash may interrupt anywhere: see `Effects`."""
         changed: list[str] = []
         if found.condition is not None and not decision.preserved:
@@ -191,7 +191,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
             changed += await self._write_condition(sight, found.condition)
         return tuple(changed)
 
-    async def _write_objects(self, sight: Sight, found: Effects) -> list[str]:
+    async def _write_objects(self, sight: PreservedMachine, found: Effects) -> list[str]:
         changed = []
         if found.node or found.taint is not None:
             assert sight.node is not None
@@ -210,7 +210,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         answer = await self._connection.patch_json(NODES.path(node.view.name), patch, not_after=not_after)
         node.document["metadata"] = answer["metadata"]
 
-    async def _annotate_machine(self, sight: Sight, values: Mapping[str, str | None]) -> list[str]:
+    async def _annotate_machine(self, sight: PreservedMachine, values: Mapping[str, str | None]) -> list[str]:
         assert sight.machine is not None
         ref = ref_of(sight.machine)
         operations = [*unchanged_since_read(sight.machine), *set_annotations(sight.machine, values)]
@@ -218,7 +218,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         sight.machine["metadata"] = answer["metadata"]
         return [f"Machine: {_spelled(key, value)}" for key, value in values.items()]
 
-    async def _write_expiry(self, sight: Sight, expiry: datetime | None) -> list[str]:
+    async def _write_expiry(self, sight: PreservedMachine, expiry: datetime | None) -> list[str]:
         value = written(expiry) if expiry is not None else None
         told = [f"preserved until {value}" if value else "no longer preserved"]
         if sight.machine is None:
@@ -236,7 +236,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         sight.machine["metadata"] = answer["metadata"]
         return told
 
-    async def _write_condition(self, sight: Sight, condition: PreservedCondition) -> list[str]:
+    async def _write_condition(self, sight: PreservedMachine, condition: PreservedCondition) -> list[str]:
         """Kubelets write the same list every few seconds, so it is read again for this."""
         assert sight.node is not None
         path = NODES.path(sight.node.view.name)
@@ -250,7 +250,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
 
     # Giving up ------------------------------------------------------------------------------------------------------
 
-    async def _unless_over(self, request: GiveUpRequest) -> tuple[Sight, GiveUpResult | None]:
+    async def _unless_over(self, request: GiveUpRequest) -> tuple[PreservedMachine, GiveUpResult | None]:
         """The machine as it is now, and the answer where it is not to be deleted, or need not be any more."""
         in_time(request.not_after, self._clock(), f"deleting {request.machine.key}")
         sight = await self._keeping.look(request.node, request.machine, unhealthy=request.unhealthy)
@@ -264,7 +264,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
             return sight, await self._keep(sight, refusal)
         return sight, None
 
-    async def _require_look(self, sight: Sight, request: GiveUpRequest) -> None:
+    async def _require_look(self, sight: PreservedMachine, request: GiveUpRequest) -> None:
         """All that a destructive act needs but the need itself, in the activity that deletes (S20): by a hand-over no look
         came before. What was read before the look and is written by its version can't have changed since."""
         name = request.looked_at
@@ -281,7 +281,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         look = LookRequest(target=target, need=need, holder=request.holder, operation=Operation.HAND_OVER)
         require_go(await self._look(look), f"{request.machine.key} is not deleted")
 
-    async def _why_not(self, sight: Sight, request: GiveUpRequest) -> str:
+    async def _why_not(self, sight: PreservedMachine, request: GiveUpRequest) -> str:
         """Why this machine is not deleted after all, as it stands now."""
         held = sight.held
         assert held is not None
@@ -308,20 +308,20 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         require_leave(seen, Operation.ASK, self._clock(), by=by, about=request.machine.key)
         return ""
 
-    async def _keep(self, sight: Sight, why: str) -> GiveUpResult:
+    async def _keep(self, sight: PreservedMachine, why: str) -> GiveUpResult:
         """A claim of an earlier try goes."""
         if sight.node is not None and TERMINATING_ANNOTATION in sight.node.annotations:
             await self._patch_node(sight.node, write_claim(sight.node, None))
         return GiveUpResult(kept=why, detail=why, well=sight.held is not None and sight.held.well)
 
-    async def _claim(self, sight: Sight, request: GiveUpRequest) -> None:
+    async def _claim(self, sight: PreservedMachine, request: GiveUpRequest) -> None:
         """From here on the machine is being given up: written only while the Node is as we read it, over an older claim, too."""
         if sight.node is None:
             return
         claim = claim_of(self._clock(), request.incident)
         await self._patch_node(sight.node, write_claim(sight.node, claim), request.not_after)
 
-    async def _delete(self, sight: Sight, request: GiveUpRequest) -> GiveUpResult:
+    async def _delete(self, sight: PreservedMachine, request: GiveUpRequest) -> GiveUpResult:
         assert sight.machine is not None
         metadata = sight.machine["metadata"]
         path = self._keeping.path_of(request.machine)
@@ -337,7 +337,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
 # Small things ---------------------------------------------------------------------------------------------------------
 
 
-def _another(sight: Sight, request: HoldRequest) -> str:
+def _another(sight: PreservedMachine, request: HoldRequest) -> str:
     """Why what was found is not what is kept (S9), "" where it is."""
     if request.machine is not None and sight.machine is None:
         return "the Machine is gone"
@@ -373,7 +373,9 @@ def _with_wish(found: Effects, before: Held, wished: Held) -> Effects:
     return replace(found, node={**on_node, **found.node}, machine={**on_machine, **found.machine})
 
 
-def _hold(sight: Sight, decision: PreservationDecision, found: Effects, *, now: datetime, changed: tuple[str, ...]) -> Hold:
+def _hold(
+    sight: PreservedMachine, decision: PreservationDecision, found: Effects, *, now: datetime, changed: tuple[str, ...]
+) -> Hold:
     held = decision.held
     return Hold(
         at=now,
@@ -401,7 +403,7 @@ def _hold(sight: Sight, decision: PreservationDecision, found: Effects, *, now: 
     )
 
 
-def _machine_ref(sight: Sight) -> ObjectRef | None:
+def _machine_ref(sight: PreservedMachine) -> ObjectRef | None:
     return ref_of(sight.machine) if sight.machine is not None else None
 
 

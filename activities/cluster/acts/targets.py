@@ -43,10 +43,10 @@ from activities.contracts.target import (
     LookVerdict,
     PinRequest,
     PinResult,
+    PublishRequest,
     ReleaseRequest,
     Target,
     TargetActivities,
-    TellRequest,
 )
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
@@ -176,7 +176,7 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         await self._publisher.publish_beside(request.target, request.news)
 
     @activity.defn(name="target.tell")
-    async def tell(self, request: TellRequest) -> None:
+    async def tell(self, request: PublishRequest) -> None:
         """The second attempt tells the Events whether or not the rest could be written."""
         require_cluster(request.target.cluster, self._cluster)
         await self._publisher.publish(request.target, request.news, anyway=activity.info().attempt > 1)

@@ -5,9 +5,9 @@ What is read here is judged in `policy/episode`: the need by `need_now.py`, all 
 Never with a guess: what cannot be read is no leave to act. Never from the watch cache either, but for who else has the node's
 identity or is named beside its devices, which needs all objects and can only say no (`claims.py`). Restoring acts (power
 on) look too, but only at the machine's identity, at who says "hands off", and at who else has the node by now; they need no
-licence, since no brake may keep a node down. A look does not act: consequences look again themselves, in the activity that
-writes (`freeing.py`). Where all says go, the rest of a control plane is looked at as well before a member of it is taken
-(`control_planes.py`).
+licence, since no limit of new episodes may keep a node down. A look does not act: consequences look again themselves, in the
+activity that writes (`freeing.py`). Where all says go, the rest of a control plane is looked at as well before a member of it
+is taken (`control_planes.py`).
 """
 
 from __future__ import annotations

@@ -45,12 +45,11 @@ from policy.checks.verdicts import Health
 from policy.episode.fencing import CLOCK_TOLERANCE
 from policy.objects.machines import MachineView, taken_name
 from policy.objects.nodes import NodeView
-from policy.preservation.automatic import is_automatic
 from policy.preservation.kept_machine import EXPIRY_ANNOTATION, Held, MachinePhase
 from policy.preservation.overrides import Overridden, Override, WantedReplicas, overridden_by
 from policy.preservation.pools import DEFAULT_TIMEOUT, Pool, read_policy
 from policy.preservation.preservation_index import NOT_WELL
-from policy.preservation.survey import DeploymentPool, labels_of
+from policy.preservation.survey import DeploymentPool, is_automatic, labels_of
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import MCM
 from policy.values.object_refs import Dialect, ObjectRef
@@ -58,7 +57,7 @@ from policy.values.times import moment_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class PreservedMachine:
     """As just read. `held` None: there is neither Machine nor Node. problem: why the pools are not all known. only_called:
     it has failed by the word of a health check alone."""
 
@@ -70,7 +69,7 @@ class Sight:
     problem: str = ""
     only_called: bool = False
 
-    def called(self, unhealthy: str) -> Sight:
+    def called(self, unhealthy: str) -> PreservedMachine:
         """The same machine as a health check sees it, where nothing else calls it failed."""
         held = self.held
         if not unhealthy or held is None or held.failed:
@@ -105,7 +104,7 @@ class PreservedMachineReader:
         """Where that Machine is, in the version in which it was seen."""
         return resource_of(ref).path(ref.name, namespace=ref.namespace, subresource=subresource)
 
-    async def look(self, node: str, machine: ObjectRef | None, *, unhealthy: str = "") -> Sight:
+    async def look(self, node: str, machine: ObjectRef | None, *, unhealthy: str = "") -> PreservedMachine:
         """Machine first, Node last: the Node's word is the one that beats, so that it is the freshest.
 
         machine: None where it is not known yet; then it is found by its Node.
@@ -123,7 +122,7 @@ class PreservedMachineReader:
             live = None
         held = _held(found, live.view if live is not None else None)
         if held is None:
-            return Sight(held=None)
+            return PreservedMachine(held=None)
         if deployment is not None and not held.deployment:
             held = replace(held, deployment=deployment.name)
         labels = labels_of(held, deployment)
@@ -131,7 +130,7 @@ class PreservedMachineReader:
         if pool is not None and pool.isolate:
             held = replace(held, pool_isolates=True)
         own = deployment.timeout if deployment is not None else None
-        return Sight(
+        return PreservedMachine(
             held=held,
             node=live,
             machine=read.document if read is not None else None,

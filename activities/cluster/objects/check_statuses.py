@@ -66,7 +66,7 @@ class Situation:
 
     @property
     def dialect(self) -> Dialect:
-        """Whose controller writes such a status."""
+        """The dialect of the check: its controller would write such a status."""
         return self.report.dialect
 
 
@@ -141,8 +141,8 @@ def notices(situation: Situation) -> dict[str, ConditionText | None]:
 
 
 def another_controller(report: CheckReport) -> str:
-    """Which other controller acts on the check, in words, "" for none. A report of an older worker has it only where the brake
-    says so."""
+    """Which other controller acts on the check, in words, "" for none. A report of an older worker has it only where its circuit
+    breaker says so."""
     return report.another_controller or (report.message if report.reason == CONFLICTING else "")
 
 
@@ -296,8 +296,8 @@ def _reason(situation: Situation, remediating: Mapping[str, OpenEpisode]) -> str
     doing = (
         f"remediating {', '.join(sorted(remediating)[:5])}{' and others' if len(remediating) > 5 else ''}" if remediating else ""
     )
-    brake = "" if report.allowed else f"no new remediation: {report.message}"
-    return "; ".join(filter(None, (situation.waiting, doing, brake))) or "enabled, nothing to remediate"
+    stopped = "" if report.allowed else f"no new remediation: {report.message}"
+    return "; ".join(filter(None, (situation.waiting, doing, stopped))) or "enabled, nothing to remediate"
 
 
 def _unhealthy_nodes(
@@ -475,7 +475,7 @@ def _both_generations(current: Mapping[str, Any], new: Said, old: Said, now: dat
 
 
 def _allowed(report: CheckReport) -> ConditionText:
-    """As the shipped controllers write it: an open brake needs no message."""
+    """As the shipped controllers write it: a closed circuit breaker needs no message."""
     said = allowed(report)
     return replace(said, message="") if said.status == "True" else said
 

@@ -1,9 +1,9 @@
 """Warns people in time that Kubernetes is about to take volumes from a node that is not proven off (S36).
 
 `policy/scan/data_at_risk.py` says when that is so; here the pods of such a node are read (a list for that node alone, and one in
-some minutes at most) and people are warned: an Event on the Node and a metric. It needs no episode and no permit, and no brake
-stops it. The scan's long poll calls `attend` whenever something is due; the work is done beside it, so that no answer waits for
-it.
+some minutes at most) and people are warned: an Event on the Node and a metric. It needs no episode and no permit, and no circuit
+breaker stops it. The scan's long poll calls `attend` whenever something is due; the work is done beside it, so that no answer
+waits for it.
 """
 
 from __future__ import annotations

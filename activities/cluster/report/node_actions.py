@@ -22,7 +22,17 @@ from activities.cluster.api.paths import ADMISSION_BINDINGS, ADMISSION_POLICIES,
 from activities.cluster.api.refusals import ObjectNotFound, edit, unless_gone
 from activities.cluster.report.background_writer import BackgroundWriter
 from activities.errors import ErrorType, error_type
-from policy.episode.operator_commands import NAMESPACE, POLICY, SAID_LABEL, WITHIN, ActionName, Spoken, Verb, doubt, spoken_of
+from policy.episode.operator_commands import (
+    NAMESPACE,
+    POLICY,
+    SAID_LABEL,
+    WITHIN,
+    ActionName,
+    NodeActionSpec,
+    Verb,
+    doubt,
+    spoken_of,
+)
 from policy.values.display_text import in_a_line
 from policy.values.times import EARLIEST, moment_of, written
 
@@ -38,7 +48,7 @@ KEPT_FOR = timedelta(days=1)
 LOOK_AGAIN_SECONDS = 3600.0
 """Whether something is a day old by now."""
 
-Dispatch = Callable[[str, Spoken, ActionName, str], Awaitable[str]]
+Dispatch = Callable[[str, NodeActionSpec, ActionName, str], Awaitable[str]]
 """Passes a command on, of a cluster, in a person's name. The answer; raises NotLicensed where it is refused."""
 
 

@@ -28,7 +28,7 @@ from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound, edit
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.objects.live_node import Edit, LiveNode, edit_node, readable_mark
 from activities.cluster.objects.marks import is_ours, owner, write_mark
-from activities.contracts.target import EpisodeSnapshot, News, OffNote, Target, ToldEvent
+from activities.contracts.target import EpisodeSnapshot, OffNote, Publication, PublishedEvent, Target
 from activities.errors import ErrorType, error_type
 from activities.notification_sender import Notify, discard_notice
 from policy.checks.targets import MACHINE
@@ -290,7 +290,7 @@ class EpisodePublisher:
         self._notify = notify
         self._clock = served.clock
 
-    async def publish_beside(self, target: Target, news: News | None) -> None:
+    async def publish_beside(self, target: Target, news: Publication | None) -> None:
         """Publish what an act takes along. Raises nothing, and takes no longer than a moment."""
         if news is None:
             return
@@ -300,7 +300,7 @@ class EpisodePublisher:
         except TimeoutError:
             activity.logger.warning("not all news of %s were published in time", target.pinned.node)
 
-    async def publish(self, target: Target, news: News, *, anyway: bool) -> None:
+    async def publish(self, target: Target, news: Publication, *, anyway: bool) -> None:
         """Notifications first and without waiting, since the API may be away; then the NodeFence, since Events stand on it too.
         anyway: Events are written whether or not the rest could be, which is logged then, and raised else."""
         for event in news.events:
@@ -322,10 +322,10 @@ class EpisodePublisher:
         """An Event of type Warning that names what was there each time, and a notification."""
         subject = f"{again.node} {again.cause}"
         self._notify(Notice(when=When.REPEATED, cluster=self._cluster, node=again.node, subject=subject, text=again.message))
-        event = ToldEvent(reason=EventReason.REPEATED_FENCING, message=again.message, warning=True)
+        event = PublishedEvent(reason=EventReason.REPEATED_FENCING, message=again.message, warning=True)
         await self._record_on_node(again.node, again.node_uid, event)
 
-    def _notify_of(self, target: Target, event: ToldEvent) -> None:
+    def _notify_of(self, target: Target, event: PublishedEvent) -> None:
         when = NOTIFIED.get(event.reason, When.ENDED if event.outcome else None)
         if when is not None:
             self._notify(
@@ -340,7 +340,7 @@ class EpisodePublisher:
                 )
             )
 
-    async def _show(self, target: Target, news: News) -> None:
+    async def _show(self, target: Target, news: Publication) -> None:
         if news.shown is not None and self._fences is not None:
             await self._fences.show(target, news.shown)
 
@@ -362,14 +362,14 @@ class EpisodePublisher:
         except ObjectNotFound:
             activity.logger.info("Node/%s is gone, and our mark with it", target.pinned.node)
 
-    async def _record_on_node(self, node: str, uid: str, event: ToldEvent) -> None:
+    async def _record_on_node(self, node: str, uid: str, event: PublishedEvent) -> None:
         """On the Node and on its NodeFence."""
         abouts = [(NODES.ref(node), uid)]
         if self._fences is not None and (fence := await self._fences.reference(node)) is not None:
             abouts.append(fence)
         await asyncio.gather(*(self._record(self._connections.nodes, about, its_uid, event) for about, its_uid in abouts))
 
-    async def _record(self, connection: ClusterConnection, about: ObjectRef, uid: str, event: ToldEvent) -> None:
+    async def _record(self, connection: ClusterConnection, about: ObjectRef, uid: str, event: PublishedEvent) -> None:
         happening = Happening(about=about, uid=uid, reason=event.reason, message=event.message, warning=event.warning)
         try:
             await EventRecorder(connection, clock=self._clock).publish(happening)

@@ -46,7 +46,8 @@ OLD_REASONS = {NODE_DELETED: "NodeNotFound", HAS_REMEDIATE_ANNOTATION: "HasRemed
 """The older generation of conditions calls these otherwise."""
 
 SILENT = frozenset({OpenReason.ELSEWHERE, OpenReason.OBSERVE_ONLY, OpenReason.PAUSED, OpenReason.STALE_MACHINES})
-"""Brakes under which nothing is written on targets: they are not ours, not to be touched, or not known."""
+"""Reasons of open circuit breakers under which nothing is written on targets: they are not ours, not to be touched, or not
+known."""
 
 
 def target_happenings(known: LedgerSnapshot, key: str) -> Iterator[Happening]:

@@ -33,7 +33,7 @@ from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, holds_ba
 from policy.objects.machines import MachineView, machine_key
 from policy.objects.surroundings import EtcdGuard, Surroundings
 from policy.preservation.pools import read_policy
-from policy.preservation.preservation_index import PreservationBook
+from policy.preservation.preservation_index import PreservationIndex
 from policy.remediation.templates import NoRemedy, TemplateSeen, no_remedy
 from policy.scan.ledger import Ledger
 from policy.values.errors import PolicyError, shown
@@ -240,8 +240,8 @@ class Intake:
 class PreservationIntake:
     """Feeds the index of preserved machines with Machines, the sets above them, and the pools."""
 
-    def __init__(self, book: PreservationBook, clock: Callable[[], datetime]) -> None:
-        self._book = book
+    def __init__(self, preservation_index: PreservationIndex, clock: Callable[[], datetime]) -> None:
+        self._preservation_index = preservation_index
         self._clock = clock
 
     def take(self, kind: ReadKind, version: Resource, key: str, found: Any) -> None:
@@ -253,7 +253,7 @@ class PreservationIntake:
             case Destination.SETS:
                 self._put_set(f"{version.kind}/{name}", key, found)
             case _ if found is None:
-                self._book.remove_machine(key)
+                self._preservation_index.remove_machine(key)
             case _:
                 self._put_machine(version, found)
 
@@ -261,28 +261,28 @@ class PreservationIntake:
         ref = version.ref(machine.name, machine.namespace)
         if machine.preservation_problem:
             log.warning("%s is left out of preservation: %s", ref.key, machine.preservation_problem)
-        self._book.put_machine(ref, machine, self._clock())
+        self._preservation_index.put_machine(ref, machine, self._clock())
 
     def _put_set(self, owner: str, key: str, found: JsonObject | None) -> None:
         if found is None:
-            self._book.put_deployment(owner, None)
+            self._preservation_index.put_deployment(owner, None)
             return
         try:
             deployment, above = deployment_of(found)
         except (msgspec.MsgspecError, ValueError) as error:
             log.warning("%s (%s) can't be read: %s", owner, key, error)
         else:
-            self._book.put_deployment(owner, deployment, above)
+            self._preservation_index.put_deployment(owner, deployment, above)
 
     def _put_pool(self, name: str, found: JsonObject | None) -> None:
         if found is None:
-            self._book.put_pool(name, None)
+            self._preservation_index.put_pool(name, None)
             return
         try:
-            self._book.put_pool(name, read_policy(PRESERVATION_POLICIES.whole(found)))
+            self._preservation_index.put_pool(name, read_policy(PRESERVATION_POLICIES.whole(found)))
         except PolicyError as error:
             log.warning("%s", error)
-            self._book.put_pool(name, None, str(error))
+            self._preservation_index.put_pool(name, None, str(error))
 
 
 def _plain_config_map(obj: JsonObject | None) -> JsonObject | None:

@@ -1,7 +1,8 @@
 """What this worker knows of one cluster: the watches that feed the ledger, and whether the result may be acted on (S18).
 
-One per cluster and process, shared by every scan. It decides nothing: verdicts and brakes are `policy/`, the long poll over it is
-`scan.py`. What it knows dies with the process; a scan says how far the scanner has seen, so that a fresh view catches up first.
+One per cluster and process, shared by every scan. It decides nothing: verdicts and circuit breakers are `policy/`, the long
+poll over it is `scan.py`. What it knows dies with the process; a scan says how far the scanner has seen, so that a fresh view
+catches up first.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from policy.checks.retries import RetryRules
 from policy.objects.mistakes import Mistaken
 from policy.objects.nodes import NodeView
 from policy.preservation.pools import Pool
-from policy.preservation.preservation_index import PreservationBook
+from policy.preservation.preservation_index import PreservationIndex
 from policy.remediation.memory import DEFAULT_RETRIES
 from policy.remediation.remediation_objects import REMEDIATORS, Remediator
 from policy.scan.data_at_risk import DataAtRisk
@@ -70,7 +71,7 @@ class ClusterView:
         self.connection = connection
         self.ledger = Ledger(sees_all_nodes=False, overlap=overlap, retries=retries)
         self.at_risk = at_risk or DataAtRisk()
-        self._book = PreservationBook(pools)
+        self._preservation_index = PreservationIndex(pools)
         self.stamp = 0
         """Another number after each change of what a report might say."""
         self._limits = limits or ViewLimits()
@@ -95,7 +96,7 @@ class ClusterView:
             source=source,
             patience=self._limits.broken.total_seconds(),
             at_risk=self.at_risk,
-            book=self._book,
+            preservation_index=self._preservation_index,
             remediators=remediators,
         )
         self._progress = WatchProgress(self.watches, believed_gone=self._limits.shrunk)
@@ -146,13 +147,13 @@ class ClusterView:
     @property
     def asked(self) -> bool:
         """Whether something in the cluster asks us to look after nodes, or for one of them."""
-        return bool(self.check_objects) or self.watches.requests.asking or self._book.asked
+        return bool(self.check_objects) or self.watches.requests.asking or self._preservation_index.asked
 
     @property
     def mistaken(self) -> tuple[Mistaken, ...]:
         """What is wrong with objects and is published on them: preservation annotations that mean nothing, and identities that
         two Nodes have."""
-        return self._book.mistakes, self.ledger.strange
+        return self._preservation_index.mistakes, self.ledger.strange
 
     def now(self) -> datetime:
         """The moment by which verdicts are judged: the connection's, never later than our own clock says."""
@@ -183,16 +184,16 @@ class ClusterView:
         fault = self._inventory_fault(known_inventory, len(self.ledger), now) if self.synced else ""
         view = self._state(now, doubt or self._trouble() or self._progress.behind(marks) or fault)
         self._note_blindness(view, now)
-        preservations, more = self._book.needs(
+        preservations, more = self._preservation_index.needs(
             now,
             self.ledger.sickness_of,
             self.ledger.sick_nodes,
-            failing=self.ledger.failing(now, watching) if self._book.keeps_failed else None,
+            failing=self.ledger.failing(now, watching) if self._preservation_index.keeps_failed else None,
             begun=begun,
             doubt=self.watches.pools_doubt,
         )
         parts = replace(
-            self.ledger.report_parts(now, watching, self._book.exempt, told),
+            self.ledger.report_parts(now, watching, self._preservation_index.exempt, told),
             at_risk=self._what_is_at_risk(),
             preservations=preservations,
             preservations_left_out=more,
@@ -434,7 +435,7 @@ class ClusterView:
             moments.append(self._shrunk_since + self._limits.shrunk.total_seconds() - elapsed)
         # Those that have passed are in the report already, but for the time it took to get here.
         moments = [moment for moment in moments if moment > -JUST_PASSED]
-        if (preservation := self._book.next_due(self._clock())) is not None:
+        if (preservation := self._preservation_index.next_due(self._clock())) is not None:
             moments.append((preservation - self._clock()).total_seconds())
         if self.ledger.next_due is not None:
             moments.append((self.ledger.next_due - self._clock()).total_seconds())

@@ -29,7 +29,7 @@ from policy.checks.health_check import HealthCheck
 from policy.dialects.node_fencing import CLUSTER_CONFIG
 from policy.objects.machines import MachineView, cluster_named_by
 from policy.objects.nodes import NodeView
-from policy.preservation.preservation_index import PreservationBook
+from policy.preservation.preservation_index import PreservationIndex
 from policy.remediation.remediation_objects import REMEDIATORS, Remediator
 from policy.scan.data_at_risk import DataAtRisk
 from policy.scan.ledger import Ledger
@@ -60,7 +60,7 @@ class Watches:
         patience: float = 5.0,
         at_risk: DataAtRisk | None = None,
         source: PolicySource = DEFAULT_SOURCE,
-        book: PreservationBook | None = None,
+        preservation_index: PreservationIndex | None = None,
         remediators: tuple[Remediator, ...] = REMEDIATORS,
     ) -> None:
         """patience: for so many seconds a kind may be refused before only those checks wait that need it. at_risk: is given nodes
@@ -82,8 +82,8 @@ class Watches:
         self._source = source
         self._remediators = remediators
         self._at_risk = at_risk or DataAtRisk(forced=False)
-        self._book = book or PreservationBook()
-        self._preservations = PreservationIntake(self._book, clock)
+        self._preservation_index = preservation_index or PreservationIndex()
+        self._preservations = PreservationIntake(self._preservation_index, clock)
         self._templates = TemplateWatches(self._connections, self._reflector, judge=self._judge_templates)
         self._fence_objects: dict[tuple[ReadKind, str], JsonObject] = {}
         self._fence_maps: dict[str, Any] = {}
@@ -114,7 +114,7 @@ class Watches:
             Destination.FENCE_OBJECTS: self._fence_object_changed,
         }
         self._follow(Since.START)
-        if self._book.has_pools:
+        if self._preservation_index.has_pools:
             self._follow(Since.POOL)
 
     # What is followed
@@ -282,10 +282,10 @@ class Watches:
         def change() -> None:
             if node is None:
                 self._at_risk.delete_node(name, self._clock())
-                self._book.remove_node(name)
+                self._preservation_index.remove_node(name)
             else:
                 self._at_risk.put_node(node, self._clock())
-                self._book.put_node(node)
+                self._preservation_index.put_node(node)
             self.intake.take(kind, name, node)
 
         self._changed(change)
@@ -424,7 +424,7 @@ class Watches:
         self.requests.hold(now)
 
     def _changed(self, change: Callable[[], object]) -> None:
-        before = (self._ledger.version, self._at_risk.version, self._book.version)
+        before = (self._ledger.version, self._at_risk.version, self._preservation_index.version)
         change()
-        if (self._ledger.version, self._at_risk.version, self._book.version) != before:
+        if (self._ledger.version, self._at_risk.version, self._preservation_index.version) != before:
             self._on_change()

@@ -13,7 +13,7 @@ from activities.cluster.acts.fence_devices import ClusterFenceDevices
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.plans import answered
 from activities.cluster.objects.object_reader import FileObjects
-from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, TellDevicesRequest
+from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, PublishDeviceNoticesRequest
 from activities.errors import ErrorType
 from policy.episode.messages import Need, NeedKind
 from policy.fence.configmaps import read_config_maps
@@ -265,7 +265,9 @@ def notice(**changes: Any) -> DeviceNotice:
 async def test_silence_and_return_are_events_on_the_node_and_a_repeated_request_tells_nothing_twice(ready: World) -> None:
     devices, back = devices_of(ready), notice(reason=DeviceEventReason.FENCE_DEVICE_ANSWERS)
     for _ in range(2):
-        await ActivityEnvironment().run(devices.tell_devices, TellDevicesRequest(cluster=CLUSTER, tidings=(notice(), back)))
+        await ActivityEnvironment().run(
+            devices.tell_devices, PublishDeviceNoticesRequest(cluster=CLUSTER, tidings=(notice(), back))
+        )
     items = (await ready.others.list(EVENTS.path(namespace="default")))["items"]
     events = {item["reason"]: item for item in items}
     silent = events["FenceDeviceSilent"]

@@ -10,7 +10,7 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.cluster.objects.marks import spelled
-from activities.contracts.target import LookVerdict, News, OffNote, PathRequest, TaintRequest, TellRequest
+from activities.contracts.target import LookVerdict, OffNote, PathRequest, Publication, PublishRequest, TaintRequest
 from activities.errors import ErrorType
 from policy.objects.marks import Added
 from policy.objects.nodes import MARK_ANNOTATION, PRESERVE_ANNOTATION, Taint
@@ -275,7 +275,7 @@ async def test_a_taint_that_deletes_pods_is_refused(ours: World) -> None:
 async def note(world: World, off_proven: datetime | None) -> bool:
     """Whether it changed anything."""
     writes = world.writes
-    taint_request = TellRequest(target=await world.pinned(), news=News(off=OffNote(off_proven=off_proven)))
+    taint_request = PublishRequest(target=await world.pinned(), news=Publication(off=OffNote(off_proven=off_proven)))
     await ActivityEnvironment().run(world.target.tell, taint_request)
     return world.writes > writes
 

@@ -28,11 +28,11 @@ from activities.contracts.target import (
     EpisodeSnapshot,
     FreeingActivities,
     IsolationActivities,
-    News,
     OffNote,
+    Publication,
+    PublishedEvent,
+    PublishRequest,
     TargetActivities,
-    TellRequest,
-    ToldEvent,
 )
 from activities.errors import ErrorType
 from activities.notification_sender import Notice
@@ -62,12 +62,12 @@ async def events(world: World) -> list[dict[str, Any]]:
     return found
 
 
-async def told(world: World, *, warning: bool = False) -> TellRequest:
-    event = ToldEvent(reason="PowerOffProven", message="off was read twice", warning=warning)
-    return TellRequest(target=await world.pinned(), news=News(events=(event,)))
+async def told(world: World, *, warning: bool = False) -> PublishRequest:
+    event = PublishedEvent(reason="PowerOffProven", message="off was read twice", warning=warning)
+    return PublishRequest(target=await world.pinned(), news=Publication(events=(event,)))
 
 
-async def tell(world: World, request: TellRequest) -> None:
+async def tell(world: World, request: PublishRequest) -> None:
     await ActivityEnvironment().run(world.target.tell, request)
 
 
@@ -75,7 +75,7 @@ async def test_news_that_cannot_be_told_stop_no_act_that_takes_them_along(world:
     """The mark stands, and is answered; what can be told is."""
     await world.put_mark(our_mark())
     world.server.faults.add(Fault(accident=Accident.STATUS, method="POST", status=500, path="/events"))
-    nodefences = News(events=(ToldEvent(reason="NodeIsolated", message="it is sick"),), off=OffNote(off_proven=NOW))
+    nodefences = Publication(events=(PublishedEvent(reason="NodeIsolated", message="it is sick"),), off=OffNote(off_proven=NOW))
     result = await ActivityEnvironment().run(world.target.mark, await world.act(news=nodefences))
     assert "marked" in result.detail
     mark = await world.mark()
@@ -114,7 +114,7 @@ class Mirrored:
     target: ClusterTarget
     environment: ActivityEnvironment = field(default_factory=ActivityEnvironment)
 
-    async def request(self, sequence: int = 1, phase: Phase = Phase.RUNNING, **fields: Any) -> TellRequest:
+    async def request(self, sequence: int = 1, phase: Phase = Phase.RUNNING, **fields: Any) -> PublishRequest:
         named = {name: fields.pop(name) for name in ("jobs", "outcome", "message", "events", "target", "at") if name in fields}
         status = EpisodeStatus(
             incident=INCIDENT,
@@ -130,7 +130,7 @@ class Mirrored:
         )
         target, events = named.pop("target", None) or await self.world.pinned(), named.pop("events", ())
         shown = EpisodeSnapshot(status=replace(status, **fields), sequence=sequence, at=NOW, jobs=("power-off-1",))
-        return TellRequest(target=target, news=News(shown=replace(shown, **named), events=events))
+        return PublishRequest(target=target, news=Publication(shown=replace(shown, **named), events=events))
 
     async def show(self, *args: Any, **fields: Any) -> None:
         await self.environment.run(self.target.tell, await self.request(*args, **fields))
@@ -146,13 +146,13 @@ class Mirrored:
         return sorted((each["involvedObject"]["kind"], each["reason"], each["type"]) for each in found)
 
 
-def shown_of(request: TellRequest) -> EpisodeSnapshot:
+def shown_of(request: PublishRequest) -> EpisodeSnapshot:
     assert request.news.shown is not None
     return request.news.shown
 
 
-def event(reason: EventReason, message: str) -> ToldEvent:
-    return ToldEvent(reason=reason.value, message=message, warning=reason in WARNINGS)
+def event(reason: EventReason, message: str) -> PublishedEvent:
+    return PublishedEvent(reason=reason.value, message=message, warning=reason in WARNINGS)
 
 
 @pytest.fixture
@@ -315,7 +315,7 @@ async def test_without_the_kind_nothing_is_written_and_nobody_asks_again_for_a_w
     request_log = without_kind.world.server.requests
     target, asked = await without_kind.world.pinned(), request_log.counts.total()
     for number in range(2, 5):
-        later = replace(request, news=News(shown=replace(shown_of(request), sequence=number)), target=target)
+        later = replace(request, news=Publication(shown=replace(shown_of(request), sequence=number)), target=target)
         await without_kind.environment.run(without_kind.target.tell, later)
     assert await without_kind.fences.sweep(()) == 0
     assert request_log.counts.total() == asked
@@ -360,7 +360,7 @@ async def test_people_elsewhere_hear_at_once_who_needs_one_of_them_and_how_it_en
     notices = list[Notice]()
     publisher = EpisodePublisher(ServedCluster("prod", mirrored.world.connection), mirrored.fences, notify=notices.append)
     asks, goes_on = event(EventReason.NEEDS_HUMAN, "off is not proven"), event(EventReason.STEP_STARTED, "isolation")
-    ended = ToldEvent(reason=EventReason.EPISODE_ENDED, message="recovered: it is back", outcome="recovered")
+    ended = PublishedEvent(reason=EventReason.EPISODE_ENDED, message="recovered: it is back", outcome="recovered")
     request = await mirrored.request(events=(goes_on, asks, ended))
     mirrored.world.server.faults.add(Fault(accident=Accident.STATUS, status=500))
     assert request.news is not None

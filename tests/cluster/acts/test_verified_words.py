@@ -22,7 +22,7 @@ from activities.licences import Licences
 from policy.episode.drain import DrainOptions
 from policy.episode.gate import Operation
 from policy.episode.messages import Need, NeedKind, OffProof
-from policy.episode.operator_commands import CIRCUIT_BREAKER, SealedWord, Spoken, Verb
+from policy.episode.operator_commands import CIRCUIT_BREAKER, NodeActionSpec, SealedCommand, Verb
 from tests.cluster.acts.world import CLUSTER, HOLDER, INCIDENT, NODE, World, refused, word
 from tests.licensing import LICENCES
 
@@ -30,18 +30,18 @@ REASON = "smells burnt"
 STRANGER = Licences(Keyring([b"a key that somebody else has made up himself"]))
 
 
-def said(verb: Verb, *, by: Licences = LICENCES, incident: str = INCIDENT, override: str = "", node: str = NODE) -> SealedWord:
+def said(verb: Verb, *, by: Licences = LICENCES, incident: str = INCIDENT, override: str = "", node: str = NODE) -> SealedCommand:
     """As it is answered to a workflow."""
-    spoken = Spoken(action=verb, node=node, reason=REASON, override=override)
-    unsealed = SealedWord(spoken=spoken, action="u-1", speaker="ada")
+    spoken = NodeActionSpec(action=verb, node=node, reason=REASON, override=override)
+    unsealed = SealedCommand(spoken=spoken, action="u-1", speaker="ada")
     return ActivityEnvironment().run(lambda: by.sealed_word(CLUSTER, incident, unsealed))
 
 
-def forgeries(verb: Verb) -> list[SealedWord | None]:
+def forgeries(verb: Verb) -> list[SealedCommand | None]:
     return [None, said(verb, by=STRANGER), said(verb, incident="incident-0"), said(Verb.HOLD)]
 
 
-def wish(found: SealedWord | None) -> Need:
+def wish(found: SealedCommand | None) -> Need:
     return Need(kind=NeedKind.PERSON, reason=REASON, requester="ada", word=found)
 
 
@@ -63,7 +63,7 @@ async def test_a_last_look_takes_no_wish_for_a_persons_that_nobody_has_verified(
         assert await verdict(world, await world.look(need=need, operation=Operation.GIVE_BACK)) is LookVerdict.GO
 
 
-def acknowledged(found: SealedWord | None) -> OffProof:
+def acknowledged(found: SealedCommand | None) -> OffProof:
     proof = word()
     assert proof.acknowledgement is not None
     return replace(proof, acknowledgement=replace(proof.acknowledgement, sealed=found))
@@ -92,7 +92,7 @@ async def test_nor_is_a_word_for_off_a_proof(world: World, act: str) -> None:
 OVERRIDE: dict[str, str] = {"override": CIRCUIT_BREAKER}
 
 
-def tampered() -> SealedWord:
+def tampered() -> SealedCommand:
     """A word that was verified, to which somebody has added that it overrides the circuit breaker."""
     plain = said(Verb.FENCE)
     return replace(plain, spoken=replace(plain.spoken, override=CIRCUIT_BREAKER))
@@ -111,7 +111,7 @@ async def test_a_permit_past_a_circuit_breaker_licenses_nothing_without_the_seal
     target = ClusterTarget(served, world.permits, LICENCES, verified_words=verified_words)
     look = await world.look(need=wish(said(Verb.FENCE)))
 
-    async def verdicts(override: SealedWord | None) -> tuple[LookVerdict, str]:
+    async def verdicts(override: SealedCommand | None) -> tuple[LookVerdict, str]:
         about, until = replace(look.target, override=override), world.now + timedelta(seconds=10)
         result = await ActivityEnvironment().run(target.last_look, replace(look, target=about))
         request = DrainRequest(target=about, options=DrainOptions(force=True), not_after=until, holder=HOLDER)

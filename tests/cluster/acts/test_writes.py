@@ -19,7 +19,7 @@ from activities.cluster.acts.remediation import ClusterRemediation
 from activities.cluster.api.credentials import ExplicitCredentials
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.remediation import RememberRequest
-from activities.contracts.target import AnswerRequest, News, OffNote, PathRequest, TaintRequest, Target, TellRequest
+from activities.contracts.target import AnswerRequest, OffNote, PathRequest, Publication, PublishRequest, TaintRequest, Target
 from activities.errors import ErrorType
 from policy.episode.fencing_requests import RequestAnswer, Stage
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, Taint
@@ -44,8 +44,8 @@ async def _marks(world: World, target: Target, until: datetime | None) -> Any:
 
 
 async def _notes_off(world: World, target: Target, until: datetime | None) -> Any:
-    news = News(off=OffNote(off_proven=NOW, not_after=until))
-    await ActivityEnvironment().run(world.target.tell, TellRequest(target=target, news=news))
+    news = Publication(off=OffNote(off_proven=NOW, not_after=until))
+    await ActivityEnvironment().run(world.target.tell, PublishRequest(target=target, news=news))
 
 
 async def _cordons(world: World, target: Target, until: datetime | None) -> Any:

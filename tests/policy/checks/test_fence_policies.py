@@ -140,7 +140,7 @@ def test_nothing_new_is_fenced_while_fencing_is_switched_off() -> None:
 
 
 def test_policies_that_cannot_be_used_stop_everything_new() -> None:
-    """S17: a brake that people think they have is worth more than an episode."""
+    """S17: a limit that people think they have is worth more than an episode."""
     report = scan(sick(racks(1, 4), "r0-0"), FencePolicies(problem="policies: there is no ConfigMap"), watching=("r0-1",))
     assert answers(report) == {"r0-0": AdmissionRefusal.BAD_POLICIES}
     assert answer_request(report, (), a_request("r0-1"), cap=1).decision is PermitDecision.REFUSED

@@ -1,4 +1,4 @@
-"""Bad objects: each is one mistake with object, field and expectation, never a looser brake, and holds up nothing else.
+"""Bad objects: each is one mistake with object, field and expectation, never a looser threshold, and holds up nothing else.
 
 A table of single mistakes over the three dialects, walked through the whole offline road (loader, rules, JSON); then every
 place of a complete object with whatever may stand there. How a file that is no YAML is told is

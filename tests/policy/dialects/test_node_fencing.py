@@ -172,7 +172,7 @@ def test_a_cluster_configuration_that_cannot_be_used_is_refused_as_a_whole(obj: 
     ],
 )
 def test_a_policy_that_cannot_be_used_is_refused_with_all_that_it_was_to_hold_with(obj: dict[str, Any], problem: str) -> None:
-    """S7: the good policies beside it do not count either; a brake that people think they have is none."""
+    """S7: the good policies beside it do not count either; a limit that people think they have is none."""
     with pytest.raises(PolicyError) as refusal:
         named(obj, a_policy("good", percentage=50), policies="good one")
     assert problem in str(refusal.value)

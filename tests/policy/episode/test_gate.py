@@ -219,16 +219,16 @@ def test_what_nobody_has_read_licenses_nothing_destructive(field: str) -> None:
         assert "was not read" in found.words
 
 
-def test_no_brake_and_no_program_s_reason_keeps_a_machine_down() -> None:
+def test_no_limit_and_no_program_s_reason_keeps_a_machine_down() -> None:
     """S17: what restores is stopped by whoever wants the machine left as it is, and by who has it; S21 goes before that."""
-    braked = replace(
+    limited = replace(
         FREE,
         policies=FencePolicies(switched_off=("ada",)),
         permit="not held",
         node=tainted("karpenter.sh/disrupted"),
         exempt="kept",
     )
-    assert objection(braked, Operation.GIVE_BACK, By.PROGRAM, NOW) is None
+    assert objection(limited, Operation.GIVE_BACK, By.PROGRAM, NOW) is None
     assert objection(replace(FREE, cluster_lease="it has lapsed", marked=True), Operation.GIVE_BACK, By.PROGRAM, NOW) is None
 
 

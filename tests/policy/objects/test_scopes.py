@@ -25,7 +25,7 @@ from tests.policy.fencing_builders import RACK, in_rack
     ],
 )
 def test_a_node_belongs_to_one_group_of_every_scope(scope: str, labels: dict[str, str], group: str) -> None:
-    """Nodes without the label are one group: a misspelt key brakes too much, never too little."""
+    """Nodes without the label are one group: a misspelt key holds back too much, never too little."""
     assert group_of(scope, a_node(labels=labels)) == group
 
 

@@ -1,6 +1,7 @@
 """What only a health check calls failed: one decision keeps it or lets fencing at it, never both and never neither.
 
-Ledger and book are asked as a view asks them; what a preservation writes and what a fencing does is carried out on the snapshots.
+Ledger and index are asked as a view asks them; what a preservation writes and what a fencing does is carried out on the
+snapshots.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from policy.preservation.decision import Automatic, decide
 from policy.preservation.effects import effects
 from policy.preservation.kept_machine import BY_US, CONDITION, EXPIRY_ANNOTATION, Held
 from policy.preservation.pools import Pool
-from policy.preservation.preservation_index import PreservationBook, PreservationNeed
+from policy.preservation.preservation_index import PreservationIndex, PreservationNeed
 from policy.scan.admission import admit
 from policy.scan.ledger import Ledger
 from policy.scan.scan_report import ReportParts
@@ -68,16 +69,16 @@ class Fleet:
 
     def __init__(self, cap: int, *, zones: tuple[str, ...] = (), min_healthy: int | str = 0) -> None:
         self.now = NOW
-        self.ledger, self.book = Ledger(), PreservationBook()
+        self.ledger, self.index = Ledger(), PreservationIndex()
         self.nodes: dict[str, NodeView] = {}
         self.pool = Pool(name="workers", selector=Selector(), cap=cap, timeout=TIMEOUT, settle=SETTLE, zones=zones)
-        self.book.put_pool("workers", self.pool)
+        self.index.put_pool("workers", self.pool)
         self.ledger.put_check(a_check(minHealthy=min_healthy))
 
     def put(self, node: NodeView) -> None:
         self.nodes[node.name] = node
         self.ledger.put_node(node, self.now)
-        self.book.put_node(node)
+        self.index.put_node(node)
 
     def add(self, name: str, zone: str = "a", **fields: Any) -> None:
         self.put(a_node(name, labels={WORKER: "", ZONE_LABEL: zone}, **fields))
@@ -96,16 +97,17 @@ class Fleet:
 
     def set_cap(self, cap: int) -> None:
         self.pool = replace(self.pool, cap=cap)
-        self.book.put_pool("workers", self.pool)
+        self.index.put_pool("workers", self.pool)
 
     def wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
     def scan(self, *, watching: Iterable[str] = (), begun: Iterable[str] = ()) -> Scan:
         """As `ClusterView.report` does."""
-        failing = self.ledger.failing(self.now, tuple(watching)) if self.book.keeps_failed else None
-        needs, _ = self.book.needs(self.now, self.ledger.sickness_of, self.ledger.sick_nodes, failing=failing, begun=tuple(begun))
-        parts = self.ledger.report_parts(self.now, tuple(watching), self.book.exempt)
+        failing = self.ledger.failing(self.now, tuple(watching)) if self.index.keeps_failed else None
+        sick = self.ledger.sickness_of, self.ledger.sick_nodes
+        needs, _ = self.index.needs(self.now, *sick, failing=failing, begun=tuple(begun))
+        parts = self.ledger.report_parts(self.now, tuple(watching), self.index.exempt)
         return Scan({need.victim: need for need in needs}, parts)
 
     def held(self, name: str) -> Held:
@@ -273,16 +275,16 @@ def test_nobody_is_made_well_by_a_check_that_says_nothing_any_more(how: str) -> 
 
 
 def test_in_a_storm_nobody_is_kept_since_nobody_is_acted_on() -> None:
-    """S17: keeping drains a node; under a closed brake no new episode begins."""
+    """S17: keeping drains a node; under an open circuit breaker no new episode begins."""
     fleet = fleet_of(4, cap=4, min_healthy=3)
     failed(fleet, "n-1", "n-2")
     found = fleet.scan()
     assert (found.keeps, found.admitted) == (set(), set())
-    assert fleet.book.next_due(fleet.now) is None
+    assert fleet.index.next_due(fleet.now) is None
     fleet.turn("n-2", "True")
     assert fleet.scan().keeps == {"n-1"}
     fleet.ledger.put_check(a_check("second", pauseRequests=["an upgrade"]))
-    assert fleet.scan().keeps == set(), "one closed brake is enough"
+    assert fleet.scan().keeps == set(), "one open circuit breaker is enough"
 
 
 @pytest.mark.parametrize("label", [{EXCLUDE_LABEL: "true"}, {FENCING_LABEL: OFF}])
@@ -328,7 +330,7 @@ def test_a_machine_that_only_its_health_check_calls_failed_is_kept_as_a_machine(
         view: MachineView = a_machine(name, Dialect.OPENSHIFT, node_name=node, phase="Running")
         fleet.ledger.put_machine(view, NOW)
         ref = ObjectRef(api_version="machine.openshift.io/v1beta1", kind="Machine", name=name, namespace=view.namespace)
-        fleet.book.put_machine(ref, view, NOW)
+        fleet.index.put_machine(ref, view, NOW)
     fleet.put(a_node("n-1", "Unknown", 60, labels={}))
     found = fleet.scan()
     assert {(victim, need.machine.name if need.machine else "") for victim, need in found.needs.items()} == {
@@ -387,9 +389,9 @@ class History(Fleet):
             self.annotate(name, MARK_ANNOTATION, mark_text(name))
         for name in self.nodes.keys() - self.fenced:
             verdict = self.ledger.sickness_of(name)
-            settled = name not in self.book.exempt.unsettled
+            settled = name not in self.index.exempt.unsettled
             if verdict and settled:
-                assert name in self.book.exempt.kept or name in found.admitted, "neither kept nor fenced"
+                assert name in self.index.exempt.kept or name in found.admitted, "neither kept nor fenced"
         return found
 
     def write(self, need: PreservationNeed) -> None:

@@ -11,8 +11,7 @@ from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
 from policy.preservation.decision import Automatic, PreservationDecision, decide
 from policy.preservation.effects import effects
-from policy.preservation.kept_machine import Held, MachinePhase
-from policy.preservation.last_to_go import (
+from policy.preservation.kept_machine import (
     CLUSTER_API_DELETE,
     KEPT_AUTOMATICALLY,
     KEPT_ON_REQUEST,
@@ -20,6 +19,8 @@ from policy.preservation.last_to_go import (
     PRIORITY_ANNOTATION,
     PRIORITY_BEFORE,
     PRIORITY_OURS,
+    Held,
+    MachinePhase,
     priority_of,
     said_to_go_first,
 )

@@ -9,12 +9,12 @@ import pytest
 
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION
-from tests.policy.preservation.test_book import LATER, NOW, Fleet
+from tests.policy.preservation.test_preservation_index import LATER, NOW, Fleet
 
 
 def seen(fleet: Fleet) -> list[tuple[str, str, int]]:
     """About which objects, and how many words each."""
-    return [(mistake.about.kind, mistake.about.name, len(mistake.words)) for mistake in fleet.book.mistakes]
+    return [(mistake.about.kind, mistake.about.name, len(mistake.words)) for mistake in fleet.index.mistakes]
 
 
 @pytest.mark.parametrize("word", [{PRESERVE_ANNOTATION: "noww"}, {PRESERVE_FOR_ANNOTATION: "ever"}, {ISOLATE_ANNOTATION: "yes"}])
@@ -22,27 +22,27 @@ def test_a_word_on_a_node_that_means_nothing_is_seen_until_it_is_mended(word: di
     fleet = Fleet()
     fleet.machine(1)
     fleet.node(1, **word)
-    (mistake,) = fleet.book.mistakes
+    (mistake,) = fleet.index.mistakes
     assert (mistake.about.kind, mistake.about.name, mistake.uid) == ("Node", "n-1", "uid-1")
     assert next(iter(word)) in mistake.words[0]
-    assert fleet.book.asked, "somebody has to tell it"
-    version = fleet.book.mistakes.version
+    assert fleet.index.asked, "somebody has to tell it"
+    version = fleet.index.mistakes.version
     fleet.node(1, **word)
     fleet.node(1, **word, note="of somebody else")
-    assert fleet.book.mistakes.version == version
+    assert fleet.index.mistakes.version == version
     fleet.node(1)
-    assert (seen(fleet), fleet.book.mistakes.version) == ([], version + 1)
+    assert (seen(fleet), fleet.index.mistakes.version) == ([], version + 1)
 
 
 def test_a_machine_without_a_node_is_told_of_itself_and_else_its_node_is() -> None:
     fleet = Fleet()
     fleet.machine(1, annotations={PRESERVE_ANNOTATION: "noww"}, uid="uid-m")
-    (mistake,) = fleet.book.mistakes
+    (mistake,) = fleet.index.mistakes
     assert (mistake.about.kind, mistake.about.namespace, mistake.uid) == ("Machine", "shoot", "uid-m")
     fleet.node(1, **{PRESERVE_ANNOTATION: "now", PRESERVE_FOR_ANNOTATION: "-3h"})
     assert seen(fleet) == [("Node", "n-1", 2)]
-    fleet.book.remove_node("n-1")
-    fleet.book.remove_machine("shoot/m-1")
+    fleet.index.remove_node("n-1")
+    fleet.index.remove_machine("shoot/m-1")
     assert seen(fleet) == []
 
 
@@ -50,11 +50,11 @@ def test_a_node_alone_is_one_until_its_machine_is_seen() -> None:
     """The same words, about the same object: nothing is told twice."""
     fleet = Fleet()
     fleet.node(1, **{PRESERVE_ANNOTATION: "noww"})
-    (alone,) = fleet.book.mistakes
+    (alone,) = fleet.index.mistakes
     fleet.machine(1)
-    (with_machine,) = fleet.book.mistakes
+    (with_machine,) = fleet.index.mistakes
     assert with_machine == alone
-    fleet.book.remove_node("n-1")
+    fleet.index.remove_node("n-1")
     assert seen(fleet) == []
 
 
@@ -72,8 +72,8 @@ def test_an_expiry_runs_on_under_a_word_that_means_nothing() -> None:
     fleet = Fleet()
     fleet.kept(1)
     assert fleet.actions() == {}
-    node = fleet.book._nodes["n-1"]
-    fleet.book.put_node(replace(node, annotations={**node.annotations, PRESERVE_ANNOTATION: "noww"}))
+    node = fleet.index._nodes["n-1"]
+    fleet.index.put_node(replace(node, annotations={**node.annotations, PRESERVE_ANNOTATION: "noww"}))
     assert (fleet.actions(), seen(fleet)) == ({}, [("Node", "n-1", 1)])
-    assert fleet.book.next_due(NOW) == LATER
+    assert fleet.index.next_due(NOW) == LATER
     assert fleet.actions(LATER) == {"n-1": "stop"}

@@ -19,19 +19,17 @@ from policy.preservation.effects import Effects, effects
 from policy.preservation.kept_machine import (
     BY_US,
     CONDITION,
-    SCALE_DOWN_BEFORE,
-    SCALE_DOWN_DISABLED,
-    SCALE_DOWN_DISABLED_OURS,
-    Held,
-    MachinePhase,
-)
-from policy.preservation.last_to_go import (
     DEFAULT_PRIORITY,
     KEPT_AUTOMATICALLY,
     KEPT_ON_REQUEST,
     PRIORITY_ANNOTATION,
     PRIORITY_BEFORE,
     PRIORITY_OURS,
+    SCALE_DOWN_BEFORE,
+    SCALE_DOWN_DISABLED,
+    SCALE_DOWN_DISABLED_OURS,
+    Held,
+    MachinePhase,
     priority_of,
 )
 from policy.preservation.pools import Pool

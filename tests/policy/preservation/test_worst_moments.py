@@ -9,13 +9,12 @@ import pytest
 
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
-from policy.preservation.automatic import choose
 from policy.preservation.decision import Automatic, PreservationAction, decide
 from policy.preservation.effects import effects
 from policy.preservation.kept_machine import ENDED_ANNOTATION, Held, MachinePhase
 from policy.preservation.pools import read_policy
-from policy.preservation.preservation_index import PreservationBook
-from policy.preservation.survey import DeploymentPool, survey
+from policy.preservation.preservation_index import PreservationIndex
+from policy.preservation.survey import DeploymentPool, choose, survey
 from policy.values.machine_apis import MCM
 from policy.values.object_refs import ObjectRef
 from tests.preserved_objects import carried_out
@@ -156,11 +155,11 @@ KEPT = MachineView(
 
 def test_s24_before_the_policies_have_been_listed_nobody_is_released() -> None:
     """A worker that has just begun, or has no right to list them, knows the MachineDeployment's cap of 0 and no other."""
-    book = PreservationBook()
+    index = PreservationIndex()
     ref = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name="w", namespace="s")
-    book.put_deployment("MachineDeployment/d", DeploymentPool(name="d"))
-    book.put_node(NodeView(name="n", uid="u", conditions=(Condition(type=READY, status="Unknown"),)))
-    book.put_machine(ref, KEPT, NOW - HOURS)
-    assert [bool(need.released) for need in book.needs(NOW, lambda _: "")[0]] == [True]
-    doubted, _ = book.needs(NOW, lambda _: "", doubt="PreservationPolicies can't be listed: forbidden")
+    index.put_deployment("MachineDeployment/d", DeploymentPool(name="d"))
+    index.put_node(NodeView(name="n", uid="u", conditions=(Condition(type=READY, status="Unknown"),)))
+    index.put_machine(ref, KEPT, NOW - HOURS)
+    assert [bool(need.released) for need in index.needs(NOW, lambda _: "")[0]] == [True]
+    doubted, _ = index.needs(NOW, lambda _: "", doubt="PreservationPolicies can't be listed: forbidden")
     assert not any(need.released or need.action == "terminate" for need in doubted)

@@ -104,7 +104,7 @@ def test_unknown_identities_are_never_taken_for_equal() -> None:
         ({"checks": ()}, AdmissionRefusal.CIRCUIT_BREAKER, "NodeHealthCheck/workers: the check is gone"),
     ],
 )
-def test_nothing_is_admitted_from_a_doubtful_view_without_the_lease_or_under_a_closed_brake(
+def test_nothing_is_admitted_from_a_doubtful_view_without_the_lease_or_under_an_open_circuit_breaker(
     fields: dict[str, object], reason: AdmissionRefusal, message: str
 ) -> None:
     """S17, S18, S38; and the candidates stay listed with the reason."""
@@ -149,7 +149,7 @@ def test_a_check_that_counts_a_candidate_as_healthy_spares_as_many_as_it_has_rem
     assert held.admitted == (), "the permit that this report does not show yet has taken the last one"
 
 
-def test_an_open_brake_with_nothing_remaining_still_lets_the_unhealthy_be_repaired() -> None:
+def test_a_closed_circuit_breaker_with_nothing_remaining_still_lets_the_unhealthy_be_repaired() -> None:
     """As the shipped systems do: they are within the threshold as they are, and disrupting them makes it no worse."""
     assert names(admit(a_report(a_candidate("a"), checks=(a_check_report(remaining=0),)), (), cap=1, now=NOW).admitted) == ["a"]
 

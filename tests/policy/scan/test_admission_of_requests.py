@@ -1,4 +1,5 @@
-"""Objects of other systems that ask for a node: the same admission as for health checks, with the brakes of a person's word."""
+"""Objects of other systems that ask for a node: the same admission as for health checks, with the circuit breakers of a
+person's request."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.checks.health_check import Rung
+from policy.checks.health_check import EscalatingRemediation
 from policy.checks.inventory import ControlPlane
 from policy.episode.fencing_requests import FencingRequest, Stage, read_request
 from policy.episode.messages import NeedKind
@@ -173,17 +174,17 @@ def test_a_remediation_object_of_a_stranger_keeps_nobody_from_a_node(namespace: 
     found = RemediationObject(
         ref=replace(template, kind="SelfNodeRemediation", name="node-1", namespace=namespace), target="node-1"
     )
-    check = replace(a_check(), rungs=(Rung(template=template),))
+    check = replace(a_check(), rungs=(EscalatingRemediation(template=template),))
     well = [a_node(f"well-{number}") for number in range(3)]
     [candidate] = ledger_of(a_node(ready="Unknown", age=900), *well, check, found).report_parts(NOW).candidates
     assert ("that this check did not create" in candidate.refused) is vetoes, candidate.refused
 
 
 def test_what_a_stranger_lays_at_a_checks_door_makes_no_node_of_it_unwell() -> None:
-    """S46, S44: anybody who may create an object may name its owner. A hundred of them closed the check's brake, and each had an
-    episode opened that was to take it back."""
+    """S46, S44: anybody who may create an object may name its owner. A hundred of them opened the check's circuit breaker, and
+    each had an episode opened that was to take it back."""
     template = ObjectRef(api_version=f"{SNR}/v1alpha1", kind="SelfNodeRemediationTemplate", name="a", namespace="medik8s")
-    check = replace(a_check(), rungs=(Rung(template=template),))
+    check = replace(a_check(), rungs=(EscalatingRemediation(template=template),))
     owner = Owner(kind=check.ref.kind, name=check.ref.name, uid=check.uid)
     nodes = [a_node(f"well-{number}") for number in range(3)]
     forged = [

@@ -2,7 +2,7 @@
 
 What one check thinks of one target is told by example in `test_verdicts.py` and `tests/vectors/`; here is what no example may
 break: neither the order nor the history of the objects matters, a verdict holds for as long as it says, no percentage is ever
-exceeded, and a closed brake holds. Checks with a storm are left out: what they remember is history by nature.
+exceeded, and an open circuit breaker holds. Checks with a storm are left out: what they remember is history by nature.
 """
 
 from __future__ import annotations
@@ -700,7 +700,8 @@ def opinions(found: Iterable[CheckEvaluation]) -> dict[str, list[Opinion]]:
 @settings(BUSY, max_examples=100)
 @given(worlds())
 def test_nobody_is_acted_on_while_a_check_that_covers_it_may_not_act(world: World) -> None:
-    """S17, in the strictest mode: of all checks that cover a target, also of those that think it healthy, every brake is open."""
+    """S17, in the strictest mode: of all checks that cover a target, also of those that think it healthy, every circuit breaker
+    is closed."""
     world.overlap = Overlap.STRICTEST
     ledger = world.ledger(NOW)
     candidates = {found.node: found.check.key for found in ledger.report_parts(NOW).candidates}
@@ -714,7 +715,7 @@ def test_nobody_is_acted_on_while_a_check_that_covers_it_may_not_act(world: Worl
 
 @settings(BUSY, max_examples=60)
 @given(worlds())
-def test_independent_checks_act_by_their_own_brake_alone(world: World) -> None:
+def test_independent_checks_act_by_their_own_circuit_breaker_alone(world: World) -> None:
     """A check whose target nobody else wants to remediate says the same as if it were alone in the cluster."""
     world.overlap = Overlap.INDEPENDENT
     for said_of_it in opinions(world.evaluated(NOW)).values():

@@ -93,7 +93,8 @@ def asked(**fields: Any) -> tuple[LeftOver, ...]:
 
 
 def test_a_wish_to_the_owner_of_a_machine_that_is_well_is_to_be_taken_back() -> None:
-    """S14, S17, S35: the owner would act on it at the next bad moment, without a permit and whatever brake is closed then."""
+    """S14, S17, S35: the owner would act on it at the next bad moment, without a permit and whatever circuit breaker is open
+    then."""
     (left,) = asked()
     assert (left.node, left.machine_uid, left.step.strategy) == ("n1", "uid-m1", Strategy.REQUEST_OWNER)
 

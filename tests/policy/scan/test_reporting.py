@@ -184,7 +184,7 @@ def test_of_two_checks_the_one_whose_deadline_expired_first_gives_the_remedy() -
     assert remedied_by({}, {}) == ("a-foreign", True), "ties go by name"
 
 
-def test_one_closed_brake_holds_the_node_back_and_the_open_check_says_why() -> None:
+def test_one_open_circuit_breaker_holds_the_node_back_and_the_closed_one_says_why() -> None:
     """S17: overlapping checks, the strictest counts."""
     paused = a_check("zone-b", selector={"matchLabels": {"zone": "b"}}, pauseRequests=["maintenance"])
     held = a_node("held", "Unknown", 60, labels={WORKER: "", "zone": "b"})

@@ -51,7 +51,9 @@ def changed(**changes: object) -> Urgency:
         pytest.param({"candidates": (*TOLD.candidates, a_candidate("new"))}, id="a deadline has come"),
         pytest.param({"candidates": TOLD.candidates[:1]}, id="one that waits is well again"),
         pytest.param({"candidates": (TOLD.candidates[0], a_candidate("waiting", refused="held"))}, id="one may not be acted on"),
-        pytest.param({"checks": (SPARED, replace(CHECKED, allowed=False, reason="Threshold"))}, id="a brake has closed"),
+        pytest.param(
+            {"checks": (SPARED, replace(CHECKED, allowed=False, reason="Threshold"))}, id="a circuit breaker has opened"
+        ),
         pytest.param({"checks": (SPARED, replace(CHECKED, paused="by hand"))}, id="a check is paused"),
         pytest.param({"checks": (SPARED,)}, id="a check is gone"),
         pytest.param({"checks": (replace(SPARED, at_once=3), CHECKED)}, id="more may be remediated at once"),

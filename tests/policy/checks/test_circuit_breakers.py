@@ -1,4 +1,4 @@
-"""The brake of a check (S17): the shipped systems' numbers, and the sentence people read."""
+"""The circuit breaker of a check (S17): the shipped systems' numbers, and the sentence people read."""
 
 from __future__ import annotations
 

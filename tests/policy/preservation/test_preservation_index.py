@@ -16,14 +16,17 @@ from policy.preservation.kept_machine import (
     DRAINED,
     EXPIRY_ANNOTATION,
     ISOLATION_ANNOTATION,
+    KEPT_AUTOMATICALLY,
+    KEPT_ON_REQUEST,
+    PRIORITY_ANNOTATION,
+    PRIORITY_OURS,
     SCALE_DOWN_DISABLED,
     SCALE_DOWN_DISABLED_OURS,
     STOPPED,
     TAINT,
 )
-from policy.preservation.last_to_go import KEPT_AUTOMATICALLY, KEPT_ON_REQUEST, PRIORITY_ANNOTATION, PRIORITY_OURS
 from policy.preservation.pools import Pool
-from policy.preservation.preservation_index import FAREWELL, MAXIMUM_PRESERVATIONS, PreservationBook, PreservationNeed
+from policy.preservation.preservation_index import FAREWELL, MAXIMUM_PRESERVATIONS, PreservationIndex, PreservationNeed
 from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION
 from policy.preservation.survey import DeploymentPool
 from policy.values.machine_apis import MCM
@@ -41,12 +44,12 @@ WRITTEN = {LAST_APPLIED_ANNOTATION: "now", PRIORITY_ANNOTATION: KEPT_ON_REQUEST,
 
 
 class Fleet:
-    """Machines `m-<n>` on Nodes `n-<n>`, told to one book."""
+    """Machines `m-<n>` on Nodes `n-<n>`, told to one index."""
 
     def __init__(self, *pools: Pool) -> None:
-        self.book = PreservationBook()
+        self.index = PreservationIndex()
         for pool in pools:
-            self.book.put_pool(pool.name, pool)
+            self.index.put_pool(pool.name, pool)
         self.said: dict[str, str] = {}
 
     def node(
@@ -61,7 +64,7 @@ class Fleet:
             conditions=conditions,
             taints=taints,
         )
-        self.book.put_node(view)
+        self.index.put_node(view)
 
     def machine(self, number: int, *, failed: bool = False, now: datetime = NOW, **changes: object) -> None:
         machine = MachineView(
@@ -74,7 +77,7 @@ class Fleet:
             controller="MachineSet/set",
         )
         ref = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name=machine.name, namespace="shoot")
-        self.book.put_machine(ref, replace(machine, **changes), now)  # type: ignore[arg-type]
+        self.index.put_machine(ref, replace(machine, **changes), now)  # type: ignore[arg-type]
 
     def kept(self, number: int, *, expiry: datetime = LATER, word: str | None = "now", **annotations: str) -> None:
         """Preserved on request, with everything written; word: what its Node asks for by now."""
@@ -91,7 +94,7 @@ class Fleet:
         self.node(number, conditions=(said,), tainted=drained, **ours, **annotations)
 
     def needs(self, now: datetime = NOW) -> list[PreservationNeed]:
-        found, _ = self.book.needs(now, lambda node: self.said.get(node, ""), self.said)
+        found, _ = self.index.needs(now, lambda node: self.said.get(node, ""), self.said)
         return list(found)
 
     def actions(self, now: datetime = NOW) -> dict[str, str]:
@@ -122,14 +125,14 @@ def test_an_annotation_is_heard_at_once() -> None:
 
 
 def test_a_pool_of_the_settings_holds_where_no_object_of_its_name_does() -> None:
-    book = PreservationBook([pool(2)])
-    assert book.asked
-    book.put_pool("workers", pool(0))
-    assert not book.asked
-    book.put_pool("workers", None, "PreservationPolicy/workers: can't be read")
-    assert not book.asked, "what it says instead is not known"
-    book.put_pool("workers", None)
-    assert book.asked
+    index = PreservationIndex([pool(2)])
+    assert index.asked
+    index.put_pool("workers", pool(0))
+    assert not index.asked
+    index.put_pool("workers", None, "PreservationPolicy/workers: can't be read")
+    assert not index.asked, "what it says instead is not known"
+    index.put_pool("workers", None)
+    assert index.asked
 
 
 def test_a_failure_settles_before_the_pool_decides() -> None:
@@ -138,7 +141,7 @@ def test_a_failure_settles_before_the_pool_decides() -> None:
     fleet.node(1)
     fleet.machine(1, failed=True)
     assert fleet.actions(NOW) == {}
-    assert fleet.book.next_due(NOW) == NOW + SETTLED
+    assert fleet.index.next_due(NOW) == NOW + SETTLED
     (need,) = fleet.needs(NOW + SETTLED)
     assert (need.action, need.automatic) == ("preserve", True)
 
@@ -179,8 +182,8 @@ def test_a_quiet_machine_that_changes_all_the_time_is_remembered_once() -> None:
     for turn in range(3000):
         fleet.machine(1, expiry=LATER, annotations=WRITTEN | {"turn": str(turn)})
         fleet.actions()
-    assert len(fleet.book._quiet) == 1
-    assert fleet.book.next_due(NOW) == LATER
+    assert len(fleet.index._quiet) == 1
+    assert fleet.index.next_due(NOW) == LATER
     assert fleet.actions(LATER) == {"n-1": "stop"}
 
 
@@ -237,7 +240,7 @@ def test_a_new_machine_set_releases_none_that_is_kept() -> None:
     fleet = Fleet(pool(3))
     kept_by_the_cap(fleet, 1, 2, 3)
     for name in ("set", "new"):
-        fleet.book.put_deployment(f"MachineSet/{name}", DeploymentPool(name=name))
+        fleet.index.put_deployment(f"MachineSet/{name}", DeploymentPool(name=name))
     assert fleet.actions(NOW + SETTLED) == {}
     fleet.node(4)
     fleet.machine(4, controller="MachineSet/new")
@@ -264,16 +267,16 @@ def test_a_part_that_has_more_than_its_share_leaves_less_for_the_others() -> Non
 def test_a_kept_machine_that_loses_its_node_is_not_released_by_another_cap() -> None:
     """S21, S24: the pool selects by labels of Nodes; without its Node the machine seems to be of a MachineSet that keeps none."""
     fleet = Fleet(pool(1, selector=Selector(requirements=(Requirement(key=ZONE_LABEL, operator=Operator.IN, values=("a",)),))))
-    fleet.book.put_deployment("MachineSet/set", DeploymentPool(name="set"))
+    fleet.index.put_deployment("MachineSet/set", DeploymentPool(name="set"))
     kept_by_the_cap(fleet, 1)
     assert fleet.actions(NOW + SETTLED) == {}
-    fleet.book.remove_node("n-1")
+    fleet.index.remove_node("n-1")
     assert "terminate" not in fleet.actions(NOW + SETTLED).values()
 
 
 def test_a_policy_that_cannot_be_read_gives_nobody_up_and_keeps_nobody() -> None:
     fleet = Fleet()
-    fleet.book.put_pool("workers", None, "PreservationPolicy/workers: spec.selector: expected a selector")
+    fleet.index.put_pool("workers", None, "PreservationPolicy/workers: spec.selector: expected a selector")
     fleet.node(1)
     fleet.machine(1, failed=True)
     assert fleet.actions(NOW + SETTLED) == {}
@@ -291,8 +294,8 @@ def test_whoever_keeps_a_machine_that_others_delete_is_told_until_its_hold_is_ov
     said = Condition(type=CONDITION, status="False", reason=STOPPED, message="the machine is being deleted")
     fleet.node(1, conditions=(said,), **{PRESERVE_ANNOTATION: "now", SCALE_DOWN_DISABLED_OURS: "true"})
     assert fleet.actions() == {}
-    fleet.book.remove_machine("shoot/m-1")
-    fleet.book.remove_node("n-1")
+    fleet.index.remove_machine("shoot/m-1")
+    fleet.index.remove_node("n-1")
     assert fleet.actions() == {}, "it was told in time"
 
 
@@ -304,14 +307,14 @@ def test_what_was_kept_until_it_was_gone_is_told_for_a_while() -> None:
     fleet.node(3, **{PRESERVE_ANNOTATION: "now", EXPIRY_ANNOTATION: "2026-11-24T12:00:00Z"})
     fleet.needs()
     for number in (1, 2):
-        fleet.book.remove_machine(f"shoot/m-{number}")
+        fleet.index.remove_machine(f"shoot/m-{number}")
     for number in (1, 3):
-        fleet.book.remove_node(f"n-{number}")
+        fleet.index.remove_node(f"n-{number}")
     found = {need.victim: need for need in fleet.needs()}
     assert {victim: need.going for victim, need in found.items()} == {"n-1": True, "n-2": False, "n-3": True}
     assert found["n-1"].machine is not None
     assert found["n-3"].machine is None
-    assert fleet.book.next_due(NOW) == NOW + FAREWELL
+    assert fleet.index.next_due(NOW) == NOW + FAREWELL
     assert set(fleet.actions(NOW + FAREWELL - timedelta(seconds=1))) == {"n-1", "n-2", "n-3"}
     assert set(fleet.actions(NOW + FAREWELL)) == {"n-2"}
 
@@ -323,8 +326,8 @@ def test_so_many_that_are_gone_at_once_are_told_one_report_after_another() -> No
         fleet.kept(number)
     fleet.needs()
     for number in range(2 * MAXIMUM_PRESERVATIONS):
-        fleet.book.remove_machine(f"shoot/m-{number}")
-        fleet.book.remove_node(f"n-{number}")
+        fleet.index.remove_machine(f"shoot/m-{number}")
+        fleet.index.remove_node(f"n-{number}")
     fleet.node(999, **{PRESERVE_ANNOTATION: "now"})
     told = {need.victim for need in fleet.needs()}
     assert (len(told), "n-999" in told) == (MAXIMUM_PRESERVATIONS, True)
@@ -341,7 +344,7 @@ def test_a_thousand_that_are_kept_are_in_no_report() -> None:
         fleet.kept(number)
     assert fleet.actions() == {}
     looked_at = []
-    fleet.book.needs(NOW, lambda node: looked_at.append(node) or "")
+    fleet.index.needs(NOW, lambda node: looked_at.append(node) or "")
     assert looked_at == []
-    found, more = fleet.book.needs(LATER, lambda _: "")
+    found, more = fleet.index.needs(LATER, lambda _: "")
     assert (len(found), more) == (MAXIMUM_PRESERVATIONS, 1_000 - MAXIMUM_PRESERVATIONS)
