@@ -1,1 +1,2 @@
-"""All of a cluster at one moment: what every check thinks of everybody, who may be acted on now, and why nobody else."""
+"""All of a cluster at one moment: what every check thinks of every target, which node may be acted on now, and why no other
+one."""

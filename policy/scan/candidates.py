@@ -132,11 +132,11 @@ def _offending(
 
 
 def failing(known: LedgerSnapshot, watching: frozenset[str]) -> dict[str, datetime | None]:
-    """Whom a check calls unhealthy and nothing but a pool would keep from being acted on, by name, and since when it does.
+    """Victims that a check calls unhealthy and that only a pool would keep from being acted on, by name, and since when it does.
 
     Under an open circuit breaker no node is acted on, so that none has to be kept: no preservation begins in a storm (S17). Where
-    another controller acts on the check, whom that would act on is meant. watching: nodes that an episode holds, or that are held
-    off after one: what was decided of their failure stands.
+    another controller acts on the check, the victims are those that it would act on. watching: nodes that an episode holds, or
+    that are held off after one: what was decided of their failure stands.
     """
     acting = {
         key
@@ -309,7 +309,7 @@ def _in_other_hands(check: HealthCheck, target: JudgedTarget) -> str:
 
 
 def _is_anothers(remediation: RemediationObject, check: HealthCheck) -> bool:
-    """Of a check of Machines the Machine is the owner, and whoever made the object made it for that."""
+    """Of a check of Machines the Machine is the owner, and the object was made for that."""
     return not check.of_machines and not check.owns(remediation)
 
 

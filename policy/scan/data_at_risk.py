@@ -1,12 +1,12 @@
-"""When Kubernetes will take volumes away from a node that nobody has proven off, and so when people must know (S36).
+"""When Kubernetes will take volumes away from a node that is not proven off, and so when people must know (S36).
 
 The attach-detach controller of Kubernetes is a clock of its own: six minutes after nothing wants a volume of a NotReady node any
 more it detaches it by force, whether or not the machine still writes to it. A pod stops wanting its volumes when its deletion is
 requested; on a node that is down that is when its tolerations run out. So the moment is known beforehand, episode or not, breaker
 or not.
 
-A prediction is not enough: somebody may delete a pod sooner. But no deletion leads to a detachment before those six minutes are
-over, so whoever looks at the pods once in less than six minutes misses none. Reading pods and telling people
+A prediction is not enough: a person or a program may delete a pod sooner. But no deletion leads to a detachment before those
+six minutes are over, so whoever looks at the pods once in less than six minutes misses none. Reading pods and telling people
 is `activities/cluster/report/at_risk.py`; that no deletion is requested by *us* before off is proven is elsewhere.
 """
 
@@ -80,7 +80,7 @@ def _tolerated(tolerations: Sequence[Toleration], taint: str) -> timedelta | Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodStay:
-    """How long a pod keeps its volumes wanted. requested: when its deletion was asked for, None where nobody has.
+    """How long a pod keeps its volumes wanted. requested: when its deletion was asked for, None where it was not.
 
     volumes: names of its claims, or of its disks, the same for pods that share one. patience: see `patience_of`.
     """
@@ -92,7 +92,7 @@ class PodStay:
 
 
 def deadline(since: datetime, requested: datetime | None, patience: timedelta | None, *, margin: timedelta) -> datetime | None:
-    """When people must know: so long before the earliest forced detachment. None: pods tolerate it for ever, nobody deletes them.
+    """When people must know: so long before the earliest forced detachment. None: pods tolerate it for ever, and are not deleted.
 
     since: when the node stopped being Ready. requested: the earliest request for the deletion of a pod with volumes. patience:
     the shortest of its pods', None: none of them runs out.
@@ -106,7 +106,7 @@ def deadline(since: datetime, requested: datetime | None, patience: timedelta | 
 def vouched_off(node: NodeView) -> bool:
     """Whether our mark on the node says that it is proven off, or carries the taint that we set under no other condition (S32).
 
-    A mark that can't be read says nothing, and neither does an out-of-service taint of somebody else's.
+    A mark that can't be read says nothing, and neither does an out-of-service taint of another writer.
     """
     try:
         mark = mark_of(node)
@@ -188,7 +188,7 @@ class DataAtRisk:
         self._margin = margin
         self._down: dict[str, tuple[str, datetime, bool]] = {}
         self._by_hand: set[str] = set()
-        """Of these nodes those whose object nobody deletes because their machine is gone: no cloud knows of it."""
+        """Of these nodes those whose object no cloud deletes when the machine is gone: no cloud knows of it."""
         self._gone: set[str] = set()
         """Of these those whose object is gone."""
         self._attached_to: dict[str, str] = {}

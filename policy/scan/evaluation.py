@@ -1,7 +1,7 @@
 """What every check thinks of every target, and what it would have done: the long answer, for `evaluate` and `explain`.
 
-Where a report (`policy/scan/report_builder.py`) is bounded and drawn up with every change, an evaluation names everybody and is
-made only when somebody asks. Both read the same ledger, so they can't disagree.
+Where a report (`policy/scan/report_builder.py`) is bounded and drawn up with every change, an evaluation names every target and
+is made only on request. Both read the same ledger, so they can't disagree.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _ACTS = frozenset(Action) - {Action.NONE, Action.SKIP_NO_OWNER} - RESTORING
 class TargetEvaluation:
     """One check's opinion of one target. node, machine: names, "" where there is none.
 
-    due_in: how soon time alone can change the verdict, or somebody would look again; None where neither. held_by: what keeps the
-    action from being done now; under everything but the control plane's guard the action itself is none. held_under: the key of
-    the check that does, "" where none does. held_by_rule: the code of the rule in `policy/scan/permit_rules.py` that says so, and
-    vetoed_by: the row of `policy/episode/gate.py`; "" where none does.
+    due_in: how soon time alone can change the verdict, or a controller would look again; None where neither. held_by: what keeps
+    the action from being done now; under everything but the control plane's guard the action itself is none. held_under: the key
+    of the check that does, "" where none does. held_by_rule: the code of the rule in `policy/scan/permit_rules.py` that says so,
+    and vetoed_by: the row of `policy/episode/gate.py`; "" where none does.
     """
 
     target: str
@@ -107,7 +107,7 @@ def _evaluate(known: LedgerSnapshot, key: str, guard: _ControlPlaneGuard, overla
 
 
 def _blind(known: LedgerSnapshot, check: HealthCheck, targets: Iterable[JudgedTarget]) -> tuple[str, ...]:
-    """The warning that whoever gave the objects forgot some of them."""
+    """The warning that the files seem to lack some of the objects."""
     targets = tuple(targets)
     if not (known.machines if check.of_machines else known.nodes):
         return (f"there is no {'Machine' if check.of_machines else 'Node'} here",)
@@ -117,7 +117,7 @@ def _blind(known: LedgerSnapshot, check: HealthCheck, targets: Iterable[JudgedTa
 
 
 def _unheard(targets: Iterable[JudgedTarget]) -> tuple[str, ...]:
-    """The warning that somebody's label does not do what it seems to."""
+    """The warning that a label does not do what it seems to."""
     found = [target.node.name for target in targets if target.node is not None and target.node.misspells_exclusion]
     named = ", ".join(sorted(found)[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
     return (f"the label {EXCLUDE_LABEL} excludes only with the value true: not {named}",) if found else ()
@@ -272,7 +272,7 @@ class _ControlPlaneGuard:
         etcd, nodes = self._known.surroundings.etcd, self._known.control_plane
         if etcd.known and check.dialect is not Dialect.CLUSTER_API:
             return etcd.objection(target.node_name)
-        # Members that have no Node yet, or whose Nodes nobody gave us, are members all the same.
+        # Members that have no Node yet, or whose Nodes are not in the files, are members all the same.
         machines = [each for each in self._known.machines.values() if each.control_plane and _of_one_group(each, target)]
         members = max(nodes.members, len(machines))
         ready = max(nodes.ready, sum(each.node is not None and each.node.ready for each in machines))

@@ -50,7 +50,7 @@ class CheckOpinion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bystander:
-    """A check that does not cover the node, and why not. unusable: nobody knows whether it would."""
+    """A check that does not cover the node, and why not. unusable: it is not known whether it would."""
 
     check: str
     why: str
@@ -76,7 +76,7 @@ class Explanation:
 def explain(
     known: LedgerSnapshot, name: str, owners: Mapping[str, OwnersRules] | None = None, leased: Mapping[str, str] | None = None
 ) -> Explanation:
-    """What all checks say of the node, or Machine, of that name. owners: see `outlook`. leased: which nodes somebody else holds
+    """What all checks say of the node, or Machine, of that name. owners: see `outlook`. leased: which nodes another holder keeps
     by their node lease, with who that is, in words."""
     targets = targets_named(known, name)
     keys = {key for target in targets for key in target.verdicts}

@@ -96,7 +96,7 @@ class Ledger:
         return self._inventory.strange
 
     def contested(self, node: NodeView) -> str:
-        """Who else says that he is that Node's machine, in words; "" for nobody (S39)."""
+        """Which other Node says that it is the same machine, in words; "" for none (S39)."""
         return self._inventory.contested(node)
 
     def nodes(self) -> list[NodeView]:
@@ -258,7 +258,7 @@ class Ledger:
         self._advance_storms(now)
 
     def blind(self) -> None:
-        """Nothing is heard of the cluster: until `sees` no cooldown of a storm ends, since nobody sees that all stays well."""
+        """Nothing is heard of the cluster: until `sees` no cooldown of a storm ends, since it is not seen that all stays well."""
         self._blind = True
 
     def sees(self, now: datetime) -> None:
@@ -284,7 +284,8 @@ class Ledger:
         return draw_up(known, watching=frozenset(watching), told=dict(told), names=self.names())
 
     def failing(self, now: datetime, watching: Collection[str] = ()) -> dict[str, datetime | None]:
-        """Whom a check would have acted on now unless a pool keeps it, by name, and since when it is called unhealthy."""
+        """Victims that a check would have acted on now unless a pool keeps them, by name, and since when it is called
+        unhealthy."""
         return failing(self.known(now), frozenset(watching))
 
     @property

@@ -1,4 +1,4 @@
-"""What a ledger knows at one moment, for whoever draws conclusions from all of it.
+"""What a ledger knows at one moment, for the modules that draw conclusions from all of it.
 
 Made by `policy/scan/ledger.py`, which keeps it. Who is to be acted on is `policy/scan/candidates.py`, what a report shows
 `policy/scan/report_builder.py`, what one check thinks of everybody `policy/scan/evaluation.py`.
@@ -46,7 +46,7 @@ class LedgerSnapshot:
     """A ledger's memory at one moment; `sick`, `marked` and `machines_of` are indexes into `nodes` and `machines`.
 
     controllers: of the dialects on which another controller acts, which. requests: objects of other systems that ask for a node;
-    requests_held: why none of them is carried out, "" where nothing is in the way. exempt: whom preservation keeps. retries: how
+    requests_held: why none of them is carried out, "" where nothing is in the way. exempt: what preservation keeps. retries: how
     failed remediations are tried again where a check says nothing of it.
     """
 

@@ -1,7 +1,7 @@
 """How a node or machine would be remediated, for people who ask: its steps, what is remembered of it, when the next try is due.
 
 Drawn from what decides (`policy/remediation/`) as `policy/scan/candidates.py` hands it to the scanner, and deciding nothing
-itself. What a KubeadmControlPlane says of its own remediations is only explained here: nobody but that carries it out.
+itself. What a KubeadmControlPlane says of its own remediations is only explained here: that controller carries it out.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ConcurrencyLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """All of it. victim: how its episode is called. check: whose steps these are, "" for nobody's.
+    """All of it. victim: how its episode is called. check: the one that has these steps, "" for none.
 
     problem: why there are no steps. plain: it is fenced, without a ladder; nothing of that is remembered or put off. machine:
     namespace and name, owner: kind and name of what controls it. last: what it remembers; rules, turn: by which and when the next

@@ -555,11 +555,10 @@ def _cap(_applicant: Applicant, room: Occupancy) -> _Answer:
     return f"{len(names)} of {room.cap} permits are held: {_some(names) or 'none'}{before}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PermitRule:
     """One row. source: the safety rule. says: why not, "" for no reason. stops: what it stops. unblocks: what ends it, for
-    people;
-    "" where the message says so. waits: see `PermitObjection`."""
+    people, "" where the message says so. waits: see `PermitObjection`."""
 
     code: AdmissionRefusal
     source: str
@@ -574,147 +573,66 @@ _REQUESTS = frozenset({Asker.EPISODE, Asker.PERSON})
 _DISRUPTS = frozenset({Asker.SCAN, *_REQUESTS})
 _OBJECTS = frozenset({Asker.OBJECTS})
 
+_C = AdmissionRefusal  # short, so that the table below reads as one
+
 RULES: tuple[PermitRule, ...] = (
     # Of the node itself.
-    PermitRule(code=AdmissionRefusal.IN_HAND, source="S13", says=_in_hand, stops=_OFFERS),
+    PermitRule(_C.IN_HAND, "S13", _in_hand, _OFFERS),
     PermitRule(
-        code=AdmissionRefusal.NODE_HELD,
-        source="S13",
-        says=_node_held,
-        stops=_OFFERS | _REQUESTS | {Asker.HOLDER},
-        unblocks="the holder of the node has to give it back",
+        _C.NODE_HELD, "S13", _node_held, _OFFERS | _REQUESTS | {Asker.HOLDER}, "the holder of the node has to give it back"
     ),
-    PermitRule(
-        code=AdmissionRefusal.NOT_CARRIED_OUT,
-        source="S7",
-        says=lambda applicant, _: "" if applicant.vetoed_by else applicant.impossible,
-        stops=_OFFERS,
-    ),
-    PermitRule(
-        code=AdmissionRefusal.HELD_OFF,
-        source="S20",
-        says=lambda applicant, _: applicant.impossible if applicant.vetoed_by else "",
-        stops=_OFFERS | _OBJECTS,
-    ),
-    PermitRule(code=AdmissionRefusal.HELD_OFF, source="S19", says=_backed_off, stops=_OFFERS | {Asker.EPISODE}),
+    PermitRule(_C.NOT_CARRIED_OUT, "S7", lambda applicant, _: "" if applicant.vetoed_by else applicant.impossible, _OFFERS),
+    PermitRule(_C.HELD_OFF, "S20", lambda applicant, _: applicant.impossible if applicant.vetoed_by else "", _OFFERS | _OBJECTS),
+    PermitRule(_C.HELD_OFF, "S19", _backed_off, _OFFERS | {Asker.EPISODE}),
     # Of the whole cluster. That a person is asked is stopped by these alone: it disrupts nothing.
     PermitRule(
-        code=AdmissionRefusal.PAUSED,
-        source="S44",
-        says=lambda _, room: room.paused,
-        stops=_OFFERS | _REQUESTS | {Asker.HOLDER},
-        unblocks="each pause has to end: `nodewarden unpause --of NAME`",
+        _C.PAUSED,
+        "S44",
+        lambda _, room: room.paused,
+        _OFFERS | _REQUESTS | {Asker.HOLDER},
+        "each pause has to end: `nodewarden unpause --of NAME`",
         waits=True,
     ),
-    PermitRule(
-        code=AdmissionRefusal.STALE_VIEW,
-        source="S18",
-        says=_stale_view,
-        stops=_OFFERS | _REQUESTS,
-        unblocks="the view of the cluster has to be live again",
-    ),
-    PermitRule(
-        code=AdmissionRefusal.NO_CLUSTER_LEASE,
-        source="S38",
-        says=_no_cluster_lease,
-        stops=_OFFERS | _REQUESTS,
-        unblocks="the cluster Lease has to be ours",
-    ),
-    PermitRule(
-        code=AdmissionRefusal.BAD_POLICIES,
-        source="S17",
-        says=_bad_policies,
-        stops=_OFFERS | _REQUESTS | _OBJECTS,
-        unblocks="the fence policies have to be corrected",
-    ),
+    PermitRule(_C.STALE_VIEW, "S18", _stale_view, _OFFERS | _REQUESTS, "the view of the cluster has to be live again"),
+    PermitRule(_C.NO_CLUSTER_LEASE, "S38", _no_cluster_lease, _OFFERS | _REQUESTS, "the cluster Lease has to be ours"),
+    PermitRule(_C.BAD_POLICIES, "S17", _bad_policies, _OFFERS | _REQUESTS | _OBJECTS, "the fence policies have to be corrected"),
     # Not yet.
-    PermitRule(
-        code=AdmissionRefusal.RETRY_LATER,
-        source="S19",
-        says=_retry_later,
-        stops=frozenset({Asker.SCAN}),
-        unblocks="time alone, or a person who has it remediated",
-    ),
-    PermitRule(
-        code=AdmissionRefusal.REPLACEMENT,
-        source="S19",
-        says=_replacement,
-        stops=frozenset({Asker.SCAN}),
-        unblocks="the replacement under way has to be done",
-    ),
+    PermitRule(_C.RETRY_LATER, "S19", _retry_later, frozenset({Asker.SCAN}), "time alone, or a person who has it remediated"),
+    PermitRule(_C.REPLACEMENT, "S19", _replacement, frozenset({Asker.SCAN}), "the replacement under way has to be done"),
     # Too many are unwell already: of a check, of a fence policy's group, of the control plane.
     PermitRule(
-        code=AdmissionRefusal.CIRCUIT_BREAKER,
-        source="S17",
-        says=_circuit_breaker,
-        stops=_DISRUPTS | _OBJECTS,
-        unblocks="enough targets of the check have to be healthy again, which closes its circuit breaker",
+        _C.CIRCUIT_BREAKER,
+        "S17",
+        _circuit_breaker,
+        _DISRUPTS | _OBJECTS,
+        "enough targets of the check have to be healthy again, which closes its circuit breaker",
     ),
     PermitRule(
-        code=AdmissionRefusal.THRESHOLD,
-        source="S17",
-        says=_threshold,
-        stops=frozenset({Asker.SCAN, Asker.OBJECTS}),
-        unblocks="enough nodes have to be responsive again",
+        _C.THRESHOLD, "S17", _threshold, frozenset({Asker.SCAN, Asker.OBJECTS}), "enough nodes have to be responsive again"
     ),
+    PermitRule(_C.SWITCHED_OFF, "S17", _switched_off, _DISRUPTS | _OBJECTS, "fencing has to be switched on again"),
+    PermitRule(_C.STORAGE_DOWN, "S17", _storage_down, _DISRUPTS | _OBJECTS, "the storage has to be back"),
     PermitRule(
-        code=AdmissionRefusal.SWITCHED_OFF,
-        source="S17",
-        says=_switched_off,
-        stops=_DISRUPTS | _OBJECTS,
-        unblocks="fencing has to be switched on again",
+        _C.SCOPE_STORM, "S17", _scope_storm, _DISRUPTS | _OBJECTS, "enough nodes of the same group have to be responsive again"
     ),
-    PermitRule(
-        code=AdmissionRefusal.STORAGE_DOWN,
-        source="S17",
-        says=_storage_down,
-        stops=_DISRUPTS | _OBJECTS,
-        unblocks="the storage has to be back",
-    ),
-    PermitRule(
-        code=AdmissionRefusal.SCOPE_STORM,
-        source="S17",
-        says=_scope_storm,
-        stops=_DISRUPTS | _OBJECTS,
-        unblocks="enough nodes of the same group have to be responsive again",
-    ),
-    PermitRule(
-        code=AdmissionRefusal.CONTROL_PLANE,
-        source="S15",
-        says=quorum,
-        stops=_DISRUPTS,
-        unblocks="the control plane has to be able to spare it",
-    ),
-    PermitRule(
-        code=AdmissionRefusal.QUIET_TIME,
-        source="S17",
-        says=_quiet_time,
-        stops=_DISRUPTS,
-        unblocks="the quiet time has to pass",
-    ),
+    PermitRule(_C.CONTROL_PLANE, "S15", quorum, _DISRUPTS, "the control plane has to be able to spare it"),
+    PermitRule(_C.QUIET_TIME, "S17", _quiet_time, _DISRUPTS, "the quiet time has to pass"),
     # Room.
     PermitRule(
-        code=AdmissionRefusal.IN_FLIGHT,
-        source="S14",
-        says=lambda applicant, room: room.full_check(applicant),
-        stops=_DISRUPTS,
-        unblocks="a repair under the same check has to end",
+        _C.IN_FLIGHT,
+        "S14",
+        lambda applicant, room: room.full_check(applicant),
+        _DISRUPTS,
+        "a repair under the same check has to end",
         waits=True,
     ),
+    PermitRule(_C.CAP, "S14", _cap, _DISRUPTS, "an episode that ends gives its permit back", waits=True),
     PermitRule(
-        code=AdmissionRefusal.CAP,
-        source="S14",
-        says=_cap,
-        stops=_DISRUPTS,
-        unblocks="an episode that ends gives its permit back",
-        waits=True,
-    ),
-    PermitRule(
-        code=AdmissionRefusal.SCOPE_CAP,
-        source="S14",
-        says=lambda applicant, room: room.full_group(applicant.groups),
-        stops=_DISRUPTS,
-        unblocks="an episode in the same group has to end",
+        _C.SCOPE_CAP,
+        "S14",
+        lambda applicant, room: room.full_group(applicant.groups),
+        _DISRUPTS,
+        "an episode in the same group has to end",
         waits=True,
     ),
 )

@@ -58,7 +58,7 @@ from policy.values.object_refs import Dialect, dialect_of
 # `healthyDelay` included, and deletes it. No circuit breaker holds that up (S17, S35).
 
 SICK_AGAIN = timedelta(minutes=1)
-"""So long at most a Machine that has fallen sick meanwhile is left to an owner that nobody has licensed."""
+"""So long at most a Machine that has fallen sick meanwhile is left to an owner that has no permit."""
 
 
 def left_over(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[LeftOver, ...]:
@@ -121,7 +121,7 @@ def _of_node(known: LedgerSnapshot, key: str, check: HealthCheck, remediation: R
 
 
 def _of_machine(known: LedgerSnapshot, key: str, check: HealthCheck, remediation: RemediationObject) -> LeftOver | None:
-    """Whoever made it made it for the Machine, which owns it: with that it goes by itself."""
+    """It was made for the Machine, which owns it: with that it goes by itself."""
     target = known.machines.get(f"{check.dialect}/{remediation.ref.namespace}/{remediation.target}")
     verdict = target.verdicts.get(key) if target is not None else None
     owned = any(owner.kind == "Machine" and owner.name == remediation.target for owner in remediation.owners)
@@ -292,9 +292,9 @@ def _check_report(known: LedgerSnapshot, key: str, waiting: Counter[str], overla
 
 
 def notices(known: LedgerSnapshot, check: HealthCheck, overlaps: tuple[str, ...]) -> tuple[str, ...]:
-    """What its owner should know of a check that is in use: it selects nobody, a Cluster of its Nodes is paused (a check of
+    """What its owner should know of a check that is in use: it has no targets, a Cluster of its Nodes is paused (a check of
     Cluster API's says so itself), other checks cover its sick targets, or its budget could cost quorum."""
-    found = [nobody] if (nobody := no_targets(known, check)) else []
+    found = [empty] if (empty := no_targets(known, check)) else []
     paused = [each for each in known.clusters.values() if each.paused and check.dialect is not Dialect.CLUSTER_API]
     covered = (
         {cluster_named_by(each.node) for each in known.nodes.values() if check.ref.key in each.verdicts} if paused else set()
@@ -309,7 +309,7 @@ def notices(known: LedgerSnapshot, check: HealthCheck, overlaps: tuple[str, ...]
 
 
 def no_targets(known: LedgerSnapshot, check: HealthCheck) -> str:
-    """In words, that it selects nobody; "" where it does, or where there is nobody at all."""
+    """In words, that it selects no target; "" where it does, or where there is none at all."""
     counts, there = known.counts[check.ref.key], known.machines if check.of_machines else known.nodes
     if counts.total or counts.left_out or not there:
         return ""

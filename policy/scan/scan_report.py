@@ -86,7 +86,7 @@ class CheckReport(StandingCounts):
     overlaps: tuple[str, ...] = ()
     mixed_control_plane: bool = False
     no_targets: str = ""
-    """In words, that its selector finds none of what is there, which an empty pool may well mean; "" where it finds somebody."""
+    """In words, that its selector finds none of what is there, which an empty pool may well mean; "" where it finds some."""
     another_controller: str = ""
     """Which other controller acts on the checks of this dialect, in words. Beside `reason`: a pause or a mistake in the object is
     told first, and the status is the other controller's all the same."""
@@ -113,7 +113,7 @@ class Candidate:
     person's word helps any more. failed: steps of the ladder that have failed already. machine_ref, machine_uid, owner: its
     Machine, and what controls that. fresh: that Machine has never had a Node, and nothing is remembered of it; created: when it
     was made. memory: what its Machine or Node remembers, as it stands there. checks: the keys of all checks that count it among
-    their targets. dated: whether somebody says since when it offends; else `since` is the last change of its Machine, good for an
+    their targets. dated: whether it is known since when it offends; else `since` is the last change of its Machine, good for an
     order and nothing else.
     """
 
@@ -154,7 +154,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOver:
-    """A remediation object that nobody needs any more, to be taken back. node: the victim's name; name: the object's. step: by
+    """A remediation object that is not needed any more, to be taken back. node: the victim's name; name: the object's. step: by
     which it was made."""
 
     node: str

@@ -1,8 +1,8 @@
 """How long a change of what a scan says may wait until the scanner is told, so that a storm is not one scan per write.
 
-Most of what changes while nodes are acted upon we have written ourselves, as marks, cordons and taints, and whoever wrote it
-knows it already: such changes are told together. Whatever a decision could be made by is told at once, and nothing is left out:
-a report is a level, and the next one says it all.
+Most of what changes while nodes are acted upon we have written ourselves, as marks, cordons and taints, and the writer
+knows it already: such changes are reported together. Whatever a decision could be made by is told at once, and nothing is left
+out: a report is a level, and the next one says it all.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def urgency(told: ScanReport, seen: ScanReport, watching: Collection[str], in_ha
 
 
 def _decisive(report: ScanReport, watched: frozenset[str]) -> object:
-    """All by which somebody is admitted or kept, or by which that is refused (S15, S17, S18, S38)."""
+    """All by which a node is admitted or kept, or by which that is refused (S15, S17, S18, S38)."""
     lease = report.lease
     return (
         (report.view, report.cluster_uid, lease.held, lease.needed, lease.holder),
@@ -59,12 +59,13 @@ def _decisive(report: ScanReport, watched: frozenset[str]) -> object:
 
 
 def _candidates(report: ScanReport, watched: frozenset[str]) -> list[Candidate]:
-    """Those that nobody holds. Of a node in hand its episode has to know, not the admission."""
+    """Those without an episode. Of a node in hand its episode has to know, not the admission."""
     return [candidate for candidate in report.candidates if candidate.node not in watched]
 
 
 def _spared(report: ScanReport, watched: frozenset[str]) -> list[tuple[str, int]]:
-    """How many more may be taken of those whom the waiting candidates are well under: ours to spend, and never by too many."""
+    """How many more may be taken of the checks under which the waiting candidates are healthy: ours to spend, and never by too
+    many."""
     keys = {key for candidate in _candidates(report, watched) for key in candidate.healthy_under}
     return [(check.ref.key, check.remaining) for check in report.checks if check.ref.key in keys]
 
@@ -93,8 +94,8 @@ def _news(told: ScanReport, seen: ScanReport, watched: frozenset[str], in_hand: 
 
 
 def _of_the_others(report: ScanReport, watched: frozenset[str], in_hand: frozenset[str]) -> object:
-    """All that a digest is of, but what becomes of nodes in hand, and what was seen of one that nobody asks for any more. That an
-    open episode writes its mark, a cordon or a taint is told to nobody but people."""
+    """All that a digest is of, but what becomes of nodes in hand, and what was seen of a node that is no longer asked for. That
+    an open episode writes its mark, a cordon or a taint is reported to people only."""
     limits = {check.ref.key for check in report.checks if check.at_once is not None}
     of_nodes = []
     for seen in report.observations:
@@ -126,7 +127,7 @@ def worth_telling(row: TargetRow) -> bool:
 
 
 def plainly_sick(seen: Observation) -> bool:
-    """Whether it shows no more than for what an episode is opened: whoever is opened looks for himself."""
+    """Whether it shows no more than for what an episode is opened: that episode looks for itself."""
     more = seen.asked_by or seen.preserved or seen.confirmed_well or seen.others
     return seen.present and seen.unhealthy and not seen.ready and not more
 

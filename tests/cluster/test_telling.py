@@ -32,7 +32,7 @@ class Writer:
         self.ledger = Ledger()
         self.told: list[str] = []
         self._person = person
-        self._conditions = MachineConditions(connection, clock=now, tell=self._tell)
+        self._conditions = MachineConditions(connection, clock=now, record=self._tell)
 
     async def fleet(self, count: int, *, unhealthy: int = 0) -> None:
         """Machines in the API and in the ledger, the first few of them unhealthy."""

@@ -53,7 +53,7 @@ from workflows.kit.options import cluster_queue, power_queue
 KIND = "DeviceCheck"
 
 PAGE = 25
-"""Nodes whose devices are found and read in one go."""
+"""How many nodes have their devices found and read in one go."""
 BATCH = 12
 """Devices of a site in one request: if none of them answers it is over in a minute."""
 
@@ -62,7 +62,7 @@ FIRST_AFTER = timedelta(minutes=5)
 SETTLED_AFTER = timedelta(seconds=5)
 """After a policy has changed: what is applied together is read together."""
 AGAIN_AFTER = timedelta(minutes=5)
-"""A cluster whose API did not answer is tried again before the next hour."""
+"""Where the API of the cluster did not answer, it is tried again before the next hour."""
 LINGER = timedelta(seconds=10)
 """How long a check that only runs on request waits for the next question."""
 JITTER = 0.1

@@ -108,7 +108,7 @@ class HealthScanner:
         """The moment that the last report describes."""
         self._hasty = 0
         self._asking: list[str] = []
-        """The nodes whose episodes wait for an answer that only a report can give."""
+        """The nodes of episodes that wait for an answer which only a report can give."""
         self._asked_with = frozenset[str]()
         self._opening: set[str] = set()
         self._describing = False
@@ -235,7 +235,7 @@ class HealthScanner:
         """What the scan has to know now, to wait for what is new and to show people the rest."""
         state, report, halted = self._state, self._state.report, self._halted()
         received = report is not None and self._is_fresh() and (state.known or not report.view.synced)
-        # What is to become of a node whose episode has just ended, a younger report says, also where nothing else has changed.
+        # A younger report says what is to become of a node after the end of its episode, also where nothing else has changed.
         received = received and not state.settling
         # An episode that asks would wait until a report has its node anyway.
         received = received and all(self._sees(node) or node in self._asked_with for node in self._asking)
@@ -305,7 +305,7 @@ class HealthScanner:
         # Only now: a scan that was cancelled may never have begun, while no worker served the cluster.
         state.halted = poll.request.halted
         state.note_reminded([each.incident for each in poll.request.remind], poll.began)
-        # Two workers whose views differ (one is stale) would answer each other's digests at once, for ever.
+        # Two workers with different views (one is stale) would answer each other's digests at once, for ever.
         self._hasty = self._hasty + 1 if workflow.now() - poll.began < HASTY else 0
         if self._hasty >= HASTY_IN_A_ROW:
             self._hasty = 0
@@ -352,7 +352,7 @@ class HealthScanner:
     # Preserve -------------------------------------------------------------------------------------------------------
 
     async def _begin_preservations(self, report: ScanReport) -> None:
-        """Begin one for each machine that is not as it should be, or let the open one look again. A machine whose preservation is
+        """Begin one for each machine that is not as it should be, or let the open one look again. A machine that is preserved
         as it should be is in no report, so that ten thousand of them cost nothing here. Nothing is begun on a stale view, or
         without the cluster Lease (S18, S38)."""
         if report.view.stale or not report.lease.held:
@@ -502,8 +502,8 @@ class HealthScanner:
     # Notify ---------------------------------------------------------------------------------------------------------
 
     async def _notify_episodes(self) -> None:
-        """Signal the episodes whose node has changed since they were last notified; a level, so a repetition is harmless. What a
-        stale view shows is no change (S18). People are notified by the scan itself (`activities/cluster/report/`)."""
+        """Signal the episodes of nodes that have changed since the last notification; a level, so a repetition is harmless.
+        What a stale view shows is no change (S18). People are notified by the scan itself (`activities/cluster/report/`)."""
         state, report = self._state, self._state.report
         if report is None or report.view.stale:
             return

@@ -22,7 +22,7 @@ from workflows.kit.options import TOLD_LATELY
 from workflows.scanner.state import ScannerState
 
 AFTER_REFUSAL = timedelta(minutes=1)
-"""How long a node whose episode ended at once (bad template, a veto) gets no new one."""
+"""How long a node gets no new episode after one that ended at once (bad template, a veto)."""
 AFTER_VETO = timedelta(minutes=10)
 """How long at most it gets no new one while another owner holds its lease: that may be given back long before it would end."""
 FAILURES_REMEMBERED = timedelta(days=1)

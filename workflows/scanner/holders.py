@@ -66,7 +66,7 @@ class Holders:
 
     async def rebuild(self, report: ScanReport) -> None:
         """Without carried state nothing is granted before all open episodes are in the table: those that Temporal lists, and
-        those whose marks are seen (S14).
+        those of marks that are seen (S14).
 
         An earlier scanner granted nothing after we began. So a list that is `LIST_LAG` younger than that beginning misses no
         episode that it let act. A reset of this workflow takes back what it knew, which its first report shows: built anew, too.
@@ -92,8 +92,8 @@ class Holders:
             await workflow.sleep(PAUSE_AFTER_FAILURE, summary="before the open episodes are looked for again")
 
     def to_be_described(self, report: ScanReport, opening: set[str]) -> tuple[str, ...]:
-        """The nodes whose episodes are to be described now, none where that is not due. opening: nodes whose episode is being
-        opened; until that is over, it is not known that there is none."""
+        """The nodes of episodes that are to be described now, none where that is not due. opening: nodes of episodes that are
+        being opened; until that is over, it is not known that there is none."""
         state = self._state
         if not state.known:
             return ()  # an episode that is found while the table is built is no stranger

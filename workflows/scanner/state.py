@@ -69,7 +69,7 @@ class ScannerState:
     held_off: dict[str, Backoff] = field(default_factory=dict)
     """Nodes that get no new episode for now, and why."""
     settling: set[str] = field(default_factory=set)
-    """Nodes whose episode has ended since the last report was made: it still shows them as they were before."""
+    """Nodes of episodes that have ended since the last report was made: it still shows them as they were before."""
     released: dict[str, datetime] = field(default_factory=dict)
     """When episodes ended of which a report may still show what they have left; by their incidents."""
     power: dict[str, PowerMoment] = field(default_factory=dict)
@@ -203,7 +203,7 @@ class ScannerState:
             )
 
     def _confirm(self, permit: Permit, episode: EpisodeDescription, *, parked: bool) -> None:
-        """A line whose episode is open. Only the episode's own parking parks it: a grant may be younger than its answer. What the
+        """The line of an open episode. Only the episode's own parking parks it: a grant may be younger than its answer. What the
         line does not say of the node (it was taken in while its episode was silent) the episode does. A node that either of them
         calls a member of the control plane is one (S15)."""
         said = {permit.control_plane, episode.control_plane}
