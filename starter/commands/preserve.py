@@ -1,4 +1,5 @@
-"""`nodewarden preserve …`, `release` and `preserved`: which machines are kept for analysis, by whose word, and until when.
+"""`nodewarden preserve …`, `release` and `preserved`: which machines are kept for analysis, at the request of which person, and
+until when.
 
 A node that is called like a command of the group is preserved by the command's full name, `nodewarden preserve begin NODE`.
 """

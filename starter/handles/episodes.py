@@ -177,8 +177,8 @@ class EpisodeHandle:
             return await hold_node(self._speaker.opening, self.cluster, self.node, reason=reason)
 
     async def resume(self, *, who: str, reason: str, question: int, of: str = "") -> str:
-        """End a hold, or let a parked episode try again. question: see `ack_off`. of: to whom the hold belongs, "" for one's
-        own; RefusedError says whom it belongs to where that is another person."""
+        """End a hold, or let a parked episode try again. question: see `ack_off`. of: the owner of the hold, "" for one's
+        own; RefusedError names the owner where that is another person."""
         request = ResumeRequest(who=who, reason=reason, question=question, of=of)
         try:
             return await self._tell("resume", Verb.RESUME, request, question=question, of=of)

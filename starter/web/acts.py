@@ -68,7 +68,7 @@ POWERS = frozenset({Verb.FENCE, Verb.ACK_OFF, Verb.ABORT, Verb.REMEDIATE})
 class CommandRequest(BaseModel):
     """A command to be carried out. node: "" of `pause` and `unpause`. for: how long, such as 2h. powerOn: of `abort`, whether a
     machine that is off by then is switched on again. question: of what answers one, its number as the person has seen it. of: of
-    `unpause` and `resume`, to whom the pause or hold belongs, "" for one's own. override: what it passes over, with commas
+    `unpause` and `resume`, the owner of the pause or hold, "" for one's own. override: what it passes over, with commas
     between (`circuit-breaker`; of `ack-off` also `device-reads-on`). nodeName: with an override, and with `ack-off`, the node's
     name, which the person has typed once more."""
 
@@ -121,7 +121,7 @@ class ActPreview:
     """What would come of a command. heard: whether it is accepted now; why_not: else why not. refused: why a new episode would
     get no permit now, also where the word may override that. known: what is known of the machine and
     of what stands in the way. plan: what fencing would do, of `fence`. command: how it is said on the
-    command line, "" where it is not heard. owners: to whom the pauses or holds belong of which that word ends one. overridable:
+    command line, "" where it is not heard. owners: of the pauses or holds of which the command ends one. overridable:
     whether a circuit breaker is open that the word may override."""
 
     cluster: str

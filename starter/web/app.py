@@ -66,7 +66,7 @@ def application(views: Views, keeper: Doorkeeper, sessions: Sessions | None = No
     for kind in (RequestError, HTTPException, RequestValidationError, UnreadableError):
         app.add_exception_handler(kind, _told)
     if not app.state.keeper.login:
-        # A foreign page whose name is made to lead to the loopback does not get to read ours.
+        # A foreign page with a name that is made to lead to the loopback does not get to read ours.
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*LOOPBACK, "[::1]"])
     app.middleware("http")(_with_headers)
     return app
@@ -154,7 +154,7 @@ async def serving(
     config.ssl = tls
     server = _Server(config)
     listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    # Connections have it from here: asyncio sets it on none whose protocol is not named, and an answer then waits for 40 ms.
+    # Connections have it from here: asyncio sets it only where the protocol is named, and an answer then waits for 40 ms.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     running = asyncio.create_task(server.serve(sockets=[listening]))
     try:
@@ -167,7 +167,7 @@ async def serving(
 
 
 class _Server(uvicorn.Server):
-    """Ends when it is told to: signals are whose process it runs in."""
+    """Ends when `should_exit` is set: signals belong to the process that it runs in."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

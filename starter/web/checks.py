@@ -59,7 +59,7 @@ class ChangedCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfAnswer:
-    """Each check that was changed, and each target whose verdict or action would be another, also under checks that were not.
+    """Each check that was changed, and each target that would get another verdict or action, also under checks that were not.
     left_out: how many more of those there are."""
 
     cluster: str

@@ -475,7 +475,7 @@ class FencingStory:
     # Turning back, and failing --------------------------------------------------------------------------------------
 
     async def _way_back(self, outcome: Outcome, message: str) -> End | None:
-        """Nothing more may be done, or need be. A machine whose power we touched is switched on first; where off was proven a
+        """Nothing more may be done, or need be. A machine that we switched is switched on first; where off was proven a
         person decides what becomes of it."""
         case = self.case
         half_done = case.touched or self.episode.state.kernel_dead is not None

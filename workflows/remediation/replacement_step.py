@@ -74,7 +74,7 @@ class ReplacingStep(WatchedStep):
         return None
 
     async def goes(self) -> bool:
-        """Whether the machine goes, or is gone, because of whomever: then there is nothing left to ask for (S33)."""
+        """Whether the machine goes, or is gone, for any cause: then there is nothing left to ask for (S33)."""
         found = await self._target.follow(self._state)
         return found.gone or found.deleting
 
