@@ -24,6 +24,7 @@ from activities.contracts.power import CommandResult, PowerRequest
 from activities.errors import ErrorType, error_type
 from activities.power.bmc.forked_child import ForkServer
 from activities.power.driver import DeviceCredentials
+from activities.power.registry import driver_for
 from activities.power.service import PowerService
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState
@@ -33,7 +34,7 @@ from simulator.bmc.machine import HAND, Machine
 from simulator.redfish.service import start_redfish
 from tests.licensing import BELIEVING
 from tests.patience import PATIENCE
-from tests.power.conftest import PASSWORD, USERNAME, Stand
+from tests.power.conftest import PASSWORD, USERNAME, Stand, fails, within
 from tests.power.ipmi.test_lost_datagrams import RAKP_1
 from tests.power.processes.process_table import gone, operations_of
 from tests.power.targets import endpoint_of, target_with
@@ -152,6 +153,19 @@ async def test_a_device_that_falls_silent_once_it_has_accepted_takes_nothing_bac
     result = await device.act()
     assert (result.sent, result.after, device.offs) == (True, None, 1)
     assert operations_of(os.getpid(), f"bmc.{device.protocol}") == []
+
+
+async def test_a_question_after_a_command_that_is_not_answered_commanded_nothing(device: Device) -> None:
+    """S3, S34: only what was sent since the session was last asked may have been carried out."""
+
+    async def hang(machine: Machine, _command: str) -> None:
+        machine.set_faults(hang=True)
+
+    device.machine.after_set = hang
+    credentials = DeviceCredentials(values={"username": USERNAME, "password": PASSWORD})
+    async with driver_for(device.device, credentials).session() as session:
+        await session.off(within(PATIENCE))
+        await fails(session.read(within(1.0)), ErrorType.UNREACHABLE, "nothing was commanded")
 
 
 async def test_a_device_that_acknowledges_off_and_stays_on_is_read_as_on(device: Device) -> None:

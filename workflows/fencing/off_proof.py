@@ -328,11 +328,11 @@ class PowerSequence:
                 raise commanded.failed
             self._progress.given_up[device.endpoint] = commanded.machine or self._progress.given_up.get(device.endpoint, "")
 
-    def keep(self, *, require_name_and_reason: bool = False) -> bool:
+    def keep(self, *, by_a_person: bool = False) -> bool:
         """Have a machine that the plan gives up come back instead. Answers whether that can be: not once it was commanded, and
         where the plan names no way on, only once a person has it go on."""
         self._progress.kept = (
-            self._plan.terminate_instance and (self._plan.power_on or require_name_and_reason) and not self._progress.given_up
+            self._plan.terminate_instance and (self._plan.power_on or by_a_person) and not self._progress.given_up
         )
         return self._progress.kept
 

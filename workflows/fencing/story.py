@@ -490,7 +490,7 @@ class FencingStory:
     def _not_given_up(self) -> str:
         """A machine that is off, and was to be given up, comes back with a person's word instead. Answers what people are told of
         that, "" where it can't be."""
-        if self.case.power.proof is None or not self.case.power.keep(require_name_and_reason=True):
+        if self.case.power.proof is None or not self.case.power.keep(by_a_person=True):
             return ""
         return "; the machine is off and is not given up: `resume` switches it on, `abort` leaves it off"
 

@@ -94,8 +94,9 @@ INTERRUPTS = {
         Vetoed,
         AbortAsked,
     )
-}
-"""By their names, by which a new history is told of them."""
+} | {"Hopeless": NonRetryable}
+"""By their names, by which a new history learns of them. One that is renamed keeps its former name here: an episode that a person
+is asked about may be left in it by an earlier build, its machine off (S35)."""
 
 _HOPELESS = frozenset({ErrorType.INVALID_CONFIG, ErrorType.UNAUTHORIZED, ErrorType.NOT_SUPPORTED})
 """What answers like this answers like this for ever: a person is needed, not another try."""
