@@ -43,7 +43,7 @@ class ScanRequest:
     seen; a cache that is behind catches up first or reports a stale view. holder: identity for the cluster Lease (Temporal
     address and namespace). work_in_hand: episodes are open or asked for, so the Lease is needed even without a policy.
     watching: nodes of open episodes and held-off ones, observed even without our mark. told: what those episodes were told of
-    their nodes (`policy.scan.urgency.stamp_of`); where a report has no room for all of them, news goes first. begun: whose
+    their nodes (`policy.scan.report_urgency.stamp_of`); where a report has no room for all of them, news goes first. begun: whose
     preservation was begun, or told to look again: a pool's place that was given is not given twice. in_flight, refusals: what
     people are told of meanwhile, beside what the scan itself sees; None: it is not known yet, and no check's status is written.
     halted: why nothing is begun, as people are told on every check and in a metric (S44), "" where all goes on.

@@ -25,8 +25,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from activities.errors import ErrorType
-from activities.power import child_process
-from activities.power.child_process import Ended, not_started
+from activities.power import agent_process
+from activities.power.agent_process import Ended, not_started
 from activities.power.driver import Deadline, DeviceCredentials, PowerError, invalid, parameters_of
 from policy.episode.messages import Reading
 from policy.fence.drivers import fence_agents, problem_of_credential
@@ -287,7 +287,7 @@ class _Act:
         with agent_input(self.metadata, values, secrets=self.driver.secrets, patience=patience) as handed:
             # `timeout` ends the agent and its tools where this worker is killed before the deadline (S34).
             guard = ("timeout", "--signal=KILL", f"{seconds + MARGIN:.1f}", str(self.found.program))
-            return await child_process.run(guard, handed.lines, self.deadline, environment=handed.environment, files=handed.files)
+            return await agent_process.run(guard, handed.lines, self.deadline, environment=handed.environment, files=handed.files)
 
     def _words(self, ended: Ended) -> str:
         return words_of(ended, self.driver.credentials.hidden_in)
@@ -379,7 +379,7 @@ async def installed(agent: str, deadline: Deadline, *, search_path: str = SEARCH
         raise invalid(f"{agent} is not installed on this worker: expected the package fence-agents there")
     program, version = _version(found)
     if version not in KNOWN:
-        ended = await child_process.run((found,), b"action=metadata\n", deadline, environment=ENVIRONMENT)
+        ended = await agent_process.run((found,), b"action=metadata\n", deadline, environment=ENVIRONMENT)
         KNOWN[version] = InstalledAgent(program=program, metadata=_read(agent, ended))
     return KNOWN[version]
 
@@ -389,7 +389,7 @@ def _version(found: str) -> tuple[Path, tuple[Path, int]]:
     return program, (program, program.stat().st_mtime_ns)
 
 
-def _read(agent: str, ended: child_process.Ended) -> AgentMetadata:
+def _read(agent: str, ended: agent_process.Ended) -> AgentMetadata:
     try:
         # The program's own words, and it was chosen from an allow-list.
         described = ElementTree.fromstring(ended.stdout)  # noqa: S314
@@ -443,7 +443,7 @@ class AgentInput:
     lines: bytes = field(repr=False)
     environment: Mapping[str, str]
     files: Mapping[Path, int]
-    """Files in memory: the paths that the agent is given, each for `child_process.run` to link to what it opens there."""
+    """Files in memory: the paths that the agent is given, each for `agent_process.run` to link to what it opens there."""
 
 
 @contextmanager

@@ -35,6 +35,7 @@ from policy.remediation.remedies import OWNER_REMEDIATED, orphaned
 from policy.remediation.strategies import REPLACING_OWNERS, Strategy
 from policy.scan.candidates import choose
 from policy.scan.ledger_snapshot import LedgerSnapshot
+from policy.scan.report_urgency import stamp_of
 from policy.scan.scan_report import (
     MAXIMUM_GROUPS,
     MAXIMUM_LEFT_OVER,
@@ -46,7 +47,6 @@ from policy.scan.scan_report import (
     ReportParts,
     TargetRow,
 )
-from policy.scan.urgency import stamp_of
 from policy.values.errors import PolicyError
 from policy.values.object_refs import Dialect, dialect_of
 
@@ -197,7 +197,8 @@ def shown(target: JudgedTarget) -> object:
 
 
 def draw_up(known: LedgerSnapshot, *, watching: frozenset[str], told: Mapping[str, str], names: Iterator[str]) -> ReportParts:
-    """The report's parts. told: what episodes were told of their nodes (`urgency.stamp_of`); `names`: all of Nodes in order."""
+    """The report's parts. told: what episodes were told of their nodes (`report_urgency.stamp_of`); `names`: all of Nodes in
+    order."""
     choice = choose(known, watching)
     observations = _observations(known, watching, told)
     overlaps = overlapping(known)

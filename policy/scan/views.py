@@ -12,8 +12,8 @@ from collections import deque
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 
+from policy.scan.report_urgency import worth_telling
 from policy.scan.scan_report import ClusterLease, ReportParts, ViewState
-from policy.scan.urgency import worth_telling
 from policy.values.times import format_duration, written
 
 _DIGEST_LENGTH = 16

@@ -106,7 +106,7 @@ async def status(context: typer.Context, cluster: ClusterOption = "", output: Ou
     from datetime import UTC, datetime
 
     from starter.handles.status import ClusterStatus
-    from starter.output.table import render
+    from starter.output.status_table import render
 
     session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, _, name):

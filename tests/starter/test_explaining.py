@@ -38,7 +38,7 @@ from tests.starter import drawing
 from tests.starter.builders import NOW, ago, check, episode, report, row, scanner, status
 from tests.starter.conftest import SETTINGS
 from tests.starter.keyboard import nodewarden
-from tests.starter.test_table import drawn
+from tests.starter.test_status_table import drawn
 from workflows.kit.messages import Backoff, RefusedNode, ScannerStatus
 
 WAY_OUT = "until it is healthy once, or a person asks: `nodewarden fence node-7 --reason …`"

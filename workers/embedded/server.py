@@ -31,7 +31,7 @@ from temporalio.api.workflowservice.v1 import UpdateNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from activities.power.child_process import inherited
+from activities.power.agent_process import inherited
 from workers.embedded.state_directory import HOST, Endpoint, StateDirectory
 from workers.errors import EmbeddedServerError
 from workers.runtime import runtime

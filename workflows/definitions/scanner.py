@@ -42,8 +42,8 @@ from policy.scan import pauses, repeat_alarm
 from policy.scan.admission import admit, orphans
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses
 from policy.scan.permit_rules import AdmissionRefusal
+from policy.scan.report_urgency import plainly_sick, stamp_of
 from policy.scan.scan_report import MAXIMUM_OBSERVATIONS, ScanReport
-from policy.scan.urgency import plainly_sick, stamp_of
 from policy.scan.views import another_cluster
 from policy.values.display_text import without_calls
 from policy.values.times import format_duration

@@ -33,8 +33,8 @@ from activities.cluster.watch.freshness import marks_of
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.scan import ScanActivities, ScanRequest
 from activities.notification_sender import Notify, discard_notice
+from policy.scan.report_urgency import Urgency, urgency
 from policy.scan.scan_report import ScanReport
-from policy.scan.urgency import Urgency, urgency
 
 LATER_SECONDS = 1.0
 """How long a change that matters to no decision is held back, so that neither a restless fleet nor our own writes are a scan
