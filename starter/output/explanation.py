@@ -68,7 +68,7 @@ class NodeExplanation:
         return found or bool(told)
 
 
-def scanner_says(answer: NodeExplanation, scanner: ScannerStatus) -> list[str]:
+def scanner_lines(answer: NodeExplanation, scanner: ScannerStatus) -> list[str]:
     """What the scanner has to say of the node, in sentences; what stands in everybody's way goes first."""
     node, now = answer.node, answer.at
     episodes = [answer.episode] if answer.episode is not None else []
@@ -106,7 +106,7 @@ def as_model(answer: NodeExplanation) -> ExplainAnswer:
         not_covering=tuple(
             NotCovering(check=each.check, why=each.why) for each in (explanation.bystanders if explanation is not None else ())
         ),
-        scanner=tuple(scanner_says(answer, answer.scanner)) if answer.scanner is not None else None,
+        scanner=tuple(scanner_lines(answer, answer.scanner)) if answer.scanner is not None else None,
         episode=answer.episode,
         silent=silent,
         ended=tuple(
@@ -144,7 +144,7 @@ def as_text(answer: NodeExplanation) -> RenderableType:
     concluded = conclusion(answer) if answer.known else ""
     if answer.scanner is not None:
         parts.append(Text("\nThe scanner", style="bold"))
-        parts += [Padding(Text(line), (0, 0, 0, 2)) for line in scanner_says(answer, answer.scanner) if line not in concluded]
+        parts += [Padding(Text(line), (0, 0, 0, 2)) for line in scanner_lines(answer, answer.scanner) if line not in concluded]
     if answer.episodes is not None:
         parts.append(Text("\nEpisodes", style="bold"))
         parts += [Padding(Text(line), (0, 0, 0, 2)) for line in _told(answer, answer.episodes)]

@@ -53,7 +53,7 @@ class Preservation(EpisodeConversation):
     @workflow.signal(description="The scanner saw the objects change.")
     def look_again(self, news: PreservationUpdate) -> None:
         """The scanner says that the objects differ from what was last written."""
-        self._story.take_news(news)
+        self._story.take_update(news)
 
     @workflow.update(description="End the preservation now.")
     async def release(self, request: PersonRequest) -> str:

@@ -77,7 +77,7 @@ class EpisodeConversation:
         """The story to its end, or to the next history. A cancellation is an abort, however often it comes: what was done
         is undone before the end (S35)."""
         self._check_identity(request)
-        task = asyncio.create_task(self._until_all_is_said(story, request))
+        task = asyncio.create_task(self._run_and_answer_all(story, request))
         while not task.done():
             try:
                 await asyncio.shield(task)
@@ -131,7 +131,7 @@ class EpisodeConversation:
             self.episode.take_acknowledgement(word)
         return ""
 
-    async def _until_all_is_said(self, story: Story, request: History) -> EpisodeResult | NewHistory:
+    async def _run_and_answer_all(self, story: Story, request: History) -> EpisodeResult | NewHistory:
         """Return once what is new is published, and every update has its answer."""
         result: EpisodeResult | NewHistory
         goes_on = request.state is not None

@@ -49,7 +49,7 @@ from workflows.kit.interrupts import (
     as_interrupt,
     interrupt_for,
     never_began,
-    told_of,
+    problem_line,
 )
 
 Request = TypeVar("Request", FreeRequest, FreeCutRequest, FreeDumpingRequest)
@@ -287,7 +287,7 @@ class FreeingSequence:
             try:
                 await self.untaint()
             except ActivityError as error:
-                failed = told_of(CANT_UNTAINT, error)
+                failed = problem_line(CANT_UNTAINT, error)
                 self._episode.note("untaint-out-of-service", "failed", failed)
 
     async def wait_while_held(self) -> None:
