@@ -91,15 +91,17 @@ class ClusterScan(ScanActivities):
         self._cluster = cluster
         self.view = view
         watches = view.watches
-        self._lease = LeaseRenewal(lease or ScannerLease(view.connection, clock=clock), on_change=view.poke)
+        self._lease = LeaseRenewal(lease or ScannerLease(view.connection, clock=clock), on_change=view.wake_scans)
         self._risks = DataAtRiskReporter(
-            cluster, view.connection, view.at_risk, clock=view.now, on_change=view.poke, notify=notify
+            cluster, view.connection, view.at_risk, clock=view.now, on_change=view.wake_scans, notify=notify
         )
-        self._mistakes = MistakeReporter(view.mistaken, connection_of=watches.connection_of, on_change=view.poke)
+        self._mistakes = MistakeReporter(view.mistaken, connection_of=watches.connection_of, on_change=view.wake_scans)
         actions = watches.actions
-        self._actions = NodeActionHandler(cluster, view.connection, actions, dispatch, on_change=view.poke) if dispatch else None
+        self._actions = (
+            NodeActionHandler(cluster, view.connection, actions, dispatch, on_change=view.wake_scans) if dispatch else None
+        )
         self._notify_device_check = notify_device_check
-        self._device_check = BackgroundWriter(f"policies of {cluster}", on_change=view.poke)
+        self._device_check = BackgroundWriter(f"policies of {cluster}", on_change=view.wake_scans)
         self._policies = ""
         """The digest that the check of fence devices was last notified of."""
         self._levels = Levels(cluster, meter)
@@ -281,7 +283,7 @@ class ClusterScan(ScanActivities):
     async def _shutting_down(self, ending: asyncio.Event) -> None:
         await activity.wait_for_worker_shutdown()
         ending.set()
-        self.view.poke()
+        self.view.wake_scans()
 
 
 @asynccontextmanager

@@ -83,7 +83,7 @@ class StatusWriter(BackgroundWriter):
     """The status of one cluster's health checks."""
 
     def __init__(self, view: ClusterView, *, clock: Callable[[], datetime]) -> None:
-        super().__init__("the checks' status", on_change=view.poke)
+        super().__init__("the checks' status", on_change=view.wake_scans)
         self._view = view
         self._clock = clock
         self._recorders: dict[int, EventRecorder] = {}
