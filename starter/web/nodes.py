@@ -19,7 +19,7 @@ from policy.scan.pauses import Pauses
 from policy.scan.scan_report import TargetRow
 from starter import wording
 from starter.errors import MissingError, RequestError
-from starter.output.explanation import NodeExplanation, conclusion, scanner_says
+from starter.output.explanation import NodeExplanation, conclusion, scanner_lines
 from starter.web import api
 from starter.web.answers import UnreadableError
 from starter.web.overview import overview_of
@@ -107,7 +107,7 @@ async def node(request: Request, cluster: str, name: str, at: str = "") -> Respo
     """Why it is, or is not, touched; at: also at that moment."""
     found = await seen(views_of(request), cluster, name)
     answer, headline = found.explained, _headline(found)
-    said = [*answer.problems, *(scanner_says(answer, answer.scanner) if answer.scanner is not None else ())]
+    said = [*answer.problems, *(scanner_lines(answer, answer.scanner) if answer.scanner is not None else ())]
     return render(
         request,
         "node.html",
