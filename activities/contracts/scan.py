@@ -43,13 +43,13 @@ class ScanRequest:
     seen; a cache that is behind catches up first or reports a stale view. holder: identity for the cluster Lease (Temporal
     address and namespace). work_in_hand: episodes are open or asked for, so the Lease is needed even without a policy.
     watching: nodes of open episodes and held-off ones, observed even without our mark. told: what those episodes were told of
-    their nodes (`policy.scan.report_urgency.stamp_of`); where a report has no room for all of them, news goes first. begun: whose
-    preservation was begun, or told to look again: a pool's place that was given is not given twice. in_flight, refusals: what
-    people are told of meanwhile, beside what the scan itself sees; None: it is not known yet, and no check's status is written.
-    halted: why nothing is begun, as people are told on every check and in a metric (S44), "" where all goes on.
-    need_person, permits, queued: for metrics: open episodes that wait for a person, permits in use, requests that wait for one.
-    remind, halted_is_new: of which episodes that wait for a person, and since when, people are to be told again; whether
-    `halted` is another one than the last request has told. halt_over: how that ended, "" but where people are to be told.
+    their nodes (`policy.scan.report_urgency.stamp_of`); where a report has no room for all of them, what has changed goes
+    first. begun: whose preservation was begun, or told to look again: a pool's place that was given is not given twice.
+    in_flight, refusals: what people are told of meanwhile, beside what the scan itself sees; None: it is not known yet, and no
+    check's status is written. halted: why nothing is begun, as people are told on every check and in a metric (S44), "" where
+    all goes on. need_person, permits, queued: for metrics: open episodes that wait for a person, permits in use, requests that
+    wait for one. remind, halted_is_new: of which episodes that wait for a person, and since when, people are to be told again;
+    whether `halted` is another one than the last request has told. halt_over: how that ended, "" but where people are to be told.
     number: of the poll; a worker that has not served the one before does not know what people were told last.
     """
 

@@ -60,7 +60,7 @@ class Fencing(EpisodeConversation):
     async def acknowledge_off(self, request: AcknowledgeRequest) -> str:
         """A person saw the machine off; stands for the proof (S8)."""
         said = {"question": request.question, "override": request.override}
-        request = await self._heard(Verb.ACK_OFF, request, self._check_acknowledge_off, **said)
+        request = await self._verified(Verb.ACK_OFF, request, self._check_acknowledge_off, **said)
         if CIRCUIT_BREAKER in request.override and request.sealed is None:
             raise refused(NOT_ATTESTED)
         return self.episode.take_acknowledgement(request)

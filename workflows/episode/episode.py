@@ -46,7 +46,7 @@ from workflows.episode.publisher import Publisher
 from workflows.episode.state import EpisodeState, Rest, Undertaking
 from workflows.kit import continuation, metrics, options
 from workflows.kit.continuation import NewHistory
-from workflows.kit.interrupts import is_unclear, problem_line
+from workflows.kit.interrupts import failure_line, is_unclear
 from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, OperatorCommand, PersonRequest, ResumeRequest
 
 MAXIMUM_RECORD = 500
@@ -533,7 +533,7 @@ class Episode:
         """Note a command that failed; `what` says in people's words what it was about. True: it may have been carried out all the
         same, and nothing of it is in flight any more, so that what is read next is what it has left (S34)."""
         unclear = is_unclear(error)
-        self.note(act, "unclear" if unclear else "failed", problem_line(what, error))
+        self.note(act, "unclear" if unclear else "failed", failure_line(what, error))
         if unclear:
             answered = error_type(error) is ErrorType.AMBIGUOUS  # its worker lives and has ended the act; else it may still begin
             await self.settle((timedelta(0) if answered else options.ACT_WINDOW) + options.IN_FLIGHT_MARGIN)

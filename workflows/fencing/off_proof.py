@@ -58,7 +58,7 @@ class PowerSequence:
         """The devices that we have switched off, and by which the machine is not on again, for all that is known."""
         return () if self._progress.devices_on else tuple(sorted(self._progress.left_off))
 
-    def come_after(self, endpoints: tuple[str, ...]) -> None:
+    def take_over_left_off(self, endpoints: tuple[str, ...]) -> None:
         """Earlier steps have left these devices off: they are switched on with what this one switches off, else the machine would
         stay off by them. One that the plan does not name is not touched (S9)."""
         self._progress.left_before = sorted(set(endpoints) & set(self._plan.endpoints))

@@ -35,7 +35,7 @@ from workflows.episode.preflight import LONGEST_PAUSE, Licence, Preflight
 from workflows.episode.state import PathsProgress, VolumesProgress
 from workflows.fencing.device_commands import PATH, POLL_INTERVAL, Devices, command_licensed, longer, states
 from workflows.kit import options
-from workflows.kit.interrupts import NonRetryable, StepFailed, TargetChanged, as_interrupt, interrupt_for, problem_line
+from workflows.kit.interrupts import NonRetryable, StepFailed, TargetChanged, as_interrupt, failure_line, interrupt_for
 
 Request = TypeVar("Request", PowerRequest, LiftRequest)
 Result = TypeVar("Result")
@@ -267,7 +267,7 @@ class Paths:
             return await command_licensed(self._episode, command, request, licence, config | {"summary": summary})
         except ActivityError as error:
             if await self._episode.wait_out(act, endpoint, error):
-                raise StepFailed(problem_line(endpoint, error)) from error
+                raise StepFailed(failure_line(endpoint, error)) from error
             raise interrupt_for(error, endpoint) from error
 
     async def _note(self, device: PowerDevice, endpoint: str, *, cut: bool) -> None:
@@ -447,7 +447,7 @@ class Volumes:
                 **(options.power_read(device.site, self._plan) | {"summary": f"isolation: reads {volume}"}),
             )
         except ActivityError as error:
-            detail = problem_line(volume, error)
+            detail = failure_line(volume, error)
             return VolumeReading(volume=volume, state=VolumeState.UNKNOWN, at=asked_at, detail=detail)
         return replace(reading, at=asked_at)
 

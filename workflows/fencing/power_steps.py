@@ -43,7 +43,7 @@ class PowerManagement:
 
     async def try_off(self) -> None:
         """Whatever an earlier try may have done is waited out and read before anything is sent."""
-        if not await self._power.already_off() and not self.take_acknowledgement():
+        if not await self._power.already_off() and not self.accept_acknowledgement():
             await self._power.switch_off(self._last_look_before_off)
             self._node_writer.send_event(EventReason.NODE_POWERED_OFF, "off is proven")
         self._node_writer.note_off(workflow.now())
@@ -157,7 +157,7 @@ class PowerManagement:
             self._episode.note("abort", "power state unknown", interrupt.reason)
             return False
 
-    def take_acknowledgement(self) -> bool:
+    def accept_acknowledgement(self) -> bool:
         """Let a person's word stand for the proof (S8), where it lacks one; once taken it is used up."""
         word = self._episode.state.acknowledgement
         if word is None or not self._case.lacks_proof:

@@ -294,7 +294,7 @@ class FencingStory:
             return not_begun(self.episode, f"{interrupt.reason}{case.isolation.paths.left}")
         await case.adoption.settle()
         if self._request.seen_off:
-            self.power_management.take_acknowledgement()
+            self.power_management.accept_acknowledgement()
         case.progress.begun = True
         return None
 
@@ -420,7 +420,7 @@ class FencingStory:
         if pin.adopted_incident != episode.state.incident or not episode.goes_on:  # else it is the mark of our earlier histories
             self.case.adoption.begin(pin.adopted_incident, pin.adopted_paths)
         self.case.isolation.paths.adopt(pin.adopted_paths)
-        self.case.power.come_after(self._left_before)
+        self.case.power.take_over_left_off(self._left_before)
 
     def _open(self, progress: FencingProgress) -> None:
         self._case = open_case(self.episode, progress, configured=Configured(template=self._request.template))
@@ -551,7 +551,7 @@ class FencingStory:
             if episode.state.abort_asked is None:  # it may have come while we looked elsewhere
                 await episode.rest(wait, "a permit" if wait else "a person's word")
         episode.state.restarts, episode.state.problem, case.progress.resumed_at = 0, "", workflow.now()
-        self.power_management.take_acknowledgement()
+        self.power_management.accept_acknowledgement()
         episode.enter(phase=Phase.RUNNING, doing="goes on")
         return None
 
