@@ -155,7 +155,7 @@ class ScriptedCluster:
     def _lease_is(self, request: contract.ScanRequest) -> bool:
         return self.current.lease.held or bool(self.current.lease.holder) or not request.work_in_hand
 
-    async def tell_repetition(self, request: contract.RepetitionRequest) -> None:
+    async def publish_repetition(self, request: contract.RepetitionRequest) -> None:
         self._fails("tell", "the API server said no")
         self.repetitions.append(request)
 
