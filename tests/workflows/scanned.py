@@ -193,7 +193,7 @@ class ScriptedCluster:
         started = [contract.PreserveOutcome(victim=each.victim, opened=contract.Opened.STARTED) for each in request.needs]
         return contract.PreserveResult(outcomes=tuple(started))
 
-    async def tell(self, request: contract.NotifyRequest) -> contract.NotifyResult:
+    async def notify(self, request: contract.NotifyRequest) -> contract.NotifyResult:
         self.told.append(request.observations)
         await self.may_tell.wait()
         return contract.NotifyResult(gone=tuple(seen.node for seen in request.observations if seen.node not in self.there))
