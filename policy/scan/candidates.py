@@ -124,7 +124,7 @@ def _offending(
         if target.victim in seen:
             continue
         seen.add(target.victim)
-        said = known.say(target.victim)
+        said = known.verdicts_on(target.victim)
         offended = [key for key, pairs in said.items() if key in acting and any(verdict.calls_for_action for _, verdict in pairs)]
         if offended:
             closed = sorted(key for key in said if key not in acting) if known.overlap is Overlap.STRICTEST else []
@@ -178,7 +178,7 @@ def judged_by_objects(known: LedgerSnapshot, victim: str, key: str = "") -> Appl
     """The victim as the rules of a permit are asked about it where objects alone are known. key: of the check that would act,
     "" where none is asked; unless checks are independent, the circuit breakers of all that cover the victim count with it."""
     nodes, alone = known.nodes_of(victim), left_alone(known, victim)
-    covering = sorted(known.say(victim)) if known.overlap is Overlap.STRICTEST else []
+    covering = sorted(known.verdicts_on(victim)) if known.overlap is Overlap.STRICTEST else []
     return Applicant(
         asker=Asker.OBJECTS,
         node=victim,
@@ -241,7 +241,7 @@ def why_not_asked_for(known: LedgerSnapshot, request: FencingRequest) -> str:
 
 def gives_the_remedy(known: LedgerSnapshot, victim: str) -> str:
     """Of all checks by which a victim is to be acted on, the one whose remedy it gets; "" where there is none."""
-    said = known.say(victim)
+    said = known.verdicts_on(victim)
     offended = [
         key
         for key, pairs in said.items()
@@ -316,7 +316,7 @@ def _is_anothers(remediation: RemediationObject, check: HealthCheck) -> bool:
 def _candidate(known: LedgerSnapshot, victim: str, key: str, refused: str, choice: _Choice | None) -> Candidate:
     if choice is None:
         return _asked_for(known, known.requests[key], refused)
-    check, said = known.checks[key], known.say(victim)
+    check, said = known.checks[key], known.verdicts_on(victim)
     since, _, target, verdict, steps, _, vetoed_by = choice
     view, machine = target.node, target.machine
     ladder = () if refused or fences_only(check, steps) else steps
@@ -381,7 +381,7 @@ def _asked_for(known: LedgerSnapshot, request: FencingRequest, refused: str) -> 
         ready=view.ready if view else False,
         healthy_under=_healthy_under(known, request.node),
         groups=known.groups.groups_of(view) if view else (),
-        checks=tuple(sorted(known.say(request.node))),
+        checks=tuple(sorted(known.verdicts_on(request.node))),
         need=NeedKind.FOREIGN_OBJECT,
         object_uid=request.uid,
         delegate=request.delegate,
@@ -392,7 +392,7 @@ def _healthy_under(known: LedgerSnapshot, victim: str) -> tuple[str, ...]:
     """The checks whose number of healthy targets an act on the victim would lower."""
     if known.overlap is Overlap.INDEPENDENT or any(each.marked for each in known.together(victim)):
         return ()
-    return tuple(sorted(key for key, pairs in known.say(victim).items() if counts_as_healthy(pairs)))
+    return tuple(sorted(key for key, pairs in known.verdicts_on(victim).items() if counts_as_healthy(pairs)))
 
 
 def counts_as_healthy(pairs: Iterable[tuple[JudgedTarget, Verdict]]) -> bool:

@@ -92,8 +92,8 @@ def _evaluate(known: LedgerSnapshot, key: str, guard: _ControlPlaneGuard, overla
     warnings = (
         *check.warnings,
         *notices(known, check, overlaps),
-        *_blind(known, check, targets),
-        *_unheard(targets),
+        *_objects_missing(known, check, targets),
+        *_exclusion_misspelled(targets),
     )
     return CheckEvaluation(
         check=check,
@@ -106,7 +106,7 @@ def _evaluate(known: LedgerSnapshot, key: str, guard: _ControlPlaneGuard, overla
     )
 
 
-def _blind(known: LedgerSnapshot, check: HealthCheck, targets: Iterable[JudgedTarget]) -> tuple[str, ...]:
+def _objects_missing(known: LedgerSnapshot, check: HealthCheck, targets: Iterable[JudgedTarget]) -> tuple[str, ...]:
     """The warning that the files seem to lack some of the objects."""
     targets = tuple(targets)
     if not (known.machines if check.of_machines else known.nodes):
@@ -116,7 +116,7 @@ def _blind(known: LedgerSnapshot, check: HealthCheck, targets: Iterable[JudgedTa
     return ("there is no Node at all here: every Machine that refers to one seems to have lost it",)
 
 
-def _unheard(targets: Iterable[JudgedTarget]) -> tuple[str, ...]:
+def _exclusion_misspelled(targets: Iterable[JudgedTarget]) -> tuple[str, ...]:
     """The warning that a label does not do what it seems to."""
     found = [target.node.name for target in targets if target.node is not None and target.node.misspells_exclusion]
     named = ", ".join(sorted(found)[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
@@ -176,7 +176,7 @@ def _held_by(known: LedgerSnapshot, check: HealthCheck, breaker: CircuitBreaker,
         return _Held(words, found.check, found.code, vetoed_by)
     first = gives_the_remedy(known, victim)
     if first and first != key:
-        said = known.say(victim)
+        said = known.verdicts_on(victim)
         deadlines = {pair[1].expired for pair in said[first]} & {pair[1].expired for pair in said[key]}
         why = "of two with one deadline the name decides" if deadlines else "its deadline expired first"
         return _Held(f"{first} gives the remedy: {why}", first)

@@ -100,7 +100,7 @@ class LedgerSnapshot:
         own = name.removeprefix(MACHINE)
         return [target for dialect in Dialect if (target := self.machines.get(f"{dialect}/{own}")) is not None]
 
-    def say(self, victim: str) -> dict[str, list[tuple[JudgedTarget, Verdict]]]:
+    def verdicts_on(self, victim: str) -> dict[str, list[tuple[JudgedTarget, Verdict]]]:
         """What every check thinks of everything that belongs to one victim."""
         said: defaultdict[str, list[tuple[JudgedTarget, Verdict]]] = defaultdict(list)
         for target in self.together(victim):

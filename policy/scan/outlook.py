@@ -102,7 +102,7 @@ def outlook(known: LedgerSnapshot, name: str, owners: Mapping[str, OwnersRules] 
     """How the scanner would have it remediated; None where no check covers it, so that it would not. owners: by namespace and
     name of the KubeadmControlPlane."""
     targets = targets_named(known, name)
-    said = known.say(targets[0].victim) if targets else {}
+    said = known.verdicts_on(targets[0].victim) if targets else {}
     if not said:
         return None
     offended = [key for key, pairs in said.items() if any(verdict.calls_for_action for _, verdict in pairs)] or [*said]
@@ -140,7 +140,7 @@ def outlook_by_hand(
     if not targets and body is None:
         return None
     victim = targets[0].victim_name if targets else name
-    said = [known.checks[key] for key in (known.say(targets[0].victim) if targets else ())]
+    said = [known.checks[key] for key in (known.verdicts_on(targets[0].victim) if targets else ())]
     covering = sorted(
         (check for check in said if check.dialect in _BY_HAND), key=lambda check: (_BY_HAND.index(check.dialect), check.ref.key)
     )

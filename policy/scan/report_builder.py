@@ -3,7 +3,7 @@
 It is built from the targets that are not well, never from all of them, and cut to the sizes of `policy/scan/scan_report.py`.
 `policy/scan/ledger.py` keeps the verdicts; `policy/scan/candidates.py` says which target is acted on first.
 
-The first section finds remediation objects that are left over; `draw_up` builds the report.
+The first section finds remediation objects that are left over; `build_report_parts` builds the report.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from policy.remediation.remedies import OWNER_REMEDIATED, orphaned
 from policy.remediation.strategies import REPLACING_OWNERS, Strategy
 from policy.scan.candidates import choose
 from policy.scan.ledger_snapshot import LedgerSnapshot
+from policy.scan.report_urgency import stamp_of
 from policy.scan.scan_report import (
     MAXIMUM_GROUPS,
     MAXIMUM_LEFT_OVER,
@@ -46,7 +47,6 @@ from policy.scan.scan_report import (
     ReportParts,
     TargetRow,
 )
-from policy.scan.urgency import stamp_of
 from policy.values.errors import PolicyError
 from policy.values.object_refs import Dialect, dialect_of
 
@@ -163,7 +163,7 @@ def shown(target: JudgedTarget) -> object:
     """Whatever of the target a report may show or a decision may depend on. Nothing else is a change."""
     verdicts, machine, view = dict(target.verdicts), target.machine, target.node
     machines = (machine,) if machine is not None else ()
-    # That a Cluster is paused is news of its own (`Ledger.put_cluster`).
+    # That a Cluster is paused counts as a change of its own (`Ledger.put_cluster`).
     seen = Seen(node=view, machines=machines, pause="", contested=target.contested, policies=NO_POLICIES)
     held_back = tuple(each.words for each in objections(seen, Operation.OFFER, By.PROGRAM, NEVER))
     of_machine = (
@@ -196,8 +196,11 @@ def shown(target: JudgedTarget) -> object:
     )
 
 
-def draw_up(known: LedgerSnapshot, *, watching: frozenset[str], told: Mapping[str, str], names: Iterator[str]) -> ReportParts:
-    """The report's parts. told: what episodes were told of their nodes (`urgency.stamp_of`); `names`: all of Nodes in order."""
+def build_report_parts(
+    known: LedgerSnapshot, *, watching: frozenset[str], told: Mapping[str, str], names: Iterator[str]
+) -> ReportParts:
+    """The report's parts. told: what episodes were told of their nodes (`report_urgency.stamp_of`); `names`: all of Nodes in
+    order."""
     choice = choose(known, watching)
     observations = _observations(known, watching, told)
     overlaps = overlapping(known)
@@ -252,7 +255,7 @@ def overlapping(known: LedgerSnapshot) -> dict[str, tuple[str, ...]]:
     for target in known.sick.values():
         if all(verdict.health is Health.HEALTHY for verdict in target.verdicts.values()):
             continue
-        keys = known.say(target.victim).keys()
+        keys = known.verdicts_on(target.victim).keys()
         if len(keys) > 1:
             for key in keys:
                 found[key] |= keys - {key}
@@ -347,7 +350,8 @@ def _in_control_plane(known: LedgerSnapshot, name: str) -> bool:
 
 
 def _observation(known: LedgerSnapshot, name: str) -> Observation:
-    target, checks = known.nodes.get(name), tuple(sorted({key for each in known.called(name) for key in known.say(each.victim)}))
+    target = known.nodes.get(name)
+    checks = tuple(sorted({key for each in known.called(name) for key in known.verdicts_on(each.victim)}))
     # One that was told of a failure still stands: only its going tells the episode that parked over it that it may end.
     asked_by = tuple(sorted(each.uid for each in known.requests.values() if not each.withdrawn and each.node == name))
     if target is None or target.node is None:
@@ -358,7 +362,7 @@ def _observation(known: LedgerSnapshot, name: str) -> Observation:
         incident = mark.incident if mark else ""
     except PolicyError as error:
         problem = str(error)
-    verdicts = [verdict for pairs in known.say(name).values() for _, verdict in pairs]
+    verdicts = [verdict for pairs in known.verdicts_on(name).values() for _, verdict in pairs]
     unhealthy = any(verdict.calls_for_action for verdict in verdicts)
     return Observation(
         node=name,
@@ -414,7 +418,7 @@ def _rows(known: LedgerSnapshot, watching: frozenset[str], names: Iterator[str])
 
 def worst(known: LedgerSnapshot, victim: str) -> tuple[str, JudgedTarget, Verdict] | None:
     """The gravest verdict, its check and its target: the oldest of the sickest, None where no check covers the victim."""
-    choices = [(key, target, verdict) for key, pairs in known.say(victim).items() for target, verdict in pairs]
+    choices = [(key, target, verdict) for key, pairs in known.verdicts_on(victim).items() for target, verdict in pairs]
     if not choices:
         return None
     return min(choices, key=lambda each: (SICKNESS[each[2].health], each[2].since or NEVER, each[0], each[1].key))

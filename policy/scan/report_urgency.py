@@ -1,7 +1,7 @@
-"""How long a change of what a scan says may wait until the scanner is told, so that a storm is not one scan per write.
+"""How long a change of what a scan shows may wait until the scanner gets it, so that a storm is not one scan per write.
 
 Most of what changes while nodes are acted upon we have written ourselves, as marks, cordons and taints, and the writer
-knows it already: such changes are reported together. Whatever a decision could be made by is told at once, and nothing is left
+knows it already: such changes are reported together. What a decision could depend on is reported at once, and nothing is left
 out: a report is a level, and the next one says it all.
 """
 
@@ -19,8 +19,8 @@ from policy.scan.scan_report import Candidate, CheckReport, ScanReport, TargetRo
 
 
 class Urgency(IntEnum):
-    """Of a change. none: nobody needs it. rarely: people read it of a node in hand, whose episode tells them more. later: nobody
-    decides by it. soon: an open episode waits for it. now: who may be acted on could be another."""
+    """Of a change. none: there is none to report. rarely: only people read it, of a node whose episode shows more. later: no
+    decision depends on it. soon: an open episode waits for it. now: it may change which node is acted on."""
 
     NONE = 0
     RARELY = 1
@@ -29,21 +29,21 @@ class Urgency(IntEnum):
     NOW = 4
 
 
-def urgency(told: ScanReport, seen: ScanReport, watching: Collection[str], in_hand: Collection[str]) -> Urgency:
+def urgency(known: ScanReport, seen: ScanReport, watching: Collection[str], in_hand: Collection[str]) -> Urgency:
     """What has changed between the report that the scanner knows and the one that it would get now.
 
     watching: nodes of open episodes, and those held off. Who is admitted depends on the others only. in_hand: the former alone.
     """
     watched, held = frozenset(watching), frozenset(in_hand)
-    if _decisive(told, watched) != _decisive(seen, watched):
+    if _decisive(known, watched) != _decisive(seen, watched):
         return Urgency.NOW
-    if _spared(told, watched) != _spared(seen, watched):
+    if _spared(known, watched) != _spared(seen, watched):
         return Urgency.NOW
-    if _news(told, seen, watched, held):
+    if _matters_to_episodes(known, seen, watched, held):
         return Urgency.SOON
-    if _of_the_others(told, watched, held) != _of_the_others(seen, watched, held) or _unexpected(told, seen, held):
+    if _of_the_others(known, watched, held) != _of_the_others(seen, watched, held) or _unexpected(known, seen, held):
         return Urgency.LATER
-    return Urgency.RARELY if _read_by_people(told) != _read_by_people(seen) else Urgency.NONE
+    return Urgency.RARELY if _read_by_people(known) != _read_by_people(seen) else Urgency.NONE
 
 
 def _decisive(report: ScanReport, watched: frozenset[str]) -> object:
@@ -82,12 +82,12 @@ def _stormy_groups(policies: FencePolicies, groups: Collection[GroupCount]) -> o
     return bool(policies.storage_down(cluster)), policies.storms_among(groups)
 
 
-def _news(told: ScanReport, seen: ScanReport, watched: frozenset[str], in_hand: frozenset[str]) -> bool:
+def _matters_to_episodes(known: ScanReport, seen: ScanReport, watched: frozenset[str], in_hand: frozenset[str]) -> bool:
     """Whether anything has become of a node in hand that its episode could wait for. One that is seen for the first time is back
     or gone already, or was sick when it was taken in hand."""
-    before = {each.node: each for each in told.observations if each.node in watched}
+    before = {each.node: each for each in known.observations if each.node in watched}
     return any(
-        news_of(each) != news_of(before[each.node]) if each.node in before else each.ready or not each.present
+        facts_for_episode(each) != facts_for_episode(before[each.node]) if each.node in before else each.ready or not each.present
         for each in seen.observations
         if each.node in before or each.node in in_hand
     )
@@ -110,18 +110,18 @@ def _of_the_others(report: ScanReport, watched: frozenset[str], in_hand: frozens
     )
 
 
-def _unexpected(told: ScanReport, seen: ScanReport, in_hand: frozenset[str]) -> bool:
+def _unexpected(known: ScanReport, seen: ScanReport, in_hand: frozenset[str]) -> bool:
     """Whether a node in hand is seen for the first time, and otherwise than its episode must have found it."""
-    known = {each.node for each in told.observations}
-    return any(each.node in in_hand and each.node not in known and not plainly_sick(each) for each in seen.observations)
+    shown = {each.node for each in known.observations}
+    return any(each.node in in_hand and each.node not in shown and not plainly_sick(each) for each in seen.observations)
 
 
 def _read_by_people(report: ScanReport) -> tuple[list[TargetRow], list[str]]:
     """The rows of sick nodes, and whose data is at risk."""
-    return [row for row in report.rows if worth_telling(row)], [each.node for each in report.at_risk.nearest]
+    return [row for row in report.rows if is_sick(row)], [each.node for each in report.at_risk.nearest]
 
 
-def worth_telling(row: TargetRow) -> bool:
+def is_sick(row: TargetRow) -> bool:
     """Whether something ails it: the others are for people only, and fill up the list."""
     return row.health in {Health.UNHEALTHY, Health.SOON}
 
@@ -134,10 +134,10 @@ def plainly_sick(seen: Observation) -> bool:
 
 def stamp_of(seen: Observation) -> str:
     """A short text of what an observation tells the episode of its node, another one for whatever else it tells."""
-    return hashlib.sha256(str(news_of(seen)).encode()).hexdigest()[:16]
+    return hashlib.sha256(str(facts_for_episode(seen)).encode()).hexdigest()[:16]
 
 
-def news_of(seen: Observation) -> object:
+def facts_for_episode(seen: Observation) -> object:
     """What an observation tells the episode of its node: all but its own mark, and the groups that only permits ask for."""
     since = seen.ready_since.isoformat() if seen.ready_since is not None else ""
     return (
