@@ -212,13 +212,16 @@ class _Act:
         if state is not PowerState.UNKNOWN:
             return state, ""
         if ended.returncode in STATUS:
-            return PowerState.UNKNOWN, f"{self.driver.agent} ended with status {ended.returncode} and said {self._words(ended)!r}"
+            return (
+                PowerState.UNKNOWN,
+                f"{self.driver.agent} ended with status {ended.returncode} and said {self._output(ended)!r}",
+            )
         if ended.timed_out or ended.returncode < 0:
             raise self._failure(ErrorType.UNREACHABLE, "no answer before the deadline; nothing was commanded")
         kind = hint_of(ended)
         if kind is ErrorType.TRANSIENT:
             await self._refuse_missing_plug()
-        raise self._failure(kind, f"{self._words(ended)}; nothing was commanded")
+        raise self._failure(kind, f"{self._output(ended)}; nothing was commanded")
 
     async def confirmed_off(self) -> tuple[PowerState, str]:
         """Off, for a plug that there is. Raises InvalidConfig where the agent lists others and not this one (S3)."""
@@ -231,7 +234,7 @@ class _Act:
         if ended.returncode != 0 or ended.timed_out:
             return (
                 PowerState.UNKNOWN,
-                f"it says off, but its plugs can't be listed, and a missing one is off too: {self._words(ended)}",
+                f"it says off, but its plugs can't be listed, and a missing one is off too: {self._output(ended)}",
             )
         if listed is not None and not is_listed(plug, self._switch, listed):
             raise self._missing(plug, listed)
@@ -258,7 +261,7 @@ class _Act:
             message = f"{self.driver.agent} had not ended by the deadline; it may have been carried out"
             raise self._failure(ErrorType.AMBIGUOUS, message)
         if ended.returncode != 0:
-            raise self._failure(ErrorType.AMBIGUOUS, f"{self._words(ended)}; it may have been carried out")
+            raise self._failure(ErrorType.AMBIGUOUS, f"{self._output(ended)}; it may have been carried out")
 
     @property
     def _plug(self) -> str | None:
@@ -289,8 +292,8 @@ class _Act:
             guard = ("timeout", "--signal=KILL", f"{seconds + MARGIN:.1f}", str(self.found.program))
             return await agent_process.run(guard, handed.lines, self.deadline, environment=handed.environment, files=handed.files)
 
-    def _words(self, ended: Ended) -> str:
-        return words_of(ended, self.driver.credentials.hidden_in)
+    def _output(self, ended: Ended) -> str:
+        return failure_output(ended, self.driver.credentials.hidden_in)
 
     def _missing(self, plug: str, listed: Mapping[str, str]) -> PowerError:
         return self._failure(
@@ -583,7 +586,7 @@ def hint_of(ended: Ended) -> ErrorType:
     return next((kind for kind, words in _HINTS.items() if re.search("|".join(words), text)), ErrorType.TRANSIENT)
 
 
-def words_of(ended: Ended, hide: Callable[[str], str]) -> str:
+def failure_output(ended: Ended, hide: Callable[[str], str]) -> str:
     """What an agent said of its failure, in one line. hide: takes the secrets out, before anything is left out."""
     text = hide((ended.stderr or ended.stdout).decode(errors="replace"))
     lines = [re.sub(r"^[\d-]+ [\d:,]+ (ERROR|WARNING): ", "", line).strip() for line in text.splitlines()]

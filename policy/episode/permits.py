@@ -208,7 +208,7 @@ class Portion:
 
     @property
     def counts_until(self) -> datetime:
-        """From then on none of its pods was freed within the last minute."""
+        """The moment from which on none of its pods was freed within the last minute."""
         return self.until + MINUTE
 
 

@@ -64,7 +64,7 @@ def application(views: Views, keeper: Doorkeeper, sessions: Sessions | None = No
     app.add_api_route("/healthz", _alive, methods=["GET"], include_in_schema=False)
     app.add_api_route(f"{api.OF_CLUSTER}/events", events, methods=["GET"], response_class=StreamingResponse)
     for kind in (RequestError, HTTPException, RequestValidationError, UnreadableError):
-        app.add_exception_handler(kind, _told)
+        app.add_exception_handler(kind, _error_page)
     if not app.state.keeper.login:
         # A foreign page with a name that is made to lead to the loopback does not get to read ours.
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*LOOPBACK, "[::1]"])
@@ -107,7 +107,7 @@ async def _stream(view: WatchedCluster, still: Callable[[], Awaitable[bool]]) ->
 
 
 async def _with_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-    answer = await login.admitted(request, call_next, _told)
+    answer = await login.admitted(request, call_next, _error_page)
     for name, value in HEADERS.items():
         answer.headers[name] = value
     if request.app.state.keeper.login:
@@ -118,7 +118,7 @@ async def _with_headers(request: Request, call_next: Callable[[Request], Awaitab
     return answer
 
 
-async def _told(request: Request, error: Exception) -> Response:
+async def _error_page(request: Request, error: Exception) -> Response:
     """Programs get JSON, people a page."""
     http = isinstance(error, HTTPException)
     status = error.status_code if isinstance(error, HTTPException) else api.status_of(error)

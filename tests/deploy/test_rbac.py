@@ -586,13 +586,13 @@ async def _hear(worker: ClusterConnection, api: ApiServer) -> None:
     found = {"hold": made}
     ended = asyncio.Event()
     keeping = NodeActionHandler(CLUSTER, worker, found, _refuse_to_dispatch, on_change=ended.set)
-    keeping.attend()
+    keeping.begin_due_work()
     await ended.wait()
     heard = await ActivityEnvironment().run(ClusterAttestation(ServedCluster(CLUSTER, worker), LICENCES).verify, asked)
     assert not heard.problem or "in force" in heard.problem  # since a moment only, unless the machine is slow
     ended.clear()
     keeping = NodeActionHandler(CLUSTER, worker, found, _refuse_to_dispatch, kept_for=timedelta(seconds=-60), on_change=ended.set)
-    keeping.attend()
+    keeping.begin_due_work()
     await ended.wait()
 
 

@@ -44,10 +44,10 @@ from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.report_urgency import plainly_sick, stamp_of
 from policy.scan.scan_report import MAXIMUM_OBSERVATIONS, ScanReport
-from policy.scan.views import another_cluster
+from policy.scan.view_state import another_cluster
 from policy.values.display_text import without_calls
 from policy.values.times import format_duration
-from workflows.episode.attestation import Heard, heard, refused, require_future, require_name_and_reason
+from workflows.episode.attestation import Command, refused, require_future, require_name_and_reason, verified_command
 from workflows.kit import continuation, options
 from workflows.kit.interrupts import never_began
 from workflows.kit.messages import PauseRequest, RefusedNode, ScannerResult, ScannerStatus, StopRequest, UnpauseRequest
@@ -665,10 +665,10 @@ class HealthScanner:
         if request.pods < 1 or request.per_minute < 1 or not request.incident:
             raise ValueError(f"expected an incident, at least one pod and a limit of at least 1, got {request}")
 
-    async def _verified(self, verb: Verb, word: Heard, still: Callable[[Heard], None], **said: Any) -> Heard:
-        """See `attestation.heard`. said: what the request says besides."""
+    async def _verified(self, verb: Verb, word: Command, still: Callable[[Command], None], **said: Any) -> Command:
+        """See `attestation.verified_command`. said: what the request says besides."""
         spoken = NodeActionSpec(action=verb, node="", reason=word.reason, **said)
-        return await heard(word, spoken, cluster=self._input.cluster, still=still)
+        return await verified_command(word, spoken, cluster=self._input.cluster, still=still)
 
     @workflow.update(description="Stop scanning; open episodes pause before their next destructive act.")
     async def stop(self, request: StopRequest) -> str:

@@ -99,14 +99,14 @@ class PowerManagement:
         try:
             await self._case.tries.carry_out(FenceStep.POWER_MANAGEMENT, self.try_on, restores=True)
         except (StepFailed, NonRetryable, AbortAsked) as interrupt:
-            if not self._progress.power.says_on:
+            if not self._progress.power.devices_on:
                 raise
             self._node_writer.send_event(
                 EventReason.PARTLY_SWITCHED_ON, f"the machine is on, but not all that feeds it: {interrupt.reason}"
             )
         self._progress.switched_on = True
 
-    async def say_finished(self, message: str) -> None:
+    async def report_finished(self, message: str) -> None:
         """The system that asked is answered now, as it is used to; the node's return it sees itself."""
         await self._case.answering.report(Stage.FINISHED, f"{message}{self._freeing.left}")
 

@@ -248,12 +248,12 @@ class FencingStory:
             if case.power.proof is None:
                 raise NonRetryable("off no longer holds: the machine was to stay off, and it was switched on from elsewhere")
             off = f"off {case.power.proof.basis}"
-            await act.say_finished(f"{off}, and the machine is left off")
+            await act.report_finished(f"{off}, and the machine is left off")
             return await self._restored(Outcome.FENCED_OFF, f"{off}, and the plan leaves the machine off")
         proof = case.power.proof
         await act.switch_on()
         off = f"off {proof.former_basis if proof is not None else 'was proven'}"
-        await act.say_finished(f"{off}, and the machine is switched on again")
+        await act.report_finished(f"{off}, and the machine is switched on again")
         await act.wait_for_return()
         return await self._returned()
 
@@ -272,7 +272,7 @@ class FencingStory:
         if self.case.progress.begun:
             return None
         case, acts = self.case, self.case.need.kind is not NeedKind.CLEAN_UP
-        if untrue := self._untrue_word():
+        if untrue := self._acknowledgement_refuted():
             return not_begun(self.episode, untrue)
         try:
             await case.tries.carry_out(FenceStep.ISOLATION, case.adoption.take_over)
@@ -281,7 +281,7 @@ class FencingStory:
                 if refused:
                     return not_begun(self.episode, refused)
                 await case.see_which_boot()
-                if untrue := self._untrue_word():
+                if untrue := self._acknowledgement_refuted():
                     raise NonRetryable(untrue)
             self.episode.enter(phase=Phase.NEW, doing="marks the node as ours")
             if case.progress.pin.added is None:
@@ -298,7 +298,7 @@ class FencingStory:
         case.progress.begun = True
         return None
 
-    def _untrue_word(self) -> str:
+    def _acknowledgement_refuted(self) -> str:
         """Why the machine that a person said was off has run since, "" where nothing says so: the cluster may have been looked at
         hours after the word, and that is another fall than the one that the person saw (S8, S43)."""
         word, node = self.episode.state.acknowledgement, f"Node/{self.episode.state.node}"
@@ -647,7 +647,7 @@ class FencingStory:
             except Interrupt as interrupt:
                 but += f"; power on: {interrupt.reason}"
         elif self.case.progress.power.powered_on_at is None:
-            on = [each.endpoint for each in self.episode.says_on]
+            on = [each.endpoint for each in self.episode.devices_on]
             but = f"; {' and '.join(on)} said on" if on else "; the power state is not known, it may be off"
         return await self._restored(Outcome.ABORTED, f"{reason}{but}")
 

@@ -70,7 +70,7 @@ class ReplacingStep(WatchedStep):
         if (abort := self._episode.state.abort_asked) is not None:
             though = ", though its deletion has been asked for" if self._goes else ""
             raise AbortAsked(f"aborted by {abort.by}: {abort.reason}{though}")
-        self._say(found)
+        self._show_progress(found)
         return None
 
     async def goes(self) -> bool:
@@ -100,7 +100,7 @@ class ReplacingStep(WatchedStep):
                 f"its owner {self._target.pin.owner} does not remediate it: {found.owner_message or found.owner_reason}"
             )
 
-    def _say(self, found: FollowedMachine | None) -> None:
+    def _show_progress(self, found: FollowedMachine | None) -> None:
         if found is None:
             self._episode.enter(doing="waits until the machine can be looked at")
             return
