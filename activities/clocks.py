@@ -1,9 +1,9 @@
 """The worker's clock: whether it may be trusted, by the moment that Temporal wrote on what the worker has just been given, and
 until when an attempt may write.
 
-Every act carries moments of Temporal's clock: when it was decided, until when it may begin (S20, S45). A worker whose clock is
-wrong sends a command too late or calls each one expired, and what it writes is dated wrongly. Every worker, also one that talks
-to no cluster, is told Temporal's time with every activity.
+Every act carries moments of Temporal's clock: when it was decided, until when it may begin (S20, S45). A worker with a
+wrong clock sends a command too late or calls each one expired, and what it writes is dated wrongly. Every worker, also one that
+talks to no cluster, is told Temporal's time with every activity.
 """
 
 from __future__ import annotations

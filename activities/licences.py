@@ -144,7 +144,7 @@ class Licences:
         """What a listener has heard, with the seal of its last message."""
         return replace(reading, seal=self._stamp(reading.last, "kdump", reading.address)) if reading.last is not None else reading
 
-    def has_heard(self, proof: KernelDead, now: datetime) -> bool:
+    def vouches_for(self, proof: KernelDead, now: datetime) -> bool:
         """Whether a listener of ours has heard that lately."""
         return self._accepts_stamp(proof.seal, now, "kdump", proof.address)
 
@@ -158,17 +158,17 @@ class Licences:
             return False
         return now - datetime.fromtimestamp(int(moment, 16), UTC) <= within
 
-    def sealed_word(self, cluster: str, incident: str, word: SealedCommand) -> SealedCommand:
+    def seal_command(self, cluster: str, incident: str, word: SealedCommand) -> SealedCommand:
         """A person's word, with its seal: it was said to that incident, of the workflow that asks."""
         return replace(word, seal=self._stamp(datetime.now(UTC), "word", *_command(cluster, incident, word)))
 
     def overridden(self, target: Target) -> str:
         """`CIRCUIT_BREAKER` where a person overrides it for that episode, as a worker of ours has verified; else "" (S17)."""
-        doubt = self.doubt_of_word(target, target.override, *OVERRIDES[CIRCUIT_BREAKER])
+        doubt = self.command_problem(target, target.override, *OVERRIDES[CIRCUIT_BREAKER])
         said = target.override.spoken.override if target.override is not None and not doubt else ""
         return CIRCUIT_BREAKER if CIRCUIT_BREAKER in said else ""
 
-    def doubt_of_word(self, target: Target, word: SealedCommand | None, *verbs: Verb) -> str:
+    def command_problem(self, target: Target, word: SealedCommand | None, *verbs: Verb) -> str:
         """Why that is no word of a person to that incident about that node, "" where it is. verbs: what it has to say. A caller
         that answers in a cluster worker's place may say anything, and signs nothing."""
         said = " or ".join(verb.value for verb in verbs)

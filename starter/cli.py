@@ -33,7 +33,7 @@ from starter.commands.arguments import ClusterOption, OutputOption
 from starter.commands.session import EXIT_CODES, Session
 
 _type_shown = TyperOption.display_type_rich
-# A flag takes no value, but typer shows `<bool>` after each, also after its own --help, whose class can't be chosen.
+# A flag takes no value, but typer shows `<bool>` after each, also after its own --help: the class of that one can't be chosen.
 TyperOption.display_type_rich = lambda option, ctx: "" if option.is_flag else _type_shown(option, ctx)  # type: ignore[method-assign]
 
 app = typer.Typer(

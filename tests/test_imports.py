@@ -34,7 +34,7 @@ WRONG_ARROWS = {
     "no-circles": ("policy.fence.drivers.planted", "policy.fence.configmap_methods"),
     "rooms-of-workflows": ("workflows.episode.planted", "workflows.fencing.case"),
     "activities": ("activities.contracts.planted", "activities.episodes"),
-    "rooms-of-starter": ("starter.handles.planted", "starter.output.table"),
+    "rooms-of-starter": ("starter.handles.planted", "starter.output.status_table"),
     "rooms-of-workers": ("workers.configuration.planted", "workers.composition"),
     "policy-is-pure": ("policy.values.planted_dice", "random"),
     "workflows-hold-no-client": ("workflows.kit.planted_client", "kubernetes"),

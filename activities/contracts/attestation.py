@@ -1,4 +1,4 @@
-"""What a person says, and how it is verified that it was he (S42)."""
+"""How a person's command is verified (S42)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from policy.episode.operator_commands import ActionName, NodeActionSpec, SealedC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyRequest:
-    """A word, and the NodeAction by which Kubernetes is to attest it. use: which update of the workflow that asks makes use of
-    the object, "" where it is its beginning; no other one may. incident: of the episode that it is said to, "" where it is said
-    to a scanner."""
+    """A person's command, and the NodeAction by which Kubernetes attests it. use: the update of the asking workflow that uses
+    the NodeAction, "" for the start of the workflow; no other update may use it. incident: of the episode that gets the
+    command, "" for a command to a scanner."""
 
     cluster: str
     spoken: NodeActionSpec
@@ -25,8 +25,8 @@ class VerifyRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """speaker: the name by which Kubernetes knows who has spoken, "" where it can't be relied on, and the problem says why.
-    sealed: the word, for whoever is to act on it."""
+    """speaker: the name by which Kubernetes knows the person, "" if it can't be relied on; `problem` says why. sealed: the
+    verified command, for the worker that acts on it."""
 
     speaker: str = ""
     problem: str = ""
@@ -41,5 +41,6 @@ class AttestationActivities(ABC):
     async def verify(self, request: VerifyRequest) -> Verification:
         """Read the object live, and note on it that it has been used.
 
-        NotLicensed: it says another thing, is old, or was used; or it can't be relied on, where only verified words are heard.
+        NotLicensed: it names another command, is old, or was used; or it can't be relied on, and only verified commands are
+        accepted.
         """

@@ -1,6 +1,6 @@
-"""The check of fence devices: which there are, what each says, and telling people. Nothing of it acts.
+"""The check of fence devices: lists them, reads each, and publishes Events. It switches nothing.
 
-Read in bounded pages, so that no message grows with the cluster; devices travel with references to their credentials (S12).
+It reads in bounded pages, so that no message grows with the cluster; devices travel with references to their credentials (S12).
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from temporalio import activity
 from policy.fence.device_check import DeviceAnswer, DeviceNotice, DeviceToCheck, NodeToCheck
 
 READ_AT_ONCE = 4
-"""Devices of one site that a check reads side by side: fencing comes first."""
+"""How many devices of one site a check reads at the same time; few, because fencing comes first."""
 
 READ_MARGIN = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeNamesRequest:
-    """Which nodes are there?"""
+    """Asks for the names of all nodes."""
 
     cluster: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeNames:
-    """All of them, sorted. Of names 50,000 fit into one message."""
+    """The names of all nodes, sorted. One message has room for 50,000 names."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FenceDevicesRequest:
-    """The devices of these nodes."""
+    """Asks for the devices of these nodes."""
 
     cluster: str
     nodes: tuple[str, ...]
@@ -72,7 +72,7 @@ class DevicesRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishDeviceNoticesRequest:
-    """Devices that fell silent or are back."""
+    """Notices about devices that stopped answering, answer again, or are configured for two nodes."""
 
     cluster: str
     tidings: tuple[DeviceNotice, ...]
@@ -94,7 +94,7 @@ class FenceDeviceActivities(ABC):
     @activity.defn(name="fence-check.tell")
     @abstractmethod
     async def tell_devices(self, request: PublishDeviceNoticesRequest) -> None:
-        """Events on the Nodes. A repetition tells nothing twice."""
+        """Write the Events on the Nodes. A repetition writes none twice."""
 
 
 class DeviceReadingActivities(ABC):
@@ -103,4 +103,4 @@ class DeviceReadingActivities(ABC):
     @activity.defn(name="fence-check.read-devices")
     @abstractmethod
     async def read_devices(self, request: ReadDevicesRequest) -> DevicesRead:
-        """What each says. A device that does not answer is no error of the request."""
+        """Read each device. A device that does not answer is no error of the request."""

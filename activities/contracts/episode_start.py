@@ -39,11 +39,11 @@ class TemporalUi:
     namespace: str
 
     def of(self, workflow_id: str, run_id: str = "") -> str:
-        """Of a workflow; without run_id of its latest run."""
+        """The page of a workflow's run; without run_id, of its latest run."""
         return f"{self._workflows}/{_part(workflow_id)}" + (f"/{_part(run_id)}" if run_id else "")
 
     def found(self, query: str) -> str:
-        """The list of those that a query finds."""
+        """The page that lists the workflows which a query finds."""
         return f"{self._workflows}?query={quote(query, safe='')}"
 
     @property
@@ -69,7 +69,7 @@ def introduced(kind: Kind, *, cluster: str, node: str, reason: str, requester: s
 
 
 def queries(cluster: str) -> Mapping[str, str]:
-    """What people look for in Temporal, each by its name: as docs/temporal.md has it."""
+    """The Temporal queries of docs/temporal.md, by their names."""
     of_cluster = f"Cluster = '{cluster}'"
     return {
         "Needs a person": f"{of_cluster} AND Phase = 'needs-human' AND ExecutionStatus = 'Running'",

@@ -1,4 +1,5 @@
-"""What needs a Temporal client: opening episodes, describing holders, asking the scanner for a permit, knowing our own name."""
+"""The activities that need a Temporal client: they open and describe episodes, notify them, ask the scanner for permits and
+portions, and name the deployment."""
 
 from __future__ import annotations
 
@@ -92,15 +93,16 @@ class DescribeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindRequest:
-    """Whose open episodes to find."""
+    """The cluster in which to find open episodes."""
 
     cluster: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundOpen:
-    """Names whose workflow id is taken, but for preservations, which need no permit. As Temporal's visibility has it, which lags:
-    what began a moment ago may be missing, and what has just ended be among them.
+    """The nodes that have an open episode; preservations are left out, because they need no permit. The list comes from
+    Temporal's visibility, which lags: an episode that began a moment ago may be missing, and one that just ended may still be
+    listed.
 
     earlier: whether another scanner of the cluster ran before the one that asks.
     """
@@ -111,7 +113,7 @@ class FoundOpen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyRequest:
-    """What open episodes are to hear of their nodes."""
+    """Observations to send to the open episodes of their nodes."""
 
     cluster: str
     observations: tuple[Observation, ...]
@@ -119,14 +121,14 @@ class NotifyRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyResult:
-    """Of which nodes no episode is open to be told."""
+    """gone: the nodes that have no open episode."""
 
     gone: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskPermit:
-    """A permit request and the cluster whose scanner is to decide."""
+    """A permit request, and the cluster of the scanner that decides."""
 
     cluster: str
     permit: PermitRequest
@@ -134,7 +136,7 @@ class AskPermit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskPortion:
-    """A question for pods that may be freed now, and the cluster whose scanner hands them out."""
+    """A question how many pods may be freed now, and the cluster of the scanner that answers."""
 
     cluster: str
     portion: PortionRequest
@@ -142,7 +144,7 @@ class AskPortion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameRequest:
-    """Which cluster's scanner asks; the name is the same for all."""
+    """cluster: of the scanner that asks; the name is the same for all clusters."""
 
     cluster: str
 
@@ -156,7 +158,7 @@ class DeploymentName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormerRun:
-    """The run that a workflow says it goes on with."""
+    """The run that a workflow says it continues."""
 
     workflow_id: str
     run_id: str
@@ -176,7 +178,7 @@ class EpisodeActivities(ABC):
     @activity.defn(name="episodes.describe-former")
     @abstractmethod
     async def describe_former(self, request: FormerRun) -> FormerRunDescription:
-        """Of what kind the run was that has left a state. Raises Unreachable."""
+        """The workflow type and task queue of the run that left a state. Raises Unreachable."""
 
     @activity.defn(name="episodes.open")
     @abstractmethod
@@ -191,12 +193,13 @@ class EpisodeActivities(ABC):
     @activity.defn(name="episodes.tell")
     @abstractmethod
     async def tell(self, request: NotifyRequest) -> NotifyResult:
-        """Signal the open episodes of these nodes. A level, and a hint: a repetition is harmless. Raises Unreachable."""
+        """Signal the open episodes of these nodes. A signal carries the whole observation, so that a repetition is harmless.
+        Raises Unreachable."""
 
     @activity.defn(name="episodes.find-open")
     @abstractmethod
     async def find_open(self, request: FindRequest) -> FoundOpen:
-        """All open episodes of a cluster, for a scanner that knows none. Raises Unreachable where not all could be listed."""
+        """All open episodes of a cluster, for a scanner that knows none. Raises Unreachable if not all could be listed."""
 
     @activity.defn(name="episodes.request-permit")
     @abstractmethod

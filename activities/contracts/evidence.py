@@ -1,6 +1,6 @@
-"""What can be learnt of a node without touching it: whether its kernel dumps, and what is kept of a failure for later.
+"""What is read about a node without touching it: whether its kernel dumps, and the evidence that is kept of a failure.
 
-Of the latter only names, sizes and hashes pass here, never the text itself: see `activities/evidence_directory.py`.
+Of the evidence only names, sizes and hashes pass here, never the text itself: see `activities/evidence_directory.py`.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ class KdumpRequest:
 
 
 class EvidenceActivities(ABC):
-    """Served on `power.<site>`. Reading only. What is heard here may delay an act; what else it may mean is
+    """Served on `power.<site>`. These only read. A kdump message may delay an act; what else it may mean is
     `policy/fence/kdump.py`."""
 
     @activity.defn(name="power-management.read-kdump")
     @abstractmethod
     async def read_kdump(self, request: KdumpRequest) -> KdumpReading:
-        """What has been heard from these addresses. NotSupported: this worker does not listen."""
+        """The kdump messages from these addresses. NotSupported: this worker does not listen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleName:
-    """Which bundle: one for each incident. The names may be any text; the directory makes paths of them."""
+    """Names the evidence of one incident. The names may be any text; the directory makes paths of them."""
 
     cluster: str
     node: str
@@ -44,7 +44,8 @@ class BundleName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceFile:
-    """One file of a bundle, as it was written: its bytes and their SHA-256. of: whose words it holds (`Node/node-7`).
+    """One file of the evidence as it was written: its size in bytes and their SHA-256. of: the object or device that the text
+    comes from (`Node/node-7`).
 
     cut_from: how many bytes there were before it was cut to what may be kept, 0 where it is whole.
     """
@@ -59,7 +60,7 @@ class EvidenceFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotFetched:
-    """What is missing from a bundle, and why."""
+    """One source (`of`) that is missing from the evidence, and why."""
 
     of: str
     why: str
@@ -88,7 +89,7 @@ class Collected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceEvidenceRequest:
-    """Keep what one device has seen of its machine, in at most `room` bytes."""
+    """Keep the console or event log of one device, in at most `room` bytes."""
 
     bundle: BundleName
     device: PowerDevice
@@ -97,7 +98,7 @@ class DeviceEvidenceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealRequest:
-    """Write the manifest of a bundle: all that was fetched for it and all that was not."""
+    """Write the manifest of the evidence: what was fetched and what is missing."""
 
     bundle: BundleName
     began: datetime
@@ -107,7 +108,8 @@ class SealRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sealed:
-    """path: of the manifest, as its worker sees it. size: of all files together. missing: what the manifest says is."""
+    """path: of the manifest, as its worker sees it. size: of all files together, in bytes. missing: what the manifest lists as
+    missing."""
 
     path: str
     sha256: str
@@ -126,7 +128,7 @@ class EvidenceCollection(ABC):
     @activity.defn(name="evidence.collect")
     @abstractmethod
     async def collect(self, request: CollectRequest) -> Collected:
-        """Fetch and write what the API says. What can't be read is said in the answer and is no error."""
+        """Fetch and write what the API says. What can't be read is listed in the answer and is no error."""
 
     @activity.defn(name="evidence.seal")
     @abstractmethod

@@ -1,13 +1,13 @@
-"""Every metric of ours: what it is called, what it counts, by which labels. Whoever measures takes it from here.
+"""The table of all nodewarden metrics: name, meaning and labels. All code that measures takes its metric from here.
 
-Temporal's SDK serves them (setting `metrics`), and names of nodes are in none but those that say of one node what is wrong with
-it. Counters and histograms are added to wherever something happens, in workflows too: queries sum them over all workers.
+Temporal's SDK serves them (setting `metrics`). Only metrics about what is wrong with one node have node names in their labels.
+Counters and histograms are added to wherever something happens, in workflows too: queries sum them over all workers.
 
-A gauge is a level, and a worker shows the last one that it was told for as long as it lives. A workflow moves between workers and
-would leave its old levels behind; so would an activity. Therefore the levels of a cluster are set by the one who always knows
-them, the scan's long poll (`activities/cluster/report/alarms.py`), together with the moment at which that poll began, by
-Temporal's clock: of several workers the one with the latest moment is believed (`deploy/alerts.yaml`, `docs/metrics.md`). They
-are set on the process's own meter, not on the activity's, whose labels would make another series for each type of activity.
+A gauge is a level, and a worker shows the last value that was set for as long as it lives. A workflow moves between workers and
+would leave its old levels behind; so would an activity. Therefore the scan's long poll (`activities/cluster/report/alarms.py`),
+which always knows the levels of its cluster, sets them, together with the moment at which that poll began, by Temporal's clock:
+of several workers the one with the latest moment counts (`deploy/alerts.yaml`, `docs/metrics.md`). It sets them on the
+process's own meter, because the labels of the activity's meter would make another series for each type of activity.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from temporalio.common import MetricGaugeFloat, MetricMeter
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 BUCKETS = (5.0, 15.0, 30.0, MINUTE, 120.0, 300.0, 600.0, 1200.0, 1800.0, HOUR, 3 * HOUR, 12 * HOUR, DAY, 3 * DAY, 7 * DAY)
-"""Seconds: an episode takes half a minute where all goes well, and days where a machine is kept. The SDK's own end at 10 s."""
+"""Seconds: an episode takes half a minute if all goes well, and days while a machine is kept. The SDK's own buckets end at 10
+s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One line of the table. unit: "" where things are counted. meaning: a sentence, for people."""
+    """One line of the table. unit: "" for a count. meaning: a sentence, for people."""
 
     name: str
     meaning: str
@@ -55,10 +56,10 @@ class Histogram(Metric):
 
 
 class Gauge(Metric):
-    """A level; see the module for whose meter it is set on."""
+    """A level; the module says on which meter it is set."""
 
     def on(self, meter: MetricMeter, **labels: str) -> MetricGaugeFloat:
-        """To be set whenever it is known."""
+        """The series with these labels; set it whenever the level is known."""
         gauge = meter.create_gauge_float(self.name, self.meaning, self.unit or None)
         return gauge.with_additional_attributes(self.attributes(labels))
 
@@ -178,5 +179,5 @@ TABLE: tuple[Metric, ...] = tuple(each for each in list(globals().values()) if i
 
 
 def buckets() -> dict[str, tuple[float, ...]]:
-    """Of each histogram, for whoever serves them."""
+    """The buckets of each histogram in seconds, for the process that serves them."""
     return {each.name: BUCKETS for each in TABLE if isinstance(each, Histogram)}

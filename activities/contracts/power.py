@@ -1,5 +1,5 @@
-"""Power, or the path to storage and network, by one device. Each call is one short act with a hard deadline of its own; loops
-live in the workflow."""
+"""Acts on one device: power, or a path to storage and network. Each call is one short act with a hard deadline of its own; the
+loops are in the workflow."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class PowerRequest:
 class CommandResult:
     """A command that ended. `before`: the state read just before it; `sent` False: the state made it needless.
 
-    Never a proof of anything: proof is a reading that was asked for after it had ended (S2). machine: which one was commanded, as
-    its cloud numbers it; "" where that is not known. after: the latest such reading within `read_back`; None where the device was
-    not asked or has not answered, which says nothing of the command.
+    It proves nothing: a proof is a reading that was asked for after the command had ended (S2). machine: the cloud's own number
+    of the machine that was commanded; "" if that is not known. after: the latest such reading within `read_back`; None if the
+    device was not asked or has not answered, which says nothing about the command.
     """
 
     sent: bool
@@ -69,7 +69,8 @@ class VolumeRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiftRequest:
-    """quarantine None: what the cloud itself remembers (a predecessor's, or an answer that was lost)."""
+    """quarantine: what to undo; None: the quarantine that the cloud itself remembers (of an earlier episode, or of an answer
+    that was lost)."""
 
     target: Target
     device: PowerDevice
@@ -81,7 +82,7 @@ class LiftRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineLifted:
-    """Which groups are in force now."""
+    """The security groups in force now, by interface."""
 
     groups: tuple[InterfaceGroups, ...]
 

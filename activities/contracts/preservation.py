@@ -1,6 +1,6 @@
-"""A machine that is kept: what holds for it now, written to its Machine and Node; giving it up; evidence of its failure.
+"""A machine that is kept: its present state is written to its Machine and Node, and it is given up in the end.
 
-Whatever writes looks live and writes in one activity, with preconditions, and only what differs: it may be repeated freely.
+An activity that writes looks live and writes with preconditions, and only what differs: it may be repeated freely.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from policy.values.object_refs import ObjectRef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """A word that is not on the objects yet, and is to be written there.
+    """A change that is to be written to the objects.
 
-    keep: begin to preserve, as if somebody had annotated it. automatic: because the pool's cap allows it. surplus: the pool's cap
-    gives it up, if nothing else keeps it. until: a new expiry, whatever it was. duration: how far the first expiry is away, None
-    for the pool's time-out. isolate: cut it off once it has failed. release: why a person releases it.
+    keep: begin to preserve, as the annotation of a person would. automatic: because the pool's cap allows it. surplus: the
+    pool's cap gives it up, if nothing else keeps it. until: a new expiry, which replaces any other. duration: the time to the
+    first expiry, None for the pool's time-out. isolate: cut it off once it has failed. release: why a person releases it.
     """
 
     keep: bool = False
@@ -45,9 +45,9 @@ NO_WISH = Wish()
 class HoldRequest:
     """Bring Machine and Node to what holds now. node: "" for a Machine that never had one; machine: None for a Node alone.
 
-    node_uid, machine_uid: as pinned, "" before the first look. drained: how the drain that was due has gone, None before it.
-    unhealthy: what a covering health check says of it, seen anew before it is believed, "" while none calls it unhealthy.
-    isolation: how far that has come, NONE where nothing of it has been begun here.
+    node_uid, machine_uid: as pinned, "" before the first look. drained: whether the drain that was due succeeded, None before
+    it. unhealthy: what a covering health check says of it, which is checked anew before it counts; "" while none calls it
+    unhealthy. isolation: how far it has come, NONE if this episode began none.
     """
 
     cluster: str
@@ -56,7 +56,7 @@ class HoldRequest:
     node_uid: str = ""
     machine_uid: str = ""
     owner: str = ""
-    """What controlled the Machine when it was last looked at, for one that is gone meanwhile."""
+    """Kind and name of what controlled the Machine at the last look, for a Machine that is gone by now."""
     wish: Wish = NO_WISH
     drained: bool | None = None
     unhealthy: str = ""
@@ -64,19 +64,19 @@ class HoldRequest:
 
     @property
     def looked_at(self) -> str:
-        """The name that its episode has it by."""
+        """The name of the target in the id of its episode."""
         return self.node or (f"{MACHINE}{self.machine.namespace}/{self.machine.name}" if self.machine is not None else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """What holds once that is written, and what is due.
+    """The state once that is written, and what is due.
 
     gone: why there is nothing (left) to preserve, "" while there is: the machine was deleted, is being deleted, or is another
-    one. phase: in the proposal's words, `Failed:Preserved`. expiry: None where it is not preserved. drain: whether its pods are
-    to be evicted now. isolate: it has failed and is to be cut off while it is kept. ended: a preservation has ended with this
-    look. terminate: the machine failed and nobody keeps it any longer. changed: what was written, for the record. at: the moment
-    it was judged at. ready: of its Node.
+    one. phase: as the proposal spells it, `Failed:Preserved`. expiry: None if it is not preserved. drain: its pods are to be
+    evicted now. isolate: it has failed and is to be cut off while it is kept. ended: a preservation has ended with this look.
+    terminate: the machine failed and is kept no longer. changed: what was written, for the record. at: the moment of the
+    judgement. ready: of its Node.
     """
 
     at: datetime
@@ -90,7 +90,8 @@ class Hold:
     terminate: bool = False
     gone: str = ""
     override: str = ""
-    """What has beaten it where others delete the machine (`policy/preservation/overrides.py`), "" else."""
+    """Why another program deletes the machine in spite of its preservation (`policy/preservation/overrides.py`), "" if none
+    does."""
     replaced: bool = False
     owner: str = ""
     """Kind and name of what controls the Machine."""
@@ -105,7 +106,7 @@ class Hold:
     recovered: bool = False
     ready: bool = False
     left_by: str = ""
-    """The incident whose mark the Node carries, "" for none."""
+    """The incident in the mark on the Node, "" for none."""
 
     @property
     def well(self) -> bool:
@@ -115,12 +116,12 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUpRequest:
-    """Ask for the deletion of a Machine that has failed and that nobody keeps (S27).
+    """Ask for the deletion of a Machine that has failed and that is not kept (S27).
 
-    victim: by which name the scanner knows it. incident: whose claim on the Node it is, and whose permit. unhealthy: as of a
-    HoldRequest. withdraw: it is not to be asked for any more, and the claim goes. before: of a machine that was never kept; a
-    health check or a person wants it replaced, which this look licenses, of a member of the control plane, too. automatic: a
-    program wants it, who leaves it to whoever takes it away already.
+    victim: the scanner's name for it. incident: the one that has the claim on the Node, and the permit. unhealthy: as in a
+    HoldRequest. withdraw: the deletion is no longer wanted, and the claim is removed. before: the look for a machine that was
+    never kept, which a health check or a person wants replaced; it licenses the deletion, also of a member of the control
+    plane. automatic: a program wants it, and leaves the machine to another controller that takes it away already.
     """
 
     cluster: str
@@ -139,18 +140,20 @@ class GiveUpRequest:
 
     @property
     def by_remediation(self) -> bool:
-        """Whether a remediation asks, which brings the look that licenses it. A preservation that hands over brings none."""
+        """Whether a remediation asks: it brings the look that licenses the deletion, a preservation that hands over brings
+        none."""
         return self.before is not None
 
     @property
     def looked_at(self) -> str:
-        """By its name, whose Machine it must be."""
+        """The name of the target to which the Machine must belong."""
         return self.before.look.target.pinned.node if self.before is not None else self.victim or self.node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUpResult:
-    """kept: why it was not asked for after all, "" where it was (now, or before): somebody preserves the machine, or it is well.
+    """kept: why the deletion was not asked for after all (the machine is preserved, or it is well), "" if it was, now or
+    before.
 
     gone: the Machine is no longer there. well: its Node says that it is healthy. look: the one of `before`.
     """
@@ -181,7 +184,7 @@ class PreservationActivities(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreserveRequest:
-    """Begin these preservations, or let those that are open look again. holder: how the cluster Lease names us."""
+    """Begin these preservations, or have the open ones look again. holder: how the cluster Lease names us."""
 
     cluster: str
     holder: str
@@ -190,8 +193,8 @@ class PreserveRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreserveOutcome:
-    """One machine's: started, joined (one is open, and was told), or refused, with whoever holds the node: "" where nobody does,
-    and the machine is going anyway."""
+    """The outcome for one machine: started, joined (one is open, and was notified), or refused. holder: the episode that holds
+    the node, "" if none does and the machine is being deleted anyway."""
 
     victim: str
     opened: Opened
@@ -211,4 +214,4 @@ class PreservationStarts(ABC):
     @activity.defn(name="episodes.preserve")
     @abstractmethod
     async def preserve(self, request: PreserveRequest) -> PreserveResult:
-        """Start or tell the preservations. At-least-once: to be told again changes nothing."""
+        """Start the preservations, or notify the open ones. At-least-once: a second notification changes nothing."""

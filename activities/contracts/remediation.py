@@ -1,7 +1,7 @@
-"""A machine or node that is remediated: pinned, asked for, handed to another controller, followed, remembered.
+"""The activities of a remediation: pin a machine or node, hand it to another controller, follow it, remember what was tried.
 
-Whatever writes looks live and writes in one activity, with preconditions, and names what it is about by uid; repeated it finds
-its own work done. The deletion of a Machine is asked for by `preservation.give-up`, which alone may end one.
+An activity that writes looks live and writes with preconditions, and names its object by uid; a repetition finds its own work
+done. Only `preservation.give-up` asks for the deletion of a Machine.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from policy.values.object_refs import ObjectRef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemediationPin:
-    """The target as it stands at the start, and the ladder where the input named none.
+    """The target as it is at the start, and the ladder if the input named none.
 
-    pinned: of a Machine without a Node the uid is "", and `node` the victim's name (`machine/<namespace>/<name>`). machine: None
-    for a Node that belongs to none. owner: kind and name of what controls the Machine, "" for nobody. adopted_incident: of the
-    mark of an earlier episode, or of another run of this one; adopted_paths: those that it says are cut. healthy_delay: how long
-    the node must be well before what was set going for it is taken back; negative: until a person has confirmed it.
+    pinned: for a Machine without a Node the uid is "", and `node` is the victim's name (`machine/<namespace>/<name>`). machine:
+    None for a Node that belongs to none. owner: kind and name of what controls the Machine, "" if nothing does.
+    adopted_incident: from the mark of an earlier episode, or of another run of this one; adopted_paths: the paths that are cut
+    by that mark. healthy_delay: how long the node must be well before the remediation is taken back; negative: until a person
+    has confirmed it.
     """
 
     pinned: Pinned
@@ -42,17 +43,17 @@ class RemediationPin:
     observation: Observation | None = None
     healthy_delay: timedelta = timedelta(0)
     remembers: tuple[str, str] = ("", "")
-    """What the Machine and the Node remember of earlier remediations, "" for nothing."""
+    """The memory of earlier remediations on the Machine and on the Node, "" for none."""
     refused: str = ""
-    """Why no step of the ladder can be carried out, "" where one can."""
+    """Why no step of the ladder can be carried out, "" if one can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RememberRequest:
-    """Put what has been done about it on the target itself: on its Machine, and on its Node.
+    """Write the memory of the remediation to the target's Machine and Node.
 
-    on_node: where the Node is to remember another thing than the Machine. "": nothing. instead_of: only where that stands now,
-    "" for whatever does.
+    on_node: the Node's memory if it differs from the Machine's; "": none. instead_of: written only if this is the present
+    memory; "": in any case.
     """
 
     target: Target
@@ -65,10 +66,11 @@ class RememberRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeforeActing:
-    """What comes first in an activity that has others begin something: the last look (S20), and the note of it on the target.
+    """What an activity does first if it makes another controller begin something: the last look (S20), and the note on the
+    target.
 
-    Where the look does not say go nothing is noted, and the act is not begun; its result tells what was seen. remember: None
-    where nothing is noted.
+    If the look does not say go, nothing is noted and the act is not begun; the result has what was seen. remember: None if
+    nothing is to be noted.
     """
 
     look: LookRequest
@@ -77,8 +79,8 @@ class BeforeActing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineRequest:
-    """An act on the Machine of the target. `not_after`: not begun after that moment, it is not done at all (S20). before: None
-    where nothing begins: something is taken back."""
+    """An act on the Machine of the target. `not_after`: after that moment it is not begun at all (S20). before: None if the act
+    takes something back."""
 
     target: Target
     machine: ObjectRef
@@ -89,10 +91,10 @@ class MachineRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowRequest:
-    """Look what has become of the Machine, and of its successor.
+    """Read the state of the Machine and of its successor.
 
-    since: when its deletion was asked for, None before that: no Machine that is older can be its successor. memory: what the
-    successor is to remember (`policy/remediation/memory.py`), "" for nothing. check: the health check that judges the successor.
+    since: when its deletion was asked for, None before that: no older Machine can be its successor. memory: what is written to
+    the successor (`policy/remediation/memory.py`), "" for nothing. check: the health check that judges the successor.
     """
 
     target: Target
@@ -106,7 +108,7 @@ class FollowRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """The Machine that stands in for one that was given up. failed: why it will not work either, "" while it may."""
+    """The Machine that replaces one that was given up. failed: why it will not work either, "" while it may."""
 
     machine: str
     uid: str
@@ -117,10 +119,11 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowedMachine:
-    """The Machine as it is now. `gone`: there is none of that uid. deleting: its deletion has been asked for, by whomever.
+    """The Machine as it is now. `gone`: there is none of that uid. deleting: its deletion has been asked for, by us or by
+    others.
 
-    waits: what holds its deletion up, in words. owner_status, owner_reason, owner_message: its condition OwnerRemediated.
-    replacement: its successor, None while there is none. scaled_down: why its owner wants no successor, "" where it does.
+    waits: what its deletion waits for, as text. owner_status, owner_reason, owner_message: its condition OwnerRemediated.
+    replacement: its successor, None while there is none. scaled_down: why its owner wants no successor, "" if it does.
     """
 
     gone: bool = False
@@ -146,7 +149,7 @@ class RemediationActivities(ABC):
     @activity.defn(name="remediation.follow-machine")
     @abstractmethod
     async def follow(self, request: FollowRequest) -> FollowedMachine:
-        """Look live, and put the memory on the successor where there is one and it has none yet. Idempotent."""
+        """Look live, and write the memory to the successor if there is one without a memory. Idempotent."""
 
     @activity.defn(name="remediation.request-owner")
     @abstractmethod
@@ -161,23 +164,23 @@ class RemediationActivities(ABC):
     @activity.defn(name="remediation.take-back")
     @abstractmethod
     async def take_back(self, request: MachineRequest) -> ActResult:
-        """Undo `request_owner` and `annotate_external` where they still stand: nobody wants it any more."""
+        """Undo `request_owner` and `annotate_external` if they still stand: the remediation is not wanted any more."""
 
     @activity.defn(name="remediation.remember")
     @abstractmethod
     async def remember(self, request: RememberRequest) -> ActResult:
-        """Write the memory; a gone object remembers nothing."""
+        """Write the memory; an object that is gone is skipped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalRequest:
     """A remediation object of another controller, made from `template` for the target of `check`.
 
-    check_uid: "" where it is not known; it is read then. machine: of the target, None where it has none; machine_uid: to be given
-    with it. several: other steps of the ladder make objects of the same kind, so that this one gets a name of its own. name,
-    uid: of an object that there is already, "" before. well_since: since when its node has been well, None
-    while it is not. before, not_after: of a `create`, which is not begun without them. adopted: an earlier episode has left
-    it behind: it is not deleted while its check is a paused one of Machines, or its Cluster is paused.
+    check_uid: "" if it is not known; then it is read. machine: of the target, None if it has none; machine_uid: goes with it.
+    several: other steps of the ladder make objects of the same kind, so that this one gets a name of its own. name, uid: of an
+    object that exists already, "" before. well_since: since when its node has been well, None while it is not. before,
+    not_after: of a `create`, which is not begun without them. adopted: an earlier episode left the object behind: it is not
+    deleted while its check is a paused one of Machines, or its Cluster is paused.
     """
 
     target: Target
@@ -199,10 +202,11 @@ class ExternalRequest:
 class External:
     """A remediation object as it is now; `present` False: there is none of that name and origin, and `message` says why.
 
-    incident: of the episode that made it, "" where another controller did. deleting: its deletion has been asked for, and
-    somebody's finalizer holds it. timed_out: its controller was told that its time is over, by whomever. processing, succeeded,
-    node_deletion: its conditions Processing, Succeeded and PermanentNodeDeletionExpected, "" where it does not say. phase: that
-    its status names (Metal3). well_since: since when its node has been well, by its annotation. message: of its controller.
+    incident: of the episode that made it, "" if another controller did. deleting: its deletion has been asked for, and a
+    finalizer holds it. timed_out: an annotation tells its controller that its time is over, from us or from another.
+    processing, succeeded, node_deletion: its conditions Processing, Succeeded and PermanentNodeDeletionExpected, "" if it has
+    none. phase: from its status (Metal3). well_since: since when its node has been well, by its annotation. message: of its
+    controller.
     """
 
     present: bool
@@ -227,27 +231,29 @@ class ExternalActivities(ABC):
     @activity.defn(name="remediation.create-object")
     @abstractmethod
     async def create(self, request: ExternalRequest) -> External:
-        """Create it once from its template; one that there is and that is ours is found, however old it is.
+        """Create it once from its template; an existing one of ours is found, however old it is.
 
-        Errors: InvalidConfig (no such template or kind, or a template that makes nothing), Vetoed (an object that is not ours is
-        in the way, or somebody says no), TargetChanged, NotLicensed, Expired, OwnNode; Ambiguous: look again.
+        Errors: InvalidConfig (no such template or kind, or a template that makes nothing), Vetoed (an object that is not ours
+        is in the way, or a person or another system objects), TargetChanged, NotLicensed, Expired, OwnNode; Ambiguous: look
+        again.
         """
 
     @activity.defn(name="remediation.read-object")
     @abstractmethod
     async def read(self, request: ExternalRequest) -> External:
-        """Look at it live: by its uid where the request has one, else by name and origin. One that is two days old is flagged,
-        once, with the annotation that the operators' alerts select: whatever it waits for, people should look."""
+        """Read it live: by its uid if the request has one, else by name and origin. An object that is two days old gets, once,
+        the annotation that the operators' alerts select, so that people look at it."""
 
     @activity.defn(name="remediation.time-out-object")
     @abstractmethod
     async def time_out(self, request: ExternalRequest) -> External:
-        """Tell its controller that its time is over, unless it says that it has succeeded."""
+        """Annotate for its controller that its time is over, unless it has succeeded."""
 
     @activity.defn(name="remediation.note-well")
     @abstractmethod
     async def note_well(self, request: ExternalRequest) -> External:
-        """Note on it since when its node has been well, or take the note away: it no longer is."""
+        """Annotate it with the moment since which its node has been well, or remove that annotation if the node no longer
+        is."""
 
     @activity.defn(name="remediation.delete-object")
     @abstractmethod
@@ -257,8 +263,8 @@ class ExternalActivities(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedVolumesRequest:
-    """Which volumes of the target have failed: by what a VolumeDetachmentTemplate names, None: by the conditions for which the
-    need's own check calls the node unhealthy."""
+    """Asks which volumes of the target have failed. template: the VolumeDetachmentTemplate that names the signs of failure;
+    None: the conditions for which the need's own check finds the node unhealthy."""
 
     target: Target
     need: Need
@@ -267,7 +273,7 @@ class FailedVolumesRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedVolumes:
-    """What was found, and how long the pods that go because of it get for that. said: the words that it was found by."""
+    """The failure, and the time that its pods get for their eviction. said: the messages that show the failure."""
 
     failure: Failure
     eviction_timeout: timedelta
@@ -280,7 +286,7 @@ class VolumeActivities(ABC):
     @activity.defn(name="remediation.find-volumes")
     @abstractmethod
     async def find_volumes(self, request: FailedVolumesRequest) -> FailedVolumes:
-        """Read what is said of the node, its attachments and its pods live; nothing is written.
+        """Read the node, its attachments and its pods live; nothing is written.
 
         Errors: InvalidConfig (no such template, or one that can't be read), TargetChanged, NotFound.
         """

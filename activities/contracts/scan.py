@@ -1,4 +1,4 @@
-"""The scanner's window on a cluster: one long poll, which also tells people what was concluded."""
+"""The scanner's view of a cluster: one long poll, which also publishes what the scanner concluded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from policy.values.object_refs import ObjectRef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenEpisode:
-    """An open episode as a policy's status shows it. needs_person: it waits for one, and nothing goes on by itself."""
+    """An open episode as a policy's status shows it. needs_person: it waits for a person and does not go on by itself."""
 
     node: str
     since: str
@@ -39,18 +39,18 @@ class Refusal:
 class ScanRequest:
     """A long poll: answered as soon as the report's digest differs from `known_digest`, or after `wait`.
 
-    resource_version, check_versions, inventory: the newest marks, of nodes and of health checks, and the size the scanner has
-    seen; a cache that is behind catches up first or reports a stale view. holder: identity for the cluster Lease (Temporal
-    address and namespace). work_in_hand: episodes are open or asked for, so the Lease is needed even without a policy.
-    watching: nodes of open episodes and held-off ones, observed even without our mark. told: what those episodes were told of
-    their nodes (`policy.scan.urgency.stamp_of`); where a report has no room for all of them, news goes first. begun: whose
-    preservation was begun, or told to look again: a pool's place that was given is not given twice. in_flight, refusals: what
-    people are told of meanwhile, beside what the scan itself sees; None: it is not known yet, and no check's status is written.
-    halted: why nothing is begun, as people are told on every check and in a metric (S44), "" where all goes on.
-    need_person, permits, queued: for metrics: open episodes that wait for a person, permits in use, requests that wait for one.
-    remind, halted_is_new: of which episodes that wait for a person, and since when, people are to be told again; whether
-    `halted` is another one than the last request has told. halt_over: how that ended, "" but where people are to be told.
-    number: of the poll; a worker that has not served the one before does not know what people were told last.
+    resource_version, check_versions, inventory: the newest versions of nodes and of health checks, and the number of nodes,
+    that the scanner has seen; a cache that is behind catches up first or reports a stale view. holder: identity for the cluster
+    Lease (Temporal address and namespace). work_in_hand: episodes are open or asked for, so the Lease is needed even without a
+    policy. watching: nodes of open episodes and of held-off ones, observed even without our mark. told: a stamp of the latest
+    observation that each of those episodes got (`policy.scan.report_urgency.stamp_of`); if a report has no room for all nodes,
+    changed ones go first. begun: machines for which a preservation was begun or notified; none gets a place in its pool twice.
+    in_flight, refusals: published beside what the scan itself sees; None: not known yet, and no check's status is written.
+    halted: why nothing is begun, published on every check and in a metric (S44), "" while episodes may begin. need_person,
+    permits, queued: for metrics: open episodes that wait for a person, permits in use, requests that wait for one. remind:
+    episodes that wait for a person, and since when, about which people are reminded. halted_is_new: `halted` differs from the
+    last request's. halt_over: how a halt ended, "" if that need not be published. number: of the poll; a worker that has not
+    served the poll before does not know what was published last.
     """
 
     cluster: str
@@ -82,7 +82,7 @@ class ScanActivities(ABC):
     @activity.defn(name="scan.observe-cluster")
     @abstractmethod
     async def observe_cluster(self, request: ScanRequest) -> ScanReport:
-        """Sit on the watch cache until the report changes; renew the cluster Lease and write the checks' status meanwhile."""
+        """Wait at the watch cache until the report changes; renew the cluster Lease and write the checks' status meanwhile."""
 
     @activity.defn(name="scan.release-lease")
     @abstractmethod
@@ -104,4 +104,4 @@ class RepetitionActivities(ABC):
     @activity.defn(name="scan.tell-repetition")
     @abstractmethod
     async def tell_repetition(self, request: RepetitionRequest) -> None:
-        """An Event `RepeatedFencing` on the Node and its NodeFence."""
+        """Write an Event `RepeatedFencing` on the Node and its NodeFence."""

@@ -13,7 +13,7 @@ KIND = SearchAttributeKey.for_keyword("Kind")
 PHASE = SearchAttributeKey.for_keyword("Phase")
 REASON = SearchAttributeKey.for_keyword("Reason")
 OUTCOME = SearchAttributeKey.for_keyword("Outcome")
-"""Of an episode that has ended."""
+"""Set once an episode has ended."""
 
 ALL = (CLUSTER, NODE, ZONE, KIND, PHASE, REASON, OUTCOME)
 
@@ -31,7 +31,7 @@ def of_episode(
     phase: Phase = Phase.NEW,
     outcome: Outcome | None = None,
 ) -> TypedSearchAttributes:
-    """By which an episode is found. outcome: None while it is open."""
+    """The search attributes of an episode. outcome: None while it is open."""
     return TypedSearchAttributes(
         [
             SearchAttributePair(CLUSTER, cluster),

@@ -1,6 +1,6 @@
-"""The node itself, over the Kubernetes API: pin it, observe it, mark it, cordon it, free what ran on it, restore it.
+"""The activities on the node over the Kubernetes API: pin it, observe it, mark it, cordon it, free its workloads, restore it.
 
-Whatever writes does look and write in one activity, with uid and resourceVersion preconditions. A `Look` is a live read.
+An activity that writes looks and writes with uid and resourceVersion preconditions. A `Look` is a live read.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from policy.objects.marks import Added
 from policy.objects.nodes import Taint
 from policy.values.object_refs import ObjectRef
 
-# What people with kubectl see of an episode: its NodeFence, Events, and whether the node is proven off. Nothing follows from any
-# of it, and each of these writes may fail. It travels with the act before or after which it is due, or by itself while an episode
-# waits.
+# What people with kubectl see of an episode: its NodeFence, Events, and whether the node is proven off. No decision depends on
+# any of these writes, and each may fail. They travel with the act before or after which they are due, or by themselves while an
+# episode waits.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +47,9 @@ class EpisodeSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedEvent:
-    """A Kubernetes Event on the Node, so that `kubectl describe node` tells the story, and on its NodeFence; and on its Machine,
-    where `about` and its uid name one. outcome: of the episode that it says has ended. words: how often people had spoken to the
-    episode by then: the same problem after another word is news."""
+    """A Kubernetes Event on the Node (for `kubectl describe node`), on its NodeFence, and on the Machine if `about` and its uid
+    name one. outcome: of an episode that has ended. words: how many commands people had given the episode by then: the same
+    problem after another command is published again."""
 
     reason: str
     message: str
@@ -62,9 +62,9 @@ class PublishedEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffNote:
-    """Since when the node is proven off, None once it no longer is: a note in our mark. For people and for DataAtRisk (S36).
+    """A note in our mark: since when the node is proven off, None once it no longer is. For people and for DataAtRisk (S36).
 
-    `not_after`: it is not written after that moment; a note that comes late would call a machine off that runs.
+    `not_after`: it is not written after that moment; a late note would call a running machine off.
     """
 
     off_proven: datetime | None
@@ -73,7 +73,7 @@ class OffNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """All that is new since people were told last: the latest state where it is shown, Events in their order, the latest note."""
+    """All that was not published yet: the latest state for the NodeFence, Events in their order, the latest note."""
 
     shown: EpisodeSnapshot | None = None
     events: tuple[PublishedEvent, ...] = ()
@@ -82,10 +82,10 @@ class Publication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinResult:
-    """The target and the plan as they stand at the start; `need` is filled in where the input left it open.
+    """The target and the plan as they are at the start; `need` is filled in if the input left it open.
 
-    adopted_incident: a mark of an earlier episode was found on the node, or of another run of this one; the id is ours, so that
-    neither is open. added: what our own mark tells of, None where none was written.
+    adopted_incident: from the mark of an earlier episode on the node, or of another run of this one; the workflow id is ours,
+    so that neither is open. added: what our own mark says that we added, None if none was written.
     """
 
     pinned: Pinned
@@ -94,15 +94,15 @@ class PinResult:
     control_plane: bool = False
     adopted_incident: str = ""
     adopted_paths: tuple[str, ...] = ()
-    """Paths that the mark says are cut, whoever has cut them: an earlier step of this very episode may have."""
+    """Paths that are cut by the mark; an earlier step of this same episode may have cut them."""
     observation: Observation | None = None
     added: Added | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinRequest:
-    """Pin what a fencing was wanted for. marks_as: the run in whose name the node is marked at once, unless there is a mark to be
-    adopted; "": nothing is written. `not_after`: as of an ActRequest."""
+    """Pin the target of a fencing. marks_as: the run that the node is marked for at once, unless there is a mark to adopt; "":
+    nothing is written. `not_after`: as in an ActRequest."""
 
     wanted: FencingInput
     marks_as: str = ""
@@ -111,7 +111,7 @@ class PinRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Whom every later request is about, and in whose name: the pinned node and the holder of the mark. override: by which word a
+    """The target of every later request: the pinned node, and the episode that holds the mark. override: the command by which a
     person overrides a circuit breaker (S17)."""
 
     cluster: str
@@ -124,14 +124,14 @@ class Target:
 
     @property
     def without_levels(self) -> Target:
-        """The same for devices, which conclude nothing from a proof: what only freeing goes by (S1) is left out, since each
-        request stays in the history. A look has the whole: an act that brings one compares it with its own (S42)."""
+        """The target for requests to devices: without the levels, which only freeing needs (S1), since each request stays in
+        the history. A look has the whole: an act that brings one compares it with its own (S42)."""
         short = replace(self.pinned, levels=(), zone="", not_ready_since=None, addresses=())
         return replace(self, pinned=short, override=None)
 
     @property
     def without_devices(self) -> Target:
-        """The same for what touches the Node alone and none of its devices: which machine it is (S9)."""
+        """The target for acts on the Node alone: its identity (S9) without its devices."""
         short = self.without_levels
         return replace(short, pinned=replace(short.pinned, boot_id="", endpoints=()))
 
@@ -139,8 +139,8 @@ class Target:
 class LookVerdict(StrEnum):
     """The last look's answer. Only `go` lets the act happen.
 
-    need-gone: do the way back. vetoed: a person or another owner says no. target-changed: not the pinned one.
-    not-licensed: cluster Lease or permit not provably held, or something could not be read (look again later).
+    need-gone: take back what was done. vetoed: a person or another owner objects. target-changed: it is not the pinned node.
+    not-licensed: the cluster Lease or the permit is not provably held, or something could not be read (look again later).
     """
 
     GO = "go"
@@ -152,14 +152,14 @@ class LookVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configured:
-    """What was asked for when the devices of a node were looked up. template: the one that the request named, None for none."""
+    """How the devices of a node were looked up. template: the one that the request named, None for none."""
 
     template: ObjectRef | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LicenceWanted:
-    """The power act that comes next, and by when it begins at the latest."""
+    """The power act that comes next, and the latest moment at which it begins."""
 
     act: PowerAct
     not_after: datetime
@@ -167,15 +167,15 @@ class LicenceWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookRequest:
-    """Live last look before an act (S20). operation: what it is about to license. Where that destroys nothing, only providerID is
-    compared (S9). A look before power, a path or a network is given back says that nobody wants the machine left as it is (on its
+    """Live last look before an act (S20). operation: what it may license. If that destroys nothing, only providerID is compared
+    (S9). A look before power, a path or a network is given back checks that no annotation keeps the machine as it is (on its
     Machine, too, S21) and that no other episode or deployment has it by now (S38).
 
-    configured: how the pinned devices were chosen, so that those that are configured now are compared with them, or told where
-    something is given back; None where they are not used.
-    lease: for so long the node's lease is taken, or renewed, as part of the look, which then covers the step in hand: somebody
-    else's is a veto as any that is seen; None: it is only read. not_after: it is not taken after that moment. counts: what stands
-    against the node is told as well. news: told meanwhile. licenses: the power act that a go is to license (S42).
+    configured: how the pinned devices were chosen, so that the devices configured now are compared with them, or returned if
+    something is given back; None if no device is used. lease: the look takes or renews the node's lease for this long, to cover
+    the present step; another holder's lease is a veto; None: it is only read. not_after: the lease is not taken after that
+    moment. counts: the result also has what stands against the node. news: published meanwhile. licenses: the power act that a
+    go licenses (S42).
     """
 
     target: Target
@@ -191,7 +191,7 @@ class LookRequest:
 
     @property
     def destructive(self) -> bool:
-        """Whether everything is read for it."""
+        """Whether the look is for a destructive act, for which everything is read."""
         return self.operation in DESTRUCTIVE
 
     @property
@@ -201,7 +201,7 @@ class LookRequest:
 
     @property
     def restores(self) -> bool:
-        """Whether it is one before something is given back."""
+        """Whether the look comes before something is given back."""
         return self.operation is Operation.GIVE_BACK
 
 
@@ -209,9 +209,9 @@ class LookRequest:
 class Workload:
     """What still stands against the node: pods that count (no mirror, no DaemonSet pods) and volume attachments.
 
-    workloads: the same pods by a name that is the same after each restart: those of a ReplicaSet or Job by that, bounded.
-    forced: how many of the pods were told to go at once already and are held by somebody's finalizer. per_minute: how many may be
-    freed in this cluster in a minute, None: as many as there are.
+    workloads: the same pods by a name that survives restarts (the ReplicaSet or Job of a pod), bounded. forced: how many of the
+    pods were force-deleted already and are held by a finalizer. per_minute: how many may be freed in this cluster in a minute,
+    None: no limit.
     """
 
     pods: int
@@ -224,10 +224,10 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookResult:
-    """What was seen, with the answer and its reason in one line. until: when a veto ends by itself, None where nobody says.
-    permitted: whether the scanner knows of our permit, where that was asked. endpoints: of the devices that are configured for
-    the node now, None where that was not asked or can't be told. workload: what stands against the node, where that was asked.
-    licence: for the power act that was asked for; "" where none was, or the look does not say go."""
+    """What was seen, with the answer and its reason in one line. until: when a veto ends by itself, None if that is not known.
+    permitted: whether the scanner knows of our permit, if that was asked. endpoints: of the devices that are configured for the
+    node now, None if that was not asked or is not known. workload: what stands against the node, None if that was not asked.
+    licence: for the power act in the request; "" if there was none, or the look does not say go."""
 
     verdict: LookVerdict
     reason: str
@@ -242,7 +242,7 @@ class LookResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerRequest:
-    """Tell the object that asks for the node how far its wish has come."""
+    """Write to the object that asks for the node how far its request has come."""
 
     target: Target
     answer: RequestAnswer
@@ -250,15 +250,15 @@ class AnswerRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerResult:
-    """`withdrawn`: why nobody asks any more, "" while somebody does."""
+    """`withdrawn`: why the object does not ask any more, "" while it does."""
 
     withdrawn: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActRequest:
-    """A write on the node in the episode's name. `not_after`: not begun after that moment, it is not done at all (S20). `added`:
-    for a mark that has to be written anew, since somebody has removed ours (S35). `news`: told once it is done."""
+    """A write on the node in the episode's name. `not_after`: after that moment it is not begun at all (S20). `added`: for a
+    mark that has to be written anew, because ours was removed (S35). `news`: published once the write is done."""
 
     target: Target
     not_after: datetime | None = None
@@ -268,14 +268,14 @@ class ActRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CordonRequest:
-    """Cordon in the episode's name, right after a last look that says go (S20). `not_after`: as of an ActRequest."""
+    """Cordon in the episode's name, right after a last look that says go (S20). `not_after`: as in an ActRequest."""
 
     look: LookRequest
     not_after: datetime | None = None
 
     @property
     def target(self) -> Target:
-        """Whom it is about."""
+        """The look's target."""
         return self.look.target
 
 
@@ -291,9 +291,9 @@ class PathRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest:
-    """Take our marks off a node. keep_cordon: the cordon stays, as a configuration without `mark-schedulable` wants it. tainted:
-    as `ours` of an UntaintRequest. added: for a node that does not carry our mark any more, or one that was changed. news: as of
-    an ActRequest."""
+    """Take our marks off a node. keep_cordon: the cordon stays, as a configuration without `mark-schedulable` wants it.
+    tainted: as `ours` in an UntaintRequest. added: for a node without our mark, or with a changed one. news: as in an
+    ActRequest."""
 
     target: Target
     not_after: datetime | None = None
@@ -305,9 +305,9 @@ class RestoreRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UntaintRequest:
-    """Take our out-of-service taint off. ours: the episode knows that it has set it, whatever our mark says by now, which anybody
-    may remove; believed where it is sealed in `added`. look: made once the taint is off, before power-on. `not_after`: as of an
-    ActRequest."""
+    """Take our out-of-service taint off. ours: the episode knows that it set the taint, even if our mark no longer says so,
+    because anyone may remove the mark; it counts only if it is sealed in `added`. look: made once the taint is off, before
+    power-on. `not_after`: as in an ActRequest."""
 
     target: Target
     ours: bool = False
@@ -319,8 +319,8 @@ class UntaintRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActResult:
     """changed False: it was already so (a retry, or a person had done it); `detail` says what was seen. added: what our mark on
-    the node tells of by now, None where it was not looked at. look: the look that was made with it; one that does not say go has
-    kept a licensed act from being begun. left: what stands against the node after a taint that drives its pods out."""
+    the node says by now, None if it was not read. look: the look that was made with the act; if it does not say go, the
+    licensed act was not begun. left: what stands against the node after a taint that evicts its pods."""
 
     changed: bool
     detail: str
@@ -333,8 +333,8 @@ class ActResult:
 class FreeRequest:
     """A consequence: refused unless `proof` is complete for every pinned endpoint and its readings are fresh (S1, S2).
 
-    not_after bounds the freshness: set by the workflow to shortly after the last reading. at_most: the portion of pods that the
-    scanner lets go; None: it was not asked for any, and where a cluster limits how many go in a minute none goes. need: of the
+    not_after bounds the freshness: the workflow sets it to shortly after the last reading. at_most: the portion of pods that
+    the scanner allows; None: the scanner was not asked, and in a cluster with a limit per minute no pod is freed. need: of the
     episode, for the last look before the Node is deleted.
     """
 
@@ -348,8 +348,8 @@ class FreeRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadRequest:
-    """Count what stands against the node. proof, not_after, holder: as of a FreeRequest, where our taint goes on freeing it
-    meanwhile; None where nothing does."""
+    """Count what stands against the node. proof, not_after, holder: as in a FreeRequest, if our taint goes on freeing the node
+    meanwhile; None if nothing does."""
 
     target: Target
     proof: OffProof | None = None
@@ -358,7 +358,7 @@ class WorkloadRequest:
 
     @property
     def under(self) -> FreeRequest | None:
-        """What our taint stands under, None where none does."""
+        """The consequence under which our taint stands, None if there is none."""
         if self.proof is None or self.not_after is None:
             return None
         return FreeRequest(target=self.target, proof=self.proof, not_after=self.not_after, holder=self.holder)
@@ -375,7 +375,7 @@ class FreeResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeCutRequest:
-    """A consequence under `path cut proven`: only for pods whose every volume lies behind the cut (S1). at_most: as of a
+    """A consequence under `path cut proven`: only for pods with all their volumes behind the cut (S1). at_most: as in a
     FreeRequest."""
 
     target: Target
@@ -388,9 +388,9 @@ class FreeCutRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeDumpingRequest:
-    """A consequence under `kernel dead`, which only a configuration that trusts the network gives.
+    """A consequence under `kernel dead`, which only a configuration that trusts the network allows.
 
-    not_after bounds its freshness: moments after the message on which it rests. at_most: as of a FreeRequest.
+    not_after bounds its freshness: moments after the kdump message. at_most: as in a FreeRequest.
     """
 
     target: Target
@@ -402,8 +402,8 @@ class FreeDumpingRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRequest:
-    """Give `medik8s-leases/node-<name>` back. adopted: the incident whose marks this one adopted; what that one had taken is
-    released with our own. holder: as of a LookRequest. news: as of an ActRequest."""
+    """Give `medik8s-leases/node-<name>` back. adopted: the earlier incident of the adopted mark; its lease is released with our
+    own. holder: as in a LookRequest. news: as in an ActRequest."""
 
     target: Target
     adopted: str = ""
@@ -413,7 +413,7 @@ class ReleaseRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishRequest:
-    """Tell people what is new where no act takes it along."""
+    """Publish what is new if no act takes it along."""
 
     target: Target
     news: Publication
@@ -421,7 +421,7 @@ class PublishRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaintRequest:
-    """Add one taint in the episode's name, as a CordonRequest cordons; it goes with the other marks."""
+    """Add one taint in the episode's name, as a CordonRequest cordons; it is removed with the other marks."""
 
     look: LookRequest
     taint: Taint
@@ -429,14 +429,14 @@ class TaintRequest:
 
     @property
     def target(self) -> Target:
-        """Whom it is about."""
+        """The look's target."""
         return self.look.target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainRequest:
-    """One round of evictions. `not_after`: none is asked for after it. at_most: how many in this round, None: no limit. only: the
-    pods that are meant, None: all."""
+    """One round of evictions. `not_after`: none is asked for after it. at_most: how many in this round, None: no limit. only:
+    the pods to evict, None: all."""
 
     target: Target
     options: DrainOptions
@@ -450,11 +450,11 @@ class DrainRequest:
 class DrainResult:
     """What a round did and what it left; a drain is over once it is `done`, and until then the round is repeated.
 
-    evicted: in this round. left: pods that are to go and have not gone; `names` has the first of them. blocked: of those, whose
-    eviction was refused for now, each with the reason. withheld: pods not evicted because the node is not Ready and a
-    single-writer volume of theirs is attached (S36); they wait for the proof of off and are not among those left. errors: pods
-    that a filter refuses; nothing was evicted (S29). mounting: of those blocked, the ones that mount a chosen volume. The lists
-    are bounded.
+    evicted: in this round. left: pods that are to go and have not gone; `names` has the first of them. blocked: the pods left
+    with an eviction that was refused for now, each with the reason. withheld: pods not evicted because the node is not Ready
+    and a single-writer volume of theirs is attached (S36); they wait for the proof of off and are not among those left. errors:
+    pods that a filter refuses; nothing was evicted (S29). mounting: the blocked pods that mount a chosen volume. The lists are
+    bounded.
     """
 
     evicted: int = 0
@@ -469,7 +469,7 @@ class DrainResult:
 
     @property
     def done(self) -> bool:
-        """Nothing is left that a further round could evict or wait for."""
+        """Whether nothing is left that a further round could evict or wait for."""
         return not self.errors and not self.left
 
 
@@ -479,20 +479,20 @@ class TargetActivities(ABC):
     @activity.defn(name="isolation.pin-target")
     @abstractmethod
     async def pin(self, request: PinRequest) -> PinResult:
-        """Read the node live, resolve and validate its plan, and mark the node where the request says so.
+        """Read the node live, resolve and validate its plan, and mark the node if the request says so.
 
-        Errors: InvalidConfig, TargetChanged (not that uid), NotFound; as of `mark`.
+        Errors: InvalidConfig, TargetChanged (not that uid), NotFound; those of `mark`.
         """
 
     @activity.defn(name="isolation.mark")
     @abstractmethod
     async def mark(self, request: ActRequest) -> ActResult:
-        """Write our mark; adopt a mark whose episode is not open, keeping what it says we added."""
+        """Write our mark; adopt the mark of an episode that is not open, and keep what it says that we added."""
 
     @activity.defn(name="target.last-look")
     @abstractmethod
     async def last_look(self, request: LookRequest) -> LookResult:
-        """Look live at identity, need, vetoes, cluster Lease and permit; take the medik8s node lease where that is asked."""
+        """Look live at identity, need, vetoes, cluster Lease and permit; take the medik8s node lease if the request says so."""
 
     @activity.defn(name="recovery.release-lease")
     @abstractmethod
@@ -502,7 +502,7 @@ class TargetActivities(ABC):
     @activity.defn(name="target.tell")
     @abstractmethod
     async def tell(self, request: PublishRequest) -> None:
-        """Write the NodeFence, where its kind is served, the note in our mark, and the Events. Idempotent: an older state never
+        """Write the NodeFence (if its kind is served), the note in our mark, and the Events. Idempotent: an older state never
         overwrites a newer one."""
 
     @activity.defn(name="target.answer-request")
@@ -517,17 +517,17 @@ class IsolationActivities(ABC):
     @activity.defn(name="isolation.mark-unschedulable")
     @abstractmethod
     async def mark_unschedulable(self, request: CordonRequest) -> ActResult:
-        """Look, and cordon where all says go, noting in our mark whether the cordon is ours (a person's stays a person's)."""
+        """Look, and cordon if the look says go; our mark notes whether the cordon is ours (a person's stays a person's)."""
 
     @activity.defn(name="isolation.note-path")
     @abstractmethod
     async def note_path(self, request: PathRequest) -> ActResult:
-        """Keep the list of cut paths in our mark, so that whoever takes the node over knows of them."""
+        """Keep the list of cut paths in our mark, so that a later episode knows of them."""
 
     @activity.defn(name="isolation.taint")
     @abstractmethod
     async def taint(self, request: TaintRequest) -> ActResult:
-        """Look, and add a taint where all says go, noting in our mark that it is ours (a person's stays a person's).
+        """Look, and add a taint if the look says go; our mark notes that it is ours (a person's stays a person's).
 
         InvalidConfig for one that deletes pods (NoExecute): that needs the proof of off.
         """
@@ -543,14 +543,14 @@ class IsolationActivities(ABC):
     @activity.defn(name="recovery.mark-schedulable")
     @abstractmethod
     async def mark_schedulable(self, request: RestoreRequest) -> ActResult:
-        """Remove our mark, our taints, and our cordon unless somebody preserves the node (S21); the rest stays byte-equal.
+        """Remove our mark, our taints, and our cordon unless the node is preserved (S21); the rest stays byte-equal.
 
-        Where no mark says what is ours, the episode does. A gone Node: nothing.
+        If no mark says what is ours, the request does. A gone Node: nothing.
         """
 
 
 class FreeingActivities(ABC):
-    """Consequences (S1) and what they left. Served on `cluster.<name>`."""
+    """Consequences (S1), and the count of what they left. Served on `cluster.<name>`."""
 
     @activity.defn(name="power-management.taint-out-of-service")
     @abstractmethod
@@ -564,13 +564,13 @@ class FreeingActivities(ABC):
     async def delete_workload(self, request: FreeRequest) -> FreeResult:
         """Force-delete the node's pods, then remove VolumeAttachments of volumes no pod there uses any more.
 
-        Without a portion under a limit: only tells what is left.
+        Without a portion under a limit: only counts what is left.
         """
 
     @activity.defn(name="power-management.delete-node")
     @abstractmethod
     async def delete_node(self, request: FreeRequest) -> ActResult:
-        """Delete the Node object itself: for those who never want the machine back under it. A gone Node: nothing.
+        """Delete the Node object itself, if the machine is never to come back under it. A gone Node: nothing.
 
         It takes more than the workloads of a machine that is off, so that a whole last look comes right before it (S20, S21).
         Errors: Vetoed, TargetChanged, NotLicensed as of that look.
@@ -587,20 +587,20 @@ class FreeingActivities(ABC):
     @activity.defn(name="power-management.free-while-dumping")
     @abstractmethod
     async def free_while_dumping(self, request: FreeDumpingRequest) -> FreeResult:
-        """As `delete_workload`, of a node whose kernel is dead and whose power is on.
+        """As `delete_workload`, for a node with a dead kernel and power on.
 
-        NotProven where its Node is gone: whether it has booted since can't be seen then (S6).
+        NotProven if its Node is gone: whether it has booted since can't be seen then (S6).
         """
 
     @activity.defn(name="power-management.read-workload")
     @abstractmethod
     async def read_workload(self, request: WorkloadRequest) -> Workload:
-        """Count what still stands against the node (live). Where our taint goes on freeing it: refused as a consequence is."""
+        """Count what still stands against the node (live). While our taint goes on freeing it: refused as a consequence is."""
 
     @activity.defn(name="power-management.untaint-out-of-service")
     @abstractmethod
     async def untaint_out_of_service(self, request: UntaintRequest) -> ActResult:
-        """Remove the out-of-service taint if our mark, or the episode, says that it is ours; then look, where that is asked.
+        """Remove the out-of-service taint if our mark, or the episode, says that it is ours; then look, if the request says so.
 
-        Vetoed where the episode knows that it is ours and another one's mark claims it.
+        Vetoed if the episode knows that it is ours and another episode's mark claims it.
         """

@@ -127,7 +127,7 @@ class CloudCall:
         """In the thread: have a request sent, and wait. itself: it is the call's own, and not one for a token. limit: seconds,
         where a token is waited for with less patience than the call.
 
-        Raises NotSentError, TimeoutError after `limit`, Expired for a command whose moment has passed, aiohttp's own errors.
+        Raises NotSentError, TimeoutError after `limit`, Expired for a command after its moment, aiohttp's own errors.
         """
         exchange = self._send(request, tls, proxy, itself=itself, limit=limit)
         return asyncio.run_coroutine_threadsafe(exchange, self._loop).result()

@@ -25,8 +25,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from activities.errors import ErrorType
-from activities.power import child_process
-from activities.power.child_process import Ended, not_started
+from activities.power import agent_process
+from activities.power.agent_process import Ended, not_started
 from activities.power.driver import Deadline, DeviceCredentials, PowerError, invalid, parameters_of
 from policy.episode.messages import Reading
 from policy.fence.drivers import fence_agents, problem_of_credential
@@ -212,13 +212,16 @@ class _Act:
         if state is not PowerState.UNKNOWN:
             return state, ""
         if ended.returncode in STATUS:
-            return PowerState.UNKNOWN, f"{self.driver.agent} ended with status {ended.returncode} and said {self._words(ended)!r}"
+            return (
+                PowerState.UNKNOWN,
+                f"{self.driver.agent} ended with status {ended.returncode} and said {self._output(ended)!r}",
+            )
         if ended.timed_out or ended.returncode < 0:
             raise self._failure(ErrorType.UNREACHABLE, "no answer before the deadline; nothing was commanded")
         kind = hint_of(ended)
         if kind is ErrorType.TRANSIENT:
             await self._refuse_missing_plug()
-        raise self._failure(kind, f"{self._words(ended)}; nothing was commanded")
+        raise self._failure(kind, f"{self._output(ended)}; nothing was commanded")
 
     async def confirmed_off(self) -> tuple[PowerState, str]:
         """Off, for a plug that there is. Raises InvalidConfig where the agent lists others and not this one (S3)."""
@@ -231,7 +234,7 @@ class _Act:
         if ended.returncode != 0 or ended.timed_out:
             return (
                 PowerState.UNKNOWN,
-                f"it says off, but its plugs can't be listed, and a missing one is off too: {self._words(ended)}",
+                f"it says off, but its plugs can't be listed, and a missing one is off too: {self._output(ended)}",
             )
         if listed is not None and not is_listed(plug, self._switch, listed):
             raise self._missing(plug, listed)
@@ -258,7 +261,7 @@ class _Act:
             message = f"{self.driver.agent} had not ended by the deadline; it may have been carried out"
             raise self._failure(ErrorType.AMBIGUOUS, message)
         if ended.returncode != 0:
-            raise self._failure(ErrorType.AMBIGUOUS, f"{self._words(ended)}; it may have been carried out")
+            raise self._failure(ErrorType.AMBIGUOUS, f"{self._output(ended)}; it may have been carried out")
 
     @property
     def _plug(self) -> str | None:
@@ -287,10 +290,10 @@ class _Act:
         with agent_input(self.metadata, values, secrets=self.driver.secrets, patience=patience) as handed:
             # `timeout` ends the agent and its tools where this worker is killed before the deadline (S34).
             guard = ("timeout", "--signal=KILL", f"{seconds + MARGIN:.1f}", str(self.found.program))
-            return await child_process.run(guard, handed.lines, self.deadline, environment=handed.environment, files=handed.files)
+            return await agent_process.run(guard, handed.lines, self.deadline, environment=handed.environment, files=handed.files)
 
-    def _words(self, ended: Ended) -> str:
-        return words_of(ended, self.driver.credentials.hidden_in)
+    def _output(self, ended: Ended) -> str:
+        return failure_output(ended, self.driver.credentials.hidden_in)
 
     def _missing(self, plug: str, listed: Mapping[str, str]) -> PowerError:
         return self._failure(
@@ -379,7 +382,7 @@ async def installed(agent: str, deadline: Deadline, *, search_path: str = SEARCH
         raise invalid(f"{agent} is not installed on this worker: expected the package fence-agents there")
     program, version = _version(found)
     if version not in KNOWN:
-        ended = await child_process.run((found,), b"action=metadata\n", deadline, environment=ENVIRONMENT)
+        ended = await agent_process.run((found,), b"action=metadata\n", deadline, environment=ENVIRONMENT)
         KNOWN[version] = InstalledAgent(program=program, metadata=_read(agent, ended))
     return KNOWN[version]
 
@@ -389,7 +392,7 @@ def _version(found: str) -> tuple[Path, tuple[Path, int]]:
     return program, (program, program.stat().st_mtime_ns)
 
 
-def _read(agent: str, ended: child_process.Ended) -> AgentMetadata:
+def _read(agent: str, ended: agent_process.Ended) -> AgentMetadata:
     try:
         # The program's own words, and it was chosen from an allow-list.
         described = ElementTree.fromstring(ended.stdout)  # noqa: S314
@@ -443,7 +446,7 @@ class AgentInput:
     lines: bytes = field(repr=False)
     environment: Mapping[str, str]
     files: Mapping[Path, int]
-    """Files in memory: the paths that the agent is given, each for `child_process.run` to link to what it opens there."""
+    """Files in memory: the paths that the agent is given, each for `agent_process.run` to link to what it opens there."""
 
 
 @contextmanager
@@ -583,7 +586,7 @@ def hint_of(ended: Ended) -> ErrorType:
     return next((kind for kind, words in _HINTS.items() if re.search("|".join(words), text)), ErrorType.TRANSIENT)
 
 
-def words_of(ended: Ended, hide: Callable[[str], str]) -> str:
+def failure_output(ended: Ended, hide: Callable[[str], str]) -> str:
     """What an agent said of its failure, in one line. hide: takes the secrets out, before anything is left out."""
     text = hide((ended.stderr or ended.stdout).decode(errors="replace"))
     lines = [re.sub(r"^[\d-]+ [\d:,]+ (ERROR|WARNING): ", "", line).strip() for line in text.splitlines()]

@@ -219,12 +219,12 @@ class Inventory:
             return None
         self.remediations[remediation.ref.key] = remediation
         moved = known is not None and known.target != remediation.target
-        return [*(self._attend(known) if known is not None and moved else ()), *self._attend(remediation)]
+        return [*(self._touched_by(known) if known is not None and moved else ()), *self._touched_by(remediation)]
 
     def remove_remediation(self, key: str) -> list[TargetToJudge] | None:
         """A remediation object that is gone; None where it was not known."""
         known = self.remediations.pop(key, None)
-        return self._attend(known) if known is not None else None
+        return self._touched_by(known) if known is not None else None
 
     # Nodes
 
@@ -401,7 +401,7 @@ class Inventory:
         ]
         return tuple(sorted(found, key=lambda each: each.ref.key))
 
-    def _attend(self, remediation: RemediationObject) -> list[TargetToJudge]:
+    def _touched_by(self, remediation: RemediationObject) -> list[TargetToJudge]:
         """The targets that a remediation object is about."""
         targets = [self.nodes.get(remediation.target)]
         targets += [self.machines.get(machine_key(api, remediation.ref.namespace, remediation.target)) for api in MACHINE_APIS]

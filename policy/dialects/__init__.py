@@ -1,4 +1,4 @@
-"""The spellings of health checks. Each ends in one `HealthCheck`; nothing downstream knows which it was written in.
+"""The dialects of health checks. Each is read into one `HealthCheck`; nothing downstream knows the dialect.
 
 One module per dialect, chosen here by group and kind. An object that cannot be used is a PolicyError as a whole: there are no
 half-read checks and no fallbacks (`policy/scan/ledger.py` then shows the error and admits nothing under it).
@@ -23,7 +23,7 @@ _READERS = {(group, kind.lower()): reader for (group, kind), reader in _DIALECTS
 
 
 def is_health_check(obj: Mapping[str, object]) -> bool:
-    """Whether the object is of a kind that `parse` reads, in whatever version and shape."""
+    """Whether the object is of a kind that `parse` reads, in any version and shape."""
     return _reader(obj) is not None
 
 
@@ -48,5 +48,5 @@ def _reader(obj: Mapping[str, object]) -> Callable[[Mapping[str, object]], Healt
         return node_fencing.parse_node_fencing
     version, kind = obj.get("apiVersion"), obj.get("kind")
     group = version.partition("/")[0] if isinstance(version, str) else ""
-    # A kind in other letters is a slip of the pen, which its reader names; passed over, it would seem to be no check at all.
+    # A kind in the wrong case is a typing error that its reader names; without this it would not count as a check at all.
     return _READERS.get((group, kind.lower())) if isinstance(kind, str) else None

@@ -35,7 +35,7 @@ LONGEST_SECONDS = 2**31 - 1
 
 _STATUSES = ("True", "False", "Unknown")
 _WRITTEN_BY_US = ("Ready", "Available", "HealthCheckSucceeded", "OwnerRemediated", "ExternallyRemediated")
-"""Machine conditions that follow from a health check; judged by it they would feed themselves."""
+"""Machine conditions that health checks write; a check that judged by them would feed itself."""
 
 _RANGE = re.compile(r"\[([0-9]{1,9})-([0-9]{1,9})\]", re.ASCII)
 
@@ -62,7 +62,7 @@ def parse_machine_health_check(obj: Mapping[str, object]) -> HealthCheck:
 
 
 class _Parts(TypedDict):
-    """What the versions spell differently, as the fields of a `HealthCheck`."""
+    """Fields of a `HealthCheck` that the two versions spell differently."""
 
     conditions: tuple[UnhealthyCondition, ...]
     machine_conditions: tuple[UnhealthyCondition, ...]

@@ -28,14 +28,14 @@ from policy.values.thresholds import Threshold, parse_threshold
 from policy.values.times import parse_duration
 
 DEFAULT_NAMESPACE = "default"
-"""Where an object lives that names no namespace, as with kubectl; objects from an API server always name theirs."""
+"""The namespace of an object that names none, as with kubectl; objects from an API server always name theirs."""
 
 MOST_CONDITIONS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The object's name and version, and its spec to be read on. `fields` is the whole object."""
+    """The object's name and version, and its spec, which the dialect reads. `fields` is the whole object."""
 
     ref: ObjectRef
     uid: str
@@ -47,7 +47,7 @@ class Head:
 
     @property
     def paused(self) -> str:
-        """Whether the annotation pauses it, in words; any value does."""
+        """Why it is paused by its annotation, "" if it is not; any value pauses."""
         return f"it carries the annotation {PAUSED_ANNOTATION}" if PAUSED_ANNOTATION in self.annotations else ""
 
 
@@ -100,13 +100,13 @@ def not_too_many(found: Collection[object], spec: Fields, name: str) -> None:
         raise spec.refuse(name, f"expected at most {MOST_CONDITIONS} entries, got {len(found)}")
 
 
-# Annotations by which a health check of any dialect says how its targets are remediated: no shipped schema has fields for it.
+# Annotations with which a health check of any dialect configures remediation: no shipped schema has fields for it.
 #
 # An API server prunes fields that its schema does not know, so that even the back-off of the node health check's own proposal is
-# lost on the way into a cluster; annotations are not. What they mean is `policy/remediation/`.
+# lost on the way into a cluster; it keeps annotations. What they mean is `policy/remediation/`.
 
 AUTOSCALER_PATIENCE_ANNOTATION = "nodewarden.io/autoscaler-patience"
-"""How old a Machine that never had a Node must be before it is replaced again; `0s` where no autoscaler is at work."""
+"""How old a Machine that never had a Node must be before it is replaced again; `0s` without an autoscaler."""
 
 _RETRIES = frozenset(
     {
@@ -129,7 +129,7 @@ class Remediating(TypedDict):
 
 
 def read_remediating(head: Head, *, backoff: object = None) -> Remediating:
-    """All of it. backoff: `spec.backoff`, for the one dialect whose proposal has it. Raises PolicyError."""
+    """All of these annotations. backoff: `spec.backoff`, from the one dialect that has the field. Raises PolicyError."""
     annotations, subject = head.annotations, head.ref.key
     escalation = annotations.get(ESCALATION_ANNOTATION, "")
     if ESCALATION_ANNOTATION in annotations:

@@ -1,8 +1,8 @@
 """`NodeHealthCheck` of medik8s (remediation.medik8s.io/v1alpha1): judges nodes, without Machines.
 
 Where the proposal gives a default that the shipped operator no longer has (which nodes, `maxUnhealthy: 49%`), the default is
-kept; where the operator refuses an object, so do we. The proposal's spellings are taken with a warning, and so is what is not
-carried out yet.
+kept; where the operator refuses an object, so do we. The proposal's spellings are accepted with a warning, and so are fields
+that nodewarden does not carry out yet.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def parse_node_health_check(obj: Mapping[str, object]) -> HealthCheck:
 
 
 def refuse_update(before: HealthCheck, after: HealthCheck, obj: Mapping[str, object]) -> None:
-    """Raise PolicyError for a change that the operator's admission refuses: whom a check selects and how it remediates stays
-    while a remediation of it is under way. `obj` is the object as it stood before; its status says whether one is."""
+    """Raise PolicyError for a change that the operator's admission refuses: the selector and the remediation of a check stay as
+    they are while one of its remediations is under way. `obj`: the object before the change; its status says whether one is."""
     if not _remediating(obj):
         return
     for field, changed in (
@@ -116,8 +116,8 @@ def _remediating(obj: Mapping[str, object]) -> bool:
 def _storm(fields: Fields) -> Storm:
     """How far the storm was when the status was last written.
 
-    A status is no configuration: what can't be read in it makes no bad check. A storm without a moment has been on for ever, a
-    cooldown without one has not begun, which is the stricter reading of both.
+    A status is no configuration: an unreadable field of it does not make the check unusable. A storm without a moment has been
+    on for ever, a cooldown without one has not begun, which is the stricter reading of both.
     """
     status = fields.value("status")
     listed = status.get("conditions") if isinstance(status, Mapping) else None

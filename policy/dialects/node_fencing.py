@@ -1,9 +1,9 @@
 """`fence-cluster-config` and the `fence-policy-<name>` ConfigMaps of the node-fencing proposal.
 
-The cluster's configuration is a health check as well, since the proposal needs no other object: every node whose Ready has been
-False or Unknown for `grace_timeout` is to be fenced, by whatever fence configuration is the node's. Its policies are read
-here and hold for all fencing in the cluster. Read as a whole: one unknown key, one policy that is not there, and nothing of it
-counts (`policy/scan/admission.py` then begins nothing new).
+The cluster's configuration is a health check as well, since the proposal needs no other object: every node that has not been
+Ready (False or Unknown) for `grace_timeout` is to be fenced, by its own fence configuration. The policies that it names are read
+here and hold for all fencing in the cluster. One unknown key or one missing policy makes all of it unusable
+(`policy/scan/admission.py` then begins nothing new).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ POLICY_PREFIX = "fence-policy-"
 PROPERTIES = "config.properties"
 
 GRACE_TIMEOUT = timedelta(minutes=5)
-"""The proposal's wait; what it was published with waited 5 s, and for ever where the text was no number."""
+"""The proposal's wait; the published controller waited 5 s, and for ever if the text was no number."""
 
 LONGEST_TIME = timedelta(days=7)
 MOST_AT_ONCE = 1000
@@ -54,7 +54,7 @@ BUILT_IN = {
     SKIP_LOST_STORAGE: FencePolicies(skip_lost_storage=True),
     SKIP_RENEWED_LEASE: FencePolicies(skip_renewed_lease=True),
 }
-"""Policies that need no object of their own: their name says all of it."""
+"""Policies without an object of their own: the name is the whole policy."""
 
 _CLUSTER_KEYS = (*SETTINGS, *OF_POLICIES)
 _HOLDS_BACK = frozenset({"policies", *OF_POLICIES})
@@ -84,8 +84,8 @@ _YES_AND_NO = {"true": True, "yes": True, "on": True, "1": True, "false": False,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfigCheck:
-    """What `fence-cluster-config` says as a health check. names: of the policies it asks for. own: those that it states itself,
-    which is the off switch. What it says about how a node is fenced is `policy/fence/configmaps.py`."""
+    """`fence-cluster-config` as a health check. names: of the policies that it lists. own: policies in its own keys, which
+    switch fencing off. Its keys about how a node is fenced are read in `policy/fence/configmaps.py`."""
 
     ref: ObjectRef
     uid: str
@@ -96,13 +96,13 @@ class ClusterConfigCheck:
 
 
 def is_cluster_config(obj: Mapping[str, object]) -> bool:
-    """Whether the object is a ConfigMap of that name, in whatever namespace."""
+    """Whether the object is a ConfigMap of that name, in any namespace."""
     return _name_of(obj) == CLUSTER_CONFIG
 
 
 def holds_back_only(obj: Mapping[str, object]) -> bool:
-    """Whether a cluster's configuration says nothing but what holds fencing back: then it is no health check. Whoever switches
-    fencing off, and on again, arms no node by it. Raises PolicyError for one that can't be read."""
+    """Whether a cluster's configuration only holds fencing back: then it is no health check, so that a person who switches
+    fencing off and on again does not start to fence nodes by it. Raises PolicyError for one that can't be read."""
     _, written = _written(obj)
     return bool(written) and written.keys() <= _HOLDS_BACK
 
@@ -116,7 +116,7 @@ def parse_cluster_config(obj: Mapping[str, object]) -> ClusterConfigCheck:
     """The cluster's fence configuration. Raises PolicyError naming every key that can't be used."""
     subject, written = _written(obj)
     keys = _Keys({key: value for key, value in written.items() if not is_common_parameter(key)}, _CLUSTER_KEYS)
-    # The proposal's own two keys are whole numbers without units, as it was shipped; a text is refused, never taken for 0.
+    # The proposal's own two keys are whole numbers without units; a text is refused, never read as 0.
     grace = keys.read("grace_timeout", lambda text: timedelta(seconds=_whole(text, 1, int(LONGEST_TIME.total_seconds()))))
     keys.read("giveup_retries", lambda text: _whole(text, 1, MOST_TRIES - 1))
     keys.read("restarts", lambda text: _whole(text, 0, MOST_RESTARTS))
@@ -143,7 +143,7 @@ def parse_cluster_config(obj: Mapping[str, object]) -> ClusterConfigCheck:
 
 
 def parse_node_fencing(obj: Mapping[str, object]) -> HealthCheck:
-    """The cluster's fence configuration as the health check that it is."""
+    """The cluster's fence configuration as a health check."""
     config = parse_cluster_config(obj)
     conditions = tuple(UnhealthyCondition(type="Ready", status=status, duration=config.grace) for status in ("False", "Unknown"))
     return HealthCheck(
@@ -186,9 +186,9 @@ def parse_fence_policy(obj: Mapping[str, object]) -> FencePolicies:
 
 
 def read_policies(cluster: Mapping[str, object] | None, policies: Mapping[str, Mapping[str, object]]) -> FencePolicies:
-    """All that the cluster's configuration and the policies it names say together. policies: ConfigMaps by their name.
+    """The cluster's own policies and those that its configuration names, merged. policies: ConfigMaps by their name.
 
-    Raises PolicyError for the first object that can't be used: what is half applied is a limit that people think they have.
+    Raises PolicyError for the first object that can't be used: of half applied policies people would believe that all apply.
     """
     if cluster is None:
         return NO_POLICIES
@@ -207,7 +207,7 @@ def read_policies(cluster: Mapping[str, object] | None, policies: Mapping[str, M
 
 
 class _Keys:
-    """The keys of one text, read one by one; what is wrong with them is told all at once."""
+    """The keys of one text, read one by one; all their problems are raised together."""
 
     def __init__(self, written: Mapping[str, str], known: Iterable[str]) -> None:
         self.problems: list[str] = []
@@ -235,7 +235,7 @@ class _Keys:
             return None
 
     def refuse(self, subject: str) -> None:
-        """Raise what is wrong, if anything is."""
+        """Raise PolicyError with all problems, if there are any."""
         if self.problems:
             raise PolicyError(subject, PROPERTIES, "; ".join(self.problems))
 
@@ -249,7 +249,7 @@ def _name_of(obj: Mapping[str, object]) -> str:
 
 
 def _written(obj: Mapping[str, object]) -> tuple[str, dict[str, str]]:
-    """The object as errors call it, and its properties."""
+    """The object's name for errors, and its properties."""
     metadata = Fields(obj, subject=KIND).within("metadata")
     subject = f"{KIND}/{metadata.text('namespace', DEFAULT_NAMESPACE)}/{metadata.text('name')}"
     text = Fields(obj, subject=subject).within("data").text(PROPERTIES)
@@ -267,7 +267,7 @@ def _percentage(text: str) -> int:
 
 
 def _time(text: str) -> timedelta:
-    """Seconds where no unit is written."""
+    """A number without a unit is seconds."""
     found = timedelta(seconds=int(text)) if re.fullmatch(r"[0-9]{1,9}", text) else parse_duration(text)
     if not timedelta(0) <= found <= LONGEST_TIME:
         raise ValueError(f"expected from 0 to 7 days, got {shown(text)}")

@@ -1,7 +1,7 @@
 """`MachineHealthCheck` of OpenShift (machine.openshift.io/v1beta1): judges the Machines of one namespace.
 
-As the machine-api-operator ships it: an empty selector takes every Machine of the namespace, percentages round down, a number may
-stand as text, and a negative one is an allowance of nothing.
+As in the machine-api-operator: an empty selector takes every Machine of the namespace, percentages round down, a number may be
+written as text, and a negative number allows nothing.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _conditions(spec: Fields) -> tuple[UnhealthyCondition, ...]:
 
 
 def timed_conditions(spec: Fields, name: str) -> tuple[UnhealthyCondition, ...]:
-    """Conditions with their durations as text, as OpenShift and Cluster API v1beta1 write them."""
+    """Conditions with durations as text, as OpenShift and Cluster API v1beta1 write them."""
     entries = spec.each(name)
     not_too_many(entries, spec, name)
     for entry in entries:
@@ -73,7 +73,7 @@ def timed_conditions(spec: Fields, name: str) -> tuple[UnhealthyCondition, ...]:
 
 
 def startup_timeout(spec: Fields, default: timedelta, *, shortest: timedelta = timedelta(0)) -> timedelta | None:
-    """How long a Machine may be without a Node; None for 0, which turns that off."""
+    """How long a Machine may be without a Node; None for 0, which turns the time-out off."""
     timeout = spec.duration("nodeStartupTimeout", default)
     if timeout and timeout < shortest:
         raise spec.refuse("nodeStartupTimeout", f"expected 0 or at least 30s, got {spec.value('nodeStartupTimeout')!r}")

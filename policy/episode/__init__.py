@@ -1,1 +1,1 @@
-"""What an episode knows, says and asks: why it exists, whom it holds, what it has proven, what stands against it."""
+"""The data and rules of an episode: its need and target, its proofs, and what keeps it from acting."""

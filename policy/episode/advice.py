@@ -38,7 +38,7 @@ _SENTENCE = (
 
 
 def waiting(nodes: Sequence[str]) -> str:
-    """The nodes whose episodes wait for a person, for a list of all episodes; "" for none. These do not go on by themselves."""
+    """Names the nodes that need a person, for a list of all episodes; "" for none. Their episodes do not go on by themselves."""
     if not nodes:
         return ""
     named = ", ".join(sorted(nodes)[:MOST_NAMED]) + (f" and {len(nodes) - MOST_NAMED} more" if len(nodes) > MOST_NAMED else "")
@@ -78,7 +78,7 @@ PAGE = "runbooks/needs-a-person.html"
 
 
 class RunbookSection(NamedTuple):
-    """step: the section begins with it; NODE is the node. words: of the problems that it is about."""
+    """step: the section begins with it; NODE is the node. words: texts that problems of this section contain."""
 
     heading: str
     step: str
@@ -86,7 +86,7 @@ class RunbookSection(NamedTuple):
 
     @property
     def address(self) -> str:
-        """Below `docs_url`."""
+        """The page and anchor, relative to `docs_url`."""
         return f"{PAGE}#{'-'.join(re.sub(r'[^a-z0-9 ]', '', self.heading.lower()).split())}"
 
 
@@ -148,7 +148,7 @@ SECTIONS = (
 
 
 def section_of(problem: str) -> RunbookSection:
-    """The section whose words come first in the problem; of several at one place, the longest. A problem that only names a device
-    is about the device."""
+    """The section with the word that comes first in the problem; of several words at one place, the longest. A problem that only
+    names a device is about the device."""
     found = [(problem.find(word), -len(word), each) for each in SECTIONS for word in each.words if word in problem]
     return min(found)[2] if found else DEVICE if "://" in problem else FIRST

@@ -1,8 +1,8 @@
 """Which pods of a node a drain evicts, and what stands against it: kubectl's filters, in kubectl's order.
 
-One pod that a filter refuses stops the whole drain before anything is evicted (S29): half a drain helps nobody. A pod passes the
-filters until one of them leaves it out or refuses it; unlike kubectl, which keeps the last filter's words only, every warning on
-that way is told. Reading the pods and asking for the evictions is `activities/cluster/acts/drain.py`.
+One pod that a filter refuses stops the whole drain before anything is evicted (S29): half a drain does not help. A pod passes
+the filters until one of them leaves it out or refuses it; kubectl keeps the last filter's warning only, nodewarden keeps all.
+`activities/cluster/acts/drain.py` reads the pods and asks for the evictions.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 LEAST_GRACE = 1
-"""Seconds. With 0 the API server removes a pod at once, whether or not its kubelet has ended it: on a node that is not proven off
-another one would run beside it (S1, S30). Of `kubectl delete --grace-period=0` without --force kubectl makes 1, too."""
+"""Seconds. With 0 the API server removes a pod at once, whether or not its kubelet has ended it: on a node that is not proven
+off another one would run beside it (S1, S30). Kubectl, too, turns `--grace-period=0` without --force into 1."""
 
 _YES, _NO = frozenset({"true", "yes", "1", "on"}), frozenset({"false", "no", "0", "off"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainOptions:
-    """As kubectl's flags, with kubectl's defaults.
+    """Kubectl's flags, with kubectl's defaults.
 
-    grace: instead of the pods' own grace periods, None: theirs; less than LEAST_GRACE is that (`grace_seconds`). skip_deleting:
-    pods that have been terminating for longer than that are not waited for, None: all are.
+    grace: replaces the pods' own grace periods, None: theirs; at least LEAST_GRACE (`grace_seconds`). skip_deleting: the drain
+    does not wait for pods that have been terminating for longer than this, None: it waits for all.
     """
 
     force: bool = False
@@ -35,7 +35,7 @@ class DrainOptions:
 
 
 def drain_options(parameters: Mapping[str, str]) -> DrainOptions:
-    """From a method's parameters, named as kubectl's flags. Raises ValueError naming the one that can't be used."""
+    """The options in a method's parameters, which have the names of kubectl's flags. Raises ValueError naming a wrong one."""
     known = ("force", "ignore-daemonsets", "delete-emptydir-data", "grace-period", "skip-wait-for-delete-timeout")
     for name in parameters:
         if name not in known:
@@ -51,7 +51,7 @@ def drain_options(parameters: Mapping[str, str]) -> DrainOptions:
 
 
 def grace_seconds(options: DrainOptions, own: int | None) -> int | None:
-    """What an eviction asks for; None: the pod's own, which is `own`."""
+    """The grace period for an eviction, in seconds; None: the pod's own, which is `own`."""
     if options.grace is not None:
         return max(int(options.grace.total_seconds()), LEAST_GRACE)
     return LEAST_GRACE if own == 0 else None
@@ -59,10 +59,10 @@ def grace_seconds(options: DrainOptions, own: int | None) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainPod:
-    """What the filters ask of a pod.
+    """The fields of a pod that the filters use.
 
-    finished: its phase is Succeeded or Failed. deleting: its deletionTimestamp. daemon_set: the one that controls it, "" where
-    none does; orphaned: there is no such DaemonSet any more. managed: some controller stands behind it.
+    finished: its phase is Succeeded or Failed. deleting: its deletionTimestamp. daemon_set: the one that controls it, "" if none
+    does; orphaned: that DaemonSet no longer exists. managed: a controller would make it anew.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """One pod's fate. error: why it stops the drain; warnings: whatever any filter had to say on the way."""
+    """One pod's fate. error: why it stops the drain; warnings: those of all filters that it passed."""
 
     pod: DrainPod
     fate: Fate
@@ -96,7 +96,7 @@ class Ruling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Opinion:
-    """Of one filter. fate EVICT: as far as it is concerned; the next one is asked."""
+    """The result of one filter. fate EVICT: this filter lets the pod be evicted, and the next one is asked."""
 
     fate: Fate = Fate.EVICT
     words: str = ""
@@ -106,7 +106,7 @@ _PASS = _Opinion()
 
 
 def rule(pod: DrainPod, options: DrainOptions, now: datetime) -> Ruling:
-    """What becomes of a pod."""
+    """Runs the pod through the filters."""
     warnings = list[str]()
     for consult in _FILTERS:
         opinion = consult(pod, options, now)
@@ -121,7 +121,7 @@ def rule(pod: DrainPod, options: DrainOptions, now: datetime) -> Ruling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainPlan:
-    """Whom to evict; nobody while there are errors (S29). skipped: those that stay by the rules."""
+    """The pods to evict; none while there are errors (S29). skipped: the number of pods that the filters leave in place."""
 
     evict: tuple[DrainPod, ...]
     skipped: int
@@ -130,7 +130,7 @@ class DrainPlan:
 
 
 def plan_drain(pods: Iterable[DrainPod], options: DrainOptions, now: datetime) -> DrainPlan:
-    """The filters over all pods of the node."""
+    """Runs all pods of the node through the filters."""
     rulings = [rule(pod, options, now) for pod in pods]
     errors = tuple(ruling.error for ruling in rulings if ruling.fate is Fate.ERROR)
     evict = tuple(ruling.pod for ruling in rulings if ruling.fate is Fate.EVICT)

@@ -1,8 +1,7 @@
-"""What people with kubectl are told of an episode: the one table of Event reasons, and which line of its story becomes which.
+"""The Events of an episode for people with kubectl: the one table of reasons, and which line of the record becomes which Event.
 
-Reasons are what alerts and scripts select by, so a published one is never renamed. The story itself is the decision record; an
-Event is its headline on the Node and on the NodeFence (`policy/episode/nodefence.py`). Writing them is
-`activities/cluster/api/events.py`.
+Alerts and scripts select by reason, so a published one is never renamed. The decision record has the whole story; an Event is
+its headline on the Node and on the NodeFence (`policy/episode/nodefence.py`). `activities/cluster/api/events.py` writes them.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from policy.fence.config import FenceStep
 
 
 class When(StrEnum):
-    """Of what people can be told elsewhere than in Kubernetes (`activities/notification_sender.py`)."""
+    """The occasions of notifications outside Kubernetes (`activities/notification_sender.py`)."""
 
     NEEDS_HUMAN = "needs-human"
     ENDED = "ended"
@@ -29,11 +28,11 @@ class When(StrEnum):
 
 
 class EventReason(StrEnum):
-    """Every reason of an Event about an episode, or about there being none."""
+    """Every reason of an Event about an episode, or about an episode that was not opened."""
 
     STEP_STARTED = "StepStarted"
     STEP_RETRIED = "StepRetried"
-    """Another try of the step begins, after the failure that is named."""
+    """Another try of the step begins; the message names the failure."""
     STEP_SUCCEEDED = "StepSucceeded"
     STEP_FAILED = "StepFailed"
     """The step has used up its tries."""
@@ -50,27 +49,27 @@ class EventReason(StrEnum):
     PARTLY_SWITCHED_ON = "PartlySwitchedOn"
     """The machine is on, but not all of its devices could be switched on."""
     MACHINE_KEPT = "MachineKept"
-    """A machine that was to be given up comes back, since another Node object stands for it by now."""
+    """A machine that was to be given up is kept, because another Node object stands for it by now."""
     WORKLOADS_FREED = "WorkloadsFreed"
     WORKLOADS_NOT_FREED = "WorkloadsNotFreed"
     """The licence ended before any consequence began (S6)."""
     WORKLOADS_LEFT = "WorkloadsLeft"
     CIRCUIT_BREAKER_OVERRIDDEN = "CircuitBreakerOverridden"
-    """A person has this node disrupted although a health check's circuit breaker is open."""
+    """A person overrides the open circuit breaker of a health check for this node."""
     NEEDS_HUMAN = "NeedsHuman"
     EPISODE_ENDED = "EpisodeEnded"
     FENCING_SKIPPED = "FencingSkipped"
     """No episode was opened for the node although a check asks for one: a budget, the quorum, a hold-off."""
     MACHINE_PRESERVED = "MachinePreserved"
     PRESERVED_NOT_FENCED = "PreservedNotFenced"
-    """A machine is kept, powered, and its pods could not all be moved."""
+    """A machine is kept powered, and not all of its pods could be moved."""
     PRESERVED_ISOLATED = "PreservedIsolated"
     PRESERVED_NOT_ISOLATED = "PreservedNotIsolated"
     """A machine that is kept is to be cut off, and something is in the way."""
     PRESERVATION_ENDED = "PreservationEnded"
     REMEDIATION_STEP_FAILED = "RemediationStepFailed"
     REMEDIATION_TIMED_OUT = "RemediationTimedOut"
-    """A deletion that was asked for has not come to an end in its time; the next step may well be what lets it."""
+    """A requested deletion did not end in its time; the next step may well let it end."""
     REPLACEMENT_FAILED = "ReplacementFailed"
     REPLACEMENT_LATE = "ReplacementLate"
     REPEATED_FENCING = "RepeatedFencing"
@@ -97,7 +96,7 @@ WARNINGS = frozenset(
         EventReason.REPEATED_FENCING,
     }
 )
-"""Always of type Warning. How an episode ended is one unless the node recovered."""
+"""Always of type Warning. The end of an episode is a Warning unless the node recovered."""
 
 _OF_RECORD = {
     ("restart", "begins"): EventReason.FLOW_RESTARTED,
@@ -109,7 +108,7 @@ _OF_RECORD = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeEvent:
-    """One Event to be."""
+    """One Event that is to be written."""
 
     reason: EventReason
     message: str
@@ -121,7 +120,7 @@ class EpisodeEvent:
 
 
 def event_of(entry: RecordEntry) -> EpisodeEvent | None:
-    """The Event that a line of the decision record is worth, None for the most."""
+    """The Event for a line of the decision record; most lines have None."""
     if entry.outcome == "skipped" and entry.act in set(FenceStep):
         return EpisodeEvent(reason=EventReason.STEP_SKIPPED, message=f"{entry.act}: {entry.detail}")
     reason = _OF_RECORD.get((entry.act, entry.outcome))
@@ -129,7 +128,7 @@ def event_of(entry: RecordEntry) -> EpisodeEvent | None:
 
 
 def events_between(before: EpisodeStatus | None, after: EpisodeStatus, failure: str) -> Iterator[EpisodeEvent]:
-    """What the way from one state of an episode to the next is worth. failure: how the latest try failed, "" if none did."""
+    """The Events for a change of an episode's state. failure: how the latest try failed, "" if none did."""
     if not after.step or after.phase is Phase.QUEUED:
         return
     new_step = before is None or before.step != after.step
@@ -147,7 +146,7 @@ def events_between(before: EpisodeStatus | None, after: EpisodeStatus, failure: 
 
 
 def _ends_well(before: Phase, after: EpisodeStatus) -> bool:
-    """Whether the new phase says that the step has done its work. One that a person let go on has yet to."""
+    """Whether the new phase says that the step has done its work. A step that a person resumed has not yet."""
     if after.step == FenceStep.ISOLATION:
         return (before, after.phase) == (Phase.NEW, Phase.RUNNING)
     return (after.step, after.phase) in {(FenceStep.POWER_MANAGEMENT, Phase.DONE), (FenceStep.RECOVERY, Phase.FINAL)}

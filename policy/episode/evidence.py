@@ -1,7 +1,7 @@
-"""What is kept as evidence of a machine's failure, and under which names: the choices that need neither files nor an API.
+"""Which parts of objects are kept as evidence of a machine's failure, and under which file names.
 
-How it is read and written is `activities/cluster/acts/evidence.py`, `activities/power/device_reading.py` and
-`activities/evidence_directory.py`; in which order, and that nothing waits for it, `workflows/preservation/evidence.py`.
+`activities/cluster/acts/evidence.py`, `activities/power/device_reading.py` and `activities/evidence_directory.py` read and write
+the evidence; `workflows/preservation/evidence.py` has the order, and nothing waits for it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ LONGEST_NAME, KEPT_OF_LONGER = 100, 80
 """Characters of one part of a path: below what every file system takes."""
 
 HIDDEN = "(not kept)"
-"""Stands for what may be a secret."""
+"""Replaces text that may be a secret."""
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """A copy of the whole object in one string, where nothing can be hidden by its name."""
 
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 _FIRST_BOOT = frozenset({"userdata", "customdata", "cloudinit", "ignition"})
-"""What a machine is told at its first boot carries the tokens by which it joins the cluster."""
+"""Configuration for a machine's first boot carries the tokens with which it joins the cluster."""
 
 _PRIVATE_KEY = re.compile(r"-----BEGIN (?P<what>[A-Z ]*PRIVATE KEY)-----.*?(?:-----END (?P=what)-----|\Z)", re.DOTALL)
 
@@ -33,7 +33,7 @@ Object = Mapping[str, Any]
 
 
 def safe_name(text: str) -> str:
-    """One part of a path for any text: never empty, never hidden, never a step up, and another one for every other text."""
+    """One part of a path for any text: never empty, hidden or a step up, and different for different texts."""
     spelled = "".join(each if each in _PLAIN else _escaped(each) for each in text)
     if not spelled:
         return "%"  # no escape is that short
@@ -51,7 +51,7 @@ def without_private_keys(text: str) -> str:
 
 
 def without_secrets(document: Object) -> dict[str, Any]:
-    """An object of the API as it is kept: without its managers' bookkeeping and what is named like a credential (S12)."""
+    """An API object as it is kept: without managedFields and without fields that are named like a credential (S12)."""
     metadata = {key: value for key, value in (document.get("metadata") or {}).items() if key != "managedFields"}
     if LAST_APPLIED in (annotations := metadata.get("annotations") or {}):
         metadata["annotations"] = {key: value for key, value in annotations.items() if key != LAST_APPLIED}
@@ -60,9 +60,9 @@ def without_secrets(document: Object) -> dict[str, Any]:
 
 
 def timeline(node: Object | None, machine: Object | None, events: Iterable[Object]) -> list[dict[str, str]]:
-    """What changed when, oldest first: conditions of Node and Machine, the machine's last operation, Events.
+    """The changes in their order of time: conditions of Node and Machine, the machine's last operation, Events.
 
-    What does not say when is left out.
+    Changes without a moment are left out.
     """
     entries = [*_changes("Node", node), *_changes("Machine", machine), *(entry for each in events for entry in _event(each))]
     dated = [(moment, entry) for entry in entries if (moment := moment_of(entry["at"])) is not None]
@@ -70,7 +70,7 @@ def timeline(node: Object | None, machine: Object | None, events: Iterable[Objec
 
 
 def said_at(event: Object) -> str:
-    """When an Event was last seen, as it is written there; "" where it does not say."""
+    """When an Event was last seen, as it is written there; "" if it does not say."""
     series = event.get("series") or {}
     said = (series.get("lastObservedTime"), *(event.get(key) for key in ("lastTimestamp", "eventTime", "firstTimestamp")))
     return next((str(each) for each in said if moment_of(each) is not None), "")
@@ -107,7 +107,7 @@ def _kept(value: Any, key: str = "") -> Any:
 
 
 def _hides(path: str) -> bool:
-    """path: the keys that lead there. A label's key may have dots of its own: then its last part is judged."""
+    """path: the keys of the value, joined by dots. A label's key may have dots of its own: then its last part is judged."""
     last = path.rpartition(".")[2]
     plain = last.lower().replace("-", "").replace("_", "")
     return names_a_credential(last) or plain in _FIRST_BOOT or path.endswith("bootstrap.data")

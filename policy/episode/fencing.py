@@ -1,7 +1,7 @@
-"""The small questions at the branches of a fencing: is it proven, does it still stand, how long to wait.
+"""The predicates at the branches of a fencing: is it proven, does the proof still stand, how long to wait.
 
-Each is a pure predicate or choice, so that the story in `workflows/fencing/story.py` has no second automaton behind it. What an
-error is worth is `activities/errors.py`, whether it is still the right machine `policy/episode/identity.py`.
+Each is a pure predicate or choice, so that the story in `workflows/fencing/story.py` has no second automaton behind it.
+`activities/errors.py` says which errors are final, `policy/episode/identity.py` whether it is still the right machine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from policy.fence.plan import FencingPlan, Freeing, PowerDevice
 from policy.fence.power import RESTORING, PowerAct, PowerState, VolumeState
 
 CLOCK_TOLERANCE = timedelta(seconds=5)
-"""Between the cluster's clock and ours; the API's moments are cut to whole seconds besides."""
+"""Allowed between the cluster's clock and ours; the API also cuts moments to whole seconds."""
 
 
 def power_due(
@@ -23,8 +23,8 @@ def power_due(
 ) -> timedelta:
     """How long power-management still has to wait, 0 when it is due; it counts from the moment the node stopped being Ready.
 
-    started: when the episode began. A node cannot have stopped being Ready after that (a clock ahead of ours says so at
-    times), and where nobody knows since when, the wait counts from there. Without either there is nothing to count from.
+    started: when the episode began. A node cannot have stopped being Ready later (a clock ahead of ours may say so), so the wait
+    counts from `started` at the latest, also if the moment of NotReady is not known. Without either nothing is waited for.
     """
     known = [moment for moment in (not_ready_since, started) if moment is not None]
     if not known:
@@ -40,9 +40,9 @@ def off_proven(
 ) -> OffProof | None:
     """The proof of off by the devices of one level, None while there is none (S2-S5).
 
-    OFF must be the *latest* word of every device, read strictly after the last off command to any of them had ended
-    (`command_ended`, by endpoint), with no power-on since. A device without a command or a reading, or one that says anything
-    but off, leaves nothing proven.
+    OFF must be the *latest* reading of every device, read strictly after the last off command to any of them had ended
+    (`command_ended`, by endpoint), with no power-on since. If a device has no command or no reading, or reads anything but off,
+    nothing is proven.
     """
     endpoints = [device.endpoint for device in devices]
     if not endpoints or any(endpoint not in command_ended for endpoint in endpoints):
@@ -77,8 +77,8 @@ def level_proven(
 def proof_stands(proof: OffProof | None, levels: Collection[Collection[str]]) -> bool:
     """Whether a proof is whole: for every endpoint of a pinned level (S1, S4).
 
-    A person's acknowledgement stands for the readings (S8). Whoever acts on the proof also sees to it that the readings are fresh
-    (S2), that there was no power-on since, and that the node shows no new boot id (S6).
+    A person's acknowledgement replaces the readings (S8). A caller that acts on the proof also checks that the readings are
+    fresh (S2), that there was no power-on since, and that the node shows no new boot id (S6).
     """
     if proof is None:
         return False
@@ -92,15 +92,15 @@ def proof_stands(proof: OffProof | None, levels: Collection[Collection[str]]) ->
 
 
 def freeing_choice(plan: FencingPlan) -> Freeing:
-    """How to free: what the plan says; `automatic` is the taint where the cluster acts on it, else deletion."""
+    """How to free: as the plan says; `automatic` is the taint if the cluster acts on it, else deletion."""
     if plan.freeing is not Freeing.AUTOMATIC:
         return plan.freeing
     return Freeing.OUT_OF_SERVICE_TAINT if plan.taint_honoured else Freeing.DELETION
 
 
 def paths_cut(proofs: Collection[PathProof], endpoints: Collection[str]) -> bool:
-    """Whether there is a proof, and each shows what it should after its command had ended (S1, S3): every pinned path read as
-    cut, or every volume as available."""
+    """Whether there is a proof, and each is whole (S1, S3): after its command had ended, every pinned path read as cut, or every
+    volume as available."""
     return bool(proofs) and all(
         (proof.readings or proof.volumes)
         and all(reading.endpoint in endpoints and _reads_off_after(reading, proof.commanded_at) for reading in proof.readings)
@@ -110,13 +110,13 @@ def paths_cut(proofs: Collection[PathProof], endpoints: Collection[str]) -> bool
 
 
 def may_switch_on(endpoint: str, *, switched_off: bool, configured: Collection[str] | None, insisted: bool) -> bool | None:
-    """Whether a device may be told on (S9): one that is not configured for the node any more may feed another machine by now.
-    None: that can't be told.
+    """Whether a device may be commanded on (S9): one that is not configured for the node any more may feed another machine by
+    now. None: not known.
 
-    switched_off: this episode has switched it off. It goes on again unless other devices are configured instead, and even then
-    where a person insists: a configuration that is gone, or can't be read, strands no machine that we switched off. Of any other
-    device, where a person's word says that the machine is off, it must be known that it is the node's. configured: the devices
-    that are configured for the node now, None where that is not known.
+    switched_off: this episode has switched it off. Then it is switched on again unless other devices are configured instead, and
+    even then if a person insists: a configuration that is gone, or can't be read, leaves no machine off that we switched off. If
+    instead a person said that the machine is off, the device must be known to be the node's. configured: the devices that are
+    configured for the node now, None if that is not known.
     """
     if configured is not None and endpoint in configured:
         return True
@@ -126,15 +126,15 @@ def may_switch_on(endpoint: str, *, switched_off: bool, configured: Collection[s
 
 
 def was_open(before: PowerState | None) -> bool:
-    """Whether a path is known to have been open when we cut it: its device said so right before (S3). before: None where nothing
-    was told. What was cut before us may be what keeps a machine from volumes that others write to by now (S35)."""
+    """Whether a path is known to have been open when we cut it: its device read so right before (S3). before: None without a
+    reading. A path that was cut before us may keep a machine from volumes that others write to by now (S35)."""
     return before is PowerState.ON
 
 
 def may_restore_path(*, consequences: bool, found_cut: bool, restart: RestartProof | None) -> bool:
-    """Whether a path that is cut may be given back by itself: where it was open before us and nothing was freed, or after a
-    restart. Otherwise a person must say so, of this path and after its consequences. found_cut: it may have been cut before us,
-    and nobody knows by whom, or what was freed behind it."""
+    """Whether a cut path may be given back without a person: if it was open before us and nothing was freed, or after a restart.
+    Otherwise a person must say so, for this path and after its consequences. found_cut: it may have been cut before us, and it
+    is not known what cut it, or what was freed behind it."""
     return not (consequences or found_cut) or restart is not None
 
 
@@ -148,7 +148,7 @@ def restart_proven(
     """The proof of a restart: a boot id first seen after our power-on, other than the pinned one.
 
     boot_ids_before: those the node showed before the power-on (it may have booted once more before we switched it off); none of
-    them counts. A node that has been Ready since before the power-on shows a boot that we only had not seen. Where the pinned
+    them counts. A node that has been Ready since before the power-on shows an older boot that we had not seen yet. If the pinned
     boot id is not known, any could be the old one: nothing is proven.
     """
     if powered_on_at is None or not observation.present or not observation.boot_id or not pinned.boot_id:
@@ -166,16 +166,16 @@ def _reads_off_after(reading: Reading, moment: datetime) -> bool:
     return reading.state is PowerState.OFF and reading.at > moment
 
 
-# Which power act a last look that says go may license (S42): what it has looked at must be what the act takes.
+# Which power act a last look that says go may license (S42): the look must have checked what the act needs.
 #
 # The look is `activities/cluster/live/last_look.py`, the signature `activities/licences.py`; why a look says no is `gate.py`.
 
 
 def licenses(looked: Operation, act: PowerAct, pinned: Pinned, seen: Observation, *, devices_compared: bool) -> bool:
-    """looked: what the look was made for. devices_compared: those that are configured now with those that were pinned.
+    """looked: the operation of the look. devices_compared: the devices configured now were compared with the pinned ones.
 
-    A look before a removal licenses none: its control plane goes on with a member fewer to count, and one whose machine is
-    switched off or given up with as many as before (S15).
+    A look before a removal licenses no power act: it counts a control plane that loses a member, and after a power-off the
+    control plane has as many members as before, one of them down (S15).
     """
     if act in RESTORING:
         return looked is Operation.GIVE_BACK
@@ -183,8 +183,8 @@ def licenses(looked: Operation, act: PowerAct, pinned: Pinned, seen: Observation
 
 
 def _is_blank(pinned: Pinned, seen: Observation, act: PowerAct) -> bool:
-    """Whether the pin leaves open whom it is about, by which a device's word and other Nodes' claims are compared (S9, S39). Only
-    what is given up last may have lost its Node by then."""
+    """Whether the pin has no identity to compare with a device's identity and other Nodes' claims (S9, S39). Only the last act,
+    termination, may come after its Node is gone."""
     if not seen.present:
         return act is not PowerAct.TERMINATE or not pinned.uid
     open_ends = (seen.provider_id and not pinned.provider_id) or (seen.system_uuid and not pinned.system_uuid)

@@ -27,7 +27,7 @@ from policy.values.object_refs import ObjectRef
 from policy.values.times import format_duration, moment_of
 
 FINALIZER = "fence-agents-remediation.medik8s.io/far-finalizer"
-"""The first thing that fence-agents-remediation does to an object, before any agent runs: with it the object is in its hands."""
+"""Fence-agents-remediation puts it on an object before any agent runs: an object that has it belongs to that controller."""
 
 PROCESSING = "Processing"
 ACTION_SUCCEEDED = "FenceAgentActionSucceeded"
@@ -130,7 +130,7 @@ class RequestAnswer:
 
 
 def why_ended(obj: Mapping[str, Any]) -> str:
-    """Why the object does not ask any more, "" while it does; for an object from the API, whose metadata are sound."""
+    """Why the object does not ask any more, "" while it does; for an object from the API, which has complete metadata."""
     metadata: Mapping[str, Any] = obj["metadata"]
     if withdrawn := why_withdrawn(obj):
         return withdrawn
@@ -184,7 +184,7 @@ VERSION = "v1alpha1"
 KIND = "FenceAgentsRemediation"
 
 OPERATORS = ("NodeHealthCheck", "MachineHealthCheck")
-"""Kinds of owners whose operator calls itself `<kind>-<name>` on the lease of a node."""
+"""Kinds of owners for which their operator holds a node's lease under the name `<kind>-<name>`."""
 
 _SPEC_FIELDS = (
     "agent",

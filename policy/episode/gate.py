@@ -29,7 +29,7 @@ from policy.values.unread import Unread, unread_in_words
 # none.
 
 HOLD_ANNOTATION = "nodewarden.io/hold"
-"""A person's "not now" on a node. Any value but `false` holds, because the key alone says what is meant."""
+"""A person's "not now" on a node. Any value but `false` holds the node, because the key alone says what is meant."""
 
 FENCING_LABEL = "nodewarden.io/fencing"
 """`off` on a node keeps it from being fenced; people put it on all nodes of a scope by a selector. So does any other value but
@@ -106,8 +106,9 @@ def preserved_as_failed(node: NodeView) -> bool:
 
 
 def begun_as_failed(node: NodeView) -> bool:
-    """The same for a Node whose pods may be about to be moved; its condition is written after that. A kubelet can't taint its own
-    Node. The annotation `false` counts before anything of the preservation was written (S26)."""
+    """The same for a Node at the beginning of its preservation, when its pods may be about to be moved; the condition is written
+    after that. A kubelet can't taint its own Node. The annotation `false` counts before anything of the preservation was written
+    (S26)."""
     if requested(Annotated(node=node.annotations.get(PRESERVE_ANNOTATION))).intent is Intent.FALSE:
         return False
     return any(taint.key == TAINT for taint in node.taints)
@@ -124,7 +125,7 @@ def taken_away(node: NodeView | None, machines: Iterable[MachineView]) -> str:
 
 
 def _chosen(name: str, annotations: Mapping[str, str]) -> str:
-    """That Machine is chosen as the one that goes when its set is scaled down, which the autoscaler does at once."""
+    """That Machine is chosen to be removed when its set is scaled down, which the autoscaler does at once."""
     found = next((each for each in OPENSHIFT_DELETE if annotations.get(each)), "")
     if CLUSTER_API_DELETE in annotations:
         found = CLUSTER_API_DELETE
@@ -164,14 +165,14 @@ class Operation(StrEnum):
 
 
 class By(StrEnum):
-    """By whose decision the act is done."""
+    """Whether a program or a person decided on the act."""
 
     PROGRAM = "program"
     PERSON = "person"
 
 
 MAY_NOT_ACT = "may not act yet"
-"""How what an episode does begins in words while the last look does not let it act."""
+"""How the text about a waiting episode begins while the last look does not let it act."""
 
 
 class Weight(StrEnum):
@@ -200,13 +201,13 @@ class Seen:
     """What was read of one target for one act, live or by a watch.
 
     If a field on which an act depends is None, it was not read, which is an objection (S20); a read that failed is one of
-    `doubts`. node: None if there is none. machines: empty if there are none. pause: why the Cluster API Cluster of the Node or of
-    one of its Machines is paused, "" if none is. identity, devices: how the target, and the devices configured for it, differ
+    `doubts`. node: None if there is none. machines: empty if there are none. pause: why the Cluster API Cluster of the Node or
+    of one of its Machines is paused, "" if none is. identity, devices: how the target, and the devices configured for it, differ
     from what was pinned. devices_unread: why the latter is not known. contested: what else claims to be this machine. need: the
     objection of the need itself. lease: the other holder of the node's lease, "" for none. cluster_lease, permit: what is wrong
     with them, "" for nothing. renewed: when its kubelet last renewed its Lease; None is no objection. held_by: the other episode
-    whose mark it carries; mark_unread: why that is not known; marked: it carries our mark. exempt: why preservation keeps it.
-    preserving: the caller is the preservation that holds it. deletes_it: the calling episode deletes its Machine.
+    that has its mark on the node; mark_unread: why that is not known; marked: it carries our mark. exempt: why preservation
+    keeps it. preserving: the caller is the preservation that holds it. deletes_it: the calling episode deletes its Machine.
     """
 
     node: NodeView | None = None

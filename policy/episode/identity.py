@@ -1,6 +1,6 @@
-"""Whether what we see now is still the machine that an episode has pinned (S9).
+"""Whether a node is still the machine that an episode has pinned (S9).
 
-Pinning is `activities/cluster/`; what a difference leads to is decided by the workflows (`TargetChanged`, `replaced`).
+`activities/cluster/` pins; the workflows decide what follows from a difference (`TargetChanged`, `replaced`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from policy.objects.nodes import NodeView
 def same_machine(pinned: Pinned, seen: NodeView | Observation) -> bool:
     """Whether a Node object, perhaps a new one, stands for the pinned machine.
 
-    The same providerID and system UUID are the same machine, whatever the object's uid. Fields that one side does not know are
-    not compared; where none can be compared, only the same object is the same machine.
+    The same providerID and system UUID are the same machine, with any uid of the object. Fields that one side does not know are
+    not compared; if none can be compared, only the same object is the same machine.
     """
     pairs = (
         (pinned.provider_id, seen.provider_id),
@@ -36,14 +36,13 @@ def compare_identity(
     levels: Collection[Collection[str]] | None = None,
     machine_uids: Collection[str] | None = None,
 ) -> str:
-    """ "" when it is the pinned target, else which field differs, with both values.
+    """The field that differs from the pinned target, with both values; "" if none does.
 
     Before a destructive act: uid, providerID and system UUID; a pinned value that has vanished is a difference. Before a
-    restoring one only the providerID, where the node says one, so that a Node object deleted or re-created meanwhile strands
-    no machine that is off. endpoints: those that the configuration gives now; levels: those of them by whose OFF it has off
-    proven, level by level (S4), in whatever order; machine_uids: those of the Machines that belong to the Node now. Each is
-    compared where it is known. A value that was empty when it was pinned is never compared: what turns up
-    later neither confirms nor denies it.
+    restoring act only the providerID, if the node has one, so that no machine stays off because its Node object was deleted or
+    re-created meanwhile. endpoints: those that the configuration gives now; levels: the endpoints that prove off by their OFF,
+    level by level (S4), in any order; machine_uids: those of the Machines that belong to the Node now. Each is compared if it is
+    known. A value that was empty when it was pinned is never compared: a later value neither confirms nor denies it.
     """
     if endpoints is not None and set(endpoints) != set(pinned.endpoints):
         return f"fence endpoints: pinned {_listed(pinned.endpoints)}, now {_listed(endpoints)}"

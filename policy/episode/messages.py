@@ -41,7 +41,7 @@ class NeedKind(StrEnum):
 
     @property
     def automatic(self) -> bool:
-        """Whether a program has decided, and not a person: what keeps programs from a node keeps this need from it."""
+        """Whether a program has decided, and not a person: rules that keep programs from a node stop this need."""
         return self in {NeedKind.CHECK, NeedKind.FOREIGN_OBJECT}
 
 
@@ -277,7 +277,7 @@ class Pinned:
     endpoints: tuple[str, ...] = ()
     """Every device that this episode may touch, of power and of paths."""
     levels: tuple[tuple[str, ...], ...] = ()
-    """The endpoints whose OFF, all of one level, is the proof (S4); empty if no power device is configured."""
+    """The endpoints by level: OFF from all endpoints of one level is the proof (S4); empty if no power device is configured."""
     machine_uids: tuple[str, ...] = ()
     """Of the Machines that belong to the Node."""
     addresses: tuple[str, ...] = ()
@@ -388,13 +388,14 @@ class RecordEntry:
 class EpisodeStatus:
     """Answer of the `status` query: what the CLI and the live table show. queued: why it waits for a permit, else "".
 
-    requester: who asked for it, and how a person was verified; "" if that is not known. preserved_until: when the hold ends, None
-    if none is in force. rung: the step of a remediation's ladder, as `2 of 3: reboot`; rung_until: when that step has had its
-    time. machine: namespace and name of the Machine that it is about. control_plane: None before the node has been looked at.
-    advice: what a person can do and what follows from it, "" while it waits for none. held: by whom, until when and why a hold
-    keeps it from its next destructive act. ways: the commands that it accepts now. try_number of tries: of the current step,
-    tries 0 while there is none; restarts of most_restarts: of all its steps, since a person last let it go on. readings: of power
-    devices, the latest since the first off. override: who overrides a circuit breaker for it, and why; "" for none.
+    requester: who asked for it, and how a person was verified; "" if that is not known. preserved_until: when the hold ends,
+    None if none is in force. rung: the step of a remediation's ladder, as `2 of 3: reboot`; rung_until: when that step has had
+    its time. machine: namespace and name of the Machine that it is about. control_plane: None before the node has been looked
+    at. advice: what a person can do and what follows from it, "" while it waits for none. held: the holds that keep it from its
+    next destructive act, each with its owner, end and reason. ways: the commands that it accepts now. try_number of tries: of
+    the current step, tries 0 while there is none; restarts of most_restarts: of all its steps, since a person last let it go on.
+    readings: of power devices, the latest since the first off. override: who overrides a circuit breaker for it, and why; "" for
+    none.
     """
 
     incident: str

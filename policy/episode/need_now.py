@@ -1,8 +1,7 @@
-"""Whether the reason for an episode still stands, as a last look has read it all anew (S20).
+"""Whether the reason for an episode still stands, by what a last look has read anew (S20).
 
-Each kind of need has its own answer. What else stands in the way is `gate.py`, which is told this one; the reading is
-`activities/cluster/live/last_look.py`. When a scan's own verdict ends a need is `need_gone`
-(`messages.py`).
+Each kind of need has its own rule. All other objections are in `gate.py`, which gets this one as an input;
+`activities/cluster/live/last_look.py` reads. `need_gone` (`messages.py`) says when a scan's own verdict ends a need.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ from policy.objects.nodes import NodeView
 from policy.values.errors import PolicyError
 
 _FIRST: Mapping[Weight | None, int] = {None: 0, Weight.VETOED: 1, Weight.NEED_GONE: 2}
-"""Of several answers about one node the first of these holds."""
+"""The order of answers about one node: the first holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeedSeen:
-    """What was read of it. node: None where there is none. asking: the health check, or the object of another system, that the
-    need is about; None where it is gone. targets: what the check judges, as they are now.
+    """What was read for one need. node: None if there is none. asking: the health check, or the object of another system, that
+    asks; None if it is gone. targets: the check's targets as they are now.
 
-    preserving: who asks is the preservation that holds the node. held_by: who holds it, in words. deletes_it: the deletion of its
-    Machine is the asking episode's own doing. takeover: what another controller has taken up is acted on all the same. unheard:
-    why a person's wish is not believed, "" where it is.
+    preserving: the caller is the preservation that holds the node. held_by: what holds the node, as text. deletes_it: the
+    calling episode itself deletes the Machine. takeover: a request that another controller has taken up is carried out all the
+    same. unheard: why a person's request does not count, "" if it does.
     """
 
     node: NodeView | None = None
@@ -49,7 +48,7 @@ class NeedSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeedNow:
-    """objection: None where the need stands. unhealthy, soon: what its health check finds."""
+    """objection: None if the need stands. unhealthy, soon: what its health check finds."""
 
     objection: Objection | None = None
     unhealthy: bool = False
@@ -60,7 +59,7 @@ STANDS = NeedNow()
 
 
 def need_now(need: Need, seen: NeedSeen, now: datetime) -> NeedNow:
-    """Whether it still stands."""
+    """Whether the need still stands."""
     match need.kind:
         case NeedKind.PERSON:
             return _says(Weight.NOT_LICENSED, seen.unheard) if seen.unheard else STANDS
@@ -106,7 +105,7 @@ def _of_check(need: Need, seen: NeedSeen, now: datetime) -> NeedNow:
     rules = rules_of(check)
     targets = [each for each in seen.targets if rules.covers(each)]
     for each in targets if seen.deletes_it else ():
-        # An earlier step of this episode has had it deleted, which got stuck: that is no reason against the next one.
+        # An earlier step of this episode asked for the deletion, which got stuck: that is no reason against the next step.
         each.machine = replace(each.machine, deleting=False) if each.machine is not None else None
     if not targets:
         return _says(Weight.NEED_GONE, f"{key} no longer selects the node")
@@ -127,6 +126,6 @@ def _of_target(need: Need, check: HealthCheck, rules: Rules, target: JudgedTarge
     if paused:
         return replace(found, objection=Objection(rule="need", words=f"{key} is paused: {paused}"))
     if not verdict.calls_for_action or verdict.health is not Health.UNHEALTHY:
-        # Its time runs anew, or a person objects: the need is not gone, and not pressing either.
+        # Its time runs anew, or a person objects: the need is not gone, but the act has to wait.
         return replace(found, objection=Objection(rule="need", words=f"{key}: {verdict.message or verdict.reason}"))
     return found

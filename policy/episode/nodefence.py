@@ -1,7 +1,8 @@
-"""The `NodeFence` of the node-fencing proposal (seed 002): how an episode is called there, for `kubectl get nodefences -w`.
+"""The `NodeFence` of the node-fencing proposal (seed 002): its names and spellings for an episode, for `kubectl get nodefences
+-w`.
 
-Only names and spellings. Temporal stays the truth: nothing of ours ever reads a NodeFence to decide anything. When one is
-written is `workflows/episode/publisher.py`, how is `activities/cluster/report/nodefences.py`, its schema `deploy/crds/`.
+Temporal stays the truth: no code of ours reads a NodeFence to decide anything. `workflows/episode/publisher.py` says when one is
+written, `activities/cluster/report/nodefences.py` writes it, its schema is in `deploy/crds/`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from policy.fence.config import FenceStep
 
 PREFIX = "node-fence-"
 LONGEST_NAME = 253
-"""Of an object in Kubernetes; a node's own name may be as long."""
+"""Characters of an object's name in Kubernetes; a node's own name may be as long."""
 DIGEST_LENGTH = 16
 
 MAXIMUM_JOBS = 50
@@ -25,7 +26,7 @@ STEPS = {
     FenceStep.POWER_MANAGEMENT.value: "Power-Management",
     FenceStep.RECOVERY.value: "Recovery",
 }
-"""As the seed spells the steps."""
+"""The steps as the seed spells them."""
 
 STATUSES = {
     Phase.NEW: "New",
@@ -36,7 +37,7 @@ STATUSES = {
     Phase.ERROR: "Error",
     Phase.NEEDS_HUMAN: "Error",
 }
-"""As the seed spells the states of its automaton; our phase, which knows two more, stands beside it."""
+"""The states of the seed's automaton as it spells them; our phase, which has two more, is shown beside it."""
 
 _OF_THE_EPISODE = frozenset(
     {
@@ -64,14 +65,14 @@ _OF_THE_EPISODE = frozenset(
         *FenceStep,
     }
 )
-"""What the decision record notes that is not the work of a method."""
+"""Entries of the decision record that are not the work of a method."""
 
 _RAN = frozenset({"ok", "sent", "unclear", "failed", "incomplete"})
-"""Outcomes of a method that was begun: what was needless, skipped or dropped is no job."""
+"""Outcomes of a method that was begun: a method that was needless, skipped or dropped is no job."""
 
 
 def node_fence_name(node: str) -> str:
-    """`node-fence-<node>`. One that is too long, or that no object could have, is cut and told apart by a digest of the whole."""
+    """`node-fence-<node>`. A name that is too long, or that no object could have, is cut and ends with a digest of the whole."""
     plain = re.sub(r"[^a-z0-9.-]", "-", node.lower())
     if plain == node and len(PREFIX) + len(node) <= LONGEST_NAME:
         return f"{PREFIX}{node}"
@@ -81,7 +82,7 @@ def node_fence_name(node: str) -> str:
 
 
 def job_of(entry: RecordEntry, incident: str, before: int) -> str:
-    """How the seed would call the job that a line of the decision record is about: `<method>-<id>`; "" where it is about none.
+    """The seed's name for the job in a line of the decision record: `<method>-<id>`; "" if the line is about none.
 
     before: how often that method has run in this incident already; from the second time on its number is added.
     """
@@ -91,12 +92,13 @@ def job_of(entry: RecordEntry, incident: str, before: int) -> str:
 
 
 def retries(status: EpisodeStatus) -> int:
-    """How often the step in hand has been tried again."""
+    """How often the present step has been tried again."""
     return max(status.try_number - 1, 0)
 
 
 def told(status: EpisodeStatus) -> EpisodeStatus:
-    """What a NodeFence shows of a status, and no more: each state goes through the episode's history, six in a plain fencing."""
+    """The part of a status that a NodeFence shows, and no more: each state goes through the episode's history, six in a plain
+    fencing."""
     off = status.off_proof
     return EpisodeStatus(
         incident=status.incident,
@@ -127,6 +129,6 @@ def _told_path(path: PathProof) -> PathProof:
 
 
 def transition(status: EpisodeStatus) -> tuple[object, ...]:
-    """Two states of an episode that are equal in this are one state of its NodeFence."""
+    """The fields by which two states of an episode are one state of its NodeFence."""
     problem = status.problem if status.phase is Phase.NEEDS_HUMAN else ""
     return (status.step, status.phase, retries(status), status.restarts, problem)

@@ -1,6 +1,6 @@
-"""What people are told elsewhere than in Kubernetes: how severe it is, who wants to hear of it, and in which words.
+"""Notifications outside Kubernetes: their severity, the rules for who gets them, and their text.
 
-Sending is `activities/notification_sender.py`; the settings are `notifications` (docs/notifications.md).
+`activities/notification_sender.py` sends them; the settings are `notifications` (docs/notifications.md).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GOOD = frozenset({Outcome.RECOVERED, Outcome.REPLACED, Outcome.RELEASED})
 
 
 class Severity(StrEnum):
-    """In this order, each more severe than the one before."""
+    """In rising order."""
 
     INFO = "info"
     WARNING = "warning"
@@ -29,7 +29,7 @@ class Severity(StrEnum):
 
     @property
     def rank(self) -> int:
-        """For comparing."""
+        """A number for comparisons, higher for more severe."""
         return tuple(Severity).index(self)
 
 
@@ -43,12 +43,12 @@ SEVERITIES: Mapping[When, Severity] = {
     When.NO_PERMIT: Severity.WARNING,
     When.ENDED: Severity.WARNING,
 }
-"""As the alerts of deploy/alerts.yaml have it. An episode that ended well is info."""
+"""The same severities as in deploy/alerts.yaml. An episode that ended well is info."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownNode:
-    """What is known of a notice's node when it is told. checks: the keys of the health checks that cover it."""
+    """The node of a notice when it is sent. checks: the keys of the health checks that cover it."""
 
     labels: Mapping[str, str]
     checks: frozenset[str]
@@ -56,10 +56,10 @@ class KnownNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """One thing to tell. subject: an incident, or what else tells it from another that reads the same. outcome: of an episode
-    that has ended. waited: how long an episode has waited for a person already. words: how often people had spoken to it by
-    then. known: None of a node that is gone, or not seen yet, and where it is about none. over: what was told before is over.
-    link: where it is shown, "" for nowhere."""
+    """One notification. subject: an incident, or another text that distinguishes it from an equal one. outcome: of an episode
+    that has ended. waited: how long an episode has waited for a person already. words: how many commands people had given it by
+    then. known: None if the node is gone or not seen yet, or if the notice is about no node. over: the state of an earlier
+    notice is over. link: the page that shows it, "" for none."""
 
     when: When
     cluster: str
@@ -75,29 +75,29 @@ class Notice:
 
     @property
     def good(self) -> bool:
-        """Whether an episode has ended well, or whatever else it was is over."""
+        """Whether an episode has ended well, or another state is over."""
         return self.over or self.outcome in GOOD
 
     @property
     def severity(self) -> Severity:
-        """How severe it is."""
+        """Info for a good notice, else by its occasion."""
         return Severity.INFO if self.good else SEVERITIES[self.when]
 
     @property
     def title(self) -> str:
-        """One line."""
+        """The subject in one line."""
         where = f"{self.node} ({self.cluster})" if self.node else self.cluster
         what = self.outcome or (f"no longer {self.when.value}" if self.over else self.when.value)
         return f"nodewarden: {what}: {where}"
 
     @property
     def news(self) -> tuple[str | int, ...]:
-        """The same for what says the same once more."""
+        """A key that is equal for repetitions of the same notice."""
         return (self.when, self.cluster, self.subject, self.text, self.words)
 
     @property
     def thread(self) -> str:
-        """The same for all that is told of one episode, or of whatever else it is about, and for nothing else."""
+        """A key that is equal for all notices about one episode, or about one other subject, and for no others."""
         return f"nodewarden/{self.cluster}/{self.subject}"
 
 
@@ -113,7 +113,7 @@ FIELDS: Mapping[str, Callable[[Notice], str]] = {
     "text": lambda notice: notice.text,
     "link": lambda notice: notice.link,
 }
-"""What a text may name in braces."""
+"""The fields that a configured text may name in braces."""
 
 
 def _check(written: str) -> None:
@@ -128,18 +128,18 @@ def _check(written: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """Title and text as somebody wants them, with fields in braces; "" for ours."""
+    """Title and text as configured, with fields in braces; "" for the built-in ones."""
 
     title: str = ""
     text: str = ""
 
     def __post_init__(self) -> None:
-        """Raises ValueError for what no notice could fill in."""
+        """Raises ValueError for a field that no notice has."""
         for written in (self.title, self.text):
             _check(written)
 
     def of(self, notice: Notice) -> tuple[str, str]:
-        """Title and text of one."""
+        """Title and text, filled in from the notice."""
         values = {name: read(notice) if name == "link" else without_calls(read(notice)) for name, read in FIELDS.items()}
         title, text = (each.format_map(values) for each in (self.title, self.text))
         ours = "\n".join(filter(None, (values["text"], values["link"])))
@@ -151,10 +151,11 @@ PLAIN = Wording()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeRule:
-    """Which notices somebody wants to hear of; nothing in clusters, nodes, checks, labels or outcomes means any. nodes, checks:
-    names and keys, with * and ?. labels: of the node. Where checks and labels are not known, it is told all the same.
+    """Which notices a service gets; empty clusters, nodes, checks, labels or outcomes mean any. nodes, checks: names and keys,
+    with * and ?. labels: of the node. If checks and labels are not known, the notice is sent all the same.
 
-    severity: the least. after: an episode that needs a person is told of once it has waited so long, and nobody has acted.
+    severity: the least. after: a notice about an episode that needs a person is sent once it has waited so long, and no person
+    has acted.
     """
 
     when: frozenset[str] = frozenset(When)
@@ -168,8 +169,8 @@ class NoticeRule:
     wordings: Mapping[str, Wording] = field(default_factory=dict)
 
     def wants(self, notice: Notice) -> bool:
-        """Whether it is for them."""
-        severity = SEVERITIES[notice.when] if notice.over else notice.severity  # who heard that it began hears that it is over
+        """Whether the notice matches the rule."""
+        severity = SEVERITIES[notice.when] if notice.over else notice.severity  # the receivers of the beginning also get the end
         if notice.when not in self.when or severity.rank < self.severity.rank:
             return False
         if self.clusters and notice.cluster not in self.clusters:
@@ -187,5 +188,5 @@ class NoticeRule:
         return (covered or not self.checks) and self.labels.matches(node.labels)
 
     def written(self, notice: Notice) -> tuple[str, str]:
-        """Title and text, in their words."""
+        """Title and text, by the configured wording if there is one."""
         return self.wordings.get(notice.when, PLAIN).of(notice)

@@ -25,7 +25,7 @@ class PermitState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permit:
-    """One line of the table, keyed by workflow id and incident. A parked line keeps the node but counts in no budget.
+    """One row of the table, keyed by workflow id and incident. A parked one keeps the node but counts in no budget.
 
     control_plane: None while it is not known. override: a person's override was asked for, which each look has to see attested.
     found: its episode was found open, so it is not known which checks count it. What is not known counts as in the worst case
@@ -99,7 +99,7 @@ class PermitRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeedsPerson:
-    """An open episode that waits for a person. told: when people were last notified of it. It may have no line of the table:
+    """An open episode that waits for a person. told: when people were last notified of it. It may have no row in the table:
     preservations have none. since: when it asked first, None if only the last time is known."""
 
     node: str
@@ -208,7 +208,7 @@ class Portion:
 
     @property
     def counts_until(self) -> datetime:
-        """From then on none of its pods was freed within the last minute."""
+        """The moment from which on none of its pods was freed within the last minute."""
         return self.until + MINUTE
 
 

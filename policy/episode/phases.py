@@ -1,8 +1,9 @@
 """The automaton of each kind of episode: which phase may follow which, each arrow with its reason.
 
 The phases are those of the node-fencing proposal, with ours for waiting on people and permits, and those of the preservation
-proposal. What an episode does next its story decides (`workflows/fencing/story.py` and its kin); this says what people may see of
-it, and is where the drawing in docs/architecture.md comes from. `Episode.enter` compares each change of phase with it.
+proposal. The story of an episode decides what it does next (`workflows/fencing/story.py` and the others); these tables say which
+changes people may see, and the drawing in docs/architecture.md is made from them. `Episode.enter` compares each change of phase
+with them.
 """
 
 from __future__ import annotations
@@ -164,12 +165,12 @@ PRESERVATION: Arrows = {
 ARROWS: Mapping[Kind, Arrows] = MappingProxyType(
     {Kind.FENCING: FENCING, Kind.REMEDIATION: REMEDIATION, Kind.PRESERVATION: PRESERVATION}
 )
-"""Of each kind. A remediation may take a fencing as a step and so has its arrows; what a preservation hands over goes on as a
-remediation in the phase in which it was, and back."""
+"""The arrows of each kind. A remediation may take a fencing as a step and so has its arrows; a preservation that hands over goes
+on as a remediation in its present phase, and back."""
 
 
 def reason_for(kind: Kind, before: Phase, after: Phase) -> str:
-    """Why an episode of that kind goes from one phase to the other. Raises UnexpectedPhaseError where no arrow leads."""
+    """Why an episode of that kind goes from one phase to the other. Raises UnexpectedPhaseError if there is no arrow."""
     following = ARROWS[kind].get(before, {})
     if after not in following:
         expected = ", ".join(following) or "no other phase"

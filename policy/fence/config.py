@@ -1,5 +1,5 @@
-"""The one typed fence configuration of a node, whatever it was written in; and what all its spellings share: bounds, our own
-methods, variables in values, and how it is shown.
+"""The one typed fence configuration of a node, made from any spelling; and what all spellings share: bounds, our own methods,
+variables in values, and how it is shown.
 
 It carries references to credentials, never a credential (S12). If it has a single error, none of it holds: a configuration is
 applied whole or not at all. `plan_compiler.py` checks it and makes the plan of it.
@@ -80,9 +80,9 @@ class Method:
     """One method of a step. name: as its configuration calls it. template: the object that it is an instance of, "" without one.
 
     parameters: under the names that the configuration uses, filled in for the node; secret ones are in the device's credentials.
-    device: what is switched, its parameters in the driver's own names. fabric: the device carries a path (a switch port), so that
-    off cuts it and proves nothing about power; storage: the volumes behind that path. level: of power devices; the first level
-    whose devices are all off fences the node.
+    device: what is switched, its parameters in the driver's own names. fabric: the device carries a path (a switch port), so
+    that off cuts it and proves nothing about power; storage: the volumes behind that path. level: of power devices; the first
+    level with all devices off fences the node.
     """
 
     name: str

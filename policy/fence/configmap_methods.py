@@ -32,7 +32,7 @@ from policy.values.object_refs import is_object_name
 AGENT_PREFIX = "fence_"
 
 NATIVE: Mapping[str, str] = {"fence_aws": "ec2", "fence_gce": "gce"}
-"""Agents whose devices our own drivers speak to: fence_aws refuses to work outside of EC2, fence_gce does not read its cycles."""
+"""Agents that our own drivers replace: fence_aws refuses to work outside of EC2, fence_gce does not read its cycles."""
 
 NO_FENCE: Mapping[str, str] = {"ssh": "ssh asks the node itself, which is the one that can't answer, and proves nothing"}
 
@@ -271,7 +271,7 @@ class _SortedLines:
 
 
 class DeviceLines:
-    """Reads devices for one node. common: parameters that hold for every method whose driver has them."""
+    """Reads devices for one node. common: parameters for every method with a driver that has them."""
 
     def __init__(self, node: NodeView, lookup: ObjectLookup, findings: Findings, *, common: Mapping[str, ConfigLine]) -> None:
         self._node = node

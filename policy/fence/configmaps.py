@@ -193,8 +193,8 @@ OF_POLICIES = ("fencing", "fencing_off")
 
 
 def _read_cluster_config(lookup: ObjectLookup, findings: Findings) -> tuple[FencingPlan, Mapping[str, ConfigLine]]:
-    """The settings, and the parameters for every method whose driver has them. Each wrong line is an error of its own, and none
-    becomes a default."""
+    """The settings, and the parameters for every method with a driver that has them. Each wrong line is an error of its own, and
+    none becomes a default."""
     lines: dict[str, ConfigLine] = {}
     with findings.collecting():
         if (found := lookup.config_map(NAME)) is not None:

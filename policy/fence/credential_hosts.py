@@ -1,6 +1,6 @@
-"""Which hosts a credential is for: those that its operator has named, in an annotation of the object or in the worker's settings.
+"""Which hosts a credential is for: the operator names them in an annotation of its object or in the worker's settings.
 
-Whoever may write a fence configuration chooses an address. A password must not go there for that alone (S40).
+A writer of fence configurations chooses the address of a device. That alone must not send a password there (S40).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ HOSTS_ANNOTATION = "nodewarden.io/hosts"
 EVERYWHERE = "*"
 
 CredentialHosts = Mapping[str, Collection[str]]
-"""Where each credential has gone so far, by its `subject`."""
+"""The hosts that each credential has gone to so far, by its `subject`."""
 
 _NAME = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?")
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?(?:[/?#][^@\\]*)?")
 _URLS = frozenset({"endpoint-url", "api-endpoint"})
 _CLOUDS = {"gce": "compute.googleapis.com", "ec2": "ec2.{region}.amazonaws.com"}
-"""Where the clouds' own APIs are, as far as a name for the annotation goes."""
+"""The hosts of the clouds' own APIs, as the annotation names them."""
 
 
 def hosts_written(text: str) -> tuple[str, ...]:
-    """What stands in the annotation. Raises ValueError, saying what is no host."""
+    """The hosts in the annotation's text. Raises ValueError naming a text that is no host."""
     found = tuple(each.lower().rstrip(".") for each in re.split(r"[\s,]+", text) if each)
     for each in found:
         if each != EVERYWHERE and _network(each) is None and _NAME.fullmatch(each) is None:
@@ -38,10 +38,10 @@ def hosts_written(text: str) -> tuple[str, ...]:
 
 
 def hosts_of(device: PowerDevice) -> frozenset[str]:
-    """Where a device's credentials are sent, in lower case; nothing where its parameters do not say."""
+    """The hosts to which a device's credentials are sent, in lower case; empty if its parameters do not say."""
     found: set[str] = set()
     for key, value in device.parameters.items():
-        if kind_of(device.driver, canonical_name(key)) is ValueKind.HOST:  # of the device, or of a proxy that hears all
+        if kind_of(device.driver, canonical_name(key)) is ValueKind.HOST:  # of the device, or of a proxy that sees everything
             found.add(value)
         elif key in _URLS or "://" in value:
             found.add(_host_of_url(value))
@@ -51,20 +51,20 @@ def hosts_of(device: PowerDevice) -> frozenset[str]:
 
 
 def destinations(device: PowerDevice) -> dict[str, frozenset[str]]:
-    """Where each Secret and ConfigMap of a device is sent; "" is a host that its parameters do not say."""
+    """The hosts to which each Secret and ConfigMap of a device is sent; "" is a host that its parameters do not say."""
     hosts = hosts_of(device) or frozenset({""})
     return {each.subject: hosts for each in device.credentials if each.kind not in ON_THE_WORKER}
 
 
 def compared(device: PowerDevice, known: CredentialHosts) -> PowerDevice:
-    """The device, saying which of its credentials have gone to other hosts only. known: the hosts of each, as far as they are
-    remembered; one of which nothing is known may go anywhere: it is new."""
+    """The device with the list of its credentials that have gone to other hosts only. known: the remembered hosts of each; a
+    credential without remembered hosts is new and may go anywhere."""
     sent = destinations(device).items()
     return replace(device, strange_to=tuple(name for name, hosts in sent if name in known and not hosts <= {*known[name]}))
 
 
 def not_for(hosts: Collection[str], allowed: Collection[str]) -> str:
-    """Why credentials are not for these hosts, in words; "" where they are for all of them. No host is one that nobody knows."""
+    """Why credentials are not for these hosts; "" if they are for all of them. The host "" is not known."""
     if EVERYWHERE in allowed:
         return ""
     named = ", ".join(allowed) or "none"
@@ -94,12 +94,12 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
 
 
 def _host_of_url(url: str) -> str:
-    """What is no URL of one host stays as it is, and fits no name."""
+    """The host of a URL; any other text stays as it is, and matches no name."""
     found = _URL.fullmatch(url)
     return found["host"].strip("[]") if found is not None else url
 
 
 def annotated(annotations: Mapping[str, object] | None) -> str | None:
-    """What the annotation of an object says, None without one."""
+    """The value of an object's annotation, None without one."""
     written = (annotations or {}).get(HOSTS_ANNOTATION)
     return None if written is None else str(written)

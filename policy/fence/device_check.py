@@ -1,8 +1,7 @@
-"""Whether the devices that would fence the nodes answer: what one reading means, what is remembered of it, what is told.
+"""Whether the devices that would fence the nodes answer: what a reading means, what is remembered, what is published.
 
-A device that stopped answering months ago is found out on the day it is needed, unless somebody reads it before. Nothing here
-acts or licenses anything: no reading of a check is ever a proof (S2). The order of it all is
-`workflows/definitions/device_check.py`.
+Without this check a device that stopped answering months ago is noticed on the day it is needed. Nothing here acts or licenses
+anything: no reading of a check is ever a proof (S2). `workflows/definitions/device_check.py` has the order.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ MOST_ROWS = 2000
 
 LONGEST_PROBLEM = 300
 MOST_NAMED = 3
-"""Of those who share a device."""
+"""How many nodes that share a device a message names."""
 
 MOST_CREDENTIALS = 5000
-"""Whose hosts are remembered; any further one may go anywhere."""
+"""How many credentials have remembered hosts; any further one may go anywhere."""
 
 MOST_CHARACTERS = 1_000_000
-"""What is remembered travels in one message, too: half of what Temporal takes."""
+"""The memory travels in one message, too: half of what Temporal accepts."""
 
 
 class Reachability(StrEnum):
-    """What a reading says of the device. unread: nothing, since nobody could ask it (no worker, told to come back later), or it
+    """The result of a reading. unread: it says nothing about the device, which could not be asked (no worker, rate limit) or
     named no state (a machine that is just being started). Only silence counts as silence."""
 
     ANSWERS = "answers"
@@ -48,7 +47,7 @@ class Reachability(StrEnum):
 
 
 class DeviceEventReason(StrEnum):
-    """Reasons of Events about a fence device, on the Node that it is for. A published one is never renamed."""
+    """Reasons of Events about a fence device, on its Node. A published one is never renamed."""
 
     FENCE_DEVICE_SILENT = "FenceDeviceSilent"
     FENCE_DEVICE_ANSWERS = "FenceDeviceAnswers"
@@ -58,7 +57,7 @@ class DeviceEventReason(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceToCheck:
     """One device of a node's fence configuration. path: off is a cut path, not a machine without power. deadline: of an act.
-    node: whose it is, as its seal says."""
+    node: the node in the device's seal."""
 
     device: PowerDevice
     path: bool = False
@@ -70,7 +69,7 @@ class DeviceToCheck:
 class NodeToCheck:
     """A node with its devices. problem: why there are none to read. held: an open episode's incident, or "".
 
-    tells: somebody configured it, or wants nodes of this cluster to be looked after, so that silence is told by Events.
+    tells: its fencing was configured, or remediation is wanted in this cluster, so that silence is published as Events.
     provider_id, system_uuid, instance_id: which machine it is, for comparing with what a device says.
     """
 
@@ -88,8 +87,8 @@ class NodeToCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceAnswer:
-    """What came of reading one device. latency None where it gave no answer. serves: which machine it says that it serves.
-    insecurity: how others could listen or answer in its place, "" where they could not or its worker does not mind."""
+    """The result of reading one device. latency: None without an answer. serves: the machine that the device says it serves.
+    insecurity: how others could listen or answer in its place, "" if they could not or its worker allows it."""
 
     endpoint: str
     answer: Reachability
@@ -103,7 +102,7 @@ class DeviceAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRow:
-    """One line for people. endpoint "" where a node has no usable configuration. last_success None where none is known.
+    """One line for people. endpoint: "" if the node has no usable configuration. last_success: None if none is known.
 
     problem: why the node could not be fenced by it now. warning: what looks wrong although the device answers.
     """
@@ -119,18 +118,18 @@ class DeviceRow:
     problem: str = ""
     warning: str = ""
     held: str = ""
-    """The incident of the open episode that the node's devices are left to: they were not read."""
+    """The incident of the open episode on the node; its devices are left to that episode and were not read."""
 
     @property
     def named(self) -> str:
-        """The problem with its device, which most problems name themselves."""
+        """The problem, with its device in front unless the problem names it."""
         return self.problem if self.endpoint in self.problem else f"{self.endpoint}: {self.problem}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceReport:
-    """The outcome of a check. problems: lines with one, shown or left out; none means that every node can be fenced as it is
-    configured, as far as reading tells."""
+    """The outcome of a check. problems: the number of lines with one, shown or left out; 0 means that every node can be fenced
+    as it is configured, as far as readings show."""
 
     cluster: str
     began: datetime
@@ -145,8 +144,8 @@ class DeviceReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceNotice:
-    """A device that fell silent, that is back, or that is another node's, too. since: its last success before, None where it has
-    never answered."""
+    """A device that stopped answering, answers again, or is configured for another node, too. since: its last success before,
+    None if it has never answered."""
 
     node: str
     node_uid: str
@@ -157,7 +156,7 @@ class DeviceNotice:
 
     @property
     def message(self) -> str:
-        """For people."""
+        """The text of the Event."""
         if self.reason is DeviceEventReason.FENCE_DEVICE_SHARED:
             return self.problem
         last = f"its last answer was at {written(self.since)}" if self.since is not None else "it has not answered before"
@@ -218,12 +217,12 @@ def row_of(node: NodeToCheck, checked: DeviceToCheck, answer: DeviceAnswer, last
 
 
 def row_without_device(node: NodeToCheck) -> DeviceRow:
-    """The line of a node that has none that could be read."""
+    """The line of a node without a device that could be read."""
     return DeviceRow(node=node.node, problem=node.problem[:LONGEST_PROBLEM])
 
 
 def held_rows(node: NodeToCheck, last_success: Mapping[str, datetime]) -> list[DeviceRow]:
-    """The lines of a node whose devices are left to its open episode. last_success: by endpoint."""
+    """The lines of a node with an open episode, which has its devices. last_success: by endpoint."""
     how = f"`nodewarden fence check --node {node.node}` reads it all the same"
     return [
         DeviceRow(
@@ -252,15 +251,15 @@ def _wrong_state(node: NodeToCheck, checked: DeviceToCheck, answer: DeviceAnswer
 
 
 class DeviceClaims:
-    """Whose device each one is, as all nodes together are configured (S39). One check's. A device is the one behind its
-    endpoint."""
+    """The nodes of each device, by the configuration of all nodes together (S39), for one check. Two endpoints may lead to one
+    device."""
 
     def __init__(self) -> None:
-        # By the device and, for the systems of a BMC, by that with a slash behind it.
+        # The key is the device; the systems of a BMC are also under the BMC with a slash behind it.
         self._known: defaultdict[str, dict[tuple[str, str], NodeToCheck]] = defaultdict(dict)
 
     def add(self, *nodes: NodeToCheck) -> None:
-        """What is configured for them."""
+        """Add the devices of these nodes."""
         for node in nodes:
             for endpoint in (checked.device.endpoint for checked in node.devices):
                 behind = device_behind(endpoint)
@@ -269,7 +268,7 @@ class DeviceClaims:
 
     @property
     def nodes(self) -> Collection[NodeToCheck]:
-        """All that have a device."""
+        """All nodes with a device."""
         return {node.node: node for known in self._known.values() for node in known.values()}.values()
 
     def _others(self, node: str, endpoint: str) -> list[str]:
@@ -279,7 +278,7 @@ class DeviceClaims:
         return list(dict.fromkeys(name for name, _ in found if name != node))
 
     def problem(self, node: str, endpoint: str) -> str:
-        """Who else is configured to be fenced by that device, in words; "" for nobody."""
+        """The problem that other nodes are configured with that device, too; "" for none."""
         others = self._others(node, endpoint)
         if not others:
             return ""
@@ -290,14 +289,14 @@ class DeviceClaims:
 
     @property
     def shared(self) -> tuple[tuple[str, str], ...]:
-        """Node and device of each that is another node's, too, whoever is to be told of it."""
+        """Node and endpoint of each device that is another node's, too; also those without a notice."""
         return tuple(self._sharing())
 
     def _sharing(self) -> dict[tuple[str, str], NodeToCheck]:
         return {key: node for known in self._known.values() for key, node in known.items() if self._others(*key)}
 
     def notices(self) -> list[DeviceNotice]:
-        """One for each node that shares a device, but for what nobody has asked us to look after."""
+        """One notice for each node that shares a device; none for a node without `tells`."""
         return [
             DeviceNotice(
                 node=node.node,
@@ -311,7 +310,7 @@ class DeviceClaims:
         ]
 
     def noted(self, rows: Iterable[DeviceRow]) -> list[DeviceRow]:
-        """The lines, with what is wrong with whose device they are about."""
+        """The lines, each with the problem of a shared device."""
         return [
             replace(row, problem="; ".join(filter(None, (shared, row.problem)))[:LONGEST_PROBLEM])
             if row.endpoint and (shared := self.problem(row.node, row.endpoint))
@@ -321,7 +320,7 @@ class DeviceClaims:
 
 
 class Remembered:
-    """When each device last answered, and whose silence has been told. Bounded by the devices that there are."""
+    """When each device last answered, and which silent devices were reported. Bounded by the number of devices."""
 
     def __init__(self, memory: DeviceMemory) -> None:
         self._answered = {node: dict(endpoints) for node, endpoints in memory.answered.items()}
@@ -330,14 +329,14 @@ class Remembered:
         self.policies = memory.policies
         self.hosts = dict(memory.hosts)
         self.claimed = tuple(sorted({*memory.claimed, *memory.shared}))
-        """Node and device of each that is another node's, too, as the last check of all has found; told or not."""
+        """Node and endpoint of each device that is another node's, too, by the last check of all; reported or not."""
 
     def last_successes(self, node: str) -> dict[str, datetime]:
-        """By endpoint, of the devices of a node."""
+        """The last success of each device of a node, by endpoint."""
         return {endpoint: datetime.fromtimestamp(at, UTC) for endpoint, at in self._answered.get(node, {}).items()}
 
     def hear(self, node: NodeToCheck, answer: DeviceAnswer) -> DeviceNotice | None:
-        """Take one answer in. What there is to tell of it, until `told` says that it has been."""
+        """Note one answer. Returns the notice that it needs, again each time until `told` is called with it."""
         key, since = (node.node, answer.endpoint), self.last_successes(node.node).get(answer.endpoint)
         if answer.answer is Reachability.ANSWERS:
             self._answered.setdefault(node.node, {})[answer.endpoint] = int(answer.at.timestamp())
@@ -355,14 +354,15 @@ class Remembered:
         )
 
     def hear_claims(self, claims: DeviceClaims) -> list[DeviceNotice]:
-        """Which devices are shared since. One that is shared no more is forgotten, and told again if it comes back."""
+        """Note which devices are shared now, and return the notices that are not reported yet. A device that is shared no more
+        is forgotten, and reported again if it comes back."""
         notices = claims.notices()
         self.claimed = claims.shared
         self._shared &= set(self.claimed)
         return [each for each in notices if (each.node, each.endpoint) not in self._shared]
 
     def told(self, notice: DeviceNotice) -> None:
-        """People have heard it: not again until it changes."""
+        """Note that the notice was published: not again until it changes."""
         key = (notice.node, notice.endpoint)
         if notice.reason is DeviceEventReason.FENCE_DEVICE_SHARED:
             self._shared.add(key)
@@ -372,8 +372,9 @@ class Remembered:
             self._silent.discard(key)
 
     def keep_hosts(self, nodes: Iterable[NodeToCheck], *, admits: bool = False) -> None:
-        """Once all devices are known, credentials that are new may go where they are configured to go by then. Never forgotten:
-        what is not configured for an hour is not new. admits: what is known already may go there, too."""
+        """Note the hosts of all devices' credentials: new credentials may go to the hosts configured now. They are never
+        forgotten: a credential that is not configured for an hour is not new afterwards. admits: known credentials may go to the
+        present hosts, too."""
         found = defaultdict[str, set[str]](set)
         for each in (checked for node in nodes for checked in node.devices):
             for name, hosts in destinations(each.device).items():
@@ -383,21 +384,22 @@ class Remembered:
                 self.hosts[name] = tuple(sorted(hosts.union(self.hosts.get(name, ()))))
 
     def keep_devices(self, node: str, endpoints: Collection[str]) -> None:
-        """Forget what a node's configuration no longer names. Not for one that could not be read: it may name them still."""
+        """Forget devices that a node's configuration no longer names. Not for a configuration that could not be read: it may
+        still name them."""
         known = self._answered.get(node, {})
         for endpoint in [each for each in known if each not in endpoints]:
             del known[endpoint]
         self._silent -= {key for key in self._silent if key[0] == node and key[1] not in endpoints}
 
     def keep_nodes(self, nodes: Collection[str]) -> None:
-        """Forget nodes that are no more."""
+        """Forget nodes that no longer exist."""
         for node in [each for each in self._answered if each not in nodes]:
             del self._answered[node]
         self._silent -= {key for key in self._silent if key[0] not in nodes}
 
     def carried(self, most: int = MOST_CHARACTERS) -> DeviceMemory:
-        """For whoever goes on. Where it is too much, what is known of the last nodes is left out, and learnt anew by the next
-        check; whose silence has been told is kept."""
+        """The memory for the next run. If it is too much, the last nodes' successes are left out, and the next check reads them
+        anew; reported silences are kept."""
         room = most - sum(len(node) + len(endpoint) + 6 for node, endpoint in (*self._silent, *self._shared, *self.claimed))
         room -= sum(len(name) + 4 + sum(len(host) + 3 for host in hosts) for name, hosts in self.hosts.items())
         answered: dict[str, dict[str, int]] = {}
@@ -421,7 +423,7 @@ class Remembered:
 def report_of(
     cluster: str, rows: Iterable[DeviceRow], *, began: datetime, ended: datetime, nodes: int, most: int = MOST_ROWS
 ) -> DeviceReport:
-    """The report, its problems first; what is left out answers, unless even the problems are too many."""
+    """The report, problems first; only devices that answer are left out, unless even the problems are too many."""
     ordered = sorted(rows, key=_worst_first)
     return DeviceReport(
         cluster=cluster,
@@ -437,7 +439,7 @@ def report_of(
 
 
 def fenceable(report: DeviceReport) -> tuple[bool | None, str]:
-    """Whether all nodes could be fenced as they are configured, None where that is not known of each, and in a sentence why."""
+    """Whether all nodes could be fenced as they are configured (None if that is not known of each), and a sentence why."""
     if report.problems:
         return False, f"Not all: {counted(report.problems, 'line')} below {'has' if report.problems == 1 else 'have'} a problem"
     if unread := report.devices - report.answering:
@@ -449,8 +451,8 @@ def fenceable(report: DeviceReport) -> tuple[bool | None, str]:
 
 
 def acted_on(report: DeviceReport, failing: Mapping[str, str]) -> DeviceReport:
-    """The same with what has come out since it was read. failing: by node, how acting by its devices fails: a device may answer
-    every reading, and do nothing that it is told."""
+    """The report with failures of acts since it was made. failing: by node, how acting by its devices fails: a device may answer
+    every reading, and carry out no command."""
     rows = [
         replace(row, problem=failing[row.node][:LONGEST_PROBLEM])
         if not row.problem and row.endpoint in _words(failing.get(row.node, ""))
@@ -462,7 +464,7 @@ def acted_on(report: DeviceReport, failing: Mapping[str, str]) -> DeviceReport:
 
 
 def _words(told: str) -> set[str]:
-    """Whole ones: the name of an outlet may begin another's."""
+    """Whole words: the name of an outlet may be the beginning of another's."""
     return {word.strip(":;,.") for word in told.split()}
 
 
@@ -470,17 +472,17 @@ def _worst_first(row: DeviceRow) -> tuple[bool, bool, list[tuple[bool, int, str]
     return not row.problem, not row.warning, in_natural_order(row.node), row.endpoint
 
 
-# Which nodes fence configuration names beside a device: a copying mistake there would switch off the wrong machine (S39).
+# Which nodes the fence configuration names for a device: a copying mistake there would switch off the wrong machine (S39).
 #
-# Written names only: `nodeParameters` of templates and FenceConfigs, and a FenceConfig's `nodeName`. It tells who might claim a
-# device; whether that node's configuration really gives it that one is resolved by whoever asks.
+# Written names only: `nodeParameters` of templates and FenceConfigs, and a FenceConfig's `nodeName`. These nodes may claim a
+# device; the caller resolves whether a node's configuration really gives it that device.
 
 Written = Mapping[str, Any]
 
 
 def named_beside(objects: Iterable[Written], endpoints: Collection[str], node: str) -> dict[str, str]:
-    """The other nodes that these objects name for one of these devices, each with the device. What can't be read of them is
-    refused when it is that node's turn; whatever it means, it is not this device."""
+    """The other nodes that these objects name for one of these devices, each with the device. An entry that can't be read is
+    refused when its own node is resolved; it can't mean this device."""
     found: dict[str, str] = {}
     specs = [obj.get("spec") for obj in objects]
     devices = [(spec, *each) for spec in specs for each in _devices(spec)]
@@ -491,7 +493,7 @@ def named_beside(objects: Iterable[Written], endpoints: Collection[str], node: s
         if isinstance(alone, str):
             own = {alone: own.get(alone, {})}
         if len(devices) == 1 and node in own:
-            break  # what one entry says of two nodes is refused when it is read
+            break  # an entry for two nodes is refused when it is read
         for other, values in own.items():
             theirs = _endpoint(takes, {**shared, **values}, other) if other != node else ""
             if theirs and (mine := next((each for each in endpoints if same_device(each, theirs)), "")):
@@ -500,7 +502,7 @@ def named_beside(objects: Iterable[Written], endpoints: Collection[str], node: s
 
 
 def _devices(value: object) -> Iterator[tuple[Written, DriverParameters]]:
-    """Wherever they stand: of power, of a method, of a path."""
+    """All devices in the value: of power, of methods, of paths."""
     if isinstance(value, Mapping):
         driver = value.get("driver")
         takes = parameters_of(canonical_driver(driver)) if isinstance(driver, str) else None

@@ -1,10 +1,10 @@
-"""How long power-off waits for a node that writes its crash dump, and what else its messages may mean: the rules for fence_kdump.
+"""The rules for fence_kdump: how long power-off waits for a node that writes its crash dump, and what else its messages mean.
 
-The messages are unauthenticated datagrams, so by themselves they only delay, and never for longer than a bound of ours: whoever
-forges them can put a power-off off by that much, and nobody can make one happen. They prove nothing about off (S2). The reading
-of the node-fencing proposal, that a kernel which dumps runs no pods any more, is an option for networks in which nobody forges
-them (`trusted`); it holds only for moments after a message, since after the dump the machine boots. Hearing them is
-`activities/power/kdump_listener.py`, asking and waiting the workflow's.
+The messages are unauthenticated datagrams, so by themselves they only delay, and never for longer than a bound of ours: a forger
+can delay a power-off by that much, and can't cause one. They prove nothing about off (S2). By the node-fencing proposal a kernel
+which dumps runs no pods any more; that is an option for networks without forgers (`trusted`), and it holds only for moments
+after a message, since after the dump the machine boots. `activities/power/kdump_listener.py` receives the messages, the workflow
+asks and waits.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from enum import StrEnum
 from policy.values.times import format_duration, later
 
 BEFORE_NOT_READY = timedelta(minutes=2)
-"""A kernel that crashes dumps at once; that the node is not Ready is noticed later. What was heard before that is of another
-crash (S43)."""
+"""A kernel dumps at once when it crashes; the node becomes not Ready later. Earlier messages are from another crash (S43)."""
 
 STILL_DEAD = timedelta(seconds=15)
 """For how long one message says that the kernel is dead. The next one is due after 10 s; no machine ends its dump, boots and has
@@ -28,8 +27,8 @@ its pods write again before that time is over."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KdumpRule:
-    """window: how long the first message may take from NotReady on. silence: a dump is over when nothing was heard for that long
-    (the sender speaks every 10 s). longest: bound of the whole wait, from the moment power-off was due.
+    """window: how long the first message may take from NotReady on. silence: a dump is over after that long without a message
+    (one is sent every 10 s). longest: bound of the whole wait, from the moment power-off was due.
 
     trusted: messages also say that the node's kernel is dead. Raises ValueError for a rule that would never wait, or for ever.
     """
@@ -47,10 +46,11 @@ class KdumpRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KdumpReading:
-    """What a listener has heard of a node up to `at`. first, last: of the messages of one dump, None where there were none.
+    """The messages that a listener has received from a node up to `at`. first, last: of the messages of one dump, None without
+    any.
 
-    All moments are by the listener's clock. listening: since when it has listened without a break; address: from where it heard.
-    seal: by which a cluster worker knows that a listener of ours has heard the last one (S1, S42).
+    All moments are by the listener's clock. listening: since when it has listened without a break; address: the sender's. seal:
+    shows a cluster worker that a listener of ours has received the last one (S1, S42).
     """
 
     at: datetime
@@ -62,14 +62,14 @@ class KdumpReading:
     seal: str = field(default="", compare=False)
 
     def by_another_clock(self, at: datetime) -> KdumpReading:
-        """The same, where that clock shows `at` when the listener's shows its own."""
+        """The same by another clock, which shows `at` at the reading's moment `self.at`."""
         ahead = self.at - at
         first, last = (moment - ahead if moment is not None else None for moment in (self.first, self.last))
         return replace(self, at=at, listening=self.listening - ahead, first=first, last=last)
 
 
 class Kdump(StrEnum):
-    """How it stands. Only `awaited`, `dumping` and, for a while, `deaf` hold power-off back."""
+    """The state of a dump. Only `awaited`, `dumping` and, for a while, `deaf` hold power-off back."""
 
     AWAITED = "awaited"
     DUMPING = "dumping"
@@ -81,7 +81,7 @@ class Kdump(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KdumpAnswer:
-    """wait: how long until it is to be asked again before power is switched off; 0: go on."""
+    """wait: how long until the listener is to be asked again, before power is switched off; 0: go on."""
 
     state: Kdump
     wait: timedelta
@@ -93,8 +93,8 @@ class KernelDead:
     """`kernel dead (fence_kdump, trusted network)`: a message from the node's own address, later than `after`, which is when the
     node stopped being Ready or the episode began.
 
-    Licenses freeing the node's pods for moments (`STILL_DEAD` from `last` on), where the configuration trusts the network; never
-    `off proven`. `last` and `heard_at` are by the clock of the listener. seal: as of a KdumpReading.
+    It licenses freeing the node's pods for moments (`STILL_DEAD` from `last` on), if the configuration trusts the network; it is
+    never `off proven`. `last` and `heard_at` are by the clock of the listener. seal: as in a KdumpReading.
     """
 
     address: str
@@ -112,9 +112,9 @@ class KernelDead:
 def kdump_wait(
     rule: KdumpRule, reading: KdumpReading | None, *, not_ready_since: datetime | None, due: datetime, now: datetime
 ) -> KdumpAnswer:
-    """Whether power-off waits. reading None: no listener answered. due: when power-off would have begun without any of this.
+    """Whether power-off waits. reading None: no listener answered. due: when power-off would have begun without kdump.
 
-    not_ready_since None: not known, then it counts from `due`.
+    not_ready_since None: not known, then the window counts from `due`.
     """
     began = min(not_ready_since or due, due)
     left = later(due, rule.longest) - now
@@ -131,7 +131,7 @@ def kdump_wait(
             reason = f"{told}, but power-off has waited {bound} for it"
             return KdumpAnswer(state=Kdump.OVERDUE, wait=timedelta(0), reason=reason)
         return KdumpAnswer(state=Kdump.DUMPING, wait=min(quiet, left), reason=told)
-    # What was said before the listener was there, it has not heard.
+    # Messages from before the listener began are not known.
     window = rule.window - (reading.at - max(began, reading.listening))
     answer = _until(Kdump.AWAITED, min(window, left), "no kdump message was heard")
     return answer if answer.wait else KdumpAnswer(state=Kdump.NOT_HEARD, wait=answer.wait, reason=answer.reason)
@@ -145,10 +145,11 @@ def kernel_dead(
     not_ready_since: datetime | None,
     began: datetime,
 ) -> KernelDead | None:
-    """Whether the node's kernel is dead by its own word, where that is trusted; None where it is not, or not known (S2, S3).
+    """The proof that the node's kernel is dead by its own messages, if these are trusted; None if it is not, or not known (S2,
+    S3).
 
-    addresses: the node's. began: when the episode did. What was heard before that, or while the node was Ready, is of another
-    crash.
+    addresses: the node's. began: when the episode did. Messages from before that, or from while the node was Ready, are of
+    another crash.
     """
     if not rule.trusted or reading is None or reading.last is None or not_ready_since is None:
         return None
@@ -164,14 +165,14 @@ def kernel_dead(
 
 
 def dead_stands(proof: KernelDead, *, not_ready_since: datetime | None, addresses: Iterable[str]) -> bool:
-    """Whether a proof is whole: by an address of the node, after it stopped being Ready, and young when it was read (S1)."""
+    """Whether a proof is whole: from an address of the node, later than NotReady, and young when it was read (S1)."""
     ours = {normal_address(address) for address in addresses} - {""}
     is_of_this_crash = not_ready_since is not None and not_ready_since <= proof.after < proof.last
     return is_of_this_crash and proof.address in ours and timedelta(0) <= proof.heard_at - proof.last <= STILL_DEAD
 
 
 def normal_address(address: str) -> str:
-    """One spelling per address, "" for what is none: IPv4 as such though it came over an IPv6 socket, and without a zone."""
+    """One spelling per address, "" for a text that is none: an IPv4 address from an IPv6 socket as IPv4, and without a zone."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

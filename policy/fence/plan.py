@@ -39,12 +39,13 @@ class CredentialKind(StrEnum):
 
 
 ON_THE_WORKER = frozenset({CredentialKind.FILE, CredentialKind.ENVIRONMENT})
-"""References that need no object: whoever may write a configuration may write one."""
+"""References that need no object: any writer of a configuration can write one."""
 
 
 def problem_of_place(kind: CredentialKind, place: str, namespace: str = "") -> str | None:
-    """Why a reference can't lead there, None where it can (S41). place: the object's name, the path, the variable. namespace: of
-    what names it, below which a file has to be, as a Secret has to be within it (S40); "" where only an administrator writes."""
+    """Why a reference can't lead there, None if it can (S41). place: the object's name, the path, the variable. namespace: of
+    the object with the reference; a file has to be below it, as a Secret has to be within it (S40); "" for objects that only an
+    administrator writes."""
     match kind:
         case CredentialKind.FILE if not is_relative_file(place):
             return "expected a path inside the worker's directory for credentials"
@@ -59,11 +60,12 @@ def problem_of_place(kind: CredentialKind, place: str, namespace: str = "") -> s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CredentialRef:
-    """Where parameters that are secret live. Only ever the reference travels; the power worker resolves it at the moment of use.
+    """The place of secret parameters. Only the reference travels; the power worker resolves it at the moment of use.
 
     keys: which driver parameter is in which key of the object's data; empty: every key is the parameter of that name. For `file`
-    and `env` the values are the path and the variable, name is empty, and namespace is that of what names them. properties: the
-    values are lines `key=value` of the text in that key of a ConfigMap (the published node-fencing demo writes passwords there).
+    and `env` the values are the path and the variable, name is empty, and namespace is that of the object with the reference.
+    properties: the values are lines `key=value` of the text in that key of a ConfigMap (the published node-fencing demo writes
+    passwords there).
     """
 
     kind: CredentialKind = CredentialKind.SECRET
@@ -74,7 +76,7 @@ class CredentialRef:
 
     @property
     def subject(self) -> str:
-        """Where it leads, for people and for what is remembered of it."""
+        """The place as text, for people and as a key of what is remembered about it."""
         if self.kind in ON_THE_WORKER:
             return f"{self.kind.value}:{', '.join(self.keys.values())}"
         return f"{self.kind.value}/{self.namespace}/{self.name}"
@@ -85,7 +87,7 @@ class PowerDevice:
     """One device that feeds the node. `endpoint` identifies device and plug and is pinned for the episode (S9).
 
     `site` names the task queue of the workers that can reach it (`power.<site>`). credentials: a later reference wins, parameter
-    by parameter; none where the driver's worker has an identity of its own (a cloud account).
+    by parameter; none if the driver's worker has an identity of its own (a cloud account).
     """
 
     driver: str
@@ -96,18 +98,19 @@ class PowerDevice:
     delay: timedelta = timedelta(0)
     """Waited before its off: the loser of a race for a shared device should not be both (Pacemaker's delay)."""
     off_timeout: timedelta | None = None
-    """How long it may take until it reads off; None: as the plan says for all."""
+    """How long it may take until it reads off; None: the plan's time for all."""
     levels: tuple[tuple[str, ...], ...] = ()
-    """The levels of power that it is in, by their endpoints: what it says proves nothing else (S1, S4). None: it is of a path."""
+    """The levels of power that it is in, by their endpoints: its readings prove nothing else (S1, S4). Empty: it is of a
+    path."""
     strange_to: tuple[str, ...] = field(default=(), compare=False)
-    """Its credentials that have gone to other hosts only, as far as the check of devices knows: one that names no hosts itself is
-    not sent to it (S40)."""
+    """Its credentials that have gone to other hosts only, by the check of devices: one without a list of hosts is not sent to
+    this device (S40)."""
     seal: str = field(default="", compare=False)
-    """By which a power worker knows that a cluster worker of ours has resolved it (S42); it makes no other device."""
+    """Shows a power worker that a cluster worker of ours has resolved the device (S42); it does not count in comparisons."""
 
 
 class Act(StrEnum):
-    """What one method of isolation or recovery does. The values are the words of records, tables and `fence plan`."""
+    """What one method of isolation or recovery does. Records, tables and `fence plan` show the values."""
 
     CORDON = "mark-unschedulable"
     TAINT = "taint"
@@ -124,7 +127,7 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutStorage:
-    """The volumes to which a cut path was the node's only way: those of storage classes, of CSI drivers, or named by their
+    """The volumes that the node could reach by a cut path only: those of storage classes, of CSI drivers, or named by their
     handles."""
 
     classes: tuple[str, ...] = ()
@@ -132,7 +135,7 @@ class CutStorage:
     handles: tuple[str, ...] = ()
 
     def __or__(self, other: CutStorage) -> CutStorage:
-        """What either covers."""
+        """The volumes of both."""
         return CutStorage(
             classes=tuple(dict.fromkeys((*self.classes, *other.classes))),
             drivers=tuple(dict.fromkeys((*self.drivers, *other.drivers))),
@@ -140,7 +143,7 @@ class CutStorage:
         )
 
     def covers(self, *, storage_class: str, driver: str, handle: str) -> bool:
-        """Whether a volume lies behind the cut. What a volume does not say covers nothing."""
+        """Whether a volume lies behind the cut. An empty field of a volume matches nothing."""
         return (
             (bool(storage_class) and storage_class in self.classes)
             or (bool(driver) and driver in self.drivers)
@@ -153,10 +156,10 @@ UNSPECIFIED = "/UNSPECIFIED/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """Of a node's volumes and pods those that a method is about, and no others.
+    """The volumes and pods of a node that a method is about, and no others.
 
-    handles: volumes as their cloud calls them; volumes: the same as PersistentVolumes, whose every pod is meant. pods: uids of
-    further pods.
+    handles: volumes as their cloud names them; volumes: the same as PersistentVolumes; all pods that use them are meant. pods:
+    uids of further pods.
     """
 
     handles: tuple[str, ...]
@@ -164,8 +167,8 @@ class Chosen:
     pods: tuple[str, ...] = ()
 
     def has(self, volume: str) -> bool:
-        """Whether a volume that the cloud lists is one of them. Handles from before CSI leave out where a disk is, or only name
-        it."""
+        """Whether a volume that the cloud lists is one of them. Handles from before CSI leave out the place of a disk, or are
+        only its name."""
         name = volume.rpartition("/")[2]
         vague = (each for each in self.handles if "/" not in each or UNSPECIFIED in each)
         return volume in self.handles or any(each.rpartition("/")[2] == name for each in vague)
@@ -175,9 +178,9 @@ class Chosen:
 class PlannedMethod:
     """One method of isolation or recovery, in its place in the order. name: as its configuration calls it.
 
-    device: of a fabric (a switch port: off is cut) for the paths, the cloud machine for volumes and quarantine; None for what
-    is done to cluster objects. storage: what lies behind the path. parameters: what the method itself was told (a taint, the
-    filters of a drain). only: which volumes and pods it is about, None: whichever there are.
+    device: of a fabric (a switch port: off is cut) for the paths, the cloud machine for volumes and quarantine; None for methods
+    on cluster objects. storage: the volumes behind the path. parameters: of the method itself (a taint, the filters of a drain).
+    only: the volumes and pods that it is about, None: all.
     """
 
     name: str
@@ -196,21 +199,21 @@ UNCORDON = PlannedMethod(name=Act.UNCORDON.value, act=Act.UNCORDON)
 
 
 def levels_with(endpoint: str, levels: Iterable[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
-    """Those that a device is in."""
+    """The levels that have this endpoint."""
     return tuple(level for level in levels if endpoint in level)
 
 
 SEALED_FOR = timedelta(days=7)
-"""So long the seal of a device is believed: what an old history tells must not have today's password sent to where a BMC was."""
+"""How long the seal of a device counts: an old history must not send today's password to a BMC's former address."""
 
 
 _MOMENT = re.compile(r"([0-9a-f]{1,12})\.")
-"""How a seal begins (`activities/licences.py`): its moment, in seconds."""
+"""The beginning of a seal (`activities/licences.py`): its moment, in seconds."""
 
 
 def sealed_anew(device: PowerDevice, configured: Iterable[PowerDevice]) -> PowerDevice:
-    """The one among these that is equal to it in all but its seal; the device as it is, where none is (S9, S42). What an earlier
-    build has pinned does not say its levels."""
+    """The configured device that equals it except for the seal; the device itself if there is none (S9, S42). A device that an
+    earlier build has pinned has no levels."""
     configured = tuple(configured)
     alike = (each for each in configured if replace(each, levels=()) == device)
     return next((each for each in configured if each == device), next(alike, device))
@@ -220,11 +223,10 @@ def sealed_anew(device: PowerDevice, configured: Iterable[PowerDevice]) -> Power
 class FencingPlan:
     """Everything a fencing episode needs to know beforehand.
 
-    levels: the first level whose devices are *all* proven off fences the node (Pacemaker's topology, S4); the next is tried
-    where one fails. wait_before_isolation counts from the start of the episode, wait_before_power from the moment the node
-    stopped being Ready. tries: of each step, at least 1 (S7). restarts: of the whole flow after a step used up its tries.
-    boot_timeout: from power-on to a new boot id and Ready. power_on False: the machine is left off, and the episode ends as
-    fenced-off.
+    levels: the first level with *all* its devices proven off fences the node (Pacemaker's topology, S4); if one fails, the next
+    is tried. wait_before_isolation counts from the start of the episode, wait_before_power from the moment the node stopped
+    being Ready. tries: of each step, at least 1 (S7). restarts: of the whole flow after a step used up its tries. boot_timeout:
+    from power-on to a new boot id and Ready. power_on False: the machine is left off, and the episode ends as fenced-off.
     """
 
     source: str
@@ -244,16 +246,16 @@ class FencingPlan:
     taint_honoured: bool = True
     """Whether this cluster's controllers act on the out-of-service taint (Kubernetes 1.26 and newer)."""
     kdump: KdumpRule | None = None
-    """How long power-off waits for a crash dump; None: nobody listens for any."""
+    """How long power-off waits for a crash dump; None: it does not wait."""
     power_on: bool = True
     delete_node: bool = False
-    """Delete the Node object as the last consequence: for those who never want the machine back under this name."""
+    """Delete the Node object as the last consequence, if the machine is never to come back under this name."""
     terminate_instance: bool = False
     """Give the cloud machine up for good once it is proven off."""
     warnings: tuple[str, ...] = ()
 
     def with_devices(self, change: Callable[[PowerDevice], PowerDevice]) -> FencingPlan:
-        """The same plan with each of its devices, of power and of paths, as `change` answers it."""
+        """The same plan with each of its devices, of power and of paths, replaced by the result of `change`."""
 
         def changed(methods: tuple[PlannedMethod, ...]) -> tuple[PlannedMethod, ...]:
             return tuple(replace(each, device=change(each.device)) if each.device is not None else each for each in methods)
@@ -266,19 +268,19 @@ class FencingPlan:
         )
 
     def is_to_be_sealed_anew(self, now: datetime) -> bool:
-        """Whether the seal of one of its devices ends before long, or says no moment as those of earlier builds."""
+        """Whether the seal of one of its devices ends soon, or has no moment, as in earlier builds."""
         methods = (each.device for each in (*self.isolation, *self.recovery) if each.device is not None)
         moments = (_MOMENT.match(each.seal) for each in (*self.devices, *methods) if each.seal)
         return any(not each or now.timestamp() - int(each[1], 16) > SEALED_FOR.total_seconds() / 2 for each in moments)
 
     def sealed_anew(self, configured: Iterable[PowerDevice]) -> FencingPlan:
-        """The same plan, with the seals of those among its devices that are configured so now."""
+        """The same plan, with new seals for the devices that are still configured so."""
         found = tuple(configured)
         return self.with_devices(lambda device: sealed_anew(device, found))
 
     @property
     def with_levels(self) -> FencingPlan:
-        """The same plan, each of its devices with the levels that it is in."""
+        """The same plan, each device with the levels that it is in."""
         return self.with_devices(lambda device: replace(device, levels=levels_with(device.endpoint, self.endpoints_of_levels)))
 
     @property
@@ -288,7 +290,7 @@ class FencingPlan:
 
     @property
     def endpoints_of_levels(self) -> tuple[tuple[str, ...], ...]:
-        """Those whose OFF, all of one level, is the proof (S4)."""
+        """The endpoints by level: OFF from all endpoints of one level is the proof (S4)."""
         return tuple(tuple(device.endpoint for device in level) for level in self.levels)
 
     @property

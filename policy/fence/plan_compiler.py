@@ -183,7 +183,7 @@ class _Judge:
             self._warn(FenceStep.POWER_MANAGEMENT, f"{', '.join(left)}: there is no on, so the node is left off")
 
     def _deleted_node(self) -> None:
-        """The record of a cut path is our mark on the Node, so a Node whose paths are cut can't be deleted (S35)."""
+        """The record of a cut path is our mark on the Node, so a Node with cut paths can't be deleted (S35)."""
         noted = [each.name for each in self._config.isolation if _cuts_path(each) and each.fabric]
         noted += [each.name for each in self._config.isolation if each.action is MethodAction.QUARANTINE]
         if noted and any(each.action is MethodAction.DELETE_NODE for each in self._config.power_management):

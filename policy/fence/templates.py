@@ -308,9 +308,9 @@ _FREED_BY = {Freeing.DELETION: MethodAction.FREE_PODS, Freeing.OUT_OF_SERVICE_TA
 
 
 def read_spec(spec: Fields, *, node: NodeView, name: str, kind: str, subject: str, namespace: str, cordon: bool) -> FenceConfig:
-    """The configuration of the node from the object of that kind and name. namespace: of Secrets whose reference names none, ""
-    if references must name one. cordon: whether isolation and recovery that are left out mean a cordon and its end, or nothing.
-    Raises PolicyError for the first error."""
+    """The configuration of the node from the object of that kind and name. namespace: of Secrets if their reference names none,
+    "" if references must name one. cordon: whether isolation and recovery that are left out mean a cordon and its end, or
+    nothing. Raises PolicyError for the first error."""
     devices = DeviceReader(node=node, namespace=namespace)
     settings = _settings(spec)
     kdump = (_kdump(spec.within("kdump")),) if spec.has("kdump") else ()

@@ -1,1 +1,1 @@
-"""What is known of the objects of a cluster: Nodes, Machines, Events, remediation objects, our marks, and the parts it has."""
+"""Snapshots of a cluster's objects: Nodes, Machines, Events, remediation objects, our marks, and the parts of a cluster."""

@@ -1,10 +1,9 @@
-"""What is known of one Machine and of its Cluster API Cluster, which Node and Machine belong together, and by what a machine is
-identified.
+"""Snapshots of a Machine and of its Cluster API Cluster, which Node and Machine belong together, and what identifies a machine.
 
-The views are snapshots with the fields that decisions use, and nothing else, as in `policy/objects/nodes.py`. The Machines of
-OpenShift, Cluster API and machine-controller-manager differ in spelling only (`policy/values/machine_apis.py`). How they are
-decoded is `activities/cluster/objects/machines_decoding.py`, what their fields mean for health is `policy/checks/rules/`, and for
-whether a machine is kept `policy/preservation/`.
+The views have the fields that decisions use, and nothing else, as in `policy/objects/nodes.py`. The Machines of OpenShift,
+Cluster API and machine-controller-manager differ in spelling only (`policy/values/machine_apis.py`). How they are decoded is
+`activities/cluster/objects/machines_decoding.py`, what their fields mean for health is `policy/checks/rules/`, and for whether a
+machine is kept `policy/preservation/`.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ class MachineView:
     """One Machine as last seen: from the watch cache, a live read, or files. An empty string means that the object does not have
     the field.
 
-    node_name: the Node that it names. phase: in its API's own words. failure: reason and message of a terminal failure.
-    deletion_waits: what holds its deletion up, in words, "" if that is not known. last_updated: OpenShift's start-up clock.
-    controller: kind and name of the owner that controls it, "" for a Machine that no controller would replace. expiry: until when
-    it is preserved, None while it is not. preserve_timeout: for how long, by its own specification, None if that does not say.
-    preservation_problem: why its preservation can't be read, "" if it can. unreadable: why hardly anything is known of a Machine
-    that exists, "" for all others.
+    node_name: the Node that it names. phase: as its API spells it. failure: reason and message of a terminal failure.
+    deletion_waits: what its deletion waits for, "" if that is not known. last_updated: OpenShift's start-up clock. controller:
+    kind and name of the owner that controls it, "" for a Machine that no controller would replace. expiry: until when it is
+    preserved, None while it is not. preserve_timeout: for how long, by its own specification, None if that does not say.
+    preservation_problem: why its preservation can't be read, "" if it can. unreadable: why an existing Machine could not be
+    decoded, "" for all others.
     """
 
     api: MachineApi
@@ -84,7 +83,7 @@ class MachineView:
 
     @property
     def failed(self) -> str:
-        """Why it will never work, "" while it may."""
+        """Why it will never work, "" if it may."""
         if self.phase == FAILED:
             return f"its phase is {FAILED}{f' ({self.failure})' if self.failure else ''}"
         return f"it reports a failure that it can't recover from ({self.failure})" if self.failure else ""
@@ -132,7 +131,7 @@ def machine_key(api: MachineApi, namespace: str, name: str) -> str:
     return f"{api.name}/{namespace}/{name}"
 
 
-# Which Node and which Machine belong together, by what each of them says; for a scan and for a live read alike.
+# Which Node and which Machine belong together, by the names that each carries; for a scan and for a live read alike.
 #
 # A Machine's Node is the one that it names. While it names none, it is the one Node that names the Machine by annotation, or that
 # has the Machine's providerID; if several have it, none of them counts (S9). A Node's annotation alone never makes a Machine its
@@ -140,14 +139,14 @@ def machine_key(api: MachineApi, namespace: str, name: str) -> str:
 
 OPENSHIFT_MACHINE_ANNOTATION = "machine.openshift.io/machine"
 CAPI_MACHINE_ANNOTATION = "cluster.x-k8s.io/machine"
-"""By these a Node names its Machine: `<namespace>/<name>`, or a name in the namespace of the annotation below."""
+"""With these a Node names its Machine: `<namespace>/<name>`, or a name in the namespace of the annotation below."""
 
 MOST_NAMED = 3
 """How many Nodes with one identity a message names."""
 
 CLUSTER_NAME_ANNOTATION = "cluster.x-k8s.io/cluster-name"
 CLUSTER_NAMESPACE_ANNOTATION = "cluster.x-k8s.io/cluster-namespace"
-"""By these Cluster API says on a Node to which of its Clusters the Node belongs."""
+"""With these Cluster API writes on a Node to which of its Clusters the Node belongs."""
 
 
 def named_by(node: NodeView) -> list[tuple[MachineApi, str, str]]:
@@ -159,18 +158,18 @@ def named_by(node: NodeView) -> list[tuple[MachineApi, str, str]]:
 
 
 def machine_behind(provider_id: str) -> str:
-    """One spelling of a providerID, to compare it: in any case of its letters, and of EC2 and OpenStack by the id of the instance
-    alone, whatever zone or region stands before it (S39)."""
+    """One spelling of a providerID for comparisons: without regard to case, and for EC2 and OpenStack the id of the instance
+    alone, without zone or region (S39)."""
     cloud, _, place = provider_id.casefold().partition(":")
     return f"{cloud}:{place.rpartition('/')[2] if cloud in {'aws', 'openstack'} else place}" if provider_id else ""
 
 
 def claims_of(machine: MachineView) -> tuple[str, ...]:
-    """By what a Machine names its Node, the surest first. A Machine with a node_name means that Node and no other."""
+    """How a Machine names its Node, the surest claim first. A Machine with a node_name means that Node and no other."""
     if machine.node_name:
         return (f"node/{machine.node_name}",)
-    whose = f"machine/{machine.key}"
-    return (whose, f"provider/{machine_behind(machine.provider_id)}") if machine.provider_id else (whose,)
+    claim = f"machine/{machine.key}"
+    return (claim, f"provider/{machine_behind(machine.provider_id)}") if machine.provider_id else (claim,)
 
 
 def answers_of(node: NodeView | None) -> set[str]:
@@ -193,7 +192,7 @@ def is_machine_of(machine: MachineView, name: str, node: NodeView | None) -> boo
 
 
 def identities_of(node: NodeView | None) -> dict[str, str]:
-    """The identities that only one machine can have, in words, by their keys. A kubelet itself reports all of them when it
+    """The identities that only one machine can have, as text, by their keys. A kubelet itself reports all of them when it
     registers."""
     if node is None:
         return {}
@@ -209,7 +208,7 @@ def identities_of(node: NodeView | None) -> dict[str, str]:
 
 
 def contested(node: NodeView, having: Callable[[str], Collection[str]]) -> str:
-    """Which other Nodes claim to be this machine, in words; "" for none (S39). having: the names of the Nodes that have an
+    """Which other Nodes claim to be this machine, as a sentence; "" for none (S39). having: the names of the Nodes that have an
     identity, by its key."""
     for key, words in identities_of(node).items():
         names = having(key)
@@ -222,8 +221,9 @@ def contested(node: NodeView, having: Callable[[str], Collection[str]]) -> str:
 
 
 def claimed_otherwise(node: NodeView, machines: Iterable[MachineView]) -> str:
-    """Which Machine has the Node's providerID and another Node, or has no providerID and names this Node beside the Machine that
-    has its providerID, in words; "" for none (S39). A Machine that names no Node may be its own."""
+    """Which other Machine claims this Node, as a sentence; "" for none (S39): it has the Node's providerID and another Node, or
+    it has no providerID and names this Node beside the Machine that has its providerID. A Machine that names no Node may be the
+    Node's own."""
     ours, find_out = machine_behind(node.provider_id), "find out which of them is that machine"
     known = [each for each in machines if of_one_cluster(each, node)] if ours else []
     same = [each for each in known if machine_behind(each.provider_id) == ours]
@@ -267,8 +267,8 @@ def of_one_cluster(machine: MachineView, node: NodeView | None) -> bool:
 
 
 def taken_name(machine: MachineView, node: NodeView | None) -> str:
-    """How the Node is another machine than the Machine that names it, by both providerIDs; "" if they agree, or one is unknown
-    (S9). machine-controller-manager spells regions and accounts its own way: of its Machines only the last part is compared."""
+    """How the providerIDs of the Node and of the Machine that names it differ; "" if they agree, or one is unknown (S9).
+    machine-controller-manager spells regions and accounts its own way: of its Machines only the last part is compared."""
     if node is None or not machine.provider_id or not node.provider_id:
         return ""
     ours, theirs = machine_behind(machine.provider_id), machine_behind(node.provider_id)
@@ -297,7 +297,7 @@ PLACEHOLDERS = frozenset(
         "fefefefe-fefe-fefe-fefe-fefefefefefe",
     }
 )
-"""System UUIDs of firmware whose vendor did not write one: thousands of machines have them, so they identify none."""
+"""System UUIDs that firmware has if its vendor did not write one: thousands of machines have them, so they identify none."""
 
 _DIGITS = re.compile(r"[0-9a-f]{32}")
 _EMPTY = frozenset(bytes.fromhex(each.replace("-", "")) for each in PLACEHOLDERS)
@@ -321,7 +321,7 @@ def same_system(told: str, shown: str) -> bool | None:
 
 
 def _read(uuid: str) -> bytes | None:
-    """None for what is no UUID, or one whose digits are all the same."""
+    """None for a text that is no UUID, or that repeats one digit."""
     digits = uuid.casefold().replace("-", "")
     return bytes.fromhex(digits) if _DIGITS.fullmatch(digits) and len(set(digits)) > 1 else None
 

@@ -1,10 +1,10 @@
-"""Our mark on a node: who holds it, since when, and what exactly we added, so that only that is ever removed. Beside it our claim
-that its Machine is being deleted, for as long as that takes.
+"""Our mark on a node: which episode holds it, since when, and what exactly we added, so that only that is ever removed. Beside
+it our claim that its Machine is being deleted, for as long as that takes.
 
-The mark is one annotation (`nodewarden.io/episode`) with JSON in it, so that `kubectl describe node` answers "who did
-this?". A label that no kubelet may write holds its digest: an annotation without it is not ours, and is obeyed in nothing (S41).
-Whoever may write that label may take taints and cordons away himself. Writing a mark with preconditions is
-`activities/cluster/objects/marks.py`; this module only reads and composes it.
+The mark is one annotation (`nodewarden.io/episode`) with JSON in it, so that `kubectl describe node` answers "who did this?". A
+label that no kubelet may write holds its digest: an annotation without it is not ours, and is obeyed in nothing (S41). A caller
+that may write that label may remove taints and cordons itself. `activities/cluster/objects/marks.py` writes a mark, with
+preconditions; this module only reads and composes it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ TERMINATING_ANNOTATION = "nodewarden.io/terminating"
 """On the Node: since when the deletion of its Machine is being asked for, and by which incident."""
 
 TERMINATING_LABEL = "nodewarden.node-restriction.kubernetes.io/terminating"
-"""The digest of that, as of a mark: a kubelet's own word of a deletion is none of ours."""
+"""The digest of that annotation, as for a mark: a kubelet, which may write the annotation alone, can't make such a claim."""
 
 LONGEST_SHOWN = 120
-"""Of a value that is not ours: an annotation may be 256 KB, and what is wrong with it goes into every report and history."""
+"""Characters of a value that is not ours: an annotation may be 256 KB, and its problem goes into every report and history."""
 
 LONGEST_NAME = 1000
-"""Incident, kind and workflow id go there too, and no id that Temporal takes is longer."""
+"""Characters of incident, kind and workflow id, which go there too; Temporal accepts no longer id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Added:
-    """What an episode has added to its node, for all that it knows; taints as kubectl writes them, paths by their endpoints.
-    out_of_service: whether that taint. seals: by which a cluster worker knows again what it has added itself (S49)."""
+    """What an episode has added to its node, as far as it knows; taints as kubectl writes them, paths by their endpoints.
+    out_of_service: it added that taint. seals: they show a cluster worker what a cluster worker has added (S49)."""
 
     cordoned: bool = False
     taints: tuple[str, ...] = ()
@@ -60,10 +60,10 @@ NOTHING_ADDED = Added()
 class Mark:
     """What an episode left on a node. `cordoned`/`out_of_service`: whether *we* added the cordon or that taint.
 
-    taints: other taints that we added, as kubectl writes them (`key=value:effect`). off_proven: since when the node is proven off
-    with no power-on since, "" where it is not; for whoever looks at the node, it licenses nothing (S2). `since` and `off_proven`
-    are RFC 3339. untainted: when it was last made sure that no out-of-service taint of ours stands which may have been asked for.
-    A mark that cannot be read is reported by `mark_of` as a PolicyError, never taken for absent.
+    taints: other taints that we added, as kubectl writes them (`key=value:effect`). off_proven: since when the node is proven
+    off with no power-on since, "" if it is not; it is for people who look at the node, and licenses nothing (S2). `since` and
+    `off_proven` are RFC 3339. untainted: the last moment at which no out-of-service taint of ours was on the node, even if one
+    had been asked for. `mark_of` reports a mark that cannot be read as a PolicyError, and never as absent.
     """
 
     incident: str
@@ -74,14 +74,14 @@ class Mark:
     cordoned: bool = False
     out_of_service: bool = False
     paths: tuple[str, ...] = ()
-    """Endpoints of paths that we have cut, or were about to."""
+    """Endpoints of paths that we have cut, or were about to cut."""
     taints: tuple[str, ...] = ()
     off_proven: str = ""
     untainted: str = ""
 
     @property
     def added(self) -> Added:
-        """What it says that we have added."""
+        """The part that says what we added."""
         return Added(cordoned=self.cordoned, taints=self.taints, paths=self.paths, out_of_service=self.out_of_service)
 
     def to_json(self) -> str:
@@ -92,7 +92,7 @@ class Mark:
 def parse_mark(value: str, *, node: str) -> Mark:
     """The mark in an annotation's value. Unknown keys are ignored (a newer nodewarden may have written them).
 
-    Raises PolicyError naming the node where the value is not ours to read.
+    Raises PolicyError naming the node if the value is no mark.
     """
     subject, field = f"Node/{node}", f"metadata.annotations[{MARK_ANNOTATION}]"
     try:
@@ -127,7 +127,7 @@ def _texts(value: object, expected: str, subject: str, field: str) -> tuple[str,
 
 
 def digest_of(value: str) -> str:
-    """What the label says of that annotation; shorter than the 63 characters of a label's value."""
+    """The value of the label that confirms this annotation; shorter than the 63 characters of a label's value."""
     return hashlib.sha256(value.encode(errors="surrogatepass")).hexdigest()[:40]
 
 
@@ -138,7 +138,7 @@ def is_marked(node: NodeView) -> bool:
 
 
 def strange_mark(node: NodeView) -> str:
-    """What is wrong with an annotation that has the name of our mark and is none of ours; "" where there is none such."""
+    """What is wrong with an annotation that has the name of our mark and is not ours; "" if there is no such annotation."""
     if MARK_ANNOTATION not in node.annotations or is_marked(node):
         return ""
     return (
@@ -148,7 +148,7 @@ def strange_mark(node: NodeView) -> str:
 
 
 def mark_of(node: NodeView) -> Mark | None:
-    """The mark a node carries, or None: one that is not ours is none. Raises PolicyError for one of ours that cannot be read."""
+    """The mark a node carries, None if it carries none of ours. Raises PolicyError for one of ours that cannot be read."""
     return parse_mark(node.annotations[MARK_ANNOTATION], node=node.name) if is_marked(node) else None
 
 
@@ -158,7 +158,7 @@ def claim_of(since: datetime, incident: str) -> str:
 
 
 def is_deleted_by(node: NodeView, incident: str) -> bool:
-    """Whether it is that incident which has its Machine deleted."""
+    """Whether that incident deletes the node's Machine."""
     value = node.annotations.get(TERMINATING_ANNOTATION, "")
     return value.endswith(f" by incident {incident}") and node.labels.get(TERMINATING_LABEL) == digest_of(value)
 

@@ -1,6 +1,6 @@
-"""What is wrong with objects that others write, and is told by a warning Event on them, episode or not.
+"""Mistakes in objects that others write, published as warning Events on them, also without an episode.
 
-Telling is `activities/cluster/report/mistakes.py`; what is wrong is found out by whoever keeps the objects.
+`activities/cluster/report/mistakes.py` publishes them; the cache of each kind of object finds them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from policy.values.object_refs import ObjectRef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:
-    """about: the object, with its uid. reason: of the Event. words: what is wrong, one for each Event."""
+    """about: the object, with its uid. reason: of the Event. words: what is wrong, one text for each Event."""
 
     about: ObjectRef
     uid: str
@@ -23,11 +23,11 @@ class Mistake:
 
 
 class Mistaken(Protocol):
-    """Whoever knows of mistakes of one kind in one cluster."""
+    """The mistakes of one kind in one cluster."""
 
     @property
     def version(self) -> int:
         """Another number after each change."""
 
     def __iter__(self) -> Iterator[Mistake]:
-        """All that stand now."""
+        """All present mistakes."""

@@ -1,7 +1,7 @@
-"""What is known of one node: the fields of a Kubernetes Node that decisions use, and nothing else.
+"""One node: the fields of a Kubernetes Node that decisions use, and nothing else.
 
-A `NodeView` is a snapshot. It comes from the watch cache (for verdicts) or from a live read (for the last look); which of
-the two is the caller's business and never told apart here. How it is decoded: `activities/cluster/objects/decoding.py`.
+A `NodeView` is a snapshot. It comes from the watch cache (for verdicts) or from a live read (for the last look); the view does
+not show from which, the caller knows. How it is decoded: `activities/cluster/objects/decoding.py`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ PRESERVE_ANNOTATION = "node.machine.sapcloud.io/preserve"
 """Gardener's preservation request; `now`, `when-failed`, `auto-preserved` and the seed's `true` veto a fencing before off."""
 
 SERVING_LABELS = tuple(f"node-role.kubernetes.io/{role}" for role in ("control-plane", "master", "controlplane"))
-"""Of those that run an API server: as of today, of old, and as RKE has it."""
+"""Labels of nodes that run an API server: today's, the old one, and RKE's."""
 ETCD_LABEL = "node-role.kubernetes.io/etcd"
-"""Of those that run a member of etcd, maybe nothing else of the control plane: RKE, RKE2 and k3s tell of it."""
+"""The label of nodes that run a member of etcd, maybe nothing else of the control plane; RKE, RKE2 and k3s set it."""
 ARBITER_LABEL = "node-role.kubernetes.io/arbiter"
-"""OpenShift's word for the Node that has the third member of etcd beside two of its control plane."""
+"""OpenShift's label of the Node that has the third member of etcd beside two nodes of its control plane."""
 CONTROL_PLANE_LABELS = (*SERVING_LABELS, ETCD_LABEL, ARBITER_LABEL)
 ZONE_LABEL = "topology.kubernetes.io/zone"
 OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
@@ -41,7 +41,8 @@ OUT_OF_SERVICE_TAINT = "node.kubernetes.io/out-of-service"
 class Condition:
     """One entry of `status.conditions`. `since` is lastTransitionTime; None where the object has none.
 
-    message: only of the types that something reads it of: those of fifty thousand nodes are most of what they weigh.
+    message: kept only for the types with a message that is read: the messages of fifty thousand nodes would take most of the
+    memory.
     """
 
     type: str
@@ -68,8 +69,8 @@ OUR_TAINT = Taint(key=OUT_OF_SERVICE_TAINT, value="nodeshutdown", effect="NoExec
 class NodeView:
     """One node as last seen. Empty strings mean that the object does not carry the field.
 
-    addresses: IP addresses, inside and outside the cluster.
-    unreadable: why hardly anything is known of a Node that is there all the same, "" for all others.
+    addresses: IP addresses, inside and outside the cluster. unreadable: why an existing Node could not be decoded, "" for all
+    others.
     """
 
     name: str
@@ -93,7 +94,7 @@ class NodeView:
         return ObjectRef(api_version="v1", kind="Node", name=self.name)
 
     def condition(self, kind: str) -> Condition | None:
-        """The condition of that type, or None where the node does not report it."""
+        """The condition of that type, None if the node does not report it."""
         return next((condition for condition in self.conditions if condition.type == kind), None)
 
     @property
@@ -104,7 +105,7 @@ class NodeView:
 
     @property
     def ready_since(self) -> datetime | None:
-        """When Ready took its present value; None where that is not known."""
+        """When Ready took its present value; None if that is not known."""
         condition = self.condition(READY)
         return condition.since if condition else None
 
@@ -115,12 +116,12 @@ class NodeView:
 
     @property
     def misspells_exclusion(self) -> bool:
-        """Whether it carries that label with a value that excludes nobody."""
+        """Whether it carries that label with a value that excludes nothing."""
         return self.labels.get(EXCLUDE_LABEL, "true") != "true"
 
     @property
     def zone(self) -> str:
-        """The failure domain the node says it is in, "" where unlabelled."""
+        """The failure domain of the node's label, "" without one."""
         return self.labels.get(ZONE_LABEL, "")
 
     @property
@@ -129,16 +130,16 @@ class NodeView:
         return any(label in self.labels for label in CONTROL_PLANE_LABELS)
 
 
-# Events on a Node, as far as a fence policy asks for them: what somebody on the node has said of it lately.
+# Events on a Node, as far as a fence policy asks for them: recent reports of programs on the node about it.
 #
-# An Event is no state: it says that something happened once, and nobody takes it back. So one counts for a while only, and only
-# where it is read at the moment of use (`activities/cluster/api/events.py`); no scan watches Events. What follows from one is
+# An Event is no state: it says that something happened once, and is never taken back. So one counts for a while only, and only
+# if it is read at the moment of use (`activities/cluster/api/events.py`); no scan watches Events. What follows from one is
 # `policy/checks/fence_policies.py`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeEvent:
-    """reason, source: by whom it was reported, and when it was last seen to happen. message: in that one's words."""
+    """source: the component that reported it. at: when it was last seen to happen. message: the component's text."""
 
     reason: str
     source: str
@@ -147,14 +148,15 @@ class NodeEvent:
 
     @property
     def called(self) -> str:
-        """As a policy may name it."""
+        """The name by which a policy asks for it."""
         return f"{self.source}/{self.reason}" if self.source else self.reason
 
 
 def lately(events: Iterable[NodeEvent], wanted: Iterable[str], *, age: timedelta, now: datetime) -> NodeEvent | None:
-    """The newest of the wanted ones that is no older than that; wanted by `reason`, or by `source/reason`.
+    """The newest wanted Event that is no older than `age`. wanted: each by its `reason`, or by `source/reason`.
 
-    Nor that much younger than now: whoever writes an Event chooses its moment, and none may hold for ever.
+    It may not be later than now by more than `age` either: the writer of an Event chooses its moment, and none may hold for
+    ever.
     """
     named = set(wanted)
     found = (event for event in events if abs(now - event.at) <= age and {event.reason, f"{event.source}/{event.reason}"} & named)

@@ -25,12 +25,12 @@ POOL_LABELS = (
     "worker.gardener.cloud/pool",
     "karpenter.sh/nodepool",
 )
-"""By which the providers say to which pool a node belongs; the first one that a node has counts."""
+"""The providers' labels for the pool of a node; the first one that a node has counts."""
 
 _LABEL = re.compile(r"(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 EXPECTED = f"{CLUSTER}, {ZONE}, {POOL} or the key of a node label"
-"""For messages: what names a scope."""
+"""For messages: the valid names of a scope."""
 
 
 def is_scope(text: str) -> bool:
@@ -55,7 +55,7 @@ def scope_of(group: str) -> str:
 
 
 def called(group: str) -> str:
-    """A group in a sentence."""
+    """The name of a group in a sentence."""
     if group == CLUSTER:
         return "the cluster"
     return f"the nodes without {scope_of(group)}" if group.endswith("=") else group
@@ -65,7 +65,7 @@ def called(group: str) -> str:
 class GroupCount:
     """How many nodes a group has, how many of them do not say Ready, and how many say that they have lost their storage.
 
-    Whoever is looked at counts, too. So does a node that we have switched off ourselves.
+    The node of the decision counts, too. So does a node that we have switched off ourselves.
     """
 
     group: str
@@ -75,11 +75,11 @@ class GroupCount:
 
     @property
     def percent(self) -> int:
-        """The unresponsive share, truncated as oVirt does; 0 where there is nobody."""
+        """The unresponsive share, truncated as oVirt does; 0 for a group without nodes."""
         return percent(self.unresponsive, self.nodes)
 
     def and_more(self, down: int) -> GroupCount:
-        """The same if so many more of them were."""
+        """The count with `down` more unresponsive nodes."""
         return replace(self, unresponsive=min(self.unresponsive + down, self.nodes))
 
 
@@ -89,7 +89,7 @@ def percent(part: int, whole: int) -> int:
 
 
 def lost_storage(node: NodeView, conditions: Iterable[str]) -> str:
-    """By which of these condition types the node says that it has lost its storage, "" where by none."""
+    """The first of these condition types that says that the node has lost its storage, "" for none."""
     said = {condition.type for condition in node.conditions if condition.status == "True"}
     return next((kind for kind in conditions if kind in said), "")
 
@@ -104,7 +104,7 @@ class GroupTally:
         self._counts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
 
     def count_by(self, scopes: Iterable[str], storage_conditions: Iterable[str], nodes: Iterable[NodeView]) -> bool:
-        """Count by other scopes from now on, from these nodes. False: they are the same as before."""
+        """Count these nodes by other scopes from now on. False: the scopes are the same as before."""
         wanted = tuple(sorted(set(scopes) - {CLUSTER})), tuple(storage_conditions)
         if wanted == (self._scopes, self._storage_conditions):
             return False
@@ -135,7 +135,7 @@ class GroupTally:
                     del self._counts[group]
 
     def groups_of(self, node: NodeView) -> tuple[str, ...]:
-        """The groups of a node, but for the cluster, to which all belong."""
+        """The groups of a node, except the cluster, to which all belong."""
         return tuple(group_of(scope, node) for scope in self._scopes)
 
     def of(self, group: str) -> GroupCount:

@@ -1,7 +1,7 @@
-"""What a cluster does at the moment that makes every node's health doubtful: upgrades, and who guards etcd.
+"""States of a cluster that make every node's health doubtful: upgrades, and the guard of etcd.
 
-Facts only, each with the words that people see; which check they hold back is said in `policy/checks/circuit_breakers.py`. All
-are OpenShift's: nothing else tells of an upgrade in a way that could be read.
+These are facts, each with the text that people see; `policy/checks/circuit_breakers.py` says which check they hold back. All are
+OpenShift's: no other distribution publishes an upgrade in a readable way.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ GUARD_PREFIXES = ("etcd-guard-", "etcd-quorum-guard-")
 class EtcdGuard:
     """OpenShift's guard of etcd: its PodDisruptionBudgets' allowances, and whether each node's guard pod says Ready.
 
-    A node without an entry has no guard pod. `known` False: this is no OpenShift, or nobody looked. Known without a budget and
-    without a guard pod: who looked saw neither.
+    A node without an entry has no guard pod. `known` False: this is no OpenShift, or it was not read. Known without a budget and
+    without a guard pod: the reader saw neither.
     """
 
     known: bool = False
@@ -49,7 +49,7 @@ class EtcdGuard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """Of one cluster. `upgrade`: what is being upgraded, "" where nothing is."""
+    """The surroundings of one cluster. `upgrade`: what is being upgraded, "" for nothing."""
 
     upgrade: str = ""
     etcd: EtcdGuard = EtcdGuard()

@@ -92,8 +92,8 @@ def _evaluate(known: LedgerSnapshot, key: str, guard: _ControlPlaneGuard, overla
     warnings = (
         *check.warnings,
         *notices(known, check, overlaps),
-        *_blind(known, check, targets),
-        *_ineffective_labels(targets),
+        *_objects_missing(known, check, targets),
+        *_exclusion_misspelled(targets),
     )
     return CheckEvaluation(
         check=check,
@@ -106,7 +106,7 @@ def _evaluate(known: LedgerSnapshot, key: str, guard: _ControlPlaneGuard, overla
     )
 
 
-def _blind(known: LedgerSnapshot, check: HealthCheck, targets: Iterable[JudgedTarget]) -> tuple[str, ...]:
+def _objects_missing(known: LedgerSnapshot, check: HealthCheck, targets: Iterable[JudgedTarget]) -> tuple[str, ...]:
     """The warning that the files seem to lack some of the objects."""
     targets = tuple(targets)
     if not (known.machines if check.of_machines else known.nodes):
@@ -116,7 +116,7 @@ def _blind(known: LedgerSnapshot, check: HealthCheck, targets: Iterable[JudgedTa
     return ("there is no Node at all here: every Machine that refers to one seems to have lost it",)
 
 
-def _ineffective_labels(targets: Iterable[JudgedTarget]) -> tuple[str, ...]:
+def _exclusion_misspelled(targets: Iterable[JudgedTarget]) -> tuple[str, ...]:
     """The warning that an exclude label has a value that does not exclude."""
     found = [target.node.name for target in targets if target.node is not None and target.node.misspells_exclusion]
     named = ", ".join(sorted(found)[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")

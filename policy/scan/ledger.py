@@ -35,7 +35,7 @@ from policy.remediation.memory import DEFAULT_RETRIES
 from policy.remediation.templates import Unusable
 from policy.scan.candidates import failing
 from policy.scan.ledger_snapshot import BadCheck, LedgerSnapshot
-from policy.scan.report_builder import draw_up, shown
+from policy.scan.report_builder import build_report_parts, shown
 from policy.scan.scan_report import ReportParts
 from policy.values.agenda import Agenda
 from policy.values.object_refs import Dialect, ObjectRef
@@ -154,7 +154,7 @@ class Ledger:
 
     def put_node(self, node: NodeView, now: datetime) -> None:
         """A Node as last seen, new or changed."""
-        self._note_time(now)
+        self._note_moment(now)
         seen = self._inventory.clusters_seen, self._inventory.groups.version
         self._judge_touched(self._inventory.put_node(node))
         self._version += seen != (self._inventory.clusters_seen, self._inventory.groups.version)
@@ -168,7 +168,7 @@ class Ledger:
 
     def put_machine(self, machine: MachineView, now: datetime) -> None:
         """A Machine as last seen, new or changed; together with the Node it refers to it is a target."""
-        self._note_time(now)
+        self._note_moment(now)
         self._judge_touched(self._inventory.put_machine(machine))
 
     def remove_machine(self, key: str) -> None:
@@ -180,7 +180,7 @@ class Ledger:
 
     def put_cluster(self, cluster: WorkloadCluster, now: datetime) -> None:
         """A Cluster API Cluster; its status decides whether its Machines are judged at all."""
-        self._note_time(now)
+        self._note_moment(now)
         self._judge_because(self._inventory.put_cluster(cluster))
 
     def remove_cluster(self, key: str) -> None:
@@ -189,7 +189,7 @@ class Ledger:
 
     def put_remediation(self, remediation: RemediationObject, now: datetime) -> None:
         """A remediation object, ours or another controller's."""
-        self._note_time(now)
+        self._note_moment(now)
         self._judge_because(self._inventory.put_remediation(remediation))
 
     def remove_remediation(self, key: str) -> None:
@@ -281,7 +281,7 @@ class Ledger:
         """The parts of a report now. watching: nodes of open episodes, observed even without our mark and even when they are
         gone. told: the stamp of the last observation that each episode has been sent, by node."""
         known = replace(self.known(now), exempt=exempt)
-        return draw_up(known, watching=frozenset(watching), told=dict(told), names=self.names())
+        return build_report_parts(known, watching=frozenset(watching), told=dict(told), names=self.names())
 
     def failing(self, now: datetime, watching: Collection[str] = ()) -> dict[str, datetime | None]:
         """Victims that a check would have acted on now unless a pool keeps them, by name, and since when it is called
@@ -409,7 +409,7 @@ class Ledger:
 
     # Inside: judging --------------------------------------------------------------------------------------------------
 
-    def _note_time(self, now: datetime) -> None:
+    def _note_moment(self, now: datetime) -> None:
         self._now = now if self._now is None else max(self._now, now)
 
     def _judge_because(self, touched: list[TargetToJudge] | None) -> None:

@@ -377,7 +377,7 @@ def _in_hand(applicant: Applicant, room: Occupancy) -> _Answer:
 
 def _node_held(applicant: Applicant, room: Occupancy) -> _Answer:
     for holder in room.holders(applicant.identity):
-        if holder.incident != applicant.incident:
+        if not applicant.incident or holder.incident != applicant.incident:  # of a holder that was found it may be unknown, too
             return _held_by(applicant.node, holder)
     if any(applicant.identity.is_same(Identity(each.node, each.uid, each.provider_id)) for each in room.reserved):
         return f"another candidate of this scan is the same machine as {applicant.node}"

@@ -3,7 +3,7 @@
 It is built from the targets that are not well, never from all of them, and cut to the sizes of `policy/scan/scan_report.py`.
 `policy/scan/ledger.py` keeps the verdicts; `policy/scan/candidates.py` says which target is acted on first.
 
-The first section finds remediation objects that are left over; `draw_up` builds the report.
+The first section finds remediation objects that are left over; `build_report_parts` builds the report.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from policy.remediation.remedies import OWNER_REMEDIATED, orphaned
 from policy.remediation.strategies import REPLACING_OWNERS, Strategy
 from policy.scan.candidates import choose
 from policy.scan.ledger_snapshot import LedgerSnapshot
+from policy.scan.report_urgency import stamp_of
 from policy.scan.scan_report import (
     MAXIMUM_GROUPS,
     MAXIMUM_LEFT_OVER,
@@ -46,7 +47,6 @@ from policy.scan.scan_report import (
     ReportParts,
     TargetRow,
 )
-from policy.scan.urgency import stamp_of
 from policy.values.errors import PolicyError
 from policy.values.object_refs import Dialect, dialect_of
 
@@ -200,8 +200,10 @@ def shown(target: JudgedTarget) -> object:
     )
 
 
-def draw_up(known: LedgerSnapshot, *, watching: frozenset[str], told: Mapping[str, str], names: Iterator[str]) -> ReportParts:
-    """The report's parts. told: the stamp of the last observation that each episode has been sent (`urgency.stamp_of`), by
+def build_report_parts(
+    known: LedgerSnapshot, *, watching: frozenset[str], told: Mapping[str, str], names: Iterator[str]
+) -> ReportParts:
+    """The report's parts. told: the stamp of the last observation that each episode has been sent (`report_urgency.stamp_of`), by
     node; `names`: of all Nodes in order."""
     choice = choose(known, watching)
     observations = _observations(known, watching, told)
@@ -352,10 +354,8 @@ def _in_control_plane(known: LedgerSnapshot, name: str) -> bool:
 
 
 def _observation(known: LedgerSnapshot, name: str) -> Observation:
-    target, checks = (
-        known.nodes.get(name),
-        tuple(sorted({key for each in known.called(name) for key in known.verdicts_on(each.victim)})),
-    )
+    target = known.nodes.get(name)
+    checks = tuple(sorted({key for each in known.called(name) for key in known.verdicts_on(each.victim)}))
     # A given-up object still counts: the episode that parked over it may end only once the object is gone.
     asked_by = tuple(sorted(each.uid for each in known.requests.values() if not each.withdrawn and each.node == name))
     if target is None or target.node is None:

@@ -12,8 +12,8 @@ from collections import deque
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 
+from policy.scan.report_urgency import is_sick
 from policy.scan.scan_report import ClusterLease, ReportParts, ViewState
-from policy.scan.urgency import is_not_well
 from policy.values.times import format_duration, written
 
 _DIGEST_LENGTH = 16
@@ -95,7 +95,7 @@ def digest(parts: ReportParts, *, view: ViewState, lease: ClusterLease, cluster_
     Left out: times of the scan, resource versions, the next deadline, the text of a Lease's problem, the rows of healthy nodes,
     which are for people only, and when the data of a node is at risk, which rests on what one worker has read.
     """
-    sick = tuple(row for row in parts.rows if is_not_well(row))
+    sick = tuple(row for row in parts.rows if is_sick(row))
     content = (
         parts.inventory,
         parts.checks,

@@ -1,1 +1,1 @@
-"""What is written in objects: durations, moments, thresholds, selectors, references; how each is read and refused."""
+"""Values in Kubernetes objects: durations, moments, thresholds, selectors, references; how each is read and refused."""

@@ -1,4 +1,4 @@
-"""What is due when: of each key one moment, the first of which is at hand however many there are."""
+"""One due moment for each key; the first is found at once, however many keys there are."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
 SPARE = 1024
-"""So many places that were left behind may wait to be cleared away, beside four for each key."""
+"""How many dead heap entries may remain, beside four for each key, before the heap is cleaned."""
 
 Key = TypeVar("Key")
 
 
 class Agenda(Generic[Key]):
-    """Whoever flaps moves or drops a moment again and again, and leaves a place behind each time; they do not pile up until they
-    would be due."""
+    """A flapping key moves or drops its moment again and again and leaves a dead heap entry each time; the heap is cleaned
+    before these pile up."""
 
     def __init__(self) -> None:
         self._due: dict[Key, datetime] = {}
@@ -28,13 +28,13 @@ class Agenda(Generic[Key]):
 
     @property
     def first(self) -> datetime | None:
-        """The first moment, None where nothing is due."""
+        """The first moment, None if there is none."""
         while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def put(self, key: Key, moment: datetime | None) -> None:
-        """It is due then, and no longer when it was before; None: not at all."""
+        """Set the key's moment, in place of an earlier one; None: it is not due at all."""
         if moment is None:
             self.drop(key)
             return
@@ -45,11 +45,11 @@ class Agenda(Generic[Key]):
             heapify(self._heap)
 
     def drop(self, key: Key) -> None:
-        """It is not due any more."""
+        """Remove the key's moment."""
         self._due.pop(key, None)
 
     def take(self, now: datetime) -> Key | None:
-        """What came due first and is due no more from now on, None where nothing has come due."""
+        """Remove and return the key that came due first, None if none has come due."""
         first = self.first
         if first is None or first > now:
             return None

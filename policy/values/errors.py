@@ -12,7 +12,7 @@ from collections.abc import Iterable
 LONGEST_SHOWN = 80
 LONGEST_NAME = 120
 LONGEST_PROBLEM = 240
-"""What people wrote may be a megabyte; what is said of it goes into a status, an Event and a terminal."""
+"""Characters. A person's text may be a megabyte, and the problem goes into a status, an Event and a terminal."""
 
 
 class PolicyError(ValueError):
@@ -33,19 +33,19 @@ def _short(text: str, longest: int) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`; did you mean …?` with the closest of what is known, "" where none is close."""
+    """`; did you mean …?` with the closest known word, "" if none is close."""
     close = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""
 
 
 def no_such_target(name: str, known: Iterable[str] = ()) -> str:
-    """What everybody says of a name that no Node and no Machine has. known: the names that there are, or those that are close."""
+    """The one message for a name that no Node and no Machine has. known: the existing names, or those that are close."""
     name = _short(name, LONGEST_NAME)
     return f"{name}: there is no such Node or Machine{did_you_mean(name, known)}"
 
 
 def shown(value: object) -> str:
-    """A wrong value for a message: as JSON people would name it, and never long."""
+    """A wrong value as a message shows it, cut to LONGEST_SHOWN characters."""
     if value is None:
         return "nothing"
     if isinstance(value, str) and len(value) > LONGEST_SHOWN:

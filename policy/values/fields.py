@@ -1,8 +1,8 @@
 """Reads decoded JSON field by field (`Fields`), so that every refusal names the object, the field and what was expected; and the
 `key=value` lines of the node-fencing proposal.
 
-The dialects and the templates share it. It knows no object: the readers say which fields exist and what they mean. A field that
-is `null` counts as absent, as for an API server.
+The dialects and the templates share it. It knows no kind of object: the readers say which fields exist and what they mean. A
+field that is `null` counts as absent, as for an API server.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from policy.values.object_refs import ObjectRef
 from policy.values.times import format_duration, parse_duration
 
 LONGEST_DURATION = 64
-"""Of the text; a longer one is garbage that is not worth parsing."""
+"""Characters of the text; a longer one is garbage that is not worth parsing."""
 
 
 class Fields:
@@ -55,7 +55,7 @@ class Fields:
         return tuple(self._values)
 
     def only(self, *names: str) -> None:
-        """Refuse fields that nobody reads: a misspelt one would silently mean its default."""
+        """Refuse fields that have no reader: a misspelt one would silently mean its default."""
         for name in self.names():
             if name not in names:
                 raise self.refuse(name, f"is not a known field; expected one of {', '.join(sorted(names))}")
@@ -140,7 +140,7 @@ class Fields:
         return Fields({}, subject=self._subject, path=self.at(name))
 
     def each(self, name: str, *, single: bool = False) -> tuple[Fields, ...]:
-        """The objects of a list, none where the field is absent. `single`: one object without a list around it is taken too."""
+        """The objects of a list, none if the field is absent. `single`: one object without a list around it is accepted, too."""
         if single and isinstance(self._values.get(name), Mapping):
             return (self.within(name),)
         values = self._list(name)
@@ -153,7 +153,7 @@ class Fields:
         return tuple(found)
 
     def reference(self, name: str) -> ObjectRef:
-        """A mandatory reference to another object: apiVersion, kind and name; the namespace where there is one."""
+        """A mandatory reference to another object: apiVersion, kind and name; a namespace if it has one."""
         fields = self.within(name)
         fields.only("apiVersion", "kind", "name", "namespace", "uid", "resourceVersion", "fieldPath")
         return ObjectRef(
@@ -188,9 +188,9 @@ def mappings(value: object) -> list[Mapping[str, Any]]:
 
 # The lines `key=value` in which the node-fencing proposal writes its configuration (`config.properties`, `method.properties`).
 #
-# A value may contain `=`: base64 passwords do. Blank lines and lines that begin with `#` say nothing; a line without `=`, an
-# empty key and a key written twice are refused, since whichever was meant, the other would be carried out. What the keys mean
-# is said by the readers. Texts of errors never repeat a value: it may be a password (S12).
+# A value may contain `=`: base64 passwords do. Blank lines and lines that begin with `#` are skipped; a line without `=`, an
+# empty key and a key written twice are refused, because a guess could carry out the wrong one. The readers know what the keys
+# mean. Texts of errors never repeat a value: it may be a password (S12).
 
 
 def parse_properties(text: str, *, subject: str, field: str) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """The three APIs of Machines: one row each, with all that is spelled differently between them.
 
-Whoever asks "whose API is that?" or "where does it say that?" asks this table. How the fields of a Machine are read is
-`activities/cluster/objects/machines_decoding.py`; where its resources are, `activities/cluster/api/paths.py`.
+All code that asks to which API a Machine belongs, or where that API keeps something, asks this table. How the fields of a
+Machine are read is `activities/cluster/objects/machines_decoding.py`; where its resources are,
+`activities/cluster/api/paths.py`.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MachineApi:
-    """One API. There is one object of each, which is compared by identity.
+    """One API. There is one object for each API; compare them by identity.
 
-    name: as in keys of Machines; the `Dialect` of its own health checks, where it has such, is called the same. versions: those
-    that we speak, the newest first. in_management_cluster: its objects live where Cluster API's do. has_deployments: there may be
-    a MachineDeployment above a MachineSet. member_labels: by any of these a Machine is a member of the control plane; None: with
-    whatever value. node_label: on a Machine, names its Node; "" where only `nodeRef` does. deployment_label: on a Machine, names
-    the MachineDeployment or MachineSet it is a replica of. goes_first: annotations by which a Machine is the first to go when its
-    set is scaled down. empty_goes_first: also without a value. expiry_in_status: the end of a preservation has a field of its
-    own, and is no annotation. has_priority: its sets look at a priority when they are scaled down.
+    name: as in keys of Machines, and the name of the `Dialect` of its health checks, if it has such. versions: those that we
+    speak, the newest first. in_management_cluster: its objects are in Cluster API's management cluster. has_deployments: there
+    may be a MachineDeployment above a MachineSet. member_labels: a Machine with any of these is a member of the control plane;
+    None: any value counts. node_label: on a Machine, names its Node; "" if only `nodeRef` does. deployment_label: on a Machine,
+    names the MachineDeployment or MachineSet it is a replica of. goes_first: annotations that make a Machine the first to go
+    when its set is scaled down. empty_goes_first: also without a value. expiry_in_status: the end of a preservation is a status
+    field, not an annotation. has_priority: its sets look at a priority when they are scaled down.
     """
 
     name: str
@@ -41,7 +42,7 @@ class MachineApi:
 
     @property
     def api_version(self) -> str:
-        """The newest that we speak, as objects carry it."""
+        """Group and newest version that we speak, as in an object's `apiVersion`."""
         return f"{self.group}/{self.versions[0]}"
 
 
@@ -81,10 +82,10 @@ _BY_NAME = {each.name: each for each in MACHINE_APIS}
 
 
 def machine_api(api_version: str) -> MachineApi | None:
-    """The API that an `apiVersion`, or a group alone, is of; None where it is none of these."""
+    """The API of an `apiVersion`, or of a group alone; None if it is none of these."""
     return _BY_GROUP.get(api_version.partition("/")[0])
 
 
 def named(name: str) -> MachineApi | None:
-    """The API of that name, which may be that of a dialect of health checks; None where there is none."""
+    """The API of that name, which may be a dialect's name; None if there is none."""
     return _BY_NAME.get(name)

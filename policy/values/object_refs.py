@@ -10,7 +10,7 @@ from policy.values.machine_apis import CLUSTER_API, OPENSHIFT
 
 
 class Dialect(StrEnum):
-    """Whose rules hold for a check: rounding, empty selectors, what counts as healthy."""
+    """The set of rules for a check: rounding, empty selectors, what counts as healthy."""
 
     MEDIK8S = "medik8s"
     OPENSHIFT = "openshift"
@@ -33,7 +33,7 @@ class ObjectRef:
     @property
     def key(self) -> str:
         """Readable and unique in a cluster: `NodeHealthCheck/workers`, `MachineHealthCheck/openshift-machine-api/w`. Two groups
-        have a kind MachineHealthCheck; Cluster API's is called as kubectl would call it,
+        have a kind MachineHealthCheck; Cluster API's has the name that kubectl gives it,
         `MachineHealthCheck.cluster.x-k8s.io/default/w`.
         """
         kind = f"{self.kind}.{_SECOND}" if self.api_version.startswith(f"{_SECOND}/") else self.kind
@@ -49,18 +49,18 @@ _GROUPS = {
 
 
 def dialect_of(ref: ObjectRef) -> Dialect:
-    """Whose rules hold for a health check of that group, also for one that can't be read."""
+    """The dialect of a health check by its API group, also if the check can't be read."""
     return _GROUPS.get(ref.api_version.partition("/")[0], Dialect.MEDIK8S)
 
 
-# Valid names of objects, of files in a worker's mount and of variables in its environment.
+# Valid names of objects, of files in a worker's mount, and of variables in its environment.
 #
-# People write them, and variables of a node are filled into them. They become paths of the API and of files, so a text that is
-# more than a name is refused (S41).
+# People write these names, and variables of a node are filled into them. They become paths of the API and of files, so any other
+# text is refused (S41).
 
 FENCE_NAMESPACE = "nodewarden"
-"""Where ConfigMaps with fence configuration are read unless the settings say otherwise: not in `default`, where many people may
-write without being trusted with machines."""
+"""The namespace of ConfigMaps with fence configuration unless the settings name another: not `default`, where many people may
+write who are not trusted with machines."""
 
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 _FILE = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.:@+=~-]+")
@@ -68,17 +68,17 @@ _VARIABLE = re.compile(r"[A-Za-z_][-._A-Za-z0-9]*")
 
 
 def is_object_name(text: str) -> bool:
-    """Whether an object of Kubernetes may be called so."""
+    """Whether an object of Kubernetes may have that name."""
     return _OBJECT_NAME.fullmatch(text) is not None
 
 
 def is_relative_file(text: str) -> bool:
-    """Whether it leads from a folder to a file below it."""
+    """Whether it is a path from a folder to a file below it."""
     return len(text) < 512 and all(_FILE.fullmatch(part) is not None for part in text.split("/"))
 
 
 def is_variable(text: str) -> bool:
-    """Whether a variable of an environment may be called so."""
+    """Whether an environment variable may have that name."""
     return _VARIABLE.fullmatch(text) is not None
 
 

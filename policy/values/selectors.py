@@ -1,9 +1,9 @@
 """Label selectors: matchLabels and matchExpressions, as every Kubernetes object spells them, and how they are read.
 
-More tolerant than an API server where the NodeHealthCheck proposal's own examples need it, each time with a warning: a single
-expression may stand without its list, the list may be called `matchingExpression`, keys may begin with a capital, and operators
-may be written in any case. Stricter in one: a key that no label can have is refused, because under `NotIn` and `DoesNotExist`
-it would select everything.
+The reader is more tolerant than an API server as far as the NodeHealthCheck proposal's own examples need it, each time with a
+warning: a single expression may be written without its list, the list may be called `matchingExpression`, keys may begin with a
+capital, and operators may be written in any case. It is stricter in one point: a key that no label can have is refused, because
+under `NotIn` and `DoesNotExist` it would select everything.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class Selector:
 
 
 def parse_selector(fields: Fields, warnings: list[str], *, draft: bool = False) -> Selector:
-    """The selector; an empty one where nothing is required (whether that is allowed is the dialect's rule).
+    """The selector; an empty one without requirements (the dialect decides whether that is allowed).
 
-    draft: whether the spellings of the NodeHealthCheck proposal are taken; what was, goes into `warnings`.
+    draft: whether the NodeHealthCheck proposal's spellings are accepted; each adds one of the `warnings`.
     """
     fields.only("matchLabels", "matchExpressions", *(_DRAFT_NAMES if draft else ()))
     name = "matchExpressions"

@@ -1,6 +1,6 @@
-"""Int-or-percentage thresholds (`3`, `"3"`, `"40%"`): reading them, and what they amount to for a group of targets.
+"""Int-or-percentage thresholds (`3`, `"3"`, `"40%"`): read from JSON, and scaled to a group of targets.
 
-Each dialect rounds its own way; comparing the result with the counts is `policy/checks/circuit_breakers.py`.
+Each dialect rounds in its own way; `policy/checks/circuit_breakers.py` compares the result with the counts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Threshold:
 
 
 class Rounding(StrEnum):
-    """What a percentage of a group does with fractions of a target."""
+    """How a percentage of a group rounds fractions of a target."""
 
     UP = "up"
     DOWN = "down"
@@ -40,8 +40,8 @@ class Rounding(StrEnum):
 def parse_threshold(value: object, *, plain_text: bool = True, negative: bool = False) -> Threshold:
     """The threshold in a decoded JSON value. Raises ValueError saying what was expected.
 
-    plain_text: whether a number written as text (`"3"`) is taken; medik8s and OpenShift do, Cluster API does not. negative:
-    whether numbers below 0 are; to the MachineHealthChecks they are an allowance that nothing can meet.
+    plain_text: whether a number written as text (`"3"`) is accepted; medik8s and OpenShift accept it, Cluster API does not.
+    negative: whether numbers below 0 are accepted; for MachineHealthChecks these allow nothing.
     """
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST and (negative or value >= 0):
         return Threshold(value=value)
@@ -54,7 +54,7 @@ def parse_threshold(value: object, *, plain_text: bool = True, negative: bool = 
 
 
 def scaled(threshold: Threshold, total: int, rounding: Rounding) -> int:
-    """How many targets the threshold amounts to in a group of `total`."""
+    """The threshold as a number of targets in a group of `total`."""
     if not threshold.percent:
         return threshold.value
     product = threshold.value * total

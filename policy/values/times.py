@@ -33,7 +33,7 @@ EXPECTED = 'a duration with units, such as "300s", "5m" or "1h5m30.5s"'
 def parse_duration(text: str) -> timedelta:
     """The duration in Go's text form; `0` needs no unit. Raises ValueError saying what was expected.
 
-    What is finer than a microsecond is rounded away from zero, so that no wait becomes shorter than it was written.
+    Fractions of a microsecond are rounded away from zero, so that no wait becomes shorter than it was written.
     """
     if text in {"0", "+0", "-0"}:
         return timedelta(0)
@@ -62,7 +62,7 @@ def format_duration(duration: timedelta) -> str:
 
 
 def go_duration(duration: timedelta) -> str:
-    """As Go prints it (`10m0s`, `1h0m0s`, `1.5s`): for words that have to be equal to those of a program written in Go."""
+    """As Go prints it (`10m0s`, `1h0m0s`, `1.5s`): for texts that must equal those of a Go program."""
     microseconds = duration // timedelta(microseconds=1)
     if abs(microseconds) < 1_000_000:
         return format_duration(duration) if microseconds == 0 else f"{microseconds / 1000:g}ms"
@@ -87,7 +87,7 @@ LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 def later(moment: datetime, *waits: timedelta) -> datetime:
-    """The moment after all these waits; where the calendar ends, its end."""
+    """The moment after all these waits, at most the end of the calendar."""
     try:
         return moment + sum(waits, timedelta(0))
     except OverflowError:
@@ -95,7 +95,7 @@ def later(moment: datetime, *waits: timedelta) -> datetime:
 
 
 def in_utc(moment: datetime) -> datetime:
-    """The same moment in UTC, which those without a zone are in already."""
+    """The same moment in UTC; a moment without a zone is in UTC already."""
     if moment.tzinfo is None:
         return moment.replace(tzinfo=UTC)
     try:
@@ -113,5 +113,5 @@ def moment_of(value: object) -> datetime | None:
 
 
 def written(moment: datetime) -> str:
-    """In UTC and whole seconds, so that equal moments are equal words whoever writes them."""
+    """In UTC and whole seconds, so that equal moments are equal texts from any writer."""
     return in_utc(moment).strftime("%Y-%m-%dT%H:%M:%SZ")

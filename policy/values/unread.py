@@ -1,4 +1,4 @@
-"""What could not be read, by its cause: an API server that does not answer is one cause, whatever it was asked for."""
+"""Things that could not be read, grouped by cause: an API server that does not answer is one cause for all requests."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _REQUEST = re.compile(r"^(?:GET|POST|PUT|PATCH|DELETE) /\S*: ")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """what: in the words of people, such as `its health check`. why: the error, which may begin with the request that failed."""
+    """what: as people call it, such as `its health check`. why: the error, which may begin with the request that failed."""
 
     what: str
     why: str
 
 
 def by_cause(found: Iterable[Unread]) -> dict[str, list[str]]:
-    """By each cause, what could not be read because of it. A cause of several names none of the requests."""
+    """For each cause, the things that it kept unread. The cause of several names none of the requests."""
     causes: dict[str, list[Unread]] = {}
     for each in found:
         causes.setdefault(_REQUEST.sub("", each.why), []).append(each)
@@ -26,7 +26,7 @@ def by_cause(found: Iterable[Unread]) -> dict[str, list[str]]:
 
 
 def unread_in_words(found: Iterable[Unread]) -> str:
-    """A clause for each cause, with all that could not be read because of it; "" where all was read."""
+    """A clause for each cause, with all things that it kept unread; "" if all was read."""
     return "; ".join(
         f"{what[0]} could not be read: {cause}"
         if len(what) == 1

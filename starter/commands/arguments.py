@@ -57,7 +57,7 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed
 UntilOption = Annotated[str, typer.Option("--until", metavar="RFC3339", help="Until when.")]
 
 
-# Groups whose first word may be a node's name: what is no command of theirs begins something with that node.
+# Groups that take a node's name as their first word: what is no command of theirs begins something with that node.
 #
 # A node that is called like a command is named by the command's full name, `nodewarden fence begin NODE`.
 
@@ -65,7 +65,7 @@ BEGIN = "begin"
 
 
 class NodeOrCommand(TyperGroup):
-    """A group whose default command takes what is no command's name."""
+    """A group with a default command, which takes what is no command's name."""
 
     def spelled_out(self, args: list[str], *, also: Collection[str] = ()) -> list[str]:
         """The arguments with the default command before them, unless they begin with a command or with one of `also`."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands.session import Exit, Session, say, session_of, working
+from starter.commands.session import Exit, Session, print_answer, session_of, working
 
 if TYPE_CHECKING:
     import ssl
@@ -96,7 +96,7 @@ async def _serve(session: Session, door: _Door, origins: list[str] | None) -> Ex
         try:
             async with server.listening(door.host, door.port, door.tls) as url:
                 served = CodecServed(url=url, origins=tuple(known))
-                say(session, f"codec {url}, for the web UI at {' and '.join(known) or '(none)'}", lambda: served)
+                print_answer(session, f"codec {url}, for the web UI at {' and '.join(known) or '(none)'}", lambda: served)
                 await stop.wait()
         except OSError as error:
             raise SettingsError(f"--port: {door.host}:{door.port} can't be listened on: {error.strerror or error}") from error

@@ -40,7 +40,7 @@ def rbac(
     ] = "",
 ) -> None:
     """Print the rights of nodewarden's ServiceAccounts: exactly what these features need, with the reason for each."""
-    from starter.deploy.rbac import rbac as printed
+    from starter.deploy.rbac_manifest import rbac as printed
 
     _print(
         context,
@@ -53,7 +53,7 @@ def rbac(
 @app.command()
 def leases(context: typer.Context) -> None:
     """Print the namespace of the node leases: to be applied first, and never deleted while medik8s' operators share it."""
-    from starter.deploy.rbac import leases as printed
+    from starter.deploy.rbac_manifest import leases as printed
 
     _print(context, printed)
 

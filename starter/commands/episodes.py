@@ -21,7 +21,7 @@ from starter.commands.arguments import (
     WhoOption,
     YesOption,
 )
-from starter.commands.session import Exit, Session, ending, given, say_answer, session_of, working
+from starter.commands.session import Exit, Session, ending, given, print_command_answer, session_of, working
 from starter.commands.started_episode import FREEING, name_typed, report_decision
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ async def abort(
 ) -> None:
     """Stop the episode of NODE. Before the power is off our marks are undone; after that the pods are still freed."""
     session = session_of(context, cluster=cluster, output=output)
-    await told(session, node, lambda _, episode: episode.abort(who=who, reason=given("--reason", reason), power_on=power_on))
+    await send_command(
+        session, node, lambda _, episode: episode.abort(who=who, reason=given("--reason", reason), power_on=power_on)
+    )
 
 
 @working
@@ -77,17 +79,17 @@ async def ack_off(
         if not question and not await warden.episode(name, node).is_open():
             await session.expect_node(settings, name, node)
             return await report_decision(session, await warden.fence(name, node, requester=who, seen_off=True, **said), FREEING)
-    await told(session, node, lambda _, episode: episode.ack_off(who=who, question=question, **said))
+    await send_command(session, node, lambda _, episode: episode.ack_off(who=who, question=question, **said))
     return None
 
 
 async def _at_stake(session: Session, node: str) -> list[str]:
     from starter.handles.node_actions import own_connection
-    from starter.output.at_stake import device_words, pods_on
+    from starter.output.at_stake import device_lines, pods_on
 
     async with session.connected() as (warden, settings, name), own_connection(settings, name) as connection:
         episode = warden.episode(name, node)
-        said = await device_words(warden, await episode.status()) if await episode.is_open() else []
+        said = await device_lines(warden, await episode.status()) if await episode.is_open() else []
         return [*said, await pods_on(connection, node)] if connection is not None else said
 
 
@@ -105,7 +107,7 @@ async def hold(
 ) -> None:
     """Let the episode of NODE do nothing destructive until `resume`, or for a while. Where none is open, none begins."""
     session = session_of(context, cluster=cluster, output=output)
-    await told(
+    await send_command(
         session, node, lambda _, episode: episode.hold(who=who, reason=given("--reason", reason), until=ending(duration, until))
     )
 
@@ -124,7 +126,7 @@ async def resume(
 ) -> None:
     """End your hold of the episode of NODE, or with --of that of another person; or let one that waits for a person try again."""
 
-    async def tell(warden: Nodewarden, episode: EpisodeHandle) -> str:
+    async def send(warden: Nodewarden, episode: EpisodeHandle) -> str:
         from starter.output.permits import in_the_way
 
         why = given("--reason", reason)
@@ -132,7 +134,7 @@ async def resume(
         answer = await episode.resume(who=who, reason=why, question=question, of=of)
         return "; ".join(filter(None, (answer, in_its_way)))
 
-    await told(session_of(context, cluster=cluster, output=output), node, tell)
+    await send_command(session_of(context, cluster=cluster, output=output), node, send)
 
 
 @working
@@ -149,18 +151,18 @@ async def return_path(
     """Give a path of NODE back behind which pods were freed. If anything on it still writes there, data is corrupted."""
     session = session_of(context, cluster=cluster, output=output)
     why = given("--reason", reason)
-    await told(session, node, lambda _, episode: episode.return_path(who=who, reason=why, question=question))
+    await send_command(session, node, lambda _, episode: episode.return_path(who=who, reason=why, question=question))
 
 
-async def told(session: Session, node: str, tell: Callable[[Nodewarden, EpisodeHandle], Awaitable[str]]) -> None:
+async def send_command(session: Session, node: str, send: Callable[[Nodewarden, EpisodeHandle], Awaitable[str]]) -> None:
     """Tell the episode of a node something, print what it answers, and exit."""
     from starter.errors import MissingError
 
     async with session.connected() as (warden, settings, name):
         episode = warden.episode(name, node)
         try:
-            answer = await tell(warden, episode)
+            answer = await send(warden, episode)
         except MissingError:
             await session.expect_node(settings, name, node)
             raise
-    say_answer(session, answer, cluster=name, node=node, workflow_id=episode.workflow_id)
+    print_command_answer(session, answer, cluster=name, node=node, workflow_id=episode.workflow_id)

@@ -69,7 +69,7 @@ def from_files(files: list[str], node: str, now: str, overlap: Overlap) -> NodeE
 
 
 async def _live(session: Session, node: str) -> NodeExplanation:
-    """Ask everybody; who does not answer is named, and the others' answers are shown."""
+    """Ask cluster, scanner and episodes; what does not answer is named, and the others' answers are shown."""
     from policy.scan.explanation import explain as explain_node
     from starter import wording
     from starter.client import Nodewarden

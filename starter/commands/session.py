@@ -320,7 +320,7 @@ def given(option: str, text: str) -> str:
     return text.strip()
 
 
-def say(session: Session, text: str, as_model: Callable[[], object]) -> None:
+def print_answer(session: Session, text: str, as_model: Callable[[], object]) -> None:
     """The answer: the text for people, the model on one line for programs."""
     if not session.for_programs:
         typer.echo(folded(visible(text), sys.stdout))
@@ -350,7 +350,7 @@ def show(
     fitting_console(width=width).print(as_text(), soft_wrap=soft_wrap)
 
 
-def say_begun(
+def print_begun(
     session: Session,
     episode: EpisodeHandle,
     noun: str,
@@ -363,14 +363,14 @@ def say_begun(
     from starter.output.begun import begun, in_words
 
     found = begun(episode, stands, permit=permit, until=until)
-    say(session, in_words(found, noun), lambda: found)
+    print_answer(session, in_words(found, noun), lambda: found)
 
 
-def say_answer(session: Session, answer: str, *, cluster: str, node: str = "", workflow_id: str = "") -> None:
+def print_command_answer(session: Session, answer: str, *, cluster: str, node: str = "", workflow_id: str = "") -> None:
     """What a workflow has answered to a person's word."""
     from starter.output.models import CommandAnswer
 
-    say(session, answer, lambda: CommandAnswer(cluster=cluster, answer=answer, node=node, workflow_id=workflow_id))
+    print_answer(session, answer, lambda: CommandAnswer(cluster=cluster, answer=answer, node=node, workflow_id=workflow_id))
 
 
 def duration_of(option: str, text: str) -> timedelta:

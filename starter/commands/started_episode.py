@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from policy.values.display_text import visible
-from starter.commands.session import Exit, Session, complain, folded, say, say_begun
+from starter.commands.session import Exit, Session, complain, folded, print_answer, print_begun
 
 if TYPE_CHECKING:
     from policy.episode.messages import EpisodeResult
@@ -91,7 +91,7 @@ async def report_decision(session: Session, episode: EpisodeHandle, words: Reque
     if isinstance(decision, EpisodeResult):
         return _ended(session, episode, decision, words)
     permit = decision is not None and decision.permit
-    say_begun(session, episode, words.noun, wording.standing(decision), permit=permit)
+    print_begun(session, episode, words.noun, wording.standing(decision), permit=permit)
     return Exit.OK
 
 
@@ -100,7 +100,7 @@ def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, word
     from starter import wording
 
     if result.outcome is not Outcome.REFUSED or session.for_programs:
-        say(session, f"{episode.node}: {wording.ending(result)}", lambda: result)
+        print_answer(session, f"{episode.node}: {wording.ending(result)}", lambda: result)
     else:
         complain(result.message if result.missing else f"{episode.node} is not {words.not_done}: {result.message}")
     if result.outcome is Outcome.REFUSED:

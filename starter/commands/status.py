@@ -25,7 +25,7 @@ async def status(
     output: OutputOption = None,
 ) -> Exit | None:
     """Show nodes with their verdicts, checks with their circuit breakers, and episodes with their current step."""
-    from starter.output import table
+    from starter.output import status_table
     from starter.output.console import fitting_console
     from starter.output.display import display_for, look
     from starter.output.display import watch as keep_watching
@@ -40,7 +40,7 @@ async def status(
             return Exit.OK
         found = await asyncio.gather(*(look(warden, name) for name in names))
     if everywhere and not session.for_programs:
-        fitting_console().print(table.as_table(found))
+        fitting_console().print(status_table.as_table(found))
     else:
         display_for(session.output, live=False, where=where).show(found)
     return max(_code(each) for each in found)

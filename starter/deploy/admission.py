@@ -121,7 +121,7 @@ def node_patches(taints: Collection[str]) -> AdmissionPolicy:
             **{f"our{name.capitalize()}": _listed(names) for name, names in OURS.items()},
         },
         validations=(
-            *((_unchanged(name), f"nodewarden changes nothing of a Node's {name} but {_said(name)}") for name in OURS),
+            *((_unchanged(name), f"nodewarden changes nothing of a Node's {name} but {_keys_named(name)}") for name in OURS),
             (
                 _same_list("spec", "taints", f"t, !({_ours(taints)})"),
                 "nodewarden changes only taints of its own; further ones are named by nodewarden deploy admission --taints KEY",
@@ -134,7 +134,7 @@ def node_patches(taints: Collection[str]) -> AdmissionPolicy:
     )
 
 
-def _said(name: str) -> str:
+def _keys_named(name: str) -> str:
     return "its own" if name in {"annotations", "labels"} else ", ".join(OURS[name])
 
 

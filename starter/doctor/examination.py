@@ -155,11 +155,11 @@ def as_table(found: Sequence[Examined]) -> RenderableType:
     for examined in found:
         for first, finding in enumerate(examined.findings):
             name = examined.check if first == 0 else ""
-            table.add_row(name, Text(finding.level.value, style=STYLE[finding.level]), _said(finding))
+            table.add_row(name, Text(finding.level.value, style=STYLE[finding.level]), _rendered(finding))
     return table
 
 
-def _said(finding: Finding) -> Text:
+def _rendered(finding: Finding) -> Text:
     text = Text(finding.what)
     return text.append(f"\n> {finding.do}", style="dim") if finding.do else text
 

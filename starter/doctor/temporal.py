@@ -85,8 +85,12 @@ async def devices(warden: Nodewarden, cluster: str) -> list[Finding]:
     unread = dict.fromkeys(f"{row.node}: {row.warning}" for row in report.rows if row.held and not row.problem)
     held = [warning(each, "look at what its episode says of it") for each in unread]
     devices_of = f"{counted(report.devices, 'device')} of {counted(report.nodes, 'node')}"
-    return [*found, *held[:MOST_SHOWN], (ok if not found else _told)(f"{report.answering} of {devices_of} answered {when}")]
+    return [
+        *found,
+        *held[:MOST_SHOWN],
+        (ok if not found else _warning)(f"{report.answering} of {devices_of} answered {when}"),
+    ]
 
 
-def _told(what: str) -> Finding:
+def _warning(what: str) -> Finding:
     return warning(what, "a node can't be fenced while its device does not answer")

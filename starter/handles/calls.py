@@ -62,7 +62,7 @@ async def ask(
     return result
 
 
-async def tell(
+async def send_update(
     client: Client, workflow_id: str, update: str, request: object, answer: type[T], *, what: str, run_id: str = ""
 ) -> T:
     """Send an update and await its answer. Raises MissingError, SilentError or RefusedError (a validator's reason)."""
@@ -135,11 +135,11 @@ async def task_failure(client: Client, workflow_id: str) -> TaskFailure | None:
             attributes = event.workflow_task_failed_event_attributes
             cause = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_NON_DETERMINISTIC_ERROR
             error = await client.data_converter.decode_failure(attributes.failure)
-            return TaskFailure(message=" ".join(_told(error).split())[:200], other_code=attributes.cause == cause)
+            return TaskFailure(message=" ".join(_message(error).split())[:200], other_code=attributes.cause == cause)
     return None
 
 
-def _told(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     """Without its type, and with what is at the bottom of it: the SDK wraps that in words of its own."""
     deepest = error
     while deepest.__cause__ is not None:

@@ -18,7 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, RecordEntry, episode_id
 from policy.episode.operator_commands import NodeActionSpec, Verb
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
-from starter.handles.calls import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, tell, unanswered
+from starter.handles.calls import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, send_update, unanswered
 from starter.handles.node_actions import Speaker, attested
 from starter.handles.node_holds import hold_node, resume_node
 from starter.handles.status import SilentEpisode
@@ -129,7 +129,7 @@ class EpisodeHandle:
     async def release(self, *, who: str, reason: str) -> str:
         """End the preservation now. Raises RefusedError where the node is held for something else."""
         await self._expect_preservation()
-        return await self._tell("release", Verb.RELEASE, PersonRequest(who=who, reason=reason))
+        return await self._send("release", Verb.RELEASE, PersonRequest(who=who, reason=reason))
 
     async def extend(
         self, *, who: str, reason: str, until: datetime | None = None, hold: timedelta | None = None, shorten: bool = False
@@ -139,14 +139,14 @@ class EpisodeHandle:
         """
         await self._expect_preservation()
         request = ExtendRequest(who=who, reason=reason, until=until, hold=hold, shorten=shorten)
-        return await self._tell("extend", Verb.EXTEND, request, until=until, hold=hold, shorten=shorten)
+        return await self._send("extend", Verb.EXTEND, request, until=until, hold=hold, shorten=shorten)
 
     async def isolate(self, *, who: str, reason: str) -> str:
         """Have a preserved machine cut off from its volumes and its network while it is kept as failed. Raises RefusedError where
         the node is held for something else.
         """
         await self._expect_preservation()
-        return await self._tell("isolate", Verb.ISOLATE, PersonRequest(who=who, reason=reason))
+        return await self._send("isolate", Verb.ISOLATE, PersonRequest(who=who, reason=reason))
 
     async def _expect_preservation(self) -> None:
         status = await self.status()
@@ -156,19 +156,19 @@ class EpisodeHandle:
     async def abort(self, *, who: str, reason: str, power_on: bool = False) -> str:
         """Stop it. Before off our marks are undone; after off consequences are finished and power stays off, unless asked."""
         request = AbortRequest(who=who, reason=reason, power_on=power_on)
-        return await self._tell("abort", Verb.ABORT, request, power_on=power_on)
+        return await self._send("abort", Verb.ABORT, request, power_on=power_on)
 
     async def ack_off(self, *, who: str, reason: str, question: int, override: str = "") -> str:
         """Vouch that the machine is off (S8): the only substitute for reading it. question: its number, as of the
         status that the person saw; RefusedError says what is asked where that is another one by now (S48). override: see
         `NodeActionSpec`."""
         request = AcknowledgeRequest(who=who, reason=reason, question=question, override=override)
-        return await self._tell("acknowledge_off", Verb.ACK_OFF, request, question=question, override=override)
+        return await self._send("acknowledge_off", Verb.ACK_OFF, request, question=question, override=override)
 
     async def hold(self, *, who: str, reason: str, until: datetime | None = None) -> str:
         """Nothing destructive until `resume`, or that moment. Where no episode is open, none begins until `resume`."""
         try:
-            return await self._tell("hold", Verb.HOLD, HoldEpisodeRequest(who=who, reason=reason, until=until), until=until)
+            return await self._send("hold", Verb.HOLD, HoldEpisodeRequest(who=who, reason=reason, until=until), until=until)
         except MissingError as error:
             if self._speaker is None:
                 raise
@@ -177,11 +177,11 @@ class EpisodeHandle:
             return await hold_node(self._speaker.opening, self.cluster, self.node, reason=reason)
 
     async def resume(self, *, who: str, reason: str, question: int, of: str = "") -> str:
-        """End a hold, or let a parked episode try again. question: see `ack_off`. of: to whom the hold belongs, "" for one's
-        own; RefusedError says whom it belongs to where that is another person."""
+        """End a hold, or let a parked episode try again. question: see `ack_off`. of: the owner of the hold, "" for one's
+        own; RefusedError names the owner where that is another person."""
         request = ResumeRequest(who=who, reason=reason, question=question, of=of)
         try:
-            return await self._tell("resume", Verb.RESUME, request, question=question, of=of)
+            return await self._send("resume", Verb.RESUME, request, question=question, of=of)
         except MissingError as error:
             if self._speaker is None:
                 raise
@@ -190,13 +190,13 @@ class EpisodeHandle:
     async def return_path(self, *, who: str, reason: str, question: int) -> str:
         """Have a path given back behind which pods were freed. question: see `ack_off`."""
         request = PersonRequest(who=who, reason=reason, question=question)
-        return await self._tell("return_path", Verb.RETURN_PATH, request, question=question)
+        return await self._send("return_path", Verb.RETURN_PATH, request, question=question)
 
-    async def _tell(self, update: str, action: Verb, word: OperatorCommand, **said: Any) -> str:
+    async def _send(self, update: str, action: Verb, word: OperatorCommand, **said: Any) -> str:
         """said: what the word says besides."""
         spoken = NodeActionSpec(action=action, node=self.node, reason=word.reason, **said)
         word = await attested(self._speaker, self.cluster, word, spoken)
-        return await tell(self._client, self.workflow_id, update, word, str, what=self._what, run_id=self.run_id)
+        return await send_update(self._client, self.workflow_id, update, word, str, what=self._what, run_id=self.run_id)
 
 
 def named(status: EpisodeStatus) -> str:

@@ -1,7 +1,8 @@
 """Having Kubernetes attest who speaks (S42): a NodeAction, made with the caller's own kubeconfig where the cluster knows them.
 
 The object says everything that the word says; its name and uid travel with the word, and no token does. A caller who may not
-make one, or whose cluster has no such kind, gives an unattested name, as before; whether that is accepted is the worker's to say.
+make one, or has a cluster without that kind, gives an unattested name, as before; whether that is accepted is the worker's to
+say.
 """
 
 from __future__ import annotations

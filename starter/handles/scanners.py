@@ -19,7 +19,7 @@ from policy.scan.pauses import PAUSES_MEMO, Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, RepeatAlarm
 from policy.values.times import written
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
-from starter.handles.calls import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, remembered, task_failure, tell, unanswered
+from starter.handles.calls import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, remembered, send_update, task_failure, unanswered
 from starter.handles.node_actions import Speaker, attested
 from workers.temporal_namespace import holder
 from workflows.kit import options
@@ -86,7 +86,7 @@ class ScannerHandle:
         """said: what the request says besides."""
         spoken = NodeActionSpec(action=verb, node="", reason=word.reason, **said)
         word = await attested(self._speaker, self.cluster, word, spoken)
-        return await tell(self._client, self.workflow_id, update, word, str, what=self._what)
+        return await send_update(self._client, self.workflow_id, update, word, str, what=self._what)
 
     async def pause(self, *, who: str, reason: str, until: datetime | None = None) -> str:
         """Begin nothing new and do nothing destructive, until then or until `unpause`. What is off is still freed and switched on

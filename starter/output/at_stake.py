@@ -32,7 +32,7 @@ async def pods_on(connection: ClusterConnection, node: str) -> str:
     return f"{counted(len(pods), 'pod')} on it, with {counted(len(claims), 'persistent volume')}{named and f': {named}'}"
 
 
-async def device_words(warden: Nodewarden, episode: EpisodeStatus) -> list[str]:
+async def device_lines(warden: Nodewarden, episode: EpisodeStatus) -> list[str]:
     """What each device of its node says now, and what it has last said to the episode."""
     said = list[str]()
     try:

@@ -133,7 +133,7 @@ def _then(record: EpisodeRecord, moment: datetime) -> EpisodeThen:
         if each.act == "abort":
             holds.clear()  # an abort ends every hold
         if each.act in {"hold", "resume"}:
-            # By whom, before the reason; where another person ended it also until when it was to last.
+            # Its owner, before the reason; where another person ended it also until when it was to last.
             owner = each.detail.removeprefix("held ").partition(": ")[0].partition(", until ")[0]
             holds.pop(owner, None)
             if (each.act, each.outcome) == ("hold", "asked"):

@@ -1,5 +1,6 @@
 """The console that fits where stdout goes, and how it breaks lines: between words; within a command, a path or an address only
-where no line has room for it. `Sentences` is a table whose last column is a sentence, for which a terminal may have no room."""
+where no line has room for it. `Sentences` is a table with a sentence as its last column, for which a terminal may have no
+room."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, fen
 from policy.values.display_text import counted
 from starter import wording
 from starter.output.console import Sentences
-from starter.output.table import columns
+from starter.output.status_table import columns
 
 _STYLES = {True: "green", None: "yellow", False: "red"}
 

@@ -25,7 +25,7 @@ from starter.errors import RequestError
 from starter.handles.status import ClusterStatus
 from starter.output.console import fitting_console
 from starter.output.encoding import encoded
-from starter.output.table import render
+from starter.output.status_table import render
 
 # What changed between two looks, one line each: for logs, pipes and terminals that cannot redraw.
 #

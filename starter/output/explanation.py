@@ -62,14 +62,14 @@ class NodeExplanation:
 
     @property
     def known(self) -> bool:
-        """Whether anybody has heard of such a node."""
+        """Whether there is such a node, or an episode of it."""
         found = self.explanation is not None and self.explanation.found
         told = self.episodes is not None and (self.episodes.episode or self.episodes.silent or self.episodes.ended)
         return found or bool(told)
 
 
-def scanner_says(answer: NodeExplanation, scanner: ScannerStatus) -> list[str]:
-    """What the scanner has to say of the node, in sentences; what stands in everybody's way goes first."""
+def scanner_lines(answer: NodeExplanation, scanner: ScannerStatus) -> list[str]:
+    """What the scanner knows of the node, in sentences; what keeps every node from being acted on goes first."""
     node, now = answer.node, answer.at
     episodes = [answer.episode] if answer.episode is not None else []
     said = [each.text for each in wording.obstacles(scanner, now)]
@@ -106,7 +106,7 @@ def as_model(answer: NodeExplanation) -> ExplainAnswer:
         not_covering=tuple(
             NotCovering(check=each.check, why=each.why) for each in (explanation.bystanders if explanation is not None else ())
         ),
-        scanner=tuple(scanner_says(answer, answer.scanner)) if answer.scanner is not None else None,
+        scanner=tuple(scanner_lines(answer, answer.scanner)) if answer.scanner is not None else None,
         episode=answer.episode,
         silent=silent,
         ended=tuple(
@@ -144,10 +144,10 @@ def as_text(answer: NodeExplanation) -> RenderableType:
     concluded = conclusion(answer) if answer.known else ""
     if answer.scanner is not None:
         parts.append(Text("\nThe scanner", style="bold"))
-        parts += [Padding(Text(line), (0, 0, 0, 2)) for line in scanner_says(answer, answer.scanner) if line not in concluded]
+        parts += [Padding(Text(line), (0, 0, 0, 2)) for line in scanner_lines(answer, answer.scanner) if line not in concluded]
     if answer.episodes is not None:
         parts.append(Text("\nEpisodes", style="bold"))
-        parts += [Padding(Text(line), (0, 0, 0, 2)) for line in _told(answer, answer.episodes)]
+        parts += [Padding(Text(line), (0, 0, 0, 2)) for line in _episode_lines(answer, answer.episodes)]
     parts += [Text(f"error: {described(mistake)}", style="red") for mistake in answer.mistakes]
     parts += [Text(f"note: {problem}", style="yellow") for problem in answer.problems]
     return Group(*parts)
@@ -249,15 +249,15 @@ def _opinions(answer: NodeExplanation) -> tuple[CheckOpinion, ...]:
     return answer.explanation.opinions if answer.explanation is not None else ()
 
 
-def _told(answer: NodeExplanation, episodes: NodeEpisodes) -> list[str]:
-    lines = _of_open(answer, episodes.episode) if episodes.episode is not None else []
+def _episode_lines(answer: NodeExplanation, episodes: NodeEpisodes) -> list[str]:
+    lines = _open_episode_lines(answer, episodes.episode) if episodes.episode is not None else []
     if episodes.silent is not None:
         lines.append(f"open, and silent: {episodes.silent.problem}")
     lines += [f"{written(result.ended)}  {result.incident}: {wording.ending(result)}" for result in episodes.ended]
     return lines or ["none, as far as Temporal remembers"]
 
 
-def _of_open(answer: NodeExplanation, episode: EpisodeStatus) -> list[str]:
+def _open_episode_lines(answer: NodeExplanation, episode: EpisodeStatus) -> list[str]:
     standing = wording.kept(episode) if episode.kind is Kind.PRESERVATION else wording.standing(episode)
     lines = [f"open: {episode.kind.value} {episode.incident}, {wording.phase(episode.phase)}, {standing}"]
     if episode.kind is Kind.PRESERVATION:

@@ -17,7 +17,7 @@ from starter import wording
 from starter.handles.history import EndedEpisode, EndedEpisodes
 from starter.output.console import Sentences
 from starter.output.models import HistoryAnswer, HistoryLine, PauseLine
-from starter.output.table import columns
+from starter.output.status_table import columns
 
 _GOOD = frozenset(each.value for each in wording.GOOD_ENDS)
 

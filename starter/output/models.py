@@ -142,7 +142,7 @@ class PowerReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvedOff:
-    """On what the claim rests that the machine was off. acknowledged_by: a person, whose word stands for the readings."""
+    """On what the claim rests that the machine was off. acknowledged_by: a person who vouched for it in place of the readings."""
 
     commanded_at: datetime | None
     acknowledged_by: str | None

@@ -14,7 +14,7 @@ from policy.values.times import written
 from starter import wording
 from starter.handles.preservations import PreservedNode, PreservedNodes
 from starter.output.console import Sentences
-from starter.output.table import columns
+from starter.output.status_table import columns
 
 
 def as_table(found: PreservedNodes) -> RenderableType:

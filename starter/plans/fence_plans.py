@@ -116,7 +116,7 @@ def _refused(node: str, message: str) -> FenceConfig:
 
 
 def _misnamed(manifest: Manifest) -> list[str]:
-    """An object called as a document calls it stands for nobody's, and its node would silently get the default."""
+    """An object with the name of a document configures no node, and its node would silently get the default."""
     metadata = manifest.document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(name, str) or not name.startswith(PREFIX) or not has_placeholder(name):

@@ -35,7 +35,7 @@ from policy.values.errors import PolicyError
 from starter.deploy.admission import ANNOTATIONS, admission
 from starter.deploy.admission import OURS as OURS_OF_NODES
 from starter.deploy.features import ALL, ON_DEMAND, Feature, Process
-from starter.deploy.rbac import rbac
+from starter.deploy.rbac_manifest import rbac
 from starter.deploy.rights import NAMESPACE
 from starter.doctor.cluster import OURS, definition_name, served
 

@@ -34,7 +34,7 @@ from starter.client import Nodewarden
 from starter.errors import MissingError, RefusedError, RequestError
 from starter.handles.episodes import EpisodeHandle
 from starter.handles.node_actions import name_of
-from starter.output.at_stake import SECONDS_TO_READ, device_words, pods_on, unread
+from starter.output.at_stake import SECONDS_TO_READ, device_lines, pods_on, unread
 from starter.output.begun import begun, in_words
 from starter.output.models import Begun, CommandAnswer
 from starter.output.permits import in_the_way, refused_now, still_stopped_by
@@ -68,7 +68,7 @@ POWERS = frozenset({Verb.FENCE, Verb.ACK_OFF, Verb.ABORT, Verb.REMEDIATE})
 class CommandRequest(BaseModel):
     """A command to be carried out. node: "" of `pause` and `unpause`. for: how long, such as 2h. powerOn: of `abort`, whether a
     machine that is off by then is switched on again. question: of what answers one, its number as the person has seen it. of: of
-    `unpause` and `resume`, to whom the pause or hold belongs, "" for one's own. override: what it passes over, with commas
+    `unpause` and `resume`, the owner of the pause or hold, "" for one's own. override: what it passes over, with commas
     between (`circuit-breaker`; of `ack-off` also `device-reads-on`). nodeName: with an override, and with `ack-off`, the node's
     name, which the person has typed once more."""
 
@@ -121,7 +121,7 @@ class ActPreview:
     """What would come of a command. heard: whether it is accepted now; why_not: else why not. refused: why a new episode would
     get no permit now, also where the word may override that. known: what is known of the machine and
     of what stands in the way. plan: what fencing would do, of `fence`. command: how it is said on the
-    command line, "" where it is not heard. owners: to whom the pauses or holds belong of which that word ends one. overridable:
+    command line, "" where it is not heard. owners: of the pauses or holds of which the command ends one. overridable:
     whether a circuit breaker is open that the word may override."""
 
     cluster: str
@@ -214,7 +214,7 @@ async def preview(views: Views, caller: Caller, cluster: str, word: Verb, node: 
             why_not = "" if word in CONSEQUENCES or word is Verb.HOLD else str(error)
             consequence = consequence or (NONE_BEGINS if word is Verb.HOLD else "")
     if episode is not None:
-        why_not, consequence = _heard(episode, word, consequence)
+        why_not, consequence = _acceptance(episode, word, consequence)
     known = _in_the_way(overview, word) if word in CONSEQUENCES and node else []
     asks = word in {Verb.FENCE, Verb.REMEDIATE} and not why_not
     refused = refused_now(status.scanner, cluster, node, status.at) if asks else ""
@@ -226,7 +226,7 @@ async def preview(views: Views, caller: Caller, cluster: str, word: Verb, node: 
         known.append(wording.not_yet(stopped))
     plan = None
     if episode is not None and word is Verb.ACK_OFF and not why_not:
-        known += await device_words(views.warden, episode)
+        known += await device_lines(views.warden, episode)
     if node and word in POWERS:
         plan, seen = await _looked(caller, views, cluster, node, word)
         known += seen
@@ -270,7 +270,7 @@ def _command(episode: EpisodeStatus | None, word: Verb, node: str) -> str:
     return next((way.command for way in episode.ways if way.word is word), "") if episode is not None else ""
 
 
-def _heard(episode: EpisodeStatus, word: Verb, consequence: str) -> tuple[str, str]:
+def _acceptance(episode: EpisodeStatus, word: Verb, consequence: str) -> tuple[str, str]:
     """Why an open episode does not accept that command, "" where it does, and what comes of it."""
     if word in CONSEQUENCES:
         return f"{episode.node} has an open episode already: {episode.kind.value}, {episode.doing}", consequence

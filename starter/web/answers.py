@@ -84,7 +84,7 @@ class PermitsAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldEpisode:
-    """An episode that a person holds. held: by whom, until when and why."""
+    """An episode that a person holds. held: which person, until when and why."""
 
     node: str
     incident: str

@@ -64,9 +64,9 @@ def application(views: Views, keeper: Doorkeeper, sessions: Sessions | None = No
     app.add_api_route("/healthz", _alive, methods=["GET"], include_in_schema=False)
     app.add_api_route(f"{api.OF_CLUSTER}/events", events, methods=["GET"], response_class=StreamingResponse)
     for kind in (RequestError, HTTPException, RequestValidationError, UnreadableError):
-        app.add_exception_handler(kind, _told)
+        app.add_exception_handler(kind, _error_page)
     if not app.state.keeper.login:
-        # A foreign page whose name is made to lead to the loopback does not get to read ours.
+        # A foreign page with a name that is made to lead to the loopback does not get to read ours.
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*LOOPBACK, "[::1]"])
     app.middleware("http")(_with_headers)
     return app
@@ -107,7 +107,7 @@ async def _stream(view: WatchedCluster, still: Callable[[], Awaitable[bool]]) ->
 
 
 async def _with_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-    answer = await login.admitted(request, call_next, _told)
+    answer = await login.admitted(request, call_next, _error_page)
     for name, value in HEADERS.items():
         answer.headers[name] = value
     if request.app.state.keeper.login:
@@ -118,7 +118,7 @@ async def _with_headers(request: Request, call_next: Callable[[Request], Awaitab
     return answer
 
 
-async def _told(request: Request, error: Exception) -> Response:
+async def _error_page(request: Request, error: Exception) -> Response:
     """Programs get JSON, people a page."""
     http = isinstance(error, HTTPException)
     status = error.status_code if isinstance(error, HTTPException) else api.status_of(error)
@@ -154,7 +154,7 @@ async def serving(
     config.ssl = tls
     server = _Server(config)
     listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    # Connections have it from here: asyncio sets it on none whose protocol is not named, and an answer then waits for 40 ms.
+    # Connections have it from here: asyncio sets it only where the protocol is named, and an answer then waits for 40 ms.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     running = asyncio.create_task(server.serve(sockets=[listening]))
     try:
@@ -167,7 +167,7 @@ async def serving(
 
 
 class _Server(uvicorn.Server):
-    """Ends when it is told to: signals are whose process it runs in."""
+    """Ends when `should_exit` is set: signals belong to the process that it runs in."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Who asks, and whether they may: on the loopback the bearer of this process's token, elsewhere a person whom the cluster knows.
+"""Who asks, and whether they may: on the loopback the bearer of this process's token, elsewhere a person known to the cluster.
 
 Nothing is decided here. The cluster's own API says which person a token is of (TokenReview) and whether that person may look
 (SubjectAccessReview, the verb `get` on `nodes.nodewarden.io`); each word is a NodeAction that is made with the person's own
@@ -66,7 +66,7 @@ class Doorkeeper(Protocol):
 
 
 class OwnHouse:
-    """The person who runs us, on the loopback, where every other user and every web page can connect too: whoever bears the token
+    """The person who runs us, on the loopback, where every other user and every web page can connect too: the bearer of the token
     that is printed with our address (S51)."""
 
     login = False

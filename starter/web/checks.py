@@ -59,7 +59,7 @@ class ChangedCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfAnswer:
-    """Each check that was changed, and each target whose verdict or action would be another, also under checks that were not.
+    """Each check that was changed, and each target that would get another verdict or action, also under checks that were not.
     left_out: how many more of those there are."""
 
     cluster: str
@@ -128,7 +128,7 @@ def _changes(key: str, today: tuple[VerdictAnswer, ...], then: tuple[VerdictAnsw
     """In other words for the same is no change."""
     before, after = ({each.target: each for each in verdicts} for verdicts in (today, then))
     return [
-        ChangedVerdict(check=key, target=target, today=_said(before.get(target)), then=_said(after.get(target)))
+        ChangedVerdict(check=key, target=target, today=_verdict_text(before.get(target)), then=_verdict_text(after.get(target)))
         for target in sorted(before.keys() | after.keys(), key=in_natural_order)
         if _judged(before.get(target)) != _judged(after.get(target))
     ]
@@ -138,7 +138,7 @@ def _judged(verdict: VerdictAnswer | None) -> tuple[object, ...] | None:
     return (verdict.verdict, verdict.standing, verdict.action, verdict.held_by is None) if verdict is not None else None
 
 
-def _said(verdict: VerdictAnswer | None) -> str | None:
+def _verdict_text(verdict: VerdictAnswer | None) -> str | None:
     if verdict is None:
         return None
     held = f", held back by {verdict.held_by}" if verdict.held_by else ""

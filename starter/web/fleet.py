@@ -88,7 +88,7 @@ class FleetAnswer:
 
 
 def fleet(cluster: str, found: ClusterSnapshot, by: str, persons: Mapping[str, str]) -> FleetAnswer:
-    """persons: the nodes whose episodes wait for a person, and why: a Node does not say so. Raises
+    """persons: the nodes with an episode that waits for a person, and why: a Node does not say so. Raises
     UnreadableError where `by` can't name a scope."""
     if not is_scope(by):
         raise UnreadableError(f"by: expected pool or the key of a node label, got {by!r}")

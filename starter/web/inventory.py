@@ -66,7 +66,7 @@ async def fleet(request: Request, cluster: str, by: str = POOL) -> Response:
 
 @router.get("/c/{cluster}/kept", include_in_schema=False)
 async def kept(request: Request, cluster: str) -> Response:
-    """Machines that are kept for analysis: by whom, until when, and what ends it."""
+    """Machines that are kept for analysis: for which person, until when, and what ends it."""
     return render(
         request, "kept.html", "Kept", cluster=cluster, kept=await views_of(request).known(cluster).kept.get(), every=EVERY
     )

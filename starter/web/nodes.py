@@ -19,7 +19,7 @@ from policy.scan.pauses import Pauses
 from policy.scan.scan_report import TargetRow
 from starter import wording
 from starter.errors import MissingError, RequestError
-from starter.output.explanation import NodeExplanation, conclusion, scanner_says
+from starter.output.explanation import NodeExplanation, conclusion, scanner_lines
 from starter.web import api
 from starter.web.answers import UnreadableError
 from starter.web.overview import overview_of
@@ -107,7 +107,7 @@ async def node(request: Request, cluster: str, name: str, at: str = "") -> Respo
     """Why it is, or is not, touched; at: also at that moment."""
     found = await seen(views_of(request), cluster, name)
     answer, headline = found.explained, _headline(found)
-    said = [*answer.problems, *(scanner_says(answer, answer.scanner) if answer.scanner is not None else ())]
+    said = [*answer.problems, *(scanner_lines(answer, answer.scanner) if answer.scanner is not None else ())]
     return render(
         request,
         "node.html",
@@ -115,7 +115,7 @@ async def node(request: Request, cluster: str, name: str, at: str = "") -> Respo
         cluster=cluster,
         name=name,
         headline=headline,
-        said=[each for each in said if not says_all(headline, each)],
+        said=[each for each in said if not covers(headline, each)],
         answer=answer,
         opinions=answer.explanation.opinions if answer.explanation is not None else (),
         episode=answer.episode,
@@ -142,7 +142,7 @@ def _headline(found: NodeSeen) -> str:
     return "Not known: no episode of it is open, and no health check's verdict is known here"
 
 
-def says_all(headline: str, sentence: str) -> bool:
+def covers(headline: str, sentence: str) -> bool:
     """Whether the headline has said all of the sentence, but for the word that programs have for it."""
     return all(part in headline for part in PROGRAMS_WORD.sub("", sentence).split(": ", 1))
 

@@ -23,7 +23,7 @@ from policy.values.display_text import counted
 from policy.values.object_refs import in_natural_order
 from starter import wording
 from starter.handles.status import ClusterStatus, SilentEpisode
-from starter.output.table import sickest_first
+from starter.output.status_table import sickest_first
 from workflows.kit.messages import ScannerStatus
 
 

@@ -226,7 +226,7 @@ def why_at(known: NodeTimeline, moment: datetime, pauses: Pauses) -> list[str]:
     holding = [each for each in known.entries if each.holds(moment)]
     episodes = [each for each in holding if each.kind is TimelineKind.EPISODE]
     said = [f"since {written(each.pause.since)} the cluster was {each.pause}" for each in paused]
-    said += [_so(_told(each), each, moment) for each in holding if each.kind in {TimelineKind.CONDITION, TimelineKind.VERDICT}]
+    said += [_so(_line(each), each, moment) for each in holding if each.kind in {TimelineKind.CONDITION, TimelineKind.VERDICT}]
     for episode in episodes:
         kind = episode.what.partition(":")[0].removesuffix(" begins")  # how it ended is of a later moment
         said.append(_so(f"{kind} was open: {episode.detail}", episode, moment))
@@ -234,7 +234,7 @@ def why_at(known: NodeTimeline, moment: datetime, pauses: Pauses) -> list[str]:
         phase = next((each for each in reversed(own) if each.what in wording.PHASES.values()), None)
         said += [_so(f"it was in phase {each.what!r}", each, moment) for each in (phase,) if each is not None]
         last = next((each for each in reversed(own) if each not in {episode, phase}), None)
-        said += [f"last before it, {wording.span(moment - last.at)} earlier: {_told(last)}"] if last is not None else []
+        said += [f"last before it, {wording.span(moment - last.at)} earlier: {_line(last)}"] if last is not None else []
     if not episodes:
         said.append(
             "no episode of the node was open, as far as Temporal remembers: nothing was done to it"
@@ -248,7 +248,7 @@ def _so(said: str, entry: TimelineEntry, moment: datetime) -> str:
     return f"{said} (for {wording.span(moment - entry.at)} by then)"
 
 
-def _told(entry: TimelineEntry) -> str:
+def _line(entry: TimelineEntry) -> str:
     return ": ".join(filter(None, (entry.what, entry.detail)))
 
 

@@ -43,10 +43,10 @@ async def attended(person: ApiClient, connection: ClusterConnection, dispatcher:
     ended = asyncio.Event()
     found = {each["metadata"]["name"]: each for each in await live(person)}
     keeping = NodeActionHandler("prod", connection, found, dispatcher.dispatch, on_change=ended.set, **given)
-    wanted = keeping.attend()
+    wanted = keeping.begin_due_work()
     if keeping.busy:
         await ended.wait()
-        wanted = keeping.attend()
+        wanted = keeping.begin_due_work()
         assert not keeping.busy, "it is left alone for a moment"
     return wanted
 

@@ -130,7 +130,7 @@ def test_an_open_breaker_a_blind_view_and_a_lack_of_permits_are_notified_once_an
 
     def hears(report: ScanReport, **changes: Any) -> tuple[float, list[tuple[When, bool]]]:
         notices.clear()
-        due = alarms.attend(report, asked(**changes))
+        due = alarms.begin_due_work(report, asked(**changes))
         return due, [(each.when, each.over) for each in notices]
 
     assert hears(bad, queued=1) == (120.0, [(When.CIRCUIT_BREAKER, False)])

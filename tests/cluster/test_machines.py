@@ -346,7 +346,7 @@ class TestStatus:
             said[number] = (newer["HealthCheckSucceeded"]["status"], newer["HealthCheckSucceeded"]["reason"])
         assert said == {0: ("True", "HealthCheckSucceeded"), 1: ("False", "UnhealthyNode"), 2: ("False", "NodeDeleted")}
         assert await events(person, system, "Machine") == ["MachineMarkedUnhealthy"] * 2
-        await until(lambda: len(told_of(scan, "HealthCheckSucceeded")) == 3)
+        await until(lambda: len(problem_line(scan, "HealthCheckSucceeded")) == 3)
         writes = written(api)
         assert (await publish(scan, report)).failed == ()
         assert written(api) == writes
@@ -552,7 +552,7 @@ class TestClocks:
             await reported(scan, lambda seen: [each.unhealthy for each in seen.checks] == [1, 1], report)
 
 
-def told_of(scan: ClusterScan, condition: str) -> list[str]:
+def problem_line(scan: ClusterScan, condition: str) -> list[str]:
     """The Machines that have such a condition, as far as the watches have brought it."""
     machines = [target.machine for target in scan.view.ledger.known(now()).machines.values()]
     return [machine.name for machine in machines if machine is not None and machine.condition(condition)]

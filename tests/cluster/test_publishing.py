@@ -290,7 +290,7 @@ def poll(scan: ClusterScan, *in_flight: OpenEpisode, known: str = "", number: in
 
 async def phase_of(worker: ClusterScan, person: ApiClient) -> str:
     """What the check says a moment after that worker had reason to look."""
-    worker.view.poke()
+    worker.view.wake_scans()
     await asyncio.sleep(0.1)
     return str((await person.get(f"{CHECKS}/workers")).get("status", {}).get("phase"))
 

@@ -76,7 +76,7 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
 from starter.deploy.commented_yaml import to_yaml
 from starter.deploy.features import SHIPPED, Feature, Process, features_of, processes_of
-from starter.deploy.rbac import leases, rbac
+from starter.deploy.rbac_manifest import leases, rbac
 from tests.cel import CelPython
 from tests.cluster import test_preserving as kept
 from tests.cluster.builders import CHECKS, NODES, check, definition, node, templates, until
@@ -586,13 +586,13 @@ async def _hear(worker: ClusterConnection, api: ApiServer) -> None:
     found = {"hold": made}
     ended = asyncio.Event()
     keeping = NodeActionHandler(CLUSTER, worker, found, _refuse_to_dispatch, on_change=ended.set)
-    keeping.attend()
+    keeping.begin_due_work()
     await ended.wait()
     heard = await ActivityEnvironment().run(ClusterAttestation(ServedCluster(CLUSTER, worker), LICENCES).verify, asked)
     assert not heard.problem or "in force" in heard.problem  # since a moment only, unless the machine is slow
     ended.clear()
     keeping = NodeActionHandler(CLUSTER, worker, found, _refuse_to_dispatch, kept_for=timedelta(seconds=-60), on_change=ended.set)
-    keeping.attend()
+    keeping.begin_due_work()
     await ended.wait()
 
 

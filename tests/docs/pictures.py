@@ -19,7 +19,7 @@ from rich.console import Console
 
 from demo.__main__ import Demo
 from starter.handles.status import ClusterStatus
-from starter.output.table import render
+from starter.output.status_table import render
 from tests.docs.reading import DOCS
 
 WIDTH = 122

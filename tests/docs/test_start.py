@@ -13,7 +13,7 @@ import pytest
 
 from demo.__main__ import ACCIDENTS
 from demo.summary import show
-from starter.output.table import render
+from starter.output.status_table import render
 from tests.docs.reading import DOCS, ROOT, blocks
 from tests.starter.process import nodewarden
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from activities.errors import ErrorType
 from activities.power import fence_agent
+from activities.power.agent_process import Ended
 from activities.power.bmc import ipmi, redfish, redfish_http
-from activities.power.child_process import Ended
 from activities.power.driver import DeviceCredentials, PowerDriver, PowerError
 from activities.power.fence_agent import InstalledAgent, _read
 from activities.power.registry import driver_for
@@ -220,7 +220,7 @@ def test_whatever_an_agent_says_and_ends_with(act: str, ends: list[Ended]) -> No
         return InstalledAgent(program=SimpleNamespace(), metadata=METADATA)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(fence_agent.child_process, "run", run)
+        patched.setattr(fence_agent.agent_process, "run", run)
         patched.setattr(fence_agent, "installed", installed)
         fence_agent._seen.clear()
         device = driver("fence_apc_snmp", {"community": PASSWORD}, ip="10.0.0.7", plug="1")

@@ -33,7 +33,7 @@ class SessionsHere:
         """Have devices of this kind spoken to here."""
         monkeypatch.setattr(driver, "server", self)
         for module in (session, ipmi, redfish, redfish_http):
-            monkeypatch.setattr(module, "say", say)
+            monkeypatch.setattr(module, "write_line", say)
 
     def answer(self, device: dict[str, Any], logged_in: list[DeviceSession], asked: dict[str, Any]) -> None:
         """Say what a child would."""

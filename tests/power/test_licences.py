@@ -204,12 +204,12 @@ def test_s49_a_verified_word_ends(licences: Licences, monkeypatch: pytest.Monkey
     """What was seen off long ago may run: an old word of that incident would free its pods again (S1)."""
     spoken = NodeActionSpec(action=verb, node=TARGET.pinned.node, reason="a drill")
     word = SealedCommand(spoken=spoken, action="uid-1", speaker="ada")
-    sealed = run(licences.sealed_word, TARGET.cluster, TARGET.incident, word)
+    sealed = run(licences.seal_command, TARGET.cluster, TARGET.incident, word)
     moment = datetime.now(UTC)
     for late in (timedelta(minutes=-1), timedelta(minutes=1)):
         shifted = moment + within + late
         monkeypatch.setattr("activities.licences.datetime", type("Later", (datetime,), {"now": lambda _=None, at=shifted: at}))
-        assert bool(run(licences.doubt_of_word, TARGET, sealed, verb)) is (late > timedelta(0))
+        assert bool(run(licences.command_problem, TARGET, sealed, verb)) is (late > timedelta(0))
 
 
 async def test_what_has_travelled_through_temporal_is_believed(licences: Licences) -> None:

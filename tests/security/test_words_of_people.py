@@ -173,7 +173,7 @@ async def test_a_word_bears_a_seal_for_what_it_says_and_to_whom_it_was_said() ->
     assert sealed is not None
 
     def doubt_of(about: Target, word: SealedCommand | None, *verbs: Verb) -> str:
-        return ActivityEnvironment().run(lambda: LICENCES.doubt_of_word(about, word, *verbs))
+        return ActivityEnvironment().run(lambda: LICENCES.command_problem(about, word, *verbs))
 
     assert doubt_of(target, sealed, Verb.ABORT) == ""
     assert "no NodeAction attests" in doubt_of(target, None, Verb.ABORT)

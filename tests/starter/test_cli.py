@@ -59,7 +59,7 @@ def test_help_loads_neither_temporal_nor_pydantic() -> None:
             ["temporalio", "aiohttp", "google"],
         ),
         ("starter.client, starter.output.display, workers.errors", ["temporalio.worker", "aiohttp", "kubernetes"]),
-        ("starter.deploy.rbac", ["temporalio", "aiohttp", "kubernetes", "pydantic"]),
+        ("starter.deploy.rbac_manifest", ["temporalio", "aiohttp", "kubernetes", "pydantic"]),
     ],
     ids=["judging files", "looking at Temporal", "printing rights"],
 )

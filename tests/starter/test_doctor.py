@@ -17,7 +17,7 @@ from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, rep
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from starter.client import Nodewarden
-from starter.deploy.rbac import leases, rbac
+from starter.deploy.rbac_manifest import leases, rbac
 from starter.doctor import cluster as surroundings
 from starter.doctor import temporal
 from starter.doctor.cluster import OURS, definition_name, definitions, rights

@@ -33,12 +33,12 @@ from starter.client import Nodewarden
 from starter.handles.preservations import PreservedNode, PreservedNodes
 from starter.handles.status import NodeEpisodes
 from starter.output import device_table, preserved_table
-from starter.output.explanation import NodeExplanation, as_text, conclusion, scanner_says
+from starter.output.explanation import NodeExplanation, as_text, conclusion, scanner_lines
 from tests.starter import drawing
 from tests.starter.builders import NOW, ago, check, episode, report, row, scanner, status
 from tests.starter.conftest import SETTINGS
 from tests.starter.keyboard import nodewarden
-from tests.starter.test_table import drawn
+from tests.starter.test_status_table import drawn
 from workflows.kit.messages import Backoff, RefusedNode, ScannerStatus
 
 WAY_OUT = "until it is healthy once, or a person asks: `nodewarden fence node-7 --reason …`"
@@ -154,7 +154,7 @@ def test_what_keeps_us_from_acting_is_said_as_everywhere_else(seen: ScannerStatu
     found = wording.obstacles(seen, now)
     (said,) = (each.text for each in found if each.code is code)
     answer = replace(explained(seen=seen), at=now)
-    assert scanner_says(answer, seen)[: len(found)] == [each.text for each in found]
+    assert scanner_lines(answer, seen)[: len(found)] == [each.text for each in found]
     blind = [each.text for each in alarms(seen.report, 0) if each.when is When.VIEW_STALE] if seen.report is not None else []
     now_blind = code is ObstacleCode.VIEW and seen.report is not None and (seen.report.view.stale or not seen.report.view.synced)
     assert blind == ([f"nothing is begun: {said}"] if now_blind else [])

@@ -18,7 +18,7 @@ from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from starter.client import Nodewarden
-from starter.deploy.rbac import leases as leases_namespace
+from starter.deploy.rbac_manifest import leases as leases_namespace
 from starter.uninstall import kubernetes, temporal
 from starter.uninstall.kubernetes import Leftover
 from tests.cluster.builders import NODES, node

@@ -231,7 +231,7 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
                 referee.opens_path(request.device.endpoint)
             case "taint_out_of_service" | "delete_workload" | "delete_node":
                 referee.heeds(self.acts[-1], self.now, self._outdated(request.target.incident), rule="S47")
-                referee.consequence(method, attempt, request, says_on=self._says_on_since())
+                referee.consequence(method, attempt, request, devices_on=self._says_on_since())
             case "free_while_dumping":
                 referee.dumping_consequence(attempt, request)
             case "free_cut_pods":

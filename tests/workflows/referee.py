@@ -261,8 +261,8 @@ class Referee:
 
     # Consequences ---------------------------------------------------------------------------------------------------
 
-    def consequence(self, name: str, attempt: Attempt, request: FreeRequest, *, says_on: datetime | None) -> None:
-        """S1, S2, S4, S6, S8: proven by what the devices have really said, and as true as it was then. says_on: since when a
+    def consequence(self, name: str, attempt: Attempt, request: FreeRequest, *, devices_on: datetime | None) -> None:
+        """S1, S2, S4, S6, S8: proven by what the devices have really said, and as true as it was then. devices_on: since when a
         device would have said on, if it had been asked."""
         machine, proof = self.machine, request.proof
         self.nobody_says_no(name, attempt)
@@ -277,7 +277,7 @@ class Referee:
         else:
             self._proven(name, proof, request.target.incident)
             read_at = min((reading.at for reading in proof.readings), default=attempt.now)
-            knowable = not machine.miswired or (says_on is not None and says_on < read_at - timedelta(seconds=5))
+            knowable = not machine.miswired or (devices_on is not None and devices_on < read_at - timedelta(seconds=5))
             if machine.runs and knowable and (machine.on_since is None or machine.on_since <= read_at):
                 self.fault("S1", f"{name} while the machine runs")
             if request.not_after - read_at > FRESH:

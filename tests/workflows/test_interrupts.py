@@ -7,7 +7,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, RetryState, T
 from temporalio.exceptions import TimeoutError as OutOfTime
 
 from activities.errors import ErrorType, failure
-from workflows.kit.interrupts import is_unclear, never_began
+from workflows.kit.interrupts import INTERRUPTS, NonRetryable, is_unclear, never_began
 
 ONCE, AGAIN = RetryState.MAXIMUM_ATTEMPTS_REACHED, RetryState.TIMEOUT
 
@@ -47,3 +47,9 @@ def failed(cause: TimeoutType | ApplicationError, retry_state: RetryState = ONCE
 def test_only_what_a_worker_may_have_begun_is_waited_out(error: ActivityError, *, began: bool, unclear: bool) -> None:
     """S33, S34: what no worker has taken has done nothing, so that it is neither waited out nor taken for done."""
     assert (never_began(error), is_unclear(error)) == (not began, unclear)
+
+
+def test_what_an_earlier_build_has_left_an_episode_in_is_known() -> None:
+    """S35: the name is part of the state that a new history begins with; one that is not known would end it in every task."""
+    assert INTERRUPTS["Hopeless"] is NonRetryable
+    assert all(INTERRUPTS[each.__name__] is each for each in INTERRUPTS.values())

@@ -10,8 +10,8 @@ from temporalio import workflow
 from activities.contracts.episodes import NotifyResult
 from policy.episode.messages import Kind, Observation
 from policy.episode.permits import Permit, PermitState
+from policy.scan.report_urgency import stamp_of
 from policy.scan.scan_report import ViewState
-from policy.scan.urgency import stamp_of
 from tests.workflows.scanned import NOW, report
 from workflows.definitions.scanner import HealthScanner
 from workflows.scanner.state import ScannerInput, ScannerState

@@ -31,7 +31,7 @@ from temporalio.api.workflowservice.v1 import UpdateNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from activities.power.child_process import inherited
+from activities.power.agent_process import inherited
 from workers.embedded.state_directory import HOST, Endpoint, StateDirectory
 from workers.errors import EmbeddedServerError
 from workers.runtime import runtime
@@ -85,8 +85,8 @@ def server_arguments(
 
 
 def own_loopback() -> str:
-    """An address of this machine that no web page can guess: the UI answers under any name, so a page whose name is made to lead
-    to 127.0.0.1 could act through it (S51). Where the loopback is a single address, that one."""
+    """An address of this machine that no web page can guess: the UI answers under any name, so a page with a name that is made
+    to lead to 127.0.0.1 could act through it (S51). Where the loopback is a single address, that one."""
     if sys.platform != "linux":
         return "127.0.0.1"
     return ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(3))])

@@ -42,7 +42,7 @@ class Fencing(EpisodeConversation):
 
     def consequences(self) -> dict[Verb, str]:
         """A person may vouch that the machine is off."""
-        comes, on = "has its pods started elsewhere (if it runs, data is corrupted)", self.episode.says_on
+        comes, on = "has its pods started elsewhere (if it runs, data is corrupted)", self.episode.devices_on
         if on:
             comes = f"is refused while {on[0].endpoint} says on; with `--override {DEVICE_READS_ON}` it {comes}"
         return {**super().consequences(), Verb.ACK_OFF: comes}
@@ -60,7 +60,7 @@ class Fencing(EpisodeConversation):
     async def acknowledge_off(self, request: AcknowledgeRequest) -> str:
         """A person saw the machine off; stands for the proof (S8)."""
         said = {"question": request.question, "override": request.override}
-        request = await self._heard(Verb.ACK_OFF, request, self._check_acknowledge_off, **said)
+        request = await self._verified(Verb.ACK_OFF, request, self._check_acknowledge_off, **said)
         if CIRCUIT_BREAKER in request.override and request.sealed is None:
             raise refused(NOT_ATTESTED)
         return self.episode.take_acknowledgement(request)
@@ -72,8 +72,8 @@ class Fencing(EpisodeConversation):
             raise ValueError(f"override: {problem}")
         self.check(Verb.ACK_OFF, request.question)
         episode = self.episode
-        if DEVICE_READS_ON not in request.override and episode.says_on:
-            on = episode.says_on[0]
+        if DEVICE_READS_ON not in request.override and episode.devices_on:
+            on = episode.devices_on[0]
             read = format_duration(timedelta(seconds=(workflow.now() - on.at) // timedelta(seconds=1)))
             raise ValueError(
                 f"ack-off: {on.endpoint} says on, read {read} ago: switch the machine off there or pull its plug, then "

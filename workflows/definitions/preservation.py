@@ -53,12 +53,12 @@ class Preservation(EpisodeConversation):
     @workflow.signal(description="The scanner saw the objects change.")
     def look_again(self, news: PreservationUpdate) -> None:
         """The scanner says that the objects differ from what was last written."""
-        self._story.take_news(news)
+        self._story.take_update(news)
 
     @workflow.update(description="End the preservation now.")
     async def release(self, request: PersonRequest) -> str:
         """End the preservation now."""
-        return self._story.take_release(await self._heard(Verb.RELEASE, request, self._check_release))
+        return self._story.take_release(await self._verified(Verb.RELEASE, request, self._check_release))
 
     @release.validator
     def _check_release(self, request: PersonRequest) -> None:
@@ -68,7 +68,7 @@ class Preservation(EpisodeConversation):
     @workflow.update(description="Have it cut off from its volumes and its network while it is kept as failed.")
     async def isolate(self, request: PersonRequest) -> str:
         """Cut it off from its volumes and its network while it is kept as failed."""
-        return self._story.take_isolation(await self._heard(Verb.ISOLATE, request, self._check_isolate))
+        return self._story.take_isolation(await self._verified(Verb.ISOLATE, request, self._check_isolate))
 
     @isolate.validator
     def _check_isolate(self, request: PersonRequest) -> None:
@@ -79,7 +79,7 @@ class Preservation(EpisodeConversation):
     async def extend(self, request: ExtendRequest) -> str:
         """Let it end later: so much later, or at a moment."""
         said = {"until": request.until, "hold": request.hold, "shorten": request.shorten}
-        request = await self._heard(Verb.EXTEND, request, self._check_extend, **said)
+        request = await self._verified(Verb.EXTEND, request, self._check_extend, **said)
         return self._story.take_extension(request)
 
     @extend.validator

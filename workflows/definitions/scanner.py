@@ -42,12 +42,12 @@ from policy.scan import pauses, repeat_alarm
 from policy.scan.admission import admit, orphans
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses
 from policy.scan.permit_rules import AdmissionRefusal
+from policy.scan.report_urgency import plainly_sick, stamp_of
 from policy.scan.scan_report import MAXIMUM_OBSERVATIONS, ScanReport
-from policy.scan.urgency import plainly_sick, stamp_of
 from policy.scan.views import another_cluster
 from policy.values.display_text import without_calls
 from policy.values.times import format_duration
-from workflows.episode.attestation import Heard, heard, refused, require_future, require_name_and_reason
+from workflows.episode.attestation import Command, refused, require_future, require_name_and_reason, verified_command
 from workflows.kit import continuation, options
 from workflows.kit.interrupts import never_began
 from workflows.kit.messages import PauseRequest, RefusedNode, ScannerResult, ScannerStatus, StopRequest, UnpauseRequest
@@ -478,17 +478,17 @@ class HealthScanner:
             self._opening.difference_update(each.node for each in inputs)
 
     def _take_outcome(self, outcome: OpenOutcome) -> None:
-        state, line = self._state, self._state.permits.get(outcome.node)
+        state, permit = self._state, self._state.permits.get(outcome.node)
         if outcome.opened in {Opened.STARTED, Opened.JOINED}:
-            if line is not None and line.incident == outcome.incident and line.holding is PermitState.RESERVED:
-                state.permits[outcome.node] = replace(line, holding=PermitState.OPEN)
+            if permit is not None and permit.incident == outcome.incident and permit.holding is PermitState.RESERVED:
+                state.permits[outcome.node] = replace(permit, holding=PermitState.OPEN)
             state.opened += outcome.opened is Opened.STARTED
             return
         state.remove(outcome.node, outcome.incident)
         state.told.pop(outcome.node, None)  # another episode may have the node
-        if line is not None:
+        if permit is not None:
             reason, until_well = outcome.reason or outcome.holder, outcome.opened is Opened.HELD_OFF
-            backoff.note_refused_opening(state, line, reason, holder=outcome.holder, until_well=until_well)
+            backoff.note_refused_opening(state, permit, reason, holder=outcome.holder, until_well=until_well)
         self._changed = True
 
     async def _describe(self, nodes: tuple[str, ...], report: ScanReport) -> None:
@@ -497,7 +497,7 @@ class HealthScanner:
         finally:
             self._describing = False
         if changed or self._state.described_at is None:
-            self._changed = True  # a line has gone or changed, and another may have its permit; or one is in doubt again
+            self._changed = True  # a permit has gone or changed, and another node may have its place; or one is in doubt again
 
     # Notify ---------------------------------------------------------------------------------------------------------
 
@@ -667,10 +667,10 @@ class HealthScanner:
         if request.pods < 1 or request.per_minute < 1 or not request.incident:
             raise ValueError(f"expected an incident, at least one pod and a limit of at least 1, got {request}")
 
-    async def _verified(self, verb: Verb, word: Heard, still: Callable[[Heard], None], **said: Any) -> Heard:
-        """See `attestation.heard`. said: what the request says besides."""
+    async def _verified(self, verb: Verb, word: Command, still: Callable[[Command], None], **said: Any) -> Command:
+        """See `attestation.verified_command`. said: what the request says besides."""
         spoken = NodeActionSpec(action=verb, node="", reason=word.reason, **said)
-        return await heard(word, spoken, cluster=self._input.cluster, still=still)
+        return await verified_command(word, spoken, cluster=self._input.cluster, still=still)
 
     @workflow.update(description="Stop scanning; open episodes pause before their next destructive act.")
     async def stop(self, request: StopRequest) -> str:
@@ -771,10 +771,10 @@ class HealthScanner:
 
     def _opens_another(self, request: PermitRequest) -> bool:
         """Whether another episode is being opened under the id of the one that asks."""
-        line = self._state.permits.get(request.node)
-        if line is None or line.holding is not PermitState.RESERVED:
+        permit = self._state.permits.get(request.node)
+        if permit is None or permit.holding is not PermitState.RESERVED:
             return False
-        return line.workflow_id == request.workflow_id and line.incident != request.incident
+        return permit.workflow_id == request.workflow_id and permit.incident != request.incident
 
     def _why_not(self, request: PermitRequest) -> str:
         if self._is_fresh() and not self._sees(request.node):

@@ -23,7 +23,7 @@ from policy.episode.operator_commands import NodeActionSpec, Verified, name_prob
 from workflows.kit import options
 from workflows.kit.messages import OperatorCommand
 
-Heard = TypeVar("Heard", bound=OperatorCommand)
+Command = TypeVar("Command", bound=OperatorCommand)
 
 
 def name_or_reason_problem(who: str, reason: str) -> str:
@@ -55,11 +55,11 @@ def requester_command(request: EpisodeInput) -> OperatorCommand:
     )
 
 
-async def heard(
-    word: Heard, spoken: NodeActionSpec, *, cluster: str, incident: str = "", still: Callable[[Heard], None] | None = None
-) -> Heard:
-    """The word, with how it was verified. incident: of the episode that it is said to. still: raises ValueError where it can't be
-    said (any more); asked once that is known.
+async def verified_command(
+    word: Command, spoken: NodeActionSpec, *, cluster: str, incident: str = "", still: Callable[[Command], None] | None = None
+) -> Command:
+    """A person's command, with how it was verified. incident: of the episode that it is given to. still: raises ValueError where
+    it can't be given (any more); asked once that is known.
 
     Raises ApplicationError, which refuses it to the person.
     """

@@ -20,13 +20,13 @@ from policy.episode.advice import advice, ways
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Observation, Outcome, Phase, RecordEntry, episode_id
 from policy.episode.operator_commands import CIRCUIT_BREAKER, AcceptedCommand, NodeActionSpec, Verb, one_line, override_problem
 from workflows.episode.attestation import (
-    Heard,
-    heard,
+    Command,
     name_or_reason_problem,
     refused,
     requester_command,
     require_future,
     require_name_and_reason,
+    verified_command,
 )
 from workflows.episode.end import close
 from workflows.episode.episode import Episode
@@ -77,7 +77,7 @@ class EpisodeConversation:
         """The story to its end, or to the next history. A cancellation is an abort, however often it comes: what was done
         is undone before the end (S35)."""
         self._check_identity(request)
-        task = asyncio.create_task(self._until_all_is_said(story, request))
+        task = asyncio.create_task(self._run_and_answer_all(story, request))
         while not task.done():
             try:
                 await asyncio.shield(task)
@@ -118,7 +118,7 @@ class EpisodeConversation:
             if beyond := request.beyond_its_word():
                 return f"{beyond}: expected nothing but what NodeAction/{request.action.name} says"
             try:
-                word = await heard(word, spoken, cluster=request.cluster, incident=self.episode.state.incident)
+                word = await verified_command(word, spoken, cluster=request.cluster, incident=self.episode.state.incident)
             except ApplicationError as error:
                 return error.message
             self.episode.state.requester, self.episode.state.requester_verified = word.by, word.verified
@@ -131,7 +131,7 @@ class EpisodeConversation:
             self.episode.take_acknowledgement(word)
         return ""
 
-    async def _until_all_is_said(self, story: Story, request: History) -> EpisodeResult | NewHistory:
+    async def _run_and_answer_all(self, story: Story, request: History) -> EpisodeResult | NewHistory:
         """Return once what is new is published, and every update has its answer."""
         result: EpisodeResult | NewHistory
         goes_on = request.state is not None
@@ -169,16 +169,16 @@ class EpisodeConversation:
         """The scanner grants the permit that we queued for."""
         self.episode.take_grant()
 
-    async def _heard(self, action: Verb, word: Heard, still: Callable[[Heard], None], **said: Any) -> Heard:
-        """See `hearing.heard`. said: what the word says besides."""
+    async def _verified(self, action: Verb, word: Command, still: Callable[[Command], None], **said: Any) -> Command:
+        """See `attestation.verified_command`. said: what the command says besides."""
         episode = self.episode
         spoken = NodeActionSpec(action=action, node=episode.state.node, reason=word.reason, **said)
-        return await heard(word, spoken, cluster=episode.state.cluster, incident=episode.state.incident, still=still)
+        return await verified_command(word, spoken, cluster=episode.state.cluster, incident=episode.state.incident, still=still)
 
     def ways(self) -> tuple[AcceptedCommand, ...]:
-        """The words that would be heard now, with what comes of each: what a validator refuses is not among them."""
-        heard = {word: means for word, means in self.consequences().items() if not self.why_not(word)}
-        return ways(self.episode.state.node, heard, self.episode.state.question)
+        """The commands that would be accepted now, with what comes of each: what a validator refuses is not among them."""
+        accepted = {word: means for word, means in self.consequences().items() if not self.why_not(word)}
+        return ways(self.episode.state.node, accepted, self.episode.state.question)
 
     def consequences(self) -> dict[Verb, str]:
         """Every word that this kind of episode has, and what comes of it."""
@@ -230,7 +230,7 @@ class EpisodeConversation:
     @workflow.update(description="Stop it: before off our cordon and annotation are removed, after off the machine stays off.")
     async def abort(self, request: AbortRequest) -> str:
         """Stop the episode."""
-        request = await self._heard(Verb.ABORT, request, self._check_abort, power_on=request.power_on)
+        request = await self._verified(Verb.ABORT, request, self._check_abort, power_on=request.power_on)
         return f"{self.episode.take_abort(request)}: {self.what_abort_means(request)}"
 
     def what_abort_means(self, request: AbortRequest) -> str:  # noqa: ARG002 - some kinds ask
@@ -255,7 +255,7 @@ class EpisodeConversation:
     @workflow.update(description="Do nothing destructive until resume, or until a moment.")
     async def hold(self, request: HoldEpisodeRequest) -> str:
         """Nothing destructive until `resume`, or a moment."""
-        return self.episode.take_hold(await self._heard(Verb.HOLD, request, self._check_hold, until=request.until))
+        return self.episode.take_hold(await self._verified(Verb.HOLD, request, self._check_hold, until=request.until))
 
     @hold.validator
     def _check_hold(self, request: HoldEpisodeRequest) -> None:
@@ -266,7 +266,7 @@ class EpisodeConversation:
     @workflow.update(description="End a hold, or let a parked episode try again.")
     async def resume(self, request: ResumeRequest) -> str:
         """End a hold, or let a parked episode try again."""
-        request = await self._heard(Verb.RESUME, request, self._check_resume, question=request.question, of=request.of)
+        request = await self._verified(Verb.RESUME, request, self._check_resume, question=request.question, of=request.of)
         try:
             return self.episode.take_resume(request)
         except ValueError as error:
@@ -282,7 +282,7 @@ class EpisodeConversation:
     )
     async def return_path(self, request: PersonRequest) -> str:
         """Give back the paths that are still cut."""
-        request = await self._heard(Verb.RETURN_PATH, request, self._check_return_path, question=request.question)
+        request = await self._verified(Verb.RETURN_PATH, request, self._check_return_path, question=request.question)
         return self.episode.take_return_path(request)
 
     @return_path.validator

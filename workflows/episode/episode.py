@@ -46,7 +46,7 @@ from workflows.episode.publisher import Publisher
 from workflows.episode.state import EpisodeState, Rest, Undertaking
 from workflows.kit import continuation, metrics, options
 from workflows.kit.continuation import NewHistory
-from workflows.kit.interrupts import is_unclear, told_of
+from workflows.kit.interrupts import failure_line, is_unclear
 from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, OperatorCommand, PersonRequest, ResumeRequest
 
 MAXIMUM_RECORD = 500
@@ -233,7 +233,7 @@ class Episode:
         )
 
     @property
-    def says_on(self) -> tuple[Reading, ...]:
+    def devices_on(self) -> tuple[Reading, ...]:
         """What power devices have last said against a person's word for off (S8)."""
         return tuple(each for each in self.state.readings.values() if each.state is PowerState.ON)
 
@@ -300,7 +300,7 @@ class Episode:
             sealed=request.sealed,
             why=request.reason,
             at=workflow.now(),
-            despite="".join(f", although {each.endpoint} says on" for each in self.says_on),
+            despite="".join(f", although {each.endpoint} says on" for each in self.devices_on),
         )
         seen = self.state.observation
         self.state.acknowledged_boot = (seen.boot_id if seen is not None else "") or (
@@ -424,11 +424,11 @@ class Episode:
             if end is not None:
                 left = max(end - workflow.now(), timedelta(0))
                 duration = left if duration is None else min(duration, left)
-        if continuation.roll_is_due(may_move=continuation.is_long(duration)) and not self._has_news and self.may_leave():
+        if continuation.roll_is_due(may_move=continuation.is_long(duration)) and not self._has_changes and self.may_leave():
             ends = workflow.now() + duration if duration is not None else None
             self.state.left_in = Rest(ends=ends, why=why)
             raise NewHistory
-        await self._wait_for_news(duration, why)
+        await self._wait_for_change(duration, why)
         self.state.heard, self.state.unseen = self.state.news, False
         for over in [each for each in self.state.holds if each.until is not None and each.until <= workflow.now()]:
             self.state.holds = tuple(each for each in self.state.holds if each is not over)
@@ -442,15 +442,15 @@ class Episode:
         rest, self.state.left_in = self.state.left_in, None
         if rest is not None:
             left = max(rest.ends - workflow.now(), timedelta(0)) if rest.ends is not None else None
-            await self._wait_for_news(left, rest.why)
+            await self._wait_for_change(left, rest.why)
 
     @property
-    def _has_news(self) -> bool:
+    def _has_changes(self) -> bool:
         return self.state.unseen or self.state.news != self.state.heard
 
-    async def _wait_for_news(self, duration: timedelta | None, why: str) -> None:
+    async def _wait_for_change(self, duration: timedelta | None, why: str) -> None:
         with contextlib.suppress(asyncio.TimeoutError):
-            await workflow.wait_condition(lambda: self._has_news, timeout=duration, timeout_summary=why)
+            await workflow.wait_condition(lambda: self._has_changes, timeout=duration, timeout_summary=why)
 
     async def pause(self, duration: timedelta, why: str) -> None:
         """A durable wait that nothing ends early."""
@@ -533,7 +533,7 @@ class Episode:
         """Note a command that failed; `what` says in people's words what it was about. True: it may have been carried out all the
         same, and nothing of it is in flight any more, so that what is read next is what it has left (S34)."""
         unclear = is_unclear(error)
-        self.note(act, "unclear" if unclear else "failed", told_of(what, error))
+        self.note(act, "unclear" if unclear else "failed", failure_line(what, error))
         if unclear:
             answered = error_type(error) is ErrorType.AMBIGUOUS  # its worker lives and has ended the act; else it may still begin
             await self.settle((timedelta(0) if answered else options.ACT_WINDOW) + options.IN_FLIGHT_MARGIN)
@@ -562,12 +562,12 @@ class Episode:
             owner=self.state.owner,
             removes=self.state.removes,
             ready=seen is None or seen.ready,
-            by_person=need.kind is NeedKind.PERSON or self.has_a_persons_word,
+            by_person=need.kind is NeedKind.PERSON or self.was_answered,
             override=CIRCUIT_BREAKER if self.state.override is not None else "",
         )
 
     @property
-    def has_a_persons_word(self) -> bool:
+    def was_answered(self) -> bool:
         """Whether it waits for a person, and one has it go on."""
         asked = self.state.phase is Phase.NEEDS_HUMAN
         return asked and (self.state.resumed is not None or self.state.acknowledgement is not None)

@@ -174,7 +174,7 @@ class Preflight:
         licenses: the power act that comes next. leased: the node's lease is taken for the step in hand.
         """
         with self._episode.undertaking("the last look") as under:
-            return await self._until_it_says_go(under, licenses=licenses, leased=leased)
+            return await self._look_until_go(under, licenses=licenses, leased=leased)
 
     async def licensed(
         self,
@@ -194,10 +194,10 @@ class Preflight:
 
         with self._episode.undertaking("the last look") as under:
             along = Along(carry_out=carry_out, what=what)
-            await self._until_it_says_go(under, operation, leased=leased, along=along)
+            await self._look_until_go(under, operation, leased=leased, along=along)
         return done[0]
 
-    async def _until_it_says_go(
+    async def _look_until_go(
         self,
         under: Undertaking,
         operation: Operation = Operation.DISRUPT,

@@ -87,7 +87,7 @@ class Publisher:
 
     def publish(self, target: Target) -> None:
         """Have what is new told by itself, beside the story."""
-        if self._publishing is None and self._has_news:
+        if self._publishing is None and self._has_changes:
             self._publishing = asyncio.create_task(self._publish(target))
 
     async def finish(self, target: Target) -> None:
@@ -97,11 +97,11 @@ class Publisher:
             await self._publishing
 
     @property
-    def _has_news(self) -> bool:
+    def _has_changes(self) -> bool:
         return self._state.entered is not None or bool(self._state.events) or self._state.off is not None
 
     def _take(self) -> Publication | None:
-        if not self._has_news:
+        if not self._has_changes:
             return None
         shown = None
         if self._state.shown is not None and self._state.entered is not None:

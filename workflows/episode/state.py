@@ -160,7 +160,7 @@ class PowerProgress:
     """Every device that we have ever switched off: whether it is on again is for it to say."""
     said_before_word: dict[str, PowerState] = field(default_factory=dict)
     """What they had said before a person was asked."""
-    says_on: bool = False
+    devices_on: bool = False
     """Whether a device has said on after we commanded it."""
     tried_out: bool = False
     told_after: Reading | None = None

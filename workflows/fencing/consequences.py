@@ -47,9 +47,9 @@ from workflows.kit.interrupts import (
     TooSlow,
     Unlicensed,
     as_interrupt,
+    failure_line,
     interrupt_for,
     never_began,
-    told_of,
 )
 
 Request = TypeVar("Request", FreeRequest, FreeCutRequest, FreeDumpingRequest)
@@ -287,7 +287,7 @@ class FreeingSequence:
             try:
                 await self.untaint()
             except ActivityError as error:
-                failed = told_of(CANT_UNTAINT, error)
+                failed = failure_line(CANT_UNTAINT, error)
                 self._episode.note("untaint-out-of-service", "failed", failed)
 
     async def wait_while_held(self) -> None:

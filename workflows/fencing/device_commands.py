@@ -24,7 +24,7 @@ from policy.fence.power import PowerState
 from workflows.episode.episode import Episode
 from workflows.episode.preflight import Licence
 from workflows.kit import options
-from workflows.kit.interrupts import Interrupt, NonRetryable, StepFailed, interrupt_for, told_of
+from workflows.kit.interrupts import Interrupt, NonRetryable, StepFailed, failure_line, interrupt_for
 
 POLL_INTERVAL = timedelta(seconds=1)
 POLL_INTERVAL_MAXIMUM = timedelta(seconds=10)
@@ -124,7 +124,7 @@ class Devices:
                 PowerActivities.read_given_up, request, **(options.power_read(device.site, self._plan) | {"summary": summary})
             )
         except ActivityError as error:
-            message = told_of(device.endpoint, error)
+            message = failure_line(device.endpoint, error)
             self._episode.note("read-given-up", "failed", message)
             return GivenUpReading(endpoint=device.endpoint, given_up=False, at=workflow.now(), detail=message)
 
@@ -162,7 +162,7 @@ class Devices:
             interrupt = interrupt_for(error, device.endpoint)
             if isinstance(interrupt, NonRetryable):
                 raise interrupt from error
-            message = told_of(device.endpoint, error)
+            message = failure_line(device.endpoint, error)
             self._episode.note(self._use.read_act, "failed", message)
             self._episode.state.problem = message
             reading = Reading(endpoint=device.endpoint, state=PowerState.UNKNOWN, at=asked_at, detail=message)

@@ -56,9 +56,9 @@ class PowerSequence:
     @property
     def left_off(self) -> tuple[str, ...]:
         """The devices that we have switched off, and by which the machine is not on again, for all that is known."""
-        return () if self._progress.says_on else tuple(sorted(self._progress.left_off))
+        return () if self._progress.devices_on else tuple(sorted(self._progress.left_off))
 
-    def come_after(self, endpoints: tuple[str, ...]) -> None:
+    def take_over_left_off(self, endpoints: tuple[str, ...]) -> None:
         """Earlier steps have left these devices off: they are switched on with what this one switches off, else the machine would
         stay off by them. One that the plan does not name is not touched (S9)."""
         self._progress.left_before = sorted(set(endpoints) & set(self._plan.endpoints))
@@ -252,7 +252,7 @@ class PowerSequence:
         Of several levels the last goes first: what was cut by a PDU has no BMC to speak to. Only the level that was proven off
         must say on again; a device of another one may be as silent as it was before. Each that was switched off is commanded,
         whatever becomes of the others: one of two supplies may be enough, and what is raised where one fails is for the caller to
-        weigh with `says_on`.
+        weigh with `devices_on`.
         """
         licence = await look()
         if not self._plan.levels:
@@ -260,7 +260,7 @@ class PowerSequence:
         self._episode.enter(doing="commands power on")
         needed = self._progress.proven or self._latest_level()
         failures: dict[str, Interrupt] = {}
-        alone, says_on = len(self._plan.devices) == 1, False
+        alone, devices_on = len(self._plan.devices) == 1, False
         for device in self._to_switch_on(needed):
             if workflow.now() >= licence.until:
                 licence = await look()
@@ -269,14 +269,14 @@ class PowerSequence:
             if failed is None:
                 switched = await self._devices.command_on(device, licence, read_back=alone)
                 failed = switched.failed
-                says_on = switched.after is not None and switched.after.state is PowerState.ON
+                devices_on = switched.after is not None and switched.after.state is PowerState.ON
             if failed is None:
                 self._is_switched_on(asked_at)
             elif device in needed or device.endpoint in self._progress.left_off:
                 failures[device.endpoint] = failed
         if commanded := [device for device in needed if device.endpoint not in failures]:
-            self._progress.says_on = says_on
-            if not says_on:
+            self._progress.devices_on = devices_on
+            if not devices_on:
                 await self._read_on(commanded)
         for failed in failures.values():
             raise failed
@@ -306,7 +306,7 @@ class PowerSequence:
         patience = self._plan.off_timeout
         self._episode.enter(doing="waits until on is read back", until=workflow.now() + patience)
         readings = await self._devices.read_until(devices, PowerState.ON, patience)
-        self._progress.says_on = any(reading.state is PowerState.ON for reading in readings)
+        self._progress.devices_on = any(reading.state is PowerState.ON for reading in readings)
         if any(reading.state is not PowerState.ON for reading in readings):
             raise StepFailed(f"the machine does not say on within {patience.total_seconds():g} s: {states(readings)}")
 
@@ -328,11 +328,11 @@ class PowerSequence:
                 raise commanded.failed
             self._progress.given_up[device.endpoint] = commanded.machine or self._progress.given_up.get(device.endpoint, "")
 
-    def keep(self, *, require_name_and_reason: bool = False) -> bool:
+    def keep(self, *, by_a_person: bool = False) -> bool:
         """Have a machine that the plan gives up come back instead. Answers whether that can be: not once it was commanded, and
         where the plan names no way on, only once a person has it go on."""
         self._progress.kept = (
-            self._plan.terminate_instance and (self._plan.power_on or require_name_and_reason) and not self._progress.given_up
+            self._plan.terminate_instance and (self._plan.power_on or by_a_person) and not self._progress.given_up
         )
         return self._progress.kept
 
@@ -388,4 +388,4 @@ class PowerSequence:
         self._progress.obeyed = [each for each in self._progress.obeyed if each != device.endpoint]
         self._progress.left_off = sorted({device.endpoint, *self._progress.left_off, *self._progress.left_before})
         self._progress.ours = sorted({*self._progress.ours, *self._progress.left_off})
-        self._progress.says_on = False
+        self._progress.devices_on = False

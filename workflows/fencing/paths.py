@@ -35,7 +35,7 @@ from workflows.episode.preflight import LONGEST_PAUSE, Licence, Preflight
 from workflows.episode.state import PathsProgress, VolumesProgress
 from workflows.fencing.device_commands import PATH, POLL_INTERVAL, Devices, command_licensed, longer, states
 from workflows.kit import options
-from workflows.kit.interrupts import NonRetryable, StepFailed, TargetChanged, as_interrupt, interrupt_for, told_of
+from workflows.kit.interrupts import NonRetryable, StepFailed, TargetChanged, as_interrupt, failure_line, interrupt_for
 
 Request = TypeVar("Request", PowerRequest, LiftRequest)
 Result = TypeVar("Result")
@@ -182,7 +182,7 @@ class Paths:
         def may() -> bool:
             return may_restore(self._is_found_cut(device.endpoint))
 
-        if may() or (patient and await self._has_word(device, may)):
+        if may() or (patient and await self._may_give_back(device, may)):
             await self._insist(device.endpoint, lambda: self._give_back(device))
 
     async def lift_quarantine(self, device: PowerDevice) -> None:
@@ -196,7 +196,7 @@ class Paths:
     def _settle(self, endpoint: str) -> None:
         self._episode.state.found_cut = [each for each in self._episode.state.found_cut if each != endpoint]
 
-    async def _has_word(self, device: PowerDevice, may: Callable[[], bool]) -> bool:
+    async def _may_give_back(self, device: PowerDevice, may: Callable[[], bool]) -> bool:
         """Wait for a person, or a restart. False: aborted, and left as it is."""
         why = "it may have been cut before this episode," if self._is_found_cut(device.endpoint) else "pods were freed"
         problem = f"{device.endpoint} is left cut: {why} and no restart is proven; return-path gives it back"
@@ -267,7 +267,7 @@ class Paths:
             return await command_licensed(self._episode, command, request, licence, config | {"summary": summary})
         except ActivityError as error:
             if await self._episode.wait_out(act, endpoint, error):
-                raise StepFailed(told_of(endpoint, error)) from error
+                raise StepFailed(failure_line(endpoint, error)) from error
             raise interrupt_for(error, endpoint) from error
 
     async def _note(self, device: PowerDevice, endpoint: str, *, cut: bool) -> None:
@@ -447,7 +447,7 @@ class Volumes:
                 **(options.power_read(device.site, self._plan) | {"summary": f"isolation: reads {volume}"}),
             )
         except ActivityError as error:
-            detail = told_of(volume, error)
+            detail = failure_line(volume, error)
             return VolumeReading(volume=volume, state=VolumeState.UNKNOWN, at=asked_at, detail=detail)
         return replace(reading, at=asked_at)
 

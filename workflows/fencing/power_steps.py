@@ -43,7 +43,7 @@ class PowerManagement:
 
     async def try_off(self) -> None:
         """Whatever an earlier try may have done is waited out and read before anything is sent."""
-        if not await self._power.already_off() and not self.take_word():
+        if not await self._power.already_off() and not self.accept_acknowledgement():
             await self._power.switch_off(self._last_look_before_off)
             self._node_writer.send_event(EventReason.NODE_POWERED_OFF, "off is proven")
         self._node_writer.note_off(workflow.now())
@@ -99,14 +99,14 @@ class PowerManagement:
         try:
             await self._case.tries.carry_out(FenceStep.POWER_MANAGEMENT, self.try_on, restores=True)
         except (StepFailed, NonRetryable, AbortAsked) as interrupt:
-            if not self._progress.power.says_on:
+            if not self._progress.power.devices_on:
                 raise
             self._node_writer.send_event(
                 EventReason.PARTLY_SWITCHED_ON, f"the machine is on, but not all that feeds it: {interrupt.reason}"
             )
         self._progress.switched_on = True
 
-    async def say_finished(self, message: str) -> None:
+    async def report_finished(self, message: str) -> None:
         """The system that asked is answered now, as it is used to; the node's return it sees itself."""
         await self._case.answering.report(Stage.FINISHED, f"{message}{self._freeing.left}")
 
@@ -157,7 +157,7 @@ class PowerManagement:
             self._episode.note("abort", "power state unknown", interrupt.reason)
             return False
 
-    def take_word(self) -> bool:
+    def accept_acknowledgement(self) -> bool:
         """Let a person's word stand for the proof (S8), where it lacks one; once taken it is used up."""
         word = self._episode.state.acknowledgement
         if word is None or not self._case.lacks_proof:

@@ -248,12 +248,12 @@ class FencingStory:
             if case.power.proof is None:
                 raise NonRetryable("off no longer holds: the machine was to stay off, and it was switched on from elsewhere")
             off = f"off {case.power.proof.basis}"
-            await act.say_finished(f"{off}, and the machine is left off")
+            await act.report_finished(f"{off}, and the machine is left off")
             return await self._restored(Outcome.FENCED_OFF, f"{off}, and the plan leaves the machine off")
         proof = case.power.proof
         await act.switch_on()
         off = f"off {proof.former_basis if proof is not None else 'was proven'}"
-        await act.say_finished(f"{off}, and the machine is switched on again")
+        await act.report_finished(f"{off}, and the machine is switched on again")
         await act.wait_for_return()
         return await self._returned()
 
@@ -272,7 +272,7 @@ class FencingStory:
         if self.case.progress.begun:
             return None
         case, acts = self.case, self.case.need.kind is not NeedKind.CLEAN_UP
-        if untrue := self._untrue_word():
+        if untrue := self._acknowledgement_refuted():
             return not_begun(self.episode, untrue)
         try:
             await case.tries.carry_out(FenceStep.ISOLATION, case.adoption.take_over)
@@ -281,7 +281,7 @@ class FencingStory:
                 if refused:
                     return not_begun(self.episode, refused)
                 await case.see_which_boot()
-                if untrue := self._untrue_word():
+                if untrue := self._acknowledgement_refuted():
                     raise NonRetryable(untrue)
             self.episode.enter(phase=Phase.NEW, doing="marks the node as ours")
             if case.progress.pin.added is None:
@@ -294,11 +294,11 @@ class FencingStory:
             return not_begun(self.episode, f"{interrupt.reason}{case.isolation.paths.left}")
         await case.adoption.settle()
         if self._request.seen_off:
-            self.power_management.take_word()
+            self.power_management.accept_acknowledgement()
         case.progress.begun = True
         return None
 
-    def _untrue_word(self) -> str:
+    def _acknowledgement_refuted(self) -> str:
         """Why the machine that a person said was off has run since, "" where nothing says so: the cluster may have been looked at
         hours after the word, and that is another fall than the one that the person saw (S8, S43)."""
         word, node = self.episode.state.acknowledgement, f"Node/{self.episode.state.node}"
@@ -420,7 +420,7 @@ class FencingStory:
         if pin.adopted_incident != episode.state.incident or not episode.goes_on:  # else it is the mark of our earlier histories
             self.case.adoption.begin(pin.adopted_incident, pin.adopted_paths)
         self.case.isolation.paths.adopt(pin.adopted_paths)
-        self.case.power.come_after(self._left_before)
+        self.case.power.take_over_left_off(self._left_before)
 
     def _open(self, progress: FencingProgress) -> None:
         self._case = open_case(self.episode, progress, configured=Configured(template=self._request.template))
@@ -475,7 +475,7 @@ class FencingStory:
     # Turning back, and failing --------------------------------------------------------------------------------------
 
     async def _way_back(self, outcome: Outcome, message: str) -> End | None:
-        """Nothing more may be done, or need be. A machine whose power we touched is switched on first; where off was proven a
+        """Nothing more may be done, or need be. A machine that we switched is switched on first; where off was proven a
         person decides what becomes of it."""
         case = self.case
         half_done = case.touched or self.episode.state.kernel_dead is not None
@@ -490,7 +490,7 @@ class FencingStory:
     def _not_given_up(self) -> str:
         """A machine that is off, and was to be given up, comes back with a person's word instead. Answers what people are told of
         that, "" where it can't be."""
-        if self.case.power.proof is None or not self.case.power.keep(require_name_and_reason=True):
+        if self.case.power.proof is None or not self.case.power.keep(by_a_person=True):
             return ""
         return "; the machine is off and is not given up: `resume` switches it on, `abort` leaves it off"
 
@@ -551,7 +551,7 @@ class FencingStory:
             if episode.state.abort_asked is None:  # it may have come while we looked elsewhere
                 await episode.rest(wait, "a permit" if wait else "a person's word")
         episode.state.restarts, episode.state.problem, case.progress.resumed_at = 0, "", workflow.now()
-        self.power_management.take_word()
+        self.power_management.accept_acknowledgement()
         episode.enter(phase=Phase.RUNNING, doing="goes on")
         return None
 
@@ -647,7 +647,7 @@ class FencingStory:
             except Interrupt as interrupt:
                 but += f"; power on: {interrupt.reason}"
         elif self.case.progress.power.powered_on_at is None:
-            on = [each.endpoint for each in self.episode.says_on]
+            on = [each.endpoint for each in self.episode.devices_on]
             but = f"; {' and '.join(on)} said on" if on else "; the power state is not known, it may be off"
         return await self._restored(Outcome.ABORTED, f"{reason}{but}")
 

@@ -94,8 +94,9 @@ INTERRUPTS = {
         Vetoed,
         AbortAsked,
     )
-}
-"""By their names, by which a new history is told of them."""
+} | {"Hopeless": NonRetryable}
+"""By their names, by which a new history learns of them. One that is renamed keeps its former name here: an episode that a person
+is asked about may be left in it by an earlier build, its machine off (S35)."""
 
 _HOPELESS = frozenset({ErrorType.INVALID_CONFIG, ErrorType.UNAUTHORIZED, ErrorType.NOT_SUPPORTED})
 """What answers like this answers like this for ever: a person is needed, not another try."""
@@ -103,7 +104,7 @@ _HOPELESS = frozenset({ErrorType.INVALID_CONFIG, ErrorType.UNAUTHORIZED, ErrorTy
 
 def interrupt_for(error: ActivityError, what: str) -> Interrupt:
     """The turn that a failed activity means, `what` saying in people's words what it was about."""
-    kind, reason = error_type(error), told_of(what, error)
+    kind, reason = error_type(error), failure_line(what, error)
     if kind in {ErrorType.WRONG_CLOCK, ErrorType.EXPIRED}:
         return PassingRefusal(reason)  # neither says anything of the target (S18)
     if kind is ErrorType.FORBIDDEN:
@@ -127,7 +128,7 @@ def as_interrupt(what: str) -> Iterator[None]:
         raise interrupt_for(error, what) from error
 
 
-def told_of(what: str, error: ActivityError) -> str:
+def failure_line(what: str, error: ActivityError) -> str:
     """The line for people: what it is about, once, and what went wrong with it."""
     message = error_message(error)
     return message if message.startswith(what) else f"{what}: {message}"

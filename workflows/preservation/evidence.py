@@ -59,7 +59,7 @@ class Evidence:
             return
         self._progress.evidence = True
         self._fetching = asyncio.create_task(self._fetch(hold))
-        self._fetching.add_done_callback(self._tell)
+        self._fetching.add_done_callback(self._wake_episode)
 
     def end(self) -> None:
         """The preservation is over: what has not been fetched by now is not fetched any more."""
@@ -68,7 +68,7 @@ class Evidence:
             self._fetching, self._awaited = None, False
             self._episode.note(ACT, "incomplete", "the preservation was over before all was fetched")
 
-    def _tell(self, _: asyncio.Task[None]) -> None:
+    def _wake_episode(self, _: asyncio.Task[None]) -> None:
         if self._awaited:
             self._episode.wake()
 

@@ -91,7 +91,7 @@ class KeptMachineIsolation:
             if not self._objection():  # else the next look comes at once, and says what holds instead
                 self._put_off()
         except Interrupt as interrupt:
-            await self._say_incomplete(interrupt.reason)
+            await self._report_incomplete(interrupt.reason)
         finally:
             self._episode.state.not_beyond = None
         await self._leave()
@@ -185,7 +185,7 @@ class KeptMachineIsolation:
     def _freed(self) -> bool:
         return self._known.freed_before or self._known.isolation.freed
 
-    async def _say_incomplete(self, problem: str) -> None:
+    async def _report_incomplete(self, problem: str) -> None:
         first, self._known.progress = self._known.progress is not Isolation.INCOMPLETE, Isolation.INCOMPLETE
         self._known.problem = self._episode.state.problem = f"not isolated: {problem}"
         self._episode.note("isolate", "incomplete", problem)

@@ -117,7 +117,7 @@ class PreservationStory:
             await self._show(hold)
             if not self._adopts and await self._apart.carry_out(hold):
                 continue
-            if self._heard():
+            if self._interruption():
                 continue
             await self._show(hold)
             await self._wait(hold)
@@ -271,7 +271,7 @@ class PreservationStory:
             remaining = min(remaining, LONGEST_PAUSE)
         await self.episode.rest(max(remaining, NOT_YET), f"{hold.phase} until {written(hold.expiry)}")
 
-    def _heard(self) -> str:
+    def _interruption(self) -> str:
         """What has been said since the last look, "" where nothing was."""
         abort = self.episode.state.abort_asked
         return f"aborted by {abort.by}: {abort.reason}" if abort is not None else self._progress.spoken
@@ -280,7 +280,7 @@ class PreservationStory:
         """Why what the last look said may not hold any more, "" while it does: nothing is done to the machine before another."""
         expiry = self._progress.hold.expiry if self._progress.hold is not None else None
         over = "its time is over" if expiry is not None and workflow.now() >= expiry else ""
-        return self._heard() or over
+        return self._interruption() or over
 
     async def _drain(self) -> None:
         """Rounds of evictions under our mark, until nothing is left that may be asked for. No pod is ever deleted (S30, S36)."""
@@ -417,7 +417,7 @@ class PreservationStory:
 
     # What is said to it ---------------------------------------------------------------------------------------------
 
-    def take_news(self, news: PreservationUpdate) -> None:
+    def take_update(self, news: PreservationUpdate) -> None:
         """The scanner saw that something is not as we left it."""
         self._progress.unhealthy = news.unhealthy
         self._progress.spoken = "something of it has changed"

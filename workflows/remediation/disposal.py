@@ -130,7 +130,7 @@ class GivingUpStory:
                     reason=request.reason,
                     node_uid=self._kept.node_uid,
                     ready=False,
-                    by_person=self.episode.has_a_persons_word,
+                    by_person=self.episode.was_answered,
                 )
             )
             if not refused:

@@ -51,7 +51,7 @@ class ExternalRemediation(LadderStep):
             await self._create()
         while True:
             seen = await self._read()
-            told = follow(_told(seen))
+            told = follow(_conditions_of(seen))
             if await self._target.preflight.refresh():
                 if ended := await self._ended(seen, node_goes=told.node_goes, succeeded=told.progress is Progress.SUCCEEDED):
                     return ended
@@ -265,7 +265,7 @@ class AnnotateExternal(WatchedStep):
         return left
 
 
-def _told(seen: External) -> RemediationConditions:
+def _conditions_of(seen: External) -> RemediationConditions:
     return RemediationConditions(
         processing=seen.processing,
         succeeded=seen.succeeded,

@@ -70,11 +70,11 @@ class ReplacingStep(WatchedStep):
         if (abort := self._episode.state.abort_asked) is not None:
             though = ", though its deletion has been asked for" if self._goes else ""
             raise AbortAsked(f"aborted by {abort.by}: {abort.reason}{though}")
-        self._say(found)
+        self._show_progress(found)
         return None
 
     async def goes(self) -> bool:
-        """Whether the machine goes, or is gone, because of whomever: then there is nothing left to ask for (S33)."""
+        """Whether the machine goes, or is gone, for any cause: then there is nothing left to ask for (S33)."""
         found = await self._target.follow(self._state)
         return found.gone or found.deleting
 
@@ -100,7 +100,7 @@ class ReplacingStep(WatchedStep):
                 f"its owner {self._target.pin.owner} does not remediate it: {found.owner_message or found.owner_reason}"
             )
 
-    def _say(self, found: FollowedMachine | None) -> None:
+    def _show_progress(self, found: FollowedMachine | None) -> None:
         if found is None:
             self._episode.enter(doing="waits until the machine can be looked at")
             return

@@ -389,7 +389,7 @@ class RemediationStory:
             self.target.show(None)
             self.episode.enter(step=FenceStep.RECOVERY, doing="takes back what is not needed any more")
             if end.outcome is Outcome.ABORTED:
-                end = self._told_with(end, await self._switched_on_after_an_abort())
+                end = self._end_with(end, await self._switched_on_after_an_abort())
             for step in reversed([each for each in self._steps if not each.state.taken_back]):
                 try:
                     left = await step.take_back()
@@ -397,7 +397,7 @@ class RemediationStory:
                     self.episode.note("take-back", "left", interrupt.reason)
                     left = f"; {interrupt.reason}"
                 step.state.taken_back = True
-                end = self._told_with(end, left)
+                end = self._end_with(end, left)
             if end.outcome is not Outcome.FENCED_OFF and self.left_off is not None and await self._is_there():
                 end = replace(end, message=f"{end.message}{MAY_BE_OFF}")
             # What our mark says is cut, and no step has given back or named: a predecessor's.
@@ -407,7 +407,7 @@ class RemediationStory:
                 await self.target.node_writer.remove_marks(UNMARK_PAUSE)
         return await close(self.episode, end, self.target.node_writer, leased=self.target.has_node)
 
-    def _told_with(self, end: End, more: str) -> End:
+    def _end_with(self, end: End, more: str) -> End:
         """What is found out on the way out is kept for a new history, too."""
         self._progress.end = end = replace(end, message=f"{end.message}{more}")
         return end

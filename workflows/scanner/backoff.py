@@ -32,7 +32,7 @@ UNJUDGED = timedelta(days=1)
 may be replaced or corrected, and call the node as sick as before (S19)."""
 CLOSING = timedelta(seconds=30)
 """How long an episode that has given its permit back for good may still be described as open, or its mark be reported: what was
-asked before its end may arrive after it. It must not bring its line back until the next description, nor have marks cleaned up
+asked before its end may arrive after it. It must not bring its permit back until the next description, nor have marks cleaned up
 that it has removed itself."""
 
 
@@ -54,11 +54,11 @@ def is_left_alone(state: ScannerState, node: str) -> bool:
     return node in state.settling or node in state.held_off
 
 
-def note_refused_opening(state: ScannerState, line: Permit, reason: str, *, holder: str, until_well: bool) -> None:
-    """The episode of that line could not be opened. until_well: else for a moment."""
+def note_refused_opening(state: ScannerState, permit: Permit, reason: str, *, holder: str, until_well: bool) -> None:
+    """The episode of that permit could not be opened. until_well: else for a moment."""
     until = None if until_well else workflow.now() + AFTER_REFUSAL
-    judges = _judges(state, line.node, line) if until_well else ()
-    state.held_off[line.node] = Backoff(node=line.node, reason=reason, until=until, holder=holder, judges=judges)
+    judges = _judges(state, permit.node, permit) if until_well else ()
+    state.held_off[permit.node] = Backoff(node=permit.node, reason=reason, until=until, holder=holder, judges=judges)
 
 
 def end_by_person(state: ScannerState, node: str) -> None:
@@ -171,7 +171,7 @@ def _still_held(held: Backoff, seen: Observation | None, report: ScanReport, now
 
 
 def _judges(state: ScannerState, node: str, permit: Permit | None) -> tuple[str, ...]:
-    """The checks that counted it when its permit was granted, or by the last report: a line that was found knows none (S19)."""
+    """The checks that counted it when its permit was granted, or by the last report: an episode that was found has none (S19)."""
     if state.report is None:
         counted_by, versions = (), dict[str, str]()
     else:

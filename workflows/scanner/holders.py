@@ -26,7 +26,7 @@ DESCRIBED_AT_ONCE = 200
 
 
 def strangers(cluster: str, state: ScannerState, report: ScanReport) -> tuple[Permit, ...]:
-    """Marked nodes without a line: an episode holds them that we know nothing of, as after a reset of this workflow, and counts
+    """Marked nodes without a permit: an episode holds them that we know nothing of, as after a reset of this workflow, and counts
     as it would at worst until it is described as closed (S14)."""
     just_released = closing(state)
     return tuple(
@@ -84,7 +84,7 @@ class Holders:
         if found is not None:
             marked = (seen.node for seen in report.observations if seen.incident or seen.mark_problem)
             # Those may be opening: that there is no episode yet says nothing.
-            reserved = {line.node for line in state.permits.values() if line.holding is PermitState.RESERVED}
+            reserved = {permit.node for permit in state.permits.values() if permit.holding is PermitState.RESERVED}
             nodes = tuple(sorted({*found.nodes, *marked, *state.permits} - reserved))
             state.known = not nodes or await self._describe(nodes, report)
             state.described_at = workflow.now()
@@ -115,12 +115,12 @@ class Holders:
         marks = {seen.node: seen.incident for seen in report.observations if seen.incident}
         before = (dict(state.permits), list(state.queue), state.described)
         if await self._describe(nodes):
-            lines = {line.incident for line in state.permits.values()}
-            state.described = {marks[node]: marks[node] in lines for node in nodes if node in marks}
+            permits = {permit.incident for permit in state.permits.values()}
+            state.described = {marks[node]: marks[node] in permits for node in nodes if node in marks}
         return before != (state.permits, state.queue, state.described)
 
     async def _describe(self, nodes: tuple[str, ...], report: ScanReport | None = None) -> bool:
-        """Ask what the nodes' episodes do. report: where the table is built anew; its policies say how many lines count."""
+        """Ask what the nodes' episodes do. report: where the table is built anew; its policies say how many permits count."""
         state = self._state
         asked_at, described = workflow.now(), list[EpisodeDescription]()
         for first in range(0, len(nodes), DESCRIBED_AT_ONCE):

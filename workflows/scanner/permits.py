@@ -1,4 +1,4 @@
-"""The scanner's permits: which requests and last looks they allow, the line that each begins with, and its episode's input.
+"""The scanner's permits: which requests and last looks they allow, and with which permit and input an episode begins.
 
 Each rule is a row of `policy/scan/permit_rules.py`. When to ask is `workflows/definitions/scanner.py`.
 """
@@ -22,7 +22,7 @@ from workflows.scanner.state import ScannerInput, ScannerState
 
 
 class Permits:
-    """Of one scanner. A line is written before its episode is opened (S14)."""
+    """Of one scanner. A permit is written before its episode is opened (S14)."""
 
     def __init__(self, scanner: ScannerInput, state: ScannerState) -> None:
         self._scanner = scanner
@@ -31,28 +31,28 @@ class Permits:
     # What counts, and who may --------------------------------------------------------------------------------------
 
     def counted(self, report: ScanReport, own: Permit | None = None) -> tuple[Permit, ...]:
-        """The lines, and what counts without one: marked strangers, and episodes that were found and wait for their permit, which
-        may have done anything under the one they had (S14). own: the line of the one that asks. If each of those that were found
-        waited for the others, none would ever go on.
+        """The permits, and what counts without one: marked strangers, and episodes that were found and wait for their permit,
+        which may have done anything under the one they had (S14). own: the permit of the one that asks. If each of those that
+        were found waited for the others, none would ever go on.
         """
         marks = {each.incident for each in report.observations} if own is None or not own.found else set[str]()
         waiting = marks.intersection(each.incident for each in self._state.queue)
-        lines = (
-            replace(line, holding=PermitState.OPEN) if line.found and line.incident in waiting else line
-            for line in self._state.permits.values()
-            if line is not own
+        permits = (
+            replace(permit, holding=PermitState.OPEN) if permit.found and permit.incident in waiting else permit
+            for permit in self._state.permits.values()
+            if permit is not own
         )
-        return (*lines, *strangers(self._scanner.cluster, self._state, report))
+        return (*permits, *strangers(self._scanner.cluster, self._state, report))
 
     def answer(self, report: ScanReport, request: PermitRequest, *, ahead: int = 0) -> PermitAnswer:
-        """Decide the request of an open episode. Its own parked line is not in its way. ahead: how many requests come before
+        """Decide the request of an open episode. Its own parked permit is not in its way. ahead: how many requests come before
         it."""
         state = self._state
-        line = state.permits.get(request.node)
-        parked = line is not None and line.incident == request.incident and line.holding is PermitState.PARKED
-        own = line if parked else None
-        # A mark without a line is its own, or of one that has ended: it has the id that both would have.
-        others = tuple(each for each in self.counted(report, own) if line is not None or each.node != request.node)
+        permit = state.permits.get(request.node)
+        parked = permit is not None and permit.incident == request.incident and permit.holding is PermitState.PARKED
+        own = permit if parked else None
+        # A mark without a permit is its own, or of one that has ended: it has the id that both would have.
+        others = tuple(each for each in self.counted(report, own) if permit is not None or each.node != request.node)
         return answer_request(
             report,
             others,
@@ -80,13 +80,13 @@ class Permits:
             reason = halted or (quorum_objection(report, self.counted(report), permit) if report is not None else "")
         return replace(asked, held=not reason, reason=reason, paused=halted)
 
-    # Lines, and what their episodes begin with ----------------------------------------------------------------------
+    # Permits, and what their episodes begin with ----------------------------------------------------------------------
 
     def reserve_for_candidate(
         self, candidate: Candidate, *, holding: PermitState = PermitState.RESERVED
     ) -> FencingInput | RemediationInput:
         """holding: parked for one that only asks a person."""
-        line = Permit(
+        permit = Permit(
             node=candidate.node,
             workflow_id=episode_id(self._scanner.cluster, candidate.node),
             incident=_new_incident(),
@@ -104,7 +104,7 @@ class Permits:
             owner=candidate.owner,
             removes=removes(candidate.ladder),
         )
-        self._state.put(line)
+        self._state.put(permit)
         need = Need(
             kind=candidate.need,
             reason=f"{candidate.check.key}: {candidate.message or candidate.reason}",
@@ -116,9 +116,9 @@ class Permits:
             delegate=candidate.delegate,
         )
         if not candidate.ladder:
-            return replace(self._fencing(line, need), template=candidate.template)
+            return replace(self._fencing(permit, need), template=candidate.template)
         return replace(
-            self._remediation(line, need, candidate),
+            self._remediation(permit, need, candidate),
             ladder=candidate.ladder,
             failed=candidate.failed,
             retry=candidate.retry,
@@ -130,18 +130,18 @@ class Permits:
     def reserve_for_clean_up(self, orphan: Observation) -> FencingInput:
         """A healthy node with the mark of an episode that is not open."""
         reason = f"carries the mark of incident {orphan.incident}, which is not open"
-        line = self._reserve_without_disruption(orphan.node, orphan.uid, Kind.FENCING, reason)
-        return self._fencing(line, Need(kind=NeedKind.CLEAN_UP, reason=reason, requester=workflow.info().workflow_id))
+        permit = self._reserve_without_disruption(orphan.node, orphan.uid, Kind.FENCING, reason)
+        return self._fencing(permit, Need(kind=NeedKind.CLEAN_UP, reason=reason, requester=workflow.info().workflow_id))
 
     def reserve_for_left_over(self, found: LeftOver) -> RemediationInput:
         """An object that an earlier episode has left behind: it is followed and deleted."""
-        line = self._reserve_without_disruption(found.node, found.node_uid, Kind.REMEDIATION, found.reason)
+        permit = self._reserve_without_disruption(found.node, found.node_uid, Kind.REMEDIATION, found.reason)
         need = Need(kind=NeedKind.CHECK, reason=found.reason, check=found.check, requester=workflow.info().workflow_id)
-        return replace(self._remediation(line, need, found), ladder=(found.step,), adopts=found.name)
+        return replace(self._remediation(permit, need, found), ladder=(found.step,), adopts=found.name)
 
     def grant(self, request: PermitRequest, report: ScanReport) -> None:
-        """The line of an open episode that has asked. What its line counted under it goes on counting under (S14), and a permit
-        that it holds stays past the circuit breaker that it was granted past, whatever it asks for by now (S17)."""
+        """The permit of an open episode that has asked. The checks that counted under the one it had go on counting (S14), and
+        one that it holds stays past the circuit breaker that it was granted past, whatever it asks for by now (S17)."""
         before = self._state.permits.get(request.node)
         known = before if before is not None and before.incident == request.incident else None
         checks = checks_of(report, request.node)
@@ -170,7 +170,7 @@ class Permits:
 
     def _reserve_without_disruption(self, node: str, uid: str, kind: Kind, reason: str) -> Permit:
         """Such an episode counts in no budget; its node is held all the same."""
-        line = Permit(
+        permit = Permit(
             node=node,
             workflow_id=episode_id(self._scanner.cluster, node),
             incident=_new_incident(),
@@ -180,32 +180,32 @@ class Permits:
             reason=reason,
             node_uid=uid,
         )
-        self._state.put(line)
-        return line
+        self._state.put(permit)
+        return permit
 
-    def _fencing(self, line: Permit, need: Need) -> FencingInput:
+    def _fencing(self, permit: Permit, need: Need) -> FencingInput:
         return FencingInput(
             cluster=self._scanner.cluster,
-            node=line.node,
-            node_uid=line.node_uid,
+            node=permit.node,
+            node_uid=permit.node_uid,
             reason=need.reason,
             requester=need.requester,
-            incident=line.incident,
+            incident=permit.incident,
             need=need,
             permit_granted=True,
             holder=self._state.holder,
         )
 
-    def _remediation(self, line: Permit, need: Need, victim: Candidate | LeftOver) -> RemediationInput:
+    def _remediation(self, permit: Permit, need: Need, victim: Candidate | LeftOver) -> RemediationInput:
         return RemediationInput(
             cluster=self._scanner.cluster,
-            node=line.node,
+            node=permit.node,
             machine=victim.machine_ref,
             machine_uid=victim.machine_uid,
-            node_uid=line.node_uid,
+            node_uid=permit.node_uid,
             reason=need.reason,
             requester=need.requester,
-            incident=line.incident,
+            incident=permit.incident,
             holder=self._state.holder,
             need=need,
         )

@@ -50,7 +50,7 @@ class ScannerState:
 
     # The permit table
     permits: dict[str, Permit] = field(default_factory=dict)
-    """One line per node, in the order in which they were granted; the parked ones as well."""
+    """One per node, in the order in which they were granted; the parked ones as well."""
     queue: list[PermitRequest] = field(default_factory=list)
     """The episodes that wait for a permit, first come first; one request of each incident."""
     need_person: dict[str, NeedsPerson] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class ScannerState:
     described_at: datetime | None = None
     """When the holders of permits were last described; None: describe them at the next occasion."""
     described: dict[str, bool] = field(default_factory=dict)
-    """Of marks that are seen, by incident: whether there was a line of it when the node's episode was last described."""
+    """Of marks that are seen, by incident: whether there was a permit of it when the node's episode was last described."""
     portions: tuple[Portion, ...] = ()
     """Of the pods that may be freed in a minute; no more of them than pods."""
     pauses: Pauses = ()
@@ -83,7 +83,7 @@ class ScannerState:
 
     # What was published
     told: dict[str, str] = field(default_factory=dict)
-    """By node, the stamp (`policy/scan/urgency.py`) of what its episode was last notified of."""
+    """By node, the stamp (`policy/scan/report_urgency.py`) of what its episode was last notified of."""
     preservations: dict[str, PreservationNotice] = field(default_factory=dict)
     """By machine; bounded, as a report is."""
     untold: list[Repetition] = field(default_factory=list)
@@ -116,7 +116,7 @@ class ScannerState:
             self.need_person[node] = NeedsPerson(node=node, incident=incident, told=asks, since=asks)
 
     def remove(self, node: str, incident: str) -> None:
-        """The episode has ended. The line of another incident is left alone."""
+        """The episode has ended. The permit of another incident is left alone."""
         self._leave_queue(incident)
         asking, permit = self.need_person.get(node), self.permits.get(node)
         if asking is not None and asking.incident == incident:
@@ -128,7 +128,7 @@ class ScannerState:
         self.queue[:] = [waiting for waiting in self.queue if waiting.incident != incident]
 
     def counted(self) -> int:
-        """How many lines count in the budgets: all but the parked ones (S14)."""
+        """How many permits count in the budgets: all but the parked ones (S14)."""
         return sum(permit.holding is not PermitState.PARKED for permit in self.permits.values())
 
     def nodes_in_hand(self) -> tuple[str, ...]:
@@ -146,11 +146,11 @@ class ScannerState:
         }
 
     def reconcile(self, episode: EpisodeDescription, asked_at: datetime, *, room: bool, anew: bool = False) -> None:
-        """Believe the server: closed or unknown holders go, open ones that have no line are taken in.
+        """Believe the server: closed or unknown holders go, open ones that have no permit are taken in.
 
-        A line granted after the server was asked is left alone: the answer is older than it. A holder that has no line counts at
-        once if there is room, else it keeps its node and asks again like any other (its last look stops it until then). anew: a
-        reset has made our account an old one, so what an episode says of its permit goes before it.
+        A permit granted after the server was asked is left alone: the answer is older than it. A holder that has no permit
+        counts at once if there is room, else it keeps its node and asks again like any other (its last look stops it until
+        then). anew: a reset has made our account an old one, so what an episode says of its permit goes before it.
         """
         permit = self.permits.get(episode.node)
         if permit is not None and permit.granted_at >= asked_at:
@@ -173,7 +173,7 @@ class ScannerState:
             self._confirm(permit, episode, parked=episode.parked or (anew and not episode.permit))
             return
         if episode.kind is Kind.PRESERVATION and not episode.permit:
-            return  # its workflow id holds the node; a line here would outlive it, for it has no permit to give back
+            return  # its workflow id holds the node; a permit here would outlive it, for it never gives one back
         asks = not episode.parked and not room
         self.permits[episode.node] = Permit(
             node=episode.node,
@@ -203,9 +203,9 @@ class ScannerState:
             )
 
     def _confirm(self, permit: Permit, episode: EpisodeDescription, *, parked: bool) -> None:
-        """The line of an open episode. Only the episode's own parking parks it: a grant may be younger than its answer. What the
-        line does not say of the node (it was taken in while its episode was silent) the episode does. A node that either of them
-        calls a member of the control plane is one (S15)."""
+        """The permit of an open episode. Only the episode's own parking parks it: a grant may be younger than its answer. What
+        the permit does not say of the node (it was taken in while its episode was silent) the episode does. A node that either of
+        them calls a member of the control plane is one (S15)."""
         said = {permit.control_plane, episode.control_plane}
         holding = PermitState.OPEN if permit.holding is PermitState.RESERVED else permit.holding
         self.permits[permit.node] = replace(

@@ -50,7 +50,7 @@ class ClusterAttestation(ClusterActivities, AttestationActivities):
                 return Verification(problem=problem)
             speaker = str(found["spec"]["requestedBy"])
             word = SealedCommand(spoken=request.spoken, action=request.action.uid, speaker=speaker)
-            return Verification(speaker=speaker, sealed=self._licences.sealed_word(self._cluster, request.incident, word))
+            return Verification(speaker=speaker, sealed=self._licences.seal_command(self._cluster, request.incident, word))
 
         return await edit(f"NodeAction/{request.action.name}", once, look_again=True)
 

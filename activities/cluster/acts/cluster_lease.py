@@ -153,7 +153,7 @@ class ScannerLease:
         await self._connection.replace(self._path, {**document, "spec": {**(document.get("spec") or {}), **spec}})
 
     async def _wrote(self, holder: str, now: str) -> bool:
-        """Whether a write whose answer was lost has arrived."""
+        """Whether a write has arrived, after its answer was lost."""
         spec = (await self._connection.get(self._path)).get("spec") or {}
         return spec.get("holderIdentity") == holder and spec.get("renewTime") == now
 

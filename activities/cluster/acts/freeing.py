@@ -340,16 +340,16 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} is not proven off: {_spelled(request.proof)}")
         if request.proof.acknowledgement is None:
             self._require_read(request.target, request.proof.readings, pinned.levels)
-        if doubt := self._doubt_of_word(request):
+        if doubt := self._acknowledgement_problem(request):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node} is not proven off: {doubt}")
         return await self._require_leave(request)
 
-    def _doubt_of_word(self, request: FreeRequest) -> str:
+    def _acknowledgement_problem(self, request: FreeRequest) -> str:
         """Why a person's word for off is not known to be theirs, "" where it is or need not be (S42)."""
         word = request.proof.acknowledgement
         if word is None or not self._verified_words:
             return ""
-        return self._licences.doubt_of_word(request.target, word.sealed, Verb.ACK_OFF)
+        return self._licences.command_problem(request.target, word.sealed, Verb.ACK_OFF)
 
     async def _require_cut(self, request: FreeCutRequest) -> int | None:
         """The same for what lies behind cut paths."""
@@ -373,7 +373,7 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
             raise failure(
                 ErrorType.NOT_PROVEN, f"Node/{pinned.node}: no message of its own says that its kernel is dead: {proof}"
             )
-        if not self._licences.has_heard(proof, self._clock()):
+        if not self._licences.vouches_for(proof, self._clock()):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node}: {proof}: {NOT_OURS}")
         if other := await self._identities.at_address(pinned.node, proof.address):
             told = f"Node/{other} shows the address {proof.address}, too: which node's kernel is dead is not known (S39)"

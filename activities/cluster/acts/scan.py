@@ -33,8 +33,8 @@ from activities.cluster.watch.freshness import marks_of
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.scan import ScanActivities, ScanRequest
 from activities.notification_sender import Notify, discard_notice
+from policy.scan.report_urgency import Urgency, urgency
 from policy.scan.scan_report import ScanReport
-from policy.scan.urgency import Urgency, urgency
 
 LATER_SECONDS = 1.0
 """How long a change that matters to no decision is held back, so that neither a restless fleet nor our own writes are a scan
@@ -91,15 +91,17 @@ class ClusterScan(ScanActivities):
         self._cluster = cluster
         self.view = view
         watches = view.watches
-        self._lease = LeaseRenewal(lease or ScannerLease(view.connection, clock=clock), on_change=view.poke)
+        self._lease = LeaseRenewal(lease or ScannerLease(view.connection, clock=clock), on_change=view.wake_scans)
         self._risks = DataAtRiskReporter(
-            cluster, view.connection, view.at_risk, clock=view.now, on_change=view.poke, notify=notify
+            cluster, view.connection, view.at_risk, clock=view.now, on_change=view.wake_scans, notify=notify
         )
-        self._mistakes = MistakeReporter(view.mistaken, connection_of=watches.connection_of, on_change=view.poke)
+        self._mistakes = MistakeReporter(view.mistaken, connection_of=watches.connection_of, on_change=view.wake_scans)
         actions = watches.actions
-        self._actions = NodeActionHandler(cluster, view.connection, actions, dispatch, on_change=view.poke) if dispatch else None
+        self._actions = (
+            NodeActionHandler(cluster, view.connection, actions, dispatch, on_change=view.wake_scans) if dispatch else None
+        )
         self._notify_device_check = notify_device_check
-        self._device_check = BackgroundWriter(f"policies of {cluster}", on_change=view.poke)
+        self._device_check = BackgroundWriter(f"policies of {cluster}", on_change=view.wake_scans)
         self._policies = ""
         """The digest that the check of fence devices was last notified of."""
         self._levels = Levels(cluster, meter)
@@ -198,30 +200,34 @@ class ClusterScan(ScanActivities):
             if request is self._latest and given_back == self._given_back:  # one that was cancelled hears of it seconds later
                 self._levels.cluster_seen(report)
             rest = max(DRAWN_UP_EVERY, RESTS * (loop.time() - began))
-            attended = float("inf")
+            look_again = float("inf")
             # Where something asks us to act, and no other deployment holds the cluster; a Lease that can't be renewed just now
             # silences nothing.
             if lease.needed and (lease.held or lease.holder in {"", request.holder}):
-                mistakes = self._mistakes.attend() if self.view.synced else float("inf")  # a Machine's Node may be still to come
-                risks = self._risks.attend(activity.metric_meter())
-                attended = min(risks, mistakes, self._alarms.attend(report, request))
+                mistakes = (
+                    self._mistakes.begin_due_work() if self.view.synced else float("inf")
+                )  # a Machine's Node may be still to come
+                risks = self._risks.begin_due_work(activity.metric_meter())
+                look_again = min(risks, mistakes, self._alarms.begin_due_work(report, request))
             if self._actions is not None and lease.holder in {"", request.holder}:
-                attended = min(attended, self._actions.attend())
+                look_again = min(look_again, self._actions.begin_due_work())
             if lease.held:
-                self._attend_policies(self.view.fencing)
+                self._notify_of_policies(self.view.fencing)
             # One that was cancelled hears of it seconds later, and the next one knows better what is in flight.
             if lease.held and request.in_flight is not None and request is self._latest:
-                attended = min(attended, self.publishing.attend(report, request.in_flight, request.refusals, request.halted))
+                look_again = min(
+                    look_again, self.publishing.begin_due_work(report, request.in_flight, request.refusals, request.halted)
+                )
             urgent = self._urgency(request, report)
             answer_by = min(answer_by, self._answer_by(urgent)) if urgent is not Urgency.NONE else float("inf")
             pause = min(end, answer_by) - loop.time()
             if pause <= 0 or ending.is_set():
                 return self._answer(report)
-            pause = min(pause, attended)
+            pause = min(pause, look_again)
             await self.view.changed(stamp, min(pause, self._lease.seconds_left()) if needed else pause)
             await self.view.gather(drawn_up + rest)
 
-    def _attend_policies(self, policies: str) -> None:
+    def _notify_of_policies(self, policies: str) -> None:
         """Notify the check of fence devices of policies that it does not know, "" for none. A former worker may have done so: a
         check that knows them does nothing."""
         notify = self._notify_device_check
@@ -281,7 +287,7 @@ class ClusterScan(ScanActivities):
     async def _shutting_down(self, ending: asyncio.Event) -> None:
         await activity.wait_for_worker_shutdown()
         ending.set()
-        self.view.poke()
+        self.view.wake_scans()
 
 
 @asynccontextmanager

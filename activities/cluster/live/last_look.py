@@ -370,17 +370,17 @@ class LastLook:
             held_by=_held_by(sight),
             deletes_it=_deletes_it(request, sight),
             takeover=self._takeover,
-            unheard=self._doubt_of_word(request),
+            unheard=self._command_problem(request),
         )
         return need_now(request.need, seen, self._clock())
 
-    def _doubt_of_word(self, request: LookRequest) -> str:
+    def _command_problem(self, request: LookRequest) -> str:
         """That a person wants it can't be seen; where only verified commands count, it can be shown (S42)."""
         if self._licences is None or not self._verified_words:
             return ""
         if not request.destructive or request.need.kind is not NeedKind.PERSON:
             return ""
-        return self._licences.doubt_of_word(request.target, request.need.word, Verb.FENCE, Verb.REMEDIATE)
+        return self._licences.command_problem(request.target, request.need.word, Verb.FENCE, Verb.REMEDIATE)
 
 
 def _observation(request: LookRequest, sight: _Sight) -> Observation:

@@ -101,7 +101,7 @@ class AlarmNotifier:
                 )
             )
 
-    def attend(self, report: ScanReport, request: ScanRequest) -> float:
+    def begin_due_work(self, report: ScanReport, request: ScanRequest) -> float:
         """Notify people of what has lasted long enough, and of what is over. In how many seconds to call again."""
         now, due = self._clock(), float("inf")
         stands = {(each.when, each.subject): each for each in alarms(report, _waiting(request))}

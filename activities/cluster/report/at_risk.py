@@ -2,8 +2,8 @@
 
 `policy/scan/data_at_risk.py` says when that is so; here the pods of such a node are read (a list for that node alone, and one in
 some minutes at most) and people are warned: an Event on the Node and a metric. It needs no episode and no permit, and no circuit
-breaker stops it. The scan's long poll calls `attend` whenever something is due; the work is done beside it, so that no answer
-waits for it.
+breaker stops it. The scan's long poll calls `begin_due_work` whenever something is due; the work is done beside it, so that no
+answer waits for it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class DataAtRiskReporter(BackgroundWriter):
         self._clock = clock
         self._recorder = EventRecorder(connection)
 
-    def attend(self, meter: MetricMeter) -> float:
+    def begin_due_work(self, meter: MetricMeter) -> float:
         """See to whatever is due, beside the caller. In how many seconds to call again; `on_change` says when work has ended."""
         due = self._at_risk.next_due
         if self.busy or due is None:

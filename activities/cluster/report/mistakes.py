@@ -1,8 +1,8 @@
 """Reports what is wrong with objects that they, or kubelets, have written: one warning Event for each mistake.
 
-Whether an episode is open or not: what stands on the objects is seen by the scan; its long poll calls `attend`, and the work is
-done beside it. A value that was reported is not reported again by this process as long as it stands there, and by no other
-while the server keeps the Event: its name is derived from what it says. Nothing is asked of the API while nothing changes.
+Whether an episode is open or not: what stands on the objects is seen by the scan; its long poll calls `begin_due_work`, and the
+work is done beside it. A value that was reported is not reported again by this process as long as it stands there, and by no
+other while the server keeps the Event: its name is derived from what it says. Nothing is asked of the API while nothing changes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class MistakeReporter(BackgroundWriter):
         self._seen: tuple[int, ...] = ()
         self._not_before = float("-inf")
 
-    def attend(self) -> float:
+    def begin_due_work(self) -> float:
         """See to what is new, beside the caller. In how many seconds to call again; `on_change` says when work has ended."""
         if self.busy or self._seen == self._versions():
             return float("inf")

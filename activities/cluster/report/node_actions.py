@@ -1,7 +1,7 @@
 """NodeActions that people have made with kubectl are carried out, and answered in their status: Done, or Refused with the reason.
 
-The scan sees them (`watch/watches.py`) and calls `attend`; the work is done beside it, and it waits for none of that. A process
-that dies in the middle is followed by another one that passes the same command on again: it counts once
+The scan sees them (`watch/watches.py`) and calls `begin_due_work`; the work is done beside it, and it waits for none of that. A
+process that dies in the middle is followed by another one that passes the same command on again: it counts once
 (`activities/node_action_dispatcher.py`). None with a name that may be another person's is carried out, also where commands that
 are not verified are accepted: people who may make objects could not command at all without them. Those that a command line has
 made are passed on by it. What is a day old is deleted. What a workflow asks about such an object is `acts/attestation.py`.
@@ -74,7 +74,7 @@ class NodeActionHandler(BackgroundWriter):
         self._not_before: dict[str, float] = {}
         """Until when each object is left alone: our answer to it may still be on its way to us."""
 
-    def attend(self) -> float:
+    def begin_due_work(self) -> float:
         """See to what is there, beside the caller. In how many seconds to call again; `on_change` says when work has ended."""
         if self.busy or not self._found:
             return float("inf")

@@ -2,7 +2,7 @@
 
 Compared first and written only where something differs, with the resourceVersion that was compared; what a status says is
 composed in `check_statuses.py`. An object that has vanished meanwhile is no failure, and one that cannot be written holds up no
-other. The scan's long poll calls `attend`; the work is done beside it.
+other. The scan's long poll calls `begin_due_work`; the work is done beside it.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class StatusWriter(BackgroundWriter):
     """The status of one cluster's health checks."""
 
     def __init__(self, view: ClusterView, *, clock: Callable[[], datetime]) -> None:
-        super().__init__("the checks' status", on_change=view.poke)
+        super().__init__("the checks' status", on_change=view.wake_scans)
         self._view = view
         self._clock = clock
         self._recorders: dict[int, EventRecorder] = {}
@@ -92,7 +92,9 @@ class StatusWriter(BackgroundWriter):
         self._published: object = None
         self._not_before = float("-inf")
 
-    def attend(self, seen: ScanReport, in_flight: Sequence[OpenEpisode], refusals: Sequence[Refusal], halted: str = "") -> float:
+    def begin_due_work(
+        self, seen: ScanReport, in_flight: Sequence[OpenEpisode], refusals: Sequence[Refusal], halted: str = ""
+    ) -> float:
         """Have it written where it is another thing than was written last. halted: see ScanRequest. In how many seconds to call
         again."""
         if self.busy or not (seen.checks or refusals) or self._published == (seen.checks, in_flight, refusals, halted):

@@ -124,7 +124,7 @@ class ClusterSnapshot:
 
     def _put(self, obj: JsonObject, ref: ObjectRef, source: str) -> None:
         kind = _kind_of(ref, obj)
-        if is_health_check(obj):  # also one whose kind is in other letters, which its reader names
+        if is_health_check(obj):  # also a kind in other letters, which its reader names
             self._put_check(ref, obj, source)
             return
         if not ref.name:

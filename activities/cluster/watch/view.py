@@ -89,7 +89,7 @@ class ClusterView:
             self.ledger,
             machines=machines,
             clock=self.now,
-            on_change=self.poke,
+            on_change=self.wake_scans,
             on_state=self._state_changed,
             limits=watch_limits,
             takeover=takeover,
@@ -108,7 +108,7 @@ class ClusterView:
     def _probe_of(self, connection: ClusterConnection) -> Probe:
         return Probe(
             connection,
-            on_answer=self.poke,
+            on_answer=self.wake_scans,
             on_return=partial(self.watches.retry, connection),
             every=self._limits.probe.total_seconds(),
             again=self._limits.probe_again.total_seconds(),
@@ -179,7 +179,7 @@ class ClusterView:
         machines that it has had kept. told: what it has told the episodes of watched nodes. doubt: why nothing that this worker
         sees may be acted on, "" for no reason."""
         now = self._clock()
-        self._weigh()
+        self._note_freshness()
         self.watches.hold(now)
         fault = self._inventory_fault(known_inventory, len(self.ledger), now) if self.synced else ""
         view = self._state(now, doubt or self._trouble() or self._progress.behind(marks) or fault)
@@ -223,7 +223,7 @@ class ClusterView:
         Also on a worker that has reported nothing yet: what is held is held from here on.
         """
         now = self._clock()
-        self._weigh()
+        self._note_freshness()
         self.watches.hold(now)
         fault = self._inventory_fault(self._believed, len(self.ledger), now) if self.synced else ""
         return self._state(now, self._trouble() or fault).stale
@@ -247,7 +247,7 @@ class ClusterView:
 
     # Waiting
 
-    def poke(self) -> None:
+    def wake_scans(self) -> None:
         """Let every waiting scan look again."""
         self.stamp += 1
         for event in self._waiting:
@@ -307,10 +307,10 @@ class ClusterView:
     # Changes
 
     def _state_changed(self) -> None:
-        self._weigh()
-        self.poke()
+        self._note_freshness()
+        self.wake_scans()
 
-    def _weigh(self) -> None:
+    def _note_freshness(self) -> None:
         """Since when the view is whole, and since when it is broken. A kind may leave what makes it whole by time alone.
 
         One that is followed from now on, as with the first check, has yet to be listed: that says nothing of the nodes, and so

@@ -164,7 +164,7 @@ class IpmiDriver(BmcDriver):
         return {"known": _guids.get(self.endpoint, {})}
 
     def _learn(self, answer: Mapping[str, Any]) -> None:
-        """Only of a BMC whose login shows the system's GUID: then the login is enough to see that it is the same machine."""
+        """Only of a BMC that shows the system's GUID at login: then the login is enough to see that it is the same machine."""
         login, system = answer["login_guid"], answer["system_uuid"]
         if login and system and same_system(login, system):
             if len(_guids) >= MOST_GUIDS:

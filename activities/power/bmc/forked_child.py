@@ -1,6 +1,6 @@
 """The worker's side of `fork_server.py`: a child for one session with a device, forked by a server that has the library loaded.
 
-What `child_process.py` promises of a program holds of such a child: its credentials go in by its own socket only (S12), and it is
+What `agent_process.py` promises of a program holds of such a child: its credentials go in by its own socket only (S12), and it is
 dead by the deadline of what it was last asked, whatever hangs inside it (S34). It costs a fork instead of an interpreter and the
 imports of a library.
 
@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from activities.power.child_process import OUTPUT_LIMIT, inherited, not_started
+from activities.power.agent_process import OUTPUT_LIMIT, inherited, not_started
 from activities.power.driver import Deadline
 
 KILLED_WITHIN = 1.0

@@ -19,7 +19,7 @@ from pyghmi.exceptions import IpmiException
 from pyghmi.ipmi.private import simplesession
 from pyghmi.ipmi.private.constants import sensor_type_codes
 
-from activities.power.bmc.session import OperationError, announce_command, run, say
+from activities.power.bmc.session import OperationError, announce_command, run, write_line
 
 CHASSIS, APPLICATION, STORAGE = 0x00, 0x06, 0x0A
 CONTROL = {"off": 0, "on": 1}
@@ -111,7 +111,7 @@ class RepeatingSession(simplesession.Session):
         self.onlogon({"error": "IPMI 1.5 only"})
 
     def _got_channel_auth_cap(self, response: dict[str, Any]) -> None:
-        say(stage="reached")
+        write_line(stage="reached")
         if response.get("code") == RESERVED_FIELD:  # it does not know the bit that asks for IPMI 2.0
             self._get_session_challenge()
             return
@@ -150,7 +150,7 @@ def log_in(device: dict[str, Any]) -> Any:
         session = RepeatingSession(device)
     except IpmiException as error:
         raise login_error(str(error)) from error
-    say(stage="logged-in")
+    write_line(stage="logged-in")
     return session
 
 

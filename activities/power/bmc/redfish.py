@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from activities.power.bmc.redfish_http import REFUSALS, Service
-from activities.power.bmc.session import OperationError, run, say
+from activities.power.bmc.session import OperationError, run, write_line
 
 # The package without its __init__, which would load all of it and `requests`: 250 ms and memory instead of 50 ms.
 _package = importlib.util.find_spec("sushy")
@@ -142,7 +142,7 @@ class RedfishSession:
         if isinstance(system.own_path, str) and plain(system.own_path) != plain(self._path):
             other = self._service.excerpt(system.own_path)
             raise OperationError("InvalidConfig", f"the service answered for {self._path} with {other}")
-        say(stage="admitted")
+        write_line(stage="admitted")
         self._described = system
         return system
 

@@ -21,7 +21,7 @@ import ssl
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from activities.power.bmc.session import OperationError, announce_command, credentials_in, say
+from activities.power.bmc.session import OperationError, announce_command, credentials_in, write_line
 from activities.power.hiding import excerpt
 
 ANSWER_BYTES = 1024 * 1024
@@ -175,7 +175,7 @@ class Service:
         except OSError as error:
             raise OperationError("Unreachable", f"no connection to the service ({reason_of(error)})") from error
         self._refuse_another_certificate(connection)
-        say(stage="reached")
+        write_line(stage="reached")
         return connection
 
     def _refuse_another_certificate(self, connection: http.client.HTTPConnection) -> None:

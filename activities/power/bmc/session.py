@@ -45,7 +45,7 @@ class OperationError(Exception):
         self.kind = kind
 
 
-def say(**line: Any) -> None:
+def write_line(**line: Any) -> None:
     """Write a line for the worker, at once and unbuffered. Fails when the worker is gone, and so does what comes after it."""
     os.write(1, json.dumps(line).encode() + b"\n")
 
@@ -57,7 +57,7 @@ def announce_command(asked: dict[str, Any]) -> None:
     # By the wall clock too: the other one, and the alarm with it, stands still while the machine is suspended.
     if asked["not_after"] is not None and time.time() > asked["not_after"]:
         raise OperationError("Expired", "the time by which it was to be sent was over, so it was not sent")
-    say(stage="sent")
+    write_line(stage="sent")
 
 
 def credentials_in(device: dict[str, Any]) -> list[str]:
@@ -81,11 +81,11 @@ def run(log_in: Callable[[dict[str, Any]], DeviceSession]) -> None:
                 _expired()
             _end_within(remaining)
             session = session or log_in(device)
-            say(answer=session.answer(asked))
+            write_line(answer=session.answer(asked))
     except OperationError as error:
-        say(error=error.kind, message=hidden(str(error), secrets))
+        write_line(error=error.kind, message=hidden(str(error), secrets))
     except Exception as error:  # noqa: BLE001 - whatever it is, the worker must learn of it, and without the secrets
-        say(error="Unexpected", message=hidden(f"{type(error).__name__}: {error}", secrets))
+        write_line(error="Unexpected", message=hidden(f"{type(error).__name__}: {error}", secrets))
         return  # in the middle of a question, perhaps: logging out could hang
     if session is not None:
         session.close()

@@ -209,7 +209,7 @@ def _raise_for(call: CloudCall, response: requests.Response) -> None:
     status = response.status_code
     if status < 300:
         return
-    message, reasons = _said(response)
+    message, reasons = _error_of(response)
     text = f"the API answers {status}: {call.excerpt(message)}"
     if status < 400:
         where_to = response.headers.get("Location", "elsewhere")
@@ -239,7 +239,7 @@ def _json(response: requests.Response) -> Any:
         return None
 
 
-def _said(response: requests.Response) -> tuple[str, frozenset[str]]:
+def _error_of(response: requests.Response) -> tuple[str, frozenset[str]]:
     """The message and the reasons in an answer, as far as it is one of Google's."""
     try:
         error = response.json()["error"]

@@ -1,8 +1,8 @@
-"""What is known of each power driver without using it: its parameters, which of them identify a device, what its credentials may
-look like, and the one spelling of its endpoint.
+"""The rules of each power driver that need no device: its parameters, which of them identify a device, the form of its
+credentials, and the one spelling of its endpoint.
 
-Known here so that a plan which no driver could carry out is refused before anything is done, and so that the endpoint that is
-pinned is the one that its driver compares (S9). The drivers themselves are `activities/power/`; they get what is read here.
+They are here so that a plan which no driver could carry out is refused before anything is done, and so that an episode pins the
+endpoint that its driver compares (S9). The drivers themselves are `activities/power/`; they get the values that are read here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DRIVER_PARAMETERS: Mapping[str, DriverParameters] = {
     "ipmi": IPMI,
     "redfish": REDFISH,
 }
-"""The drivers with a name of their own; every agent of the fence-agents package is one more, under its name."""
+"""The native drivers; every agent of the fence-agents package is one more, under its own name."""
 
 
 def canonical_driver(driver: str) -> str:
@@ -40,7 +40,7 @@ def parameters_of(driver: str) -> DriverParameters | None:
 
 
 def unknown_driver(driver: str) -> str:
-    """Why a plan may not use this name, for people."""
+    """Why a plan may not use this driver name, for people."""
     reason = fence_agents.refusal(driver)
     if reason is not None:
         return f"{driver} can't be used: {reason}"
@@ -48,13 +48,13 @@ def unknown_driver(driver: str) -> str:
     return f"expected one of {known}, got {driver!r}; or an agent of fence-agents by its name, such as fence_apc_snmp"
 
 
-# One device, whichever driver leads to it.
+# One device, reached by any driver.
 
 
 @lru_cache(maxsize=20_000)
 def device_behind(endpoint: str) -> str:
-    """The device that an endpoint leads to, by any driver: a BMC by its address, and by the system of a service that has several;
-    an outlet or a guest by the address and its plug. Each protocol has its usual port: only another one distinguishes devices."""
+    """The device of an endpoint, without its driver: a BMC by its address, and by the system of a service that has several; an
+    outlet or a guest by its address and plug. A port distinguishes devices only if it is not the protocol's usual one."""
     driver, _, where = endpoint.partition("://")
     address, _, query = where.partition("?")
     host, _, plug = address.partition("/")
@@ -76,7 +76,7 @@ def device_behind(endpoint: str) -> str:
 
 
 def bmc_of(behind: str) -> str:
-    """The BMC of a system behind a BMC: it is the device of all its systems. Any other device itself."""
+    """The BMC of a system: it is the device of all its systems. For any other device the device itself."""
     return "/".join(behind.split("/")[:3]) if behind.startswith("bmc://") else behind
 
 
@@ -86,11 +86,11 @@ def same_device(one: str, other: str) -> bool:
     return behind in {theirs, bmc_of(theirs)} or bmc_of(behind) == theirs
 
 
-# What a credential may look like, for each driver (S41). A value that is written into a ConfigMap is checked when that is read;
-# the worker checks every value at the moment of use, and it alone reads Secrets, files and variables.
+# The valid form of a credential, for each driver (S41). A value in a ConfigMap is checked when the ConfigMap is read; the worker
+# checks every value at the moment of use, and only the worker reads Secrets, files and variables.
 
 _LINE = re.compile(r"[^\x00-\x1f\x7f]*")
-# EC2's stand in the headers of requests.
+# EC2's credentials go into the headers of requests.
 _KEY_ID = re.compile(r"[A-Za-z0-9_-]{0,128}")
 _PRINTED = re.compile(r"[!-~]*")
 _GRAMMAR = {

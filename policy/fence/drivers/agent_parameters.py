@@ -1,8 +1,7 @@
-"""What is known of the parameters of fence agents: their names, what a value may look like, and whether they fit the agent's own
-metadata.
+"""The parameters of fence agents: their names, the valid values, and whether they fit the agent's own metadata.
 
-An agent takes `-` for `_` and old names for new ones. A parameter that would make it do something else than switch one device and
-report it is refused here, before a worker starts anything.
+An agent accepts `-` for `_` and old names for new ones. A parameter that would make it do more than switch and read one device
+is refused here, before a worker starts anything.
 """
 
 from __future__ import annotations
@@ -99,11 +98,11 @@ def refusal(name: str) -> str | None:
 LONGEST_VALUE = 1024
 
 FILES = frozenset({"cacert", "identity_file", "kubeconfig", "serviceaccount", "tlscacert", "tlscert", "tlskey", "token_file"})
-"""Parameters that an agent reads from a file: here the content itself is the credential, and never a path on some worker."""
+"""Parameters that an agent reads from a file: here the content itself is the credential, and never a path on a worker."""
 
 
 class ValueKind(StrEnum):
-    """Kinds of parameters. The values are how people are told what was expected."""
+    """Kinds of parameters. The values say in messages what was expected."""
 
     USER = "a user name of letters, digits and . _ @ \\ : ! + = , -"
     HOST = "an IP address or a host name"
@@ -158,9 +157,9 @@ _KINDS: Mapping[str, ValueKind] = {
     **dict.fromkeys(("api_path", "hidden_page", "page", "redfish_uri", "suborg", "systems_uri"), ValueKind.PATH),
     **dict.fromkeys(("auth_url", "proxy", "session_url"), ValueKind.URL),
     "filter": ValueKind.QUERY,
-    # What the agent itself waits for; it goes nowhere.
+    # The agent itself waits for this text and sends it nowhere.
     "command_prompt": ValueKind.PATTERN,
-    # What people call things in an account, sent as data; and the one choice with a blank in it.
+    # Names that people give to things in an account, sent as data; and the one choice with a blank in it.
     **dict.fromkeys(
         (
             *("cloud", "compute_domain", "domain", "project_domain", "project_domain_name", "project_name", "tenant_name"),
@@ -169,16 +168,16 @@ _KINDS: Mapping[str, ValueKind] = {
         ValueKind.NAME,
     ),
 }
-"""What is not here is a WORD: it may stand in a command line or a shell, and is one word there."""
+"""All other parameters are a WORD: one word, even in a command line or a shell."""
 
 
 def agents_named(names: str) -> frozenset[str]:
-    """The names of agents, of a text that leaves out their prefix `fence_`."""
+    """The agents in a text of names without the prefix `fence_`."""
     return frozenset(f"fence_{name}" for name in names.split())
 
 
 _PLUGS_WITH_BLANKS = agents_named("nutanix_ahv openstack ovm vbox virt vmware vmware_rest vmware_soap xenapi")
-"""Their plug is what people call a machine, and they quote it or send it as data."""
+"""Their plug is the name that people give to a machine, and they quote it or send it as data."""
 
 _PLUGS_IN_URLS = agents_named(
     "aliyun azure_arm docker ecloud gce hetzner_cloud ibm_powervs ibm_vpc ironic kubevirt pve rhevm vmware_vcloud"
@@ -186,7 +185,7 @@ _PLUGS_IN_URLS = agents_named(
 """They paste their plug into the path or the query of a URL."""
 
 _SECRETS_IN_ARGUMENTS = agents_named("vmware")
-"""It passes a password on to its tool as an argument, so a worker takes it only where its setting says so."""
+"""They pass a password to their tool as an argument, so a worker runs them only if its setting allows it."""
 
 
 IPMI_AGENTS = agents_named("idrac ilo3 ilo4 ilo5 imm ipmilan ipmilanplus")
@@ -208,11 +207,11 @@ def kind_of(agent: str, name: str) -> ValueKind:
 
 
 def problem_of(agent: str, name: str, value: str, *, published: bool = False) -> str | None:
-    """Why an agent may not be told this value of the parameter of this (canonical) name; None where it may. A bare flag is empty.
+    """Why an agent may not get this value of the parameter of this (canonical) name; None if it may. A bare flag is empty.
 
-    The text never holds the value (S12). A password may hold whatever a line can. It may begin with a dash where
-    the agent is a published one: those pass it on over a terminal, HTTP or a file in memory, and not as an argument. published:
-    whether the agent is one of these.
+    The text never holds the value (S12). A password may hold anything that a line can. For a published agent it may begin with a
+    dash: those pass it on over a terminal, HTTP or a file in memory, and not as an argument. published: whether the agent is one
+    of these.
     """
     if name in FILES:
         return "expected text without a NUL" if "\0" in value else None
@@ -231,7 +230,7 @@ def problem_of(agent: str, name: str, value: str, *, published: bool = False) ->
 
 
 def _is_sound(kind: ValueKind, value: str) -> bool:
-    """What a pattern can't say."""
+    """Checks that a pattern can't express."""
     match kind:
         case ValueKind.PORT:
             return 0 < int(value) < 65536
@@ -241,7 +240,7 @@ def _is_sound(kind: ValueKind, value: str) -> bool:
             return _CLIMBS.search(value) is None
 
 
-# What an agent's metadata say of its parameters, and whether those of a device fit.
+# An agent's metadata about its parameters, and whether the parameters of a device fit.
 #
 # Agents ignore parameters that they don't know and guess missing ones; here these are refused before an agent is started. The
 # rules are those of the first node-fencing controller: a required parameter without a default must be given, a boolean must be
@@ -254,7 +253,7 @@ _WHOLE = re.compile(r"[0-9]{1,9}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentParameter:
-    """One parameter. kind: string, boolean, integer, second or select (one of `choices`). default: None where there is none."""
+    """One parameter. kind: string, boolean, integer, second or select (one of `choices`). default: None if it has none."""
 
     kind: str = "string"
     required: bool = False
@@ -264,7 +263,7 @@ class AgentParameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentMetadata:
-    """One agent: its parameters by their canonical names, and what it can be asked for."""
+    """One agent: its parameters by their canonical names, and its actions."""
 
     agent: str
     parameters: Mapping[str, AgentParameter]
@@ -277,14 +276,14 @@ class AgentMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedParameters:
-    """Parameters as the agent takes them, and what was left out, for people."""
+    """Parameters as the agent accepts them; warnings name those that were left out."""
 
     values: Mapping[str, str]
     warnings: tuple[str, ...] = ()
 
 
 def fitted(metadata: AgentMetadata, given: Mapping[str, str]) -> AcceptedParameters:
-    """The parameters that an agent is handed. Raises ParameterError; a credential's value is in no message (S12)."""
+    """The parameters for an agent. Raises ParameterError; no message has a credential's value (S12)."""
     values: dict[str, str] = {}
     unknown: list[str] = []
     for key, value in given.items():
@@ -304,8 +303,8 @@ def fitted(metadata: AgentMetadata, given: Mapping[str, str]) -> AcceptedParamet
 
 
 def _taken(key: str, parameter: AgentParameter, value: str) -> str | None:
-    """The value as the agent reads it; None for a boolean that is not to be said at all, because many agents only look whether
-    it was said."""
+    """The value as the agent reads it; None for a false boolean, which must be left out, because many agents only look whether
+    it is given."""
     shown = "something else" if names_a_credential(key) else repr(value)
     if parameter.kind == "boolean":
         if value.lower() in TRUE or not value:  # a flag that is given without a value is bare, as on a command line

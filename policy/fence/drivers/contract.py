@@ -1,4 +1,4 @@
-"""What is known of a power driver before it is used: its parameters, which of them identify a device, which are secret."""
+"""The rules of a power driver's parameters: which there are, which of them identify a device, which are secret."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from datetime import timedelta
 
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 _NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0[Xx][0-9A-Fa-f]*)")
-"""An address to every resolver, and perhaps another one than was meant: 10.0.0.010 is 10.0.0.8 to the C library (S9)."""
+"""A text that every resolver takes for an address, perhaps for the wrong one: 10.0.0.010 is 10.0.0.8 to the C library (S9)."""
 _ZONE = re.compile(r"[^%]*(%[A-Za-z0-9._-]{1,32})?")
-"""What stands behind the % of an IPv6 address is anything at all for Python, and the name of an interface here (S41)."""
+"""Python accepts any text behind the % of an IPv6 address; here it must be the name of an interface (S41)."""
 _PORT = re.compile(r"[0-9]{1,5}")
 _SECURE = re.compile(r"https://(?P<host>[A-Za-z0-9._-]+)(?::[0-9]{1,5})?(?:/[^?#@]*)?")
 
@@ -28,13 +28,13 @@ class ParameterError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverParameters:
-    """One driver's.
+    """The parameters of one driver.
 
-    names: all it takes; with `any_name` it takes others, too, and its own metadata decides (fence agents). identifying: those
-    that tell one node's device from another's (S10). secret: those that only a reference may give (S12). needed: those of the
-    secret ones without which it can't log in; empty where the worker has an identity of its own (a cloud account).
-    from_provider_id: the identifying parameters that a Node's `spec.providerID` gives; empty where it is another platform's.
-    fabric: off cuts a path to storage or network, and the machine runs on: never a power device (S1).
+    names: all that it accepts; with `any_name` it accepts others, too, and its own metadata decides (fence agents). identifying:
+    those that distinguish the devices of nodes (S10). secret: those that only a reference may give (S12). needed: the secret
+    ones that it needs to log in; empty if the worker has an identity of its own (a cloud account). from_provider_id: the
+    identifying parameters that a Node's `spec.providerID` gives; empty for another platform's. fabric: off cuts a path to
+    storage or network, and the machine runs on: never a power device (S1).
     """
 
     names: tuple[str, ...]
@@ -42,14 +42,14 @@ class DriverParameters:
     endpoint: Callable[[Mapping[str, str]], str]
     """The device in its one spelling. Raises ParameterError."""
     insecurity: Callable[[Mapping[str, str]], str] = lambda _parameters: ""
-    """How the device would be spoken to that others could listen or answer in its place, in words; "" where they could not."""
+    """How others could listen to the connection or answer in the device's place, as text; "" if they could not."""
     secret: frozenset[str] = frozenset()
     needed: frozenset[str] = frozenset()
     any_name: bool = False
     fabric: bool = False
     from_provider_id: Callable[[str], Mapping[str, str]] | None = None
     off_takes: timedelta | None = None
-    """How long a machine of this kind may well take until it reads off, where that is longer than a plan's default."""
+    """How long a machine of this kind may take until it reads off, if that is longer than a plan's default."""
 
 
 def host_of(parameters: Mapping[str, str], name: str, *, what: str) -> str:
@@ -99,15 +99,15 @@ def is_under(url: str, domains: Sequence[str]) -> bool:
     return any(host == domain or host.endswith(f".{domain}") for domain in domains)
 
 
-# Which parameters of a power device are credentials, told by their names alone: nobody's list of names is ever complete.
+# Which parameters of a power device are credentials, judged by parts of their names: no list of whole names is ever complete.
 #
-# A value under such a name may stand in no object that is not a secret, and in no message (S12).
+# A value under such a name may be in no object that is not a secret, and in no message (S12).
 
 _WHOLE = frozenset({"user", "username", "login", "pass", "kg", "hexkg", "community", "apikey", "privatekey"})
 _PARTS = ("password", "passwd", "secret", "token", "credential")
 
 
 def names_a_credential(key: str) -> bool:
-    """Whether a parameter of this name is a credential, however it is spelled."""
+    """Whether a parameter of this name is a credential, in any spelling."""
     plain = key.lower().replace("-", "").replace("_", "")
     return plain in _WHOLE or any(part in plain for part in _PARTS)

@@ -21,7 +21,7 @@ _REGION = r"[a-z]{2,8}(?:-[a-z]{1,16}){1,3}-[0-9]{1,2}"
 _INSTANCE = r"i-[0-9a-f]{3,32}"
 _GROUP = re.compile(r"sg-[0-9a-f]{3,32}")
 
-# Without a user, a query or a fragment: none of them means anything here, and a password in it would be kept in plans.
+# Without a user, a query or a fragment: they have no meaning here, and a password in one would be kept in plans.
 _URL = re.compile(
     rf"(?P<scheme>https?)://(?P<host>{HOST.pattern}|\[[0-9A-Fa-f:.]{{2,45}}\])(?::(?P<port>[0-9]{{1,5}}))?(?:/[A-Za-z0-9._~/-]*)?"
 )
@@ -85,7 +85,7 @@ def _matching(parameters: Mapping[str, str], name: str, pattern: str, expected: 
 
 
 def _url(text: str) -> str:
-    """Over plain HTTP everybody on the way reads the session token and may send a signed command once more."""
+    """Over plain HTTP anyone on the network path reads the session token and can replay a signed command."""
     url = _URL.fullmatch(text)
     usable = url is not None and (url["port"] is None or 0 < int(url["port"]) < 65536)
     if url is None or not usable or not (url["scheme"] == "https" or _is_loopback(url["host"].strip("[]"))):

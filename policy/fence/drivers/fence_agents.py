@@ -1,7 +1,7 @@
-"""The agents of ClusterLabs' fence-agents package, each a driver under its own name: what is known of them without running one.
+"""The agents of ClusterLabs' fence-agents package, each a driver under its own name: the rules that need no run of an agent.
 
-Which parameters an agent has is in its metadata, which only a worker can ask for (`agent_metadata.py` judges by it). Known here:
-which agents may be used at all, what tells one node's device from another's (S10), and the one spelling of it (S9).
+Its parameters are in its metadata, which only a worker can read (`agent_parameters.py` judges by them). The rules here: which
+agents may be used at all, which parameters distinguish the devices of nodes (S10), and the one spelling of an endpoint (S9).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _AGENT = re.compile(r"fence_[a-z0-9]+(_[a-z0-9]+)*")
 
 
 FABRIC_AGENTS = agents_named("brocade cisco_mds ifmib sanbox2")
-"""Off switches a port off: a path is cut, and the machine runs on."""
+"""Their off switches a port off: a path is cut, and the machine runs on."""
 
 SINGLE_MACHINE_AGENTS = agents_named(
     "alom amt amt_ws drac idrac ilo ilo2 ilo3 ilo3_ssh ilo4 ilo4_ssh ilo5 ilo5_ssh ilo_mp ilo_ssh imm ipmilan ipmilanplus "
     "redfish rsa rsb"
 )
-"""Their device is one machine's own: its address tells it apart, and there is no plug."""
+"""Their device belongs to one machine: its address identifies it, and there is no plug."""
 
 _PLUG_AGENTS = agents_named(
     "aliyun apc apc_snmp azure_arm bladecenter cdu cisco_ucs cyberpower_ssh docker drac5 eaton_snmp eaton_ssh ecloud "
@@ -40,13 +40,13 @@ NOT_BY_DEFAULT: Mapping[str, str] = {
     "fence_lpar": "it calls every partition off that does not run where it is, also one that is moved to another host",
     "fence_vmware": "it puts the password into the arguments of its tool; fence_vmware_rest and fence_vmware_soap do not",
 }
-"""Agents that a worker takes only where its setting names them."""
+"""Agents that a worker runs only if its setting names them."""
 
 _SUSPENDS = agents_named("cisco_ucs pve rhevm vbox virsh vmware_rest vmware_soap vmware_vcloud")
-"""They call a suspended machine off as well, and command nothing then: switched on, it goes on in the middle of a write. Two of
-them say so also where they are told no state (rhevm), or that another blade was expected in its place (cisco_ucs)."""
+"""They report a suspended machine as off, too, and then send no command: switched on, it goes on in the middle of a write. Two
+of them report off also if they get no state (rhevm), or if another blade was expected in the slot (cisco_ucs)."""
 TRUST_OFF = "trust_off"
-"""Our own parameter of any agent: what it calls off is off, says whoever has written the configuration."""
+"""Our own parameter of any agent: the author of the configuration vouches that a machine is off if the agent says off."""
 
 _NEVER: Mapping[str, str] = {
     "fence_ack_manual": "a person's word is given to nodewarden itself (acknowledge)",
@@ -66,7 +66,7 @@ _NEVER: Mapping[str, str] = {
 }
 
 PUBLISHED = (SINGLE_MACHINE_AGENTS | _PLUG_AGENTS | FABRIC_AGENTS) - frozenset(NOT_BY_DEFAULT)
-"""What a worker may run without being told so: the published agents that switch a device and can read it."""
+"""The agents that a worker may run without a setting: the published ones that switch a device and can read it."""
 
 _PORTS: Mapping[int, str] = {
     22: "alom ilo_moonshot ldom lpar vbox virsh",
@@ -83,13 +83,13 @@ _PORTS: Mapping[int, str] = {
     10101: "powerman",
     44444: "zvmip",
 }
-"""The agents' own default ports, so that a port left out and the same one written are one spelling."""
+"""The agents' own default ports, so that an omitted port and the same port in the configuration are one spelling."""
 _DEFAULT_PORT = {agent: port for port, names in _PORTS.items() for agent in agents_named(names)}
 USUAL_PORTS = frozenset(map(str, _PORTS))
 _MOVED_BY_SSH = agents_named("apc bladecenter brocade drac5 hds_cb hpblade ilo3_ssh ilo4_ssh ilo5_ssh ilo_mp ilo_ssh rsa wti")
 _MOVED_BY_TLS = agents_named(_PORTS[80]) - {"fence_eps"}
 _SWITCHED = agents_named("apc apc_snmp tripplite_snmp")
-"""Strips in a chain: the plug may be written `2:5`, or as plug 5 of switch 2; 1 is the switch where none is written."""
+"""Strips in a chain: the plug may be written `2:5`, or as plug 5 of switch 2; the default is switch 1."""
 
 _PLACES = tuple(
     sorted(
@@ -101,25 +101,25 @@ _PLACES = tuple(
         }
     )
 )
-"""Parameters that say in which part of a device, a site or an account a plug is to be found."""
+"""Parameters for the part of a device, a site or an account that has the plug."""
 
 _HTTP = agents_named(_PORTS[80]) - {"fence_eps"} | {"fence_shelly_gen2"}
-"""HTTP without TLS, unless they are told `ssl`."""
+"""They use HTTP without TLS, unless `ssl` is set."""
 _ALWAYS_HTTP = agents_named("amt amt_ws eps epsr2")
 _TELNET = agents_named(f"{_PORTS[23]} netio rsb")
-"""Telnet, unless those of them that can are told `ssh`."""
+"""They use telnet, unless `ssh` is set for those of them that can."""
 _SSH = agents_named(f"{_PORTS[22]} cyberpower_ssh eaton_ssh vmware")
 _ANY_KEY = "SSH that takes any host key"
-"""The agents' library says yes to whatever key it is shown; and where its user's home is read-only, each time it is the first."""
+"""The agents' library accepts any host key; with a read-only home directory every connection counts as the first."""
 _SNMP_3 = agents_named("ipdu")
-"""Of those that speak SNMP the ones whose own default is version 3, which encrypts; versions 1 and 2c show their password."""
+"""The SNMP agents that use version 3 by default, which encrypts; versions 1 and 2c show their password."""
 _SNMP = agents_named(_PORTS[161])
 _VERIFIED = IPMI_AGENTS | agents_named(
     "aliyun azure_arm docker dummy ecloud gce hetzner_cloud ibm_powervs ibm_vpc ibmz ilo ilo2 ironic kubevirt nutanix_ahv "
     "openstack ovm pve redfish xenapi zvm zvmip"
 )
-"""TLS that is verified unless they are told otherwise; IPMI; and z/VM's own sockets, which leave no machine. `fence_powerman` and
-`fence_virt` have neither."""
+"""They use TLS, verified unless a parameter turns that off; or IPMI; or z/VM's own sockets, which leave no machine.
+`fence_powerman` and `fence_virt` have none of these."""
 _UNVERIFIED = ("ssl_insecure", "insecure", "notls", "disable_ssl")
 
 
@@ -130,14 +130,14 @@ def agent_name(driver: str) -> str | None:
 
 
 def refusal(driver: str) -> str | None:
-    """Why this agent is never used, for people; None where it is none or may be."""
+    """Why this agent is never used, for people; None if it is no agent or may be used."""
     return _NEVER.get(agent_name(driver) or "")
 
 
 @cache
 def parameters_of(driver: str) -> DriverParameters | None:
-    """What is known of an agent, None where it is none or is never used. One that only a worker's setting adds is not told
-    from a misspelt one here; the worker refuses it."""
+    """The rules of an agent, None if it is no agent or is never used. A misspelt name looks here like an agent that only a
+    worker's setting adds; the worker refuses it."""
     agent = agent_name(driver)
     if agent is None or agent in _NEVER:
         return None
@@ -153,17 +153,17 @@ def parameters_of(driver: str) -> DriverParameters | None:
 
 
 def off_may_be_suspended(agent: str, parameters: Mapping[str, str]) -> bool:
-    """Whether a machine that was not commanded off may only be suspended where the agent calls it off."""
+    """Whether a machine that was not commanded off may only be suspended although the agent reports off."""
     return agent in _SUSPENDS and not _is_true(canonical_parameters(agent, parameters).get(TRUST_OFF, ""))
 
 
 def has_plugs(agent: str) -> bool:
-    """Whether it is known to tell machines apart by their plugs, whatever its metadata make of that parameter."""
+    """Whether the agent distinguishes machines by their plugs, even if its metadata do not require that parameter."""
     return agent in _PLUG_AGENTS
 
 
 def chooses_a_device(name: str) -> bool:
-    """Whether the (agent_name) parameter of any agent says which device or plug it is."""
+    """Whether the parameter of any agent says which device or plug it is."""
     return name in {"ip", "ipport", "plug", "uuid", *_PLACES}
 
 
@@ -176,12 +176,12 @@ def _identifying(agent: str) -> frozenset[str]:
     if agent == "fence_openstack":
         return plug | {"uuid"}
     if agent == "fence_drac5" or agent not in PUBLISHED | _PLUG_AGENTS:
-        return plug | address  # one that may have plugs or not; what it has, its metadata say on the worker
+        return plug | address  # it may have plugs or not; its metadata say that on the worker
     return plug
 
 
 def endpoint(agent: str, parameters: Mapping[str, str]) -> str:
-    """Agent, address and plug in one spelling, with whatever else tells where the plug is. Raises ParameterError."""
+    """Agent, address and plug in one spelling, with all parameters that say where the plug is. Raises ParameterError."""
     given = canonical_parameters(agent, parameters)
     host = ""
     if "ip" in given or agent in _DEFAULT_PORT or agent in SINGLE_MACHINE_AGENTS:
@@ -197,8 +197,8 @@ def endpoint(agent: str, parameters: Mapping[str, str]) -> str:
 
 
 def insecurity(agent: str, parameters: Mapping[str, str]) -> str:
-    """How others could listen or answer in the device's place, "" where they could not. As the agents themselves have it: a flag
-    without a value is set. Passwords of the cloud agents go to their clouds over TLS. Raises ParameterError."""
+    """How others could listen or answer in the device's place, "" if they could not. As for the agents themselves a flag without
+    a value is set. Passwords of the cloud agents go to their clouds over TLS. Raises ParameterError."""
     given = canonical_parameters(agent, parameters)
 
     def is_set(name: str, *, default: bool = False) -> bool:

@@ -1,7 +1,7 @@
 """An instance of Google Compute Engine: `project`, `zone` and `instance`, which a Node's providerID gives by itself.
 
-As one likes `plug` for `instance` (the fence agents' word), `api-endpoint` (a private endpoint) and `discard-local-ssd` (true if
-not said otherwise). Without the secret `service-account-json` the worker's own identity serves (Application Default Credentials).
+Optional are `plug` in place of `instance` (the fence agents' name), `api-endpoint` (a private endpoint) and `discard-local-ssd`
+(true by default). Without the secret `service-account-json` the worker uses its own identity (Application Default Credentials).
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _URL = re.compile(r"(?:(?P<scheme>https?)://)?(?P<host>\[[0-9A-Fa-f:.]+\]|[^\[\]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GceInstance:
-    """One instance, and where its API is asked. discard_local_ssd: what becomes of scratch disks when it is stopped."""
+    """One instance, and the address of its API. discard_local_ssd: whether its scratch disks are discarded when it is
+    stopped."""
 
     project: str
     zone: str
@@ -51,7 +52,7 @@ class GceInstance:
 
     @property
     def api_is_plain(self) -> bool:
-        """Whether the API is asked without TLS, which is taken for an endpoint on the loopback only."""
+        """Whether the API is reached without TLS, which only an endpoint on the loopback may be."""
         return self.api.startswith("http://")
 
     @property
@@ -124,8 +125,8 @@ _TOKEN_URI = re.compile(
 
 
 def is_token_uri(url: str) -> bool:
-    """Whether a service account's key may say that its tokens come from there: what signs for it goes over TLS, but for the
-    loopback, and the URL is one of its kind and holds no user and no query (S41)."""
+    """Whether a service account's key may name this URL as the source of its tokens: signed requests go there over TLS, except
+    on the loopback, and the URL has the usual form without user and query (S41)."""
     found = _TOKEN_URI.fullmatch(url)
     if found is None or found["scheme"] == "https":
         return found is not None
@@ -136,7 +137,7 @@ def is_token_uri(url: str) -> bool:
 
 
 OFF_TAKES = timedelta(seconds=150)
-"""A guest that hangs is asked by its power button first, and is cut off after some 90 seconds only."""
+"""The cloud presses a hanging guest's power button first, and cuts it off only after some 90 seconds."""
 
 GCE = DriverParameters(
     names=NAMES,

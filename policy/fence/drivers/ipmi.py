@@ -1,8 +1,8 @@
 """IPMI over the network: `ip`, and optionally `ipport`, `cipher` (3, 17), `privilege` (operator, administrator) and
 `check-system`.
 
-It is IPMI 2.0 with a cipher suite that encrypts and checks: 17 where the BMC takes it, else 3, and no other. IPMI 1.5 and suites
-below 3 are spoken to nobody.
+It is IPMI 2.0 with a cipher suite that encrypts and checks: 17 if the BMC accepts it, else 3, and no other. IPMI 1.5 and suites
+below 3 are never used.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ PRIVILEGES = {"operator": 3, "administrator": 4}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IpmiAddress:
-    """Where a BMC listens and how to log in there. cipher, privilege: None lets the BMC have its best offer.
+    """Where a BMC listens and how to log in there. cipher, privilege: None takes the BMC's best offer.
 
-    check_system: whether the GUID that it tells must be the Node's system UUID.
+    check_system: whether the GUID that the BMC reports must be the Node's system UUID.
     """
 
     host: str

@@ -2,9 +2,10 @@
 `check-system`.
 
 `system` is the path or the id of one machine of the service (`1` is `/redfish/v1/Systems/1`); without it the service must have
-only one. Certificates are verified unless `ssl-insecure` is asked for, and plain HTTP is spoken only where `scheme` is `http`:
-whoever sits between could read the password and switch machines off. `tls-fingerprint` is for certificates that no authority has
-signed: the SHA-256 of the one to expect (or of several, with commas between them: the next one is named before it is changed).
+only one. Certificates are verified unless `ssl-insecure` is set, and plain HTTP is used only if `scheme` is `http`: anyone on
+the network path could read the password and switch machines off. `tls-fingerprint` is for certificates that no authority has
+signed: the SHA-256 of the expected one (or of several, with commas between them, so that the next one can be named before it is
+installed).
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ MOST_FINGERPRINTS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedfishAddress:
-    """Where a service listens and which of its systems is meant. system: its path, None for the only one there is.
+    """Where a service listens and which of its systems to use. system: its path, None for the only one.
 
-    ca_file: a file on the worker with the authorities to trust, None for those that its operating system trusts. fingerprints: of
-    the certificates to trust instead of any authority, SHA-256 in lower case. check_system: whether the UUID that it tells must
-    be the Node's system UUID.
+    ca_file: a file on the worker with the authorities to trust, None for those that its operating system trusts. fingerprints:
+    of the certificates to trust instead of any authority, SHA-256 in lower case. check_system: whether the UUID that it reports
+    must be the Node's system UUID.
     """
 
     host: str
@@ -53,7 +54,7 @@ class RedfishAddress:
 
     @property
     def insecurity(self) -> str:
-        """How others could listen or answer in its place, "" where they could not."""
+        """How others could listen or answer in its place, "" if they could not."""
         if self.scheme == "http":
             return "plain HTTP (scheme)"
         return "" if self.verify else "TLS without verifying its certificate (ssl-insecure)"

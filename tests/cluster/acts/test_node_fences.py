@@ -38,7 +38,7 @@ from activities.errors import ErrorType
 from activities.notification_sender import Notice
 from policy.episode.events import WARNINGS, EventReason, When
 from policy.episode.messages import Acknowledgement, EpisodeStatus, Kind, PathProof, Phase, RestartProof, VolumeReading
-from policy.episode.nodefence import told as told_of
+from policy.episode.nodefence import told as problem_line
 from policy.fence.config import FenceStep
 from policy.fence.power import VolumeState
 from policy.scan.repeat_alarm import Repetition
@@ -235,7 +235,7 @@ async def test_what_an_episode_tells_of_its_status_is_all_that_is_shown_of_it(mi
             problem="it says on",
         )
     )
-    target, short = await mirrored.world.pinned(), replace(whole, status=told_of(whole.status))
+    target, short = await mirrored.world.pinned(), replace(whole, status=problem_line(whole.status))
     document = mirrored.fences._document(NAME, target, whole)
     assert mirrored.fences._document(NAME, target, short) == document
     assert "unread" not in repr(short)

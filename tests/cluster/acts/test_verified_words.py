@@ -34,7 +34,7 @@ def said(verb: Verb, *, by: Licences = LICENCES, incident: str = INCIDENT, overr
     """As it is answered to a workflow."""
     spoken = NodeActionSpec(action=verb, node=node, reason=REASON, override=override)
     unsealed = SealedCommand(spoken=spoken, action="u-1", speaker="ada")
-    return ActivityEnvironment().run(lambda: by.sealed_word(CLUSTER, incident, unsealed))
+    return ActivityEnvironment().run(lambda: by.seal_command(CLUSTER, incident, unsealed))
 
 
 def forgeries(verb: Verb) -> list[SealedCommand | None]:

@@ -21,8 +21,8 @@ from policy.scan.evaluation import evaluate
 from policy.scan.ledger import Ledger
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.report_builder import NOT_COVERED
+from policy.scan.report_urgency import stamp_of
 from policy.scan.scan_report import MAXIMUM_CANDIDATES, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS
-from policy.scan.urgency import stamp_of
 from policy.values.object_refs import Dialect, ObjectRef
 from tests.policy.builders import NOW, WORKER, a_check, a_node, a_report, ago, check_ref, ledger_of, mark_text
 from tests.policy.pools import PROD, a_machine, cluster_api, openshift

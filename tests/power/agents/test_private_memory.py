@@ -22,7 +22,7 @@ SECRET = "k3p-my-s3cret"
 
 AS_NOBODY = """
 import asyncio, json, os, sys
-from activities.power import child_process
+from activities.power import agent_process
 from activities.power.fence_agent import agent_input
 from policy.fence.drivers.agent_parameters import AgentMetadata, AgentParameter
 from tests.power.agents.scripted import agent_driver
@@ -35,7 +35,7 @@ async def read(agent, parameters, credentials):
 async def hand_a_file(agent, secrets):
     metadata = AgentMetadata(agent="fence_x", parameters={name: AgentParameter() for name in secrets})
     with agent_input(metadata, secrets, secrets=secrets, patience=1.0) as told:
-        ended = await child_process.run(agent, told.lines, within(10), environment={}, files=told.files)
+        ended = await agent_process.run(agent, told.lines, within(10), environment={}, files=told.files)
     return (ended.stdout + ended.stderr).decode()
 
 os.chdir("/")

@@ -11,8 +11,8 @@ from policy.checks.inventory import ControlPlane
 from policy.checks.verdicts import Health
 from policy.episode.messages import Observation
 from policy.objects.scopes import GroupCount
+from policy.scan.report_urgency import Urgency, urgency
 from policy.scan.scan_report import AtRisk, ClusterLease, NodeAtRisk, TargetRow, ViewState
-from policy.scan.urgency import Urgency, urgency
 from tests.policy.builders import NOW, a_candidate, a_check_report, a_report, check_ref
 
 CHECKED, SPARED = a_check_report(), a_check_report("others", healthy=12, unhealthy=0, remaining=2, at_once=2)

@@ -41,7 +41,7 @@ def urgency(previous: ScanReport, current: ScanReport, watching: Collection[str]
         return Urgency.NOW
     if _spared(previous, watched) != _spared(current, watched):
         return Urgency.NOW
-    if _changed_in_hand(previous, current, watched, held):
+    if _matters_to_episodes(previous, current, watched, held):
         return Urgency.SOON
     if _of_the_others(previous, watched, held) != _of_the_others(current, watched, held) or _unexpected(previous, current, held):
         return Urgency.LATER
@@ -84,12 +84,12 @@ def _stormy_groups(policies: FencePolicies, groups: Collection[GroupCount]) -> o
     return bool(policies.storage_down(cluster)), policies.storms_among(groups)
 
 
-def _changed_in_hand(previous: ScanReport, current: ScanReport, watched: frozenset[str], in_hand: frozenset[str]) -> bool:
+def _matters_to_episodes(previous: ScanReport, current: ScanReport, watched: frozenset[str], in_hand: frozenset[str]) -> bool:
     """Whether a node in hand has changed in a way that its episode may wait for. A node without an earlier observation counts
     if it is Ready or gone: it was sick when its episode began."""
     before = {each.node: each for each in previous.observations if each.node in watched}
     return any(
-        episode_view(each) != episode_view(before[each.node]) if each.node in before else each.ready or not each.present
+        facts_for_episode(each) != facts_for_episode(before[each.node]) if each.node in before else each.ready or not each.present
         for each in current.observations
         if each.node in before or each.node in in_hand
     )
@@ -120,10 +120,10 @@ def _unexpected(previous: ScanReport, current: ScanReport, in_hand: frozenset[st
 
 def _read_by_people(report: ScanReport) -> tuple[list[TargetRow], list[str]]:
     """The rows of sick nodes, and the nodes with data at risk."""
-    return [row for row in report.rows if is_not_well(row)], [each.node for each in report.at_risk.nearest]
+    return [row for row in report.rows if is_sick(row)], [each.node for each in report.at_risk.nearest]
 
 
-def is_not_well(row: TargetRow) -> bool:
+def is_sick(row: TargetRow) -> bool:
     """Whether it is not well. The rows of other targets are for people only, and fill up the list."""
     return row.health in {Health.UNHEALTHY, Health.SOON}
 
@@ -135,11 +135,11 @@ def plainly_sick(seen: Observation) -> bool:
 
 
 def stamp_of(seen: Observation) -> str:
-    """A short hash of `episode_view`: it changes when the observation changes for the episode."""
-    return hashlib.sha256(str(episode_view(seen)).encode()).hexdigest()[:16]
+    """A short hash of `facts_for_episode`: it changes when the observation changes for the episode."""
+    return hashlib.sha256(str(facts_for_episode(seen)).encode()).hexdigest()[:16]
 
 
-def episode_view(seen: Observation) -> object:
+def facts_for_episode(seen: Observation) -> object:
     """The part of an observation that the episode of its node uses: all but its own mark, and the groups that only permits
     need."""
     since = seen.ready_since.isoformat() if seen.ready_since is not None else ""

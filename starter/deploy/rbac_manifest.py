@@ -82,7 +82,7 @@ def _rules(rights: Iterable[Right]) -> Iterator[dict[str, Any]]:
         if any(_covers(each, right) for each in listed):
             continue
         listed.append(right)
-        rule: dict[str, Any] = {WHY: _told(right)} if right.why or right.features else {}
+        rule: dict[str, Any] = {WHY: _comment(right)} if right.why or right.features else {}
         rule |= {"apiGroups": right.groups, "resources": right.resources}
         if right.names:
             rule["resourceNames"] = right.names
@@ -94,7 +94,7 @@ def _covers(one: Right, other: Right) -> bool:
     return (one.groups, one.resources) == (other.groups, other.resources) and named and set(other.verbs) <= set(one.verbs)
 
 
-def _told(right: Right) -> str:
+def _comment(right: Right) -> str:
     features = ", ".join(sorted(right.features))
     return " ".join(part for part in (f"[{features}]" if features else "", right.why) if part)
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from activities.errors import ErrorType
-from activities.power.child_process import OUTPUT_LIMIT, run
+from activities.power.agent_process import OUTPUT_LIMIT, run
 from tests.power.conftest import fails, within
 from tests.power.processes.process_table import gone
 

@@ -1,8 +1,8 @@
-"""Runs one operation in a process of its own that is dead by its deadline, whatever hangs inside it.
+"""Runs a fence agent in a process of its own that is dead by its deadline, whatever hangs inside it.
 
-For programs of others, the fence agents; what we speak ourselves is spoken by a child of `bmc/fork_server.py`. The reason is a
-program that can block for ever, and a command that must not be in flight after its deadline (S34). Secrets go in by standard
-input only: argv and environment of a process can be read by others (S12).
+An agent is another project's program: it can block for ever, and a command must not be in flight after its deadline (S34).
+Secrets go in by standard input only: argv and environment of a process can be read by others (S12). IPMI and Redfish are spoken
+by a child of `bmc/fork_server.py`.
 """
 
 from __future__ import annotations
