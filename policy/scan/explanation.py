@@ -262,9 +262,11 @@ def conclude(explanation: Explanation | None, *, halted: str, kept_from: Sequenc
     """The one sentence for a node without an open episode: the first fact that decides. explanation: None where the cluster
     can't be read. halted: what keeps everything from being begun, "" for nothing. kept_from: why the scanner begins nothing for
     this node though a check wants it to; the first one is shown."""
-    opinions = explanation.opinions if explanation is not None else ()
-    if explanation is None or not opinions:
-        unusable = explanation is not None and any(each.unusable for each in explanation.bystanders)
+    if explanation is None:
+        return "what health checks say of it is not known: the cluster can't be read"
+    opinions = explanation.opinions
+    if not opinions:
+        unusable = any(each.unusable for each in explanation.bystanders)
         which = "no health check that can be used" if unusable else "no health check"
         return f"{which} covers it: nothing is done to it"
     if halted and any(each.target.verdict.health in {Health.UNHEALTHY, Health.SOON} for each in opinions):

@@ -338,6 +338,10 @@ def test_everybody_who_waits_is_named_with_what_holds_him() -> None:
         ("node-4", "aborted", NOW),
     ]
     assert [each.turn for each in found.waiting] == [1, None]  # who is held off stands in no queue
+    assert (found.waiting[0].guard, found.waiting[0].moves) == ("CapReached", "an episode that ends gives its permit back")
+    paused = overview_of(dataclasses.replace(status(), scanner=dataclasses.replace(seen, pauses=(PAUSE,)), episodes=(waits,)))
+    ends = "each pause has to end: `nodewarden unpause --of NAME`"
+    assert (paused.waiting[0].guard, paused.waiting[0].moves) == ("Paused", ends), "a permit given back ends no pause (S44)"
 
 
 async def test_the_only_cluster_is_what_one_sees(page: aiohttp.ClientSession) -> None:
