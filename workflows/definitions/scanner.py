@@ -44,7 +44,7 @@ from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.report_urgency import plainly_sick, stamp_of
 from policy.scan.scan_report import MAXIMUM_OBSERVATIONS, ScanReport
-from policy.scan.views import another_cluster
+from policy.scan.view_state import another_cluster
 from policy.values.display_text import without_calls
 from policy.values.times import format_duration
 from workflows.episode.attestation import Command, refused, require_future, require_name_and_reason, verified_command
