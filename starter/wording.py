@@ -245,7 +245,7 @@ def left_off(result: EpisodeResult) -> str:
 
 def obstacles(scanner: ScannerStatus, now: datetime) -> tuple[Obstacle, ...]:
     """What keeps everything from being begun in its cluster, as of that moment."""
-    paused = pauses.told(scanner.pauses)
+    paused = pauses.described(scanner.pauses)
     return tuple(readiness.obstacles(scanner.report, paused=paused, problem=scanner.problem, wait=scanner.wait, now=now))
 
 

@@ -58,9 +58,8 @@ class StandingCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts(StandingCounts):
-    """What a circuit breaker judges. updating: how many of the unhealthy ones are on their way to another machine config.
-    control_plane: how many of all are of the control plane.
-    """
+    """The counts that a circuit breaker judges. updating: how many of the unhealthy ones are on their way to another machine
+    config. control_plane: how many of all are of the control plane."""
 
     updating: int = 0
     control_plane: int = 0
@@ -79,7 +78,7 @@ class Counts(StandingCounts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What holds a check back beside its own numbers. held: why it is held as a whole, with the words for people."""
+    """What holds a check back besides its own numbers. held: why the whole check is held, with the sentence for people."""
 
     surroundings: Surroundings = Surroundings()
     cluster: WorkloadCluster | None = None
@@ -103,8 +102,8 @@ class CircuitBreaker:
 
 
 def circuit_breaker(check: HealthCheck, counts: Counts, circumstances: Circumstances | None = None) -> CircuitBreaker:
-    """The circuit breaker by the rules of the check's dialect. A pause by people comes first, then what makes the numbers
-    doubtful, then the numbers."""
+    """The circuit breaker by the rules of the check's dialect. First a pause by people, then what makes the numbers doubtful,
+    then the numbers."""
     around = circumstances or Circumstances()
     limit = _limit(check, counts)
     held = _held(check, counts, around)
@@ -149,7 +148,7 @@ def _held(check: HealthCheck, counts: Counts, around: Circumstances) -> tuple[Op
 def _limit(check: HealthCheck, counts: Counts) -> CircuitBreaker:
     if check.dialect is Dialect.NODE_FENCING:
         # Its percentages are fence policies, which hold for all fencing in the cluster (`policy/scan/admission.py`).
-        numbers = f"{counts.healthy} of {counts.total} nodes are healthy; how many may be unresponsive is said by fence policies"
+        numbers = f"{counts.healthy} of {counts.total} nodes are healthy; fence policies limit how many may be unresponsive"
         return CircuitBreaker(allowed=True, remaining=counts.total, reason=OpenReason.NO, message=numbers)
     if check.dialect is Dialect.MEDIK8S:
         return _of_nodes(check, counts)
@@ -194,7 +193,7 @@ def _of_machines(check: HealthCheck, counts: Counts) -> CircuitBreaker:
 
 
 def _of_range(check: HealthCheck, counts: Counts) -> CircuitBreaker:
-    """Cluster API's range: both ends included, and it goes before maxUnhealthy."""
+    """Cluster API's range: both ends included; it replaces maxUnhealthy."""
     limits = check.unhealthy_range
     assert limits is not None
     if limits.least <= counts.unwell <= limits.most:
@@ -215,10 +214,10 @@ def _open(reason: OpenReason, message: str, *, breached: bool = False) -> Circui
 
 
 class Tally:
-    """How many targets stand how.
+    """How many targets have each standing.
 
-    Which targets are of the control plane, and which of the unhealthy are on their way to another machine config, is kept by
-    name: a node may become either while its verdict stays the same.
+    Control-plane targets, and unhealthy ones on their way to another machine config, are kept by name: a node may become either
+    while its verdict stays the same.
     """
 
     __slots__ = ("_control_plane", "_standings", "_updating")
@@ -237,13 +236,13 @@ class Tally:
             self._updating.add(target.key)
 
     def remove(self, target: JudgedTarget, verdict: Verdict) -> None:
-        """Count a verdict no more, however the target has changed since it was counted."""
+        """Count a verdict no more, even if the target has changed since it was counted."""
         self._standings[verdict.standing] -= 1
         self._control_plane.discard(target.key)
         self._updating.discard(target.key)
 
     def restates(self, target: JudgedTarget, verdict: Verdict) -> bool:
-        """Whether the same verdict is to be counted otherwise."""
+        """Whether the same verdict is counted differently now."""
         updating = target.updating and verdict.standing is Standing.UNHEALTHY
         counted_as_member = target.key in self._control_plane
         return updating != (target.key in self._updating) or _of_control_plane(target, verdict) != counted_as_member
@@ -266,5 +265,5 @@ class Tally:
 
 
 def _of_control_plane(target: JudgedTarget, verdict: Verdict) -> bool:
-    """Whether it counts among the check's control-plane members: whoever is in no total is in no group either."""
+    """Whether it counts among the check's control-plane members. A target outside the total is in no group either."""
     return target.control_plane and verdict.standing is not Standing.LEFT_OUT

@@ -1,9 +1,9 @@
 """The fence policies of a cluster: storm limits and caps by scope, quiet times, failed attempts, and the off switch.
 
-Typed, and merged from wherever they were written: `policy/dialects/node_fencing.py` reads the ConfigMaps of the node-fencing
-proposal, the worker's settings have a section of their own. What several of them say holds as the strictest says. Whether a limit
-is reached is decided here and nowhere else; `policy/scan/permit_rules.py` has a row for each, which a scan, an episode's request
-and `explain` ask. None of them takes back what is under way (S17).
+Typed, and merged from all sources: `policy/dialects/node_fencing.py` reads the ConfigMaps of the node-fencing proposal, and the
+worker's settings have a section of their own. Where several sources set a limit, the strictest holds. Whether a limit is
+reached is decided here and nowhere else; `policy/scan/permit_rules.py` has a row for each, which a scan, an episode's request
+and `explain` ask. No policy stops an act that is under way (S17).
 """
 
 from __future__ import annotations
@@ -21,47 +21,47 @@ OFF = "off"
 
 DEFAULT_ATTEMPTS = 10
 DEFAULT_ATTEMPTS_PAUSE = timedelta(minutes=15)
-"""Pacemaker's: so many failures of one target, then no more before the next regular look."""
+"""Pacemaker's: after too many failed attempts on a target the next one waits for the next regular look."""
 
 STORAGE_CONDITIONS = ("StorageUnreachable", "ReadonlyFilesystem")
-"""Node conditions that say, where True, that a node has lost its storage; the second is the node problem detector's."""
+"""Node conditions that report, where True, that a node has lost its storage; the second is the node problem detector's."""
 
 STORAGE_EVENTS = ("StorageUnreachable", "FilesystemIsReadOnly", "IOError")
-"""Reasons of Events on a node that say the same; the last two are the node problem detector's."""
+"""Reasons of Events on a node that report the same; the last two are the node problem detector's."""
 
 STORAGE_EVENT_AGE = timedelta(minutes=5)
-"""How long such an Event counts after it was last seen to happen: nobody takes one back."""
+"""How long such an Event counts after its last occurrence: no program withdraws an Event."""
 
 LEASE_INTERVAL = timedelta(seconds=90)
 """How long after its last renewal a host's lease still counts as renewed (oVirt's HostStorageLeaseAliveCheckingInterval)."""
 
 MOST_SCOPES = 4
-"""Ways to divide one cluster: each of them is counted for every node and told for every candidate."""
+"""The most ways to divide one cluster: each is counted for every node and reported for every candidate."""
 
 MOST_PER_MINUTE = 10_000
-"""The most pods that may be freed in a minute; whoever wants more sets no limit."""
+"""The most pods that may be freed in a minute; a higher number is no limit and is refused."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StormRule:
-    """No new fencing of a node while at or above that percentage of its group under the scope is unresponsive, it included."""
+    """No new fencing of a node while at least that percentage of its group under the scope is unresponsive, the node included."""
 
     name: str
     percentage: int
     scope: str = CLUSTER
 
     def holds(self, count: GroupCount, taking: int = 0) -> bool:
-        """Whether a group is so badly off. The node-fencing proposal says "more than", oVirt at or above: the stricter one.
-        taking: so many more of it may go down by us."""
+        """Whether a group has reached the limit. The node-fencing proposal says "more than", oVirt at or above: the stricter
+        one. taking: how many more of the group our acts may take down."""
         return count.and_more(taking).percent >= self.percentage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStorm:
-    """A storm rule that forbids new fencing in a group. count: None where the group of the node, or of a Machine without one, was
-    not counted: it may be in a storm. taking: how many of the group are Ready and may go down by us."""
+    """A storm rule that forbids new fencing in a group. count: None where the group of the node, or of a Machine without one,
+    was not counted: it may be in a storm. taking: how many Ready nodes of the group our acts may take down."""
 
     rule: StormRule
     count: GroupCount | None = None
@@ -101,16 +101,16 @@ class ScopeCap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FencePolicies:
-    """All policies of one cluster; None and empty where nobody said anything.
+    """All policies of one cluster; None and empty where no source sets one.
 
     cap: nodes at once in the whole cluster, instead of the scanner's own number. quiet_time: between opposite power commands
-    of one node. maximum_attempts: failed ones in a row, before a node is left alone for attempts_pause. storage_percentage: at or
-    above so many nodes without storage nothing is fenced, since it is the storage that fails. skip_lost_storage: nor is a node
-    that says so itself, by its conditions or by Events on it that are no older than storage_event_age. skip_renewed_lease: nor
-    one whose kubelet renews its Lease. pods_per_minute: no more than these are freed by force, of all nodes together
-    (`policy/episode/permits.py`). switched_off: who switched fencing off altogether, in words; off_groups: parts of the
-    cluster where it is off. problem: why the configuration can't be used; then nothing new is begun, and what was read before it
-    does not count.
+    for one node. maximum_attempts: failed ones in a row, before a node is left alone for attempts_pause. storage_percentage:
+    while at least that many nodes have lost their storage nothing is fenced, since the storage fails, not the nodes.
+    skip_lost_storage: a node that reports lost storage is not fenced, by its conditions or by Events on it that are no older
+    than storage_event_age. skip_renewed_lease: neither is one with a kubelet that renews its Lease. pods_per_minute: how many
+    pods are freed by force, of all nodes together (`policy/episode/permits.py`). switched_off: who switched fencing off
+    altogether, in words; off_groups: parts of the cluster where it is off. problem: why the configuration can't be used; then
+    nothing new is begun, and an earlier configuration does not count.
     """
 
     storms: tuple[StormRule, ...] = ()
@@ -132,7 +132,7 @@ class FencePolicies:
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """Every scope that some policy speaks of."""
+        """Every scope that some policy uses."""
         named = (
             {rule.scope for rule in self.storms}
             | {each.scope for each in self.caps}
@@ -151,8 +151,8 @@ class FencePolicies:
         return self.attempts_pause if self.attempts_pause is not None else DEFAULT_ATTEMPTS_PAUSE
 
     @property
-    def storage_said_by(self) -> tuple[str, ...]:
-        """The conditions by which nodes say that they have lost their storage; none where no policy asks."""
+    def lost_storage_conditions(self) -> tuple[str, ...]:
+        """The conditions by which nodes report that they have lost their storage; empty where no policy uses them."""
         asked = self.skip_lost_storage or self.storage_percentage is not None
         return (self.storage_conditions or STORAGE_CONDITIONS) if asked else ()
 
@@ -166,8 +166,8 @@ class FencePolicies:
     def storm(
         self, groups: Iterable[str], count_of: Callable[[str], GroupCount | None], taking: Mapping[str, int]
     ) -> GroupStorm | None:
-        """The storm of one of these groups, or of the cluster; None where there is none. count_of: None for a group that was not
-        counted. taking: of each group how many are Ready and may be disrupted, with the one that is asked about."""
+        """The storm of one of these groups, or of the cluster; None where there is none. count_of: returns None for a group
+        that was not counted. taking: how many nodes of each group are Ready and may be disrupted, this one included."""
         for rule in self.storms:
             mine = [group for group in (CLUSTER, *groups) if scope_of(group) == rule.scope]
             if not mine:
@@ -179,7 +179,7 @@ class FencePolicies:
         return None
 
     def storms_among(self, counts: Iterable[GroupCount]) -> list[tuple[str, str]]:
-        """Which rules hold in which groups as they are, by name."""
+        """The rules and groups that are in a storm now, by name."""
         counts = tuple(counts)
         return [
             (rule.name, count.group)
@@ -189,21 +189,21 @@ class FencePolicies:
         ]
 
     def storage_down(self, cluster: GroupCount | None) -> str:
-        """Why the shared storage as a whole is taken to be down, "" where it is not. cluster: None where it was not counted."""
+        """Why the shared storage as a whole counts as down, "" where it does not. cluster: None where it was not counted."""
         limit = self.storage_percentage
         cluster = cluster or GroupCount(group=CLUSTER)
         if limit is None or percent(cluster.without_storage, cluster.nodes) < limit:
             return ""
         numbers = f"{cluster.without_storage} of {cluster.nodes} nodes have lost their storage"
-        return f"{numbers}, at or above {limit}%: it is the storage that fails, not the nodes"
+        return f"{numbers}, at or above {limit}%: the storage fails, not the nodes"
 
     def host_lost_storage(self, node: NodeView) -> str:
         """Why the node is left alone as one that can't reach its storage, "" where it is not."""
-        condition = lost_storage(node, self.storage_said_by) if self.skip_lost_storage else ""
+        condition = lost_storage(node, self.lost_storage_conditions) if self.skip_lost_storage else ""
         return f"it has lost its storage: its condition {condition} is True (skip-if-host-lost-storage)" if condition else ""
 
     def storage_lost_lately(self, events: Iterable[NodeEvent], now: datetime) -> str:
-        """The same by Events on the node, which only a last look reads."""
+        """The same, by Events on the node, which only a live look reads."""
         if not self.skip_lost_storage:
             return ""
         age = self.storage_event_age if self.storage_event_age is not None else STORAGE_EVENT_AGE
@@ -211,17 +211,18 @@ class FencePolicies:
         if event is None:
             return ""
         ago = max(int((now - event.at).total_seconds()), 0)
-        return f"it has lost its storage: the Event {event.full_name} said so {ago} s ago (skip-if-host-lost-storage)"
+        return f"it has lost its storage: the Event {event.full_name} reported it {ago} s ago (skip-if-host-lost-storage)"
 
 
 NO_POLICIES = FencePolicies()
-"""Where nobody has written any."""
+"""The policies where no source sets any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySource:
-    """Where fence configuration and the fence policies of a cluster come from: ConfigMaps in that namespace, FencingTemplates in
-    those of `templates` (S40), and what the worker's settings say. requests: whose objects of other systems are obeyed (S46)."""
+    """Where fence configuration and the fence policies of a cluster come from: ConfigMaps in that namespace, FencingTemplates
+    in those of `templates` (S40), and the worker's settings. requests: the namespaces in which requests of other systems are
+    obeyed (S46)."""
 
     namespace: str = FENCE_NAMESPACE
     templates: tuple[str, ...] = (FENCE_NAMESPACE,)
@@ -233,7 +234,7 @@ DEFAULT_SOURCE = PolicySource()
 
 
 def stricter(one: FencePolicies, other: FencePolicies) -> FencePolicies:
-    """Both together: every limit of either holds, and of two numbers the stricter one."""
+    """Both together: every limit of either, and of two numbers the stricter one."""
     caps: dict[str, int] = {}
     for each in (*one.caps, *other.caps):
         caps[each.scope] = min(each.cap, caps.get(each.scope, each.cap))
@@ -258,7 +259,7 @@ def stricter(one: FencePolicies, other: FencePolicies) -> FencePolicies:
 
 
 def unusable(known: FencePolicies, problem: str) -> FencePolicies:
-    """What holds beside a configuration that can't be used: what is known otherwise, with the problem."""
+    """The other policies, with the problem of a configuration that can't be used."""
     return replace(known, problem=problem)
 
 
@@ -278,8 +279,8 @@ class PowerMoment:
 
 
 def quiet_left(last: PowerMoment | None, *, on: bool, quiet_time: timedelta | None, now: datetime) -> timedelta:
-    """How long the opposite power command must still wait, zero where it need not. Inside one episode nothing of this holds: its
-    on follows its off."""
+    """How long the opposite power command must still wait, zero where it need not. Inside one episode there is no quiet time:
+    its on follows its off."""
     if last is None or quiet_time is None or last.on is on:
         return timedelta(0)
     return max(last.at + quiet_time - now, timedelta(0))
@@ -300,13 +301,13 @@ def left_alone_until(attempts: Attempts, policies: FencePolicies) -> datetime | 
 
 
 def lease_wait(last_contact: datetime | None, now: datetime) -> timedelta:
-    """How long to wait before a host's Lease tells anything: it may have been renewed just before the host fell silent."""
+    """How long to wait before a host's Lease proves silence: it may have been renewed just before the host stopped answering."""
     return max(last_contact + LEASE_INTERVAL - now, timedelta(0)) if last_contact is not None else timedelta(0)
 
 
 def still_renewed(renewed: datetime | None, last_contact: datetime | None, now: datetime) -> str:
-    """Why a host is left alone as one whose kubelet lives, "" where it is not. renewed: None where the Lease can't be read: that
-    proves no silence, and keeps nobody from power fencing, whose off is read back."""
+    """Why a host is left alone because its kubelet lives, "" where it is not. renewed: None where the Lease can't be read: that
+    proves no silence, but does not stop power fencing, which reads the off back."""
     if renewed is None or now - renewed > LEASE_INTERVAL or (last_contact is not None and renewed <= last_contact):
         return ""
     return f"its kubelet renewed its Lease {int((now - renewed).total_seconds())} s ago (skip-if-host-renews-lease)"

@@ -81,7 +81,7 @@ class UnhealthyCondition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnhealthyRange:
-    """Cluster API's `[3-5]`: remediate only while so many are unhealthy, both ends included."""
+    """Cluster API's `[3-5]`: remediate only while the number of unhealthy targets is in the range, both ends included."""
 
     least: int
     most: int
@@ -103,14 +103,14 @@ class EscalatingRemediation:
 class HealthCheck:
     """One policy object. `paused` says why, "" when it is not.
 
-    Of min_healthy, max_unhealthy and unhealthy_range at most one holds a check back; which fields a dialect fills is said in its
-    reader. startup_timeout: how long a Machine may be without a Node, None where that is never too long. cluster_name: only the
-    Machines of that workload cluster (Cluster API). healthy_delay: how long a node must be well before its remediation is taken
-    back; negative waits for a person (medik8s). rungs: in their order. external_strategy: OpenShift's old way of annotating a
-    Machine for its bare-metal operator. storm: how far the storm was when the object's status was last written. escalation:
-    strategies in their order, as the annotation of `policy/remediation/ladder.py` names them. retry: how often and how soon a
-    replacement that fails is remediated in its turn; None where the check says nothing of that. max_in_flight: how many of its
-    targets at once. autoscaler_patience: how old a Machine that never had a Node must be before it is replaced again.
+    Of min_healthy, max_unhealthy and unhealthy_range at most one limits a check; each dialect's reader says which fields it
+    fills. startup_timeout: how long a Machine may be without a Node, None for no limit. cluster_name: only the Machines of that
+    workload cluster (Cluster API). healthy_delay: how long a node must be well before its remediation is removed; negative
+    waits for a person (medik8s). rungs: in their order. external_strategy: OpenShift's old way of annotating a Machine for its
+    bare-metal operator. storm: the storm as the object's status last had it. escalation: strategies in their order, as the
+    annotation of `policy/remediation/ladder.py` names them. retry: how often and how soon a replacement that fails is
+    remediated in its turn; None where the check does not set it. max_in_flight: how many of its targets at once.
+    autoscaler_patience: how old a Machine that never had a Node must be before it is replaced again.
     """
 
     ref: ObjectRef
@@ -136,8 +136,8 @@ class HealthCheck:
     max_in_flight: Threshold | None = None
     autoscaler_patience: timedelta = AUTOSCALER_PATIENCE
     warnings: tuple[str, ...] = ()
-    """What was understood although it is not written as the dialect wants it, and what is not carried out where that only delays
-    the way back; shown in the check's report."""
+    """What was accepted although it is not written as the dialect wants it, and what is not carried out because that only
+    delays the way back; shown in the check's report."""
 
     @property
     def of_machines(self) -> bool:
@@ -146,18 +146,18 @@ class HealthCheck:
 
     @property
     def machine_api(self) -> MachineApi | None:
-        """Whose Machines it judges, None for a check of Nodes."""
+        """The API of the Machines that it judges, None for a check of Nodes."""
         return named(self.dialect)
 
     @property
     def remembers(self) -> bool:
-        """Whether it says how a failed remediation is to be tried again."""
+        """Whether it sets how a failed remediation is tried again."""
         return self.retry is not None
 
     def makes(self, remediation: RemediationObject) -> bool:
         """Whether the object is of a kind that one of its templates makes, and lies where they are made: a Machine's beside the
-        Machine, a Node's beside the template. One that a stranger makes elsewhere about a Node means nothing, whichever check it
-        names as its owner (S46)."""
+        Machine, a Node's beside the template. An object about a Node in another place means nothing, even if it names this
+        check as its owner (S46)."""
         made = (remediation.ref.api_version.partition("/")[0], remediation.ref.kind)
         return any(
             kind_of(rung.template) == made and (self.of_machines or rung.template.namespace in {"", remediation.ref.namespace})
@@ -165,7 +165,7 @@ class HealthCheck:
         )
 
     def owns(self, remediation: RemediationObject) -> bool:
-        """Whether it created the object. A uid that both know decides; without one the name does."""
+        """Whether it created the object. The uid decides where both have one, else the name."""
         return any(
             owner.kind == self.ref.kind
             and owner.name == self.ref.name
@@ -174,7 +174,7 @@ class HealthCheck:
         )
 
     def machine_ref(self, namespace: str, name: str) -> ObjectRef:
-        """A Machine that it covers, in the version in which its group is spoken."""
+        """A Machine that it covers, in the version that its group is read in."""
         return ObjectRef(api_version=self.ref.api_version, kind="Machine", name=name, namespace=namespace)
 
     @property

@@ -1,7 +1,7 @@
 """All objects that are judged, and which of them belong together: Nodes, Machines, Clusters and remediation objects.
 
-Which Node is a Machine's is said in `policy/objects/machines.py`. Every change answers with the targets that it touches, so that
-nobody else is judged again. What is thought of the targets is `policy/scan/ledger.py`.
+`policy/objects/machines.py` decides which Node is a Machine's. Every change returns the targets that it touches, so that only
+those are judged again. `policy/scan/ledger.py` keeps the verdicts.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _machine_content = attrgetter(*(field.name for field in fields(MachineView) if f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPlane:
-    """Control-plane nodes and how many of them say Ready (S15). lost: the names of Nodes that control-plane Machines name and
-    that are gone: a machine runs on without its Node, and etcd counts it."""
+    """Control-plane nodes and how many of them are Ready (S15). lost: the names of Nodes that control-plane Machines name and
+    that are gone: the machine runs on without its Node, and etcd counts it."""
 
     members: int = 0
     ready: int = 0
@@ -51,14 +51,14 @@ class ControlPlane:
 
 @dataclass(frozen=True, slots=True)
 class TargetToJudge:
-    """A target to be judged again. relabelled: by which checks it is covered may have changed, too."""
+    """A target to be judged again. relabelled: other checks may cover it now, too."""
 
     target: JudgedTarget
     relabelled: bool = False
 
 
 class StrangeNodes:
-    """The Nodes of which others say that they are the same machine (S39), and those with a mark that is not ours (S41). version:
+    """The Nodes that seem to be the same machine as another one (S39), and those with a mark that is not ours (S41). version:
     another one after each change."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class StrangeNodes:
         self._targets: dict[str, JudgedTarget] = {}
 
     def __iter__(self) -> Iterator[Mistake]:
-        """What to tell on each of them."""
+        """One sentence for people about each of them."""
         for target in list(self._targets.values()):
             node = target.node
             assert node is not None, "the target of a Node has one"
@@ -77,7 +77,7 @@ class StrangeNodes:
                 yield Mistake(about=node.ref, uid=node.uid, reason="MarkNotOurs", words=(target.strange_mark,))
 
     def put(self, target: JudgedTarget) -> None:
-        """A Node of which it has changed what is strange."""
+        """A Node with a change of what is strange about it."""
         self.version += 1
         if target.contested or target.strange_mark:
             self._targets[target.key] = target
@@ -91,10 +91,10 @@ class StrangeNodes:
 
 
 class Inventory:
-    """The objects of one cluster, each once, tied to what it belongs to.
+    """The objects of one cluster, each once, linked to the objects that it belongs to.
 
-    sees_all_nodes: every Node of every workload cluster is here, so that one which is not here is gone. Else only the Nodes of
-    Clusters that a Node here says it belongs to are seen; the Machines of others are not judged by their Nodes.
+    sees_all_nodes: every Node of every workload cluster is here, so one that is not here is gone. Else only Clusters count that
+    a Node here belongs to; the Machines of other Clusters are not judged by their Nodes.
     """
 
     def __init__(self, *, sees_all_nodes: bool) -> None:
@@ -108,7 +108,7 @@ class Inventory:
         self.groups = GroupTally()
         self.strange = StrangeNodes()
         self.clusters_seen = 0
-        """Another number whenever it changes which Clusters' Nodes are seen here."""
+        """Another number after each change of which Clusters have Nodes here."""
         self._sees_all_nodes = sees_all_nodes
         self._claims: defaultdict[str, dict[str, JudgedTarget]] = defaultdict(dict)
         self._known_as: defaultdict[str, dict[str, JudgedTarget]] = defaultdict(dict)
@@ -161,7 +161,7 @@ class Inventory:
         return [*touched, *self._move(before, node), *self._seen_by_machines(claims), *self._contest(target, claims)]
 
     def remove_node(self, name: str) -> tuple[JudgedTarget | None, list[TargetToJudge]]:
-        """A Node object that is gone: its target, and who else is touched."""
+        """A Node object that is gone: its target, and the other targets that this touches."""
         target = self.nodes.pop(name, None)
         if target is None:
             return None, []
@@ -193,7 +193,7 @@ class Inventory:
         return [TargetToJudge(target, relabelled=relabelled), *self._contest_nodes(before, machine)]
 
     def remove_machine(self, key: str) -> tuple[JudgedTarget | None, list[TargetToJudge]]:
-        """A Machine object that is gone: its target, and who else is touched."""
+        """A Machine object that is gone: its target, and the other targets that this touches."""
         target = self.machines.pop(key, None)
         if target is None:
             return None, []
@@ -229,7 +229,7 @@ class Inventory:
     # Nodes
 
     def _count(self, target: JudgedTarget) -> None:
-        """Put a Node into every count and index that its view alone decides."""
+        """Put a Node into the counts and indexes that depend on its own view alone."""
         node = target.node
         assert node is not None
         if node.control_plane:
@@ -247,7 +247,7 @@ class Inventory:
         self.marked.pop(node.name, None)
 
     def _move(self, before: NodeView | None, after: NodeView | None) -> list[TargetToJudge]:
-        """Keep count of the Nodes that say to which Cluster they belong; the first and the last of one change what is seen."""
+        """Count the Nodes of each Cluster; the first and the last of one change which Clusters have Nodes here."""
         left, joined = cluster_named_by(before), cluster_named_by(after)
         if left == joined:
             return []
@@ -265,7 +265,7 @@ class Inventory:
         return touched
 
     def _know(self, target: JudgedTarget, before: NodeView | None, after: NodeView | None) -> set[str]:
-        """Keep by which claims of Machines the Node is found; all of them, old and new."""
+        """Update the index of the claims by which Machines find this Node; returns old and new claims."""
         old, new = answers_of(before), answers_of(after)
         for claim in old - new:
             self._known_as[claim].pop(target.key, None)
@@ -276,7 +276,7 @@ class Inventory:
         return old | new
 
     def _seen_by_machines(self, claims: set[str]) -> list[TargetToJudge]:
-        """Let the Machines that claim a Node see it as it is now."""
+        """Link the Machines that claim a Node to it as it is now."""
         targets = {target.key: target for claim in claims for target in self._claims.get(claim, {}).values()}
         touched = []
         for target in targets.values():
@@ -290,15 +290,15 @@ class Inventory:
             self.strange.put(target)
 
     def contested(self, node: NodeView) -> str:
-        """Who else says that he is that Node's machine, in words; "" for nobody (S39)."""
+        """Which other Nodes seem to be that Node's machine, in words; "" for none (S39)."""
         claiming = self._machines_as.get(machine_behind(node.provider_id), {}) if node.provider_id else {}
         machines = (claiming | self.machines_of.get(node.name, {})).values() if claiming else ()
         others = contested(node, lambda key: self._known_as.get(key, {}))
         return others or claimed_otherwise(node, (each.machine for each in machines if each.machine is not None))
 
     def _contest(self, changed: JudgedTarget, claims: set[str]) -> list[TargetToJudge]:
-        """Let the Nodes that answer to one of these claims know whether others do. Of many only the one that has changed learns
-        it: the others are told of each other already, and a fleet may be made of machines with one number."""
+        """Update the Nodes with one of these claims: whether another Node has it too. If there are many, only the changed one
+        is updated: the others are contested already, and a fleet may be made of machines with one number."""
         targets = {changed.key: changed}
         for claim in claims:
             having = self._known_as.get(claim, {})
@@ -307,7 +307,7 @@ class Inventory:
         return self._contest_all(targets.values())
 
     def _contest_nodes(self, *machines: MachineView) -> list[TargetToJudge]:
-        """The same for the Nodes that have the providerID of a Machine which has changed."""
+        """Update the Nodes that have the providerID of a Machine which has changed."""
         targets: dict[str, JudgedTarget] = {}
         for machine in machines:
             if machine.provider_id:
@@ -350,7 +350,7 @@ class Inventory:
             _forget(self._claims, claim, target)
 
     def _find_node(self, target: JudgedTarget, machine: MachineView) -> None:
-        """Of several Nodes that answer to one claim none is the Machine's: nobody knows which."""
+        """If several Nodes answer to one claim, the Machine gets none of them: it is not known which is right."""
         _forget(self.machines_of, target.node_name, target)
         hidden, taken = self._unseen(machine), ""
         found: NodeView | None = None
@@ -372,7 +372,7 @@ class Inventory:
             self.machines_of[target.node_name][target.key] = target
 
     def unseen(self, cluster: str) -> bool:
-        """Whether no Node here says that it belongs to that Cluster, so that nobody here can know of its Nodes."""
+        """Whether no Node here belongs to that Cluster, so that its Nodes can't be looked up here."""
         return not self._sees_all_nodes and cluster not in self._nodes_in
 
     def _unseen(self, machine: MachineView) -> str:
@@ -382,7 +382,7 @@ class Inventory:
         return f"no Node here belongs to the Cluster {cluster}: the Machine's Node can't be looked up"
 
     def _in_cluster(self, cluster: str) -> list[TargetToJudge]:
-        """The Machines of a Cluster that has changed, or of which it has changed whether its Nodes are seen."""
+        """The Machines of a Cluster that has changed, or that has gained its first or lost its last Node here."""
         touched = []
         for target in self._machines_in.get(cluster, {}).values():
             assert target.machine is not None

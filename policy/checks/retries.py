@@ -1,9 +1,9 @@
-"""How often and how soon a remediation that did not last is tried again: what a health check says of it.
+"""How often and how soon a remediation that did not last is tried again: the settings of a health check.
 
-The meaning of `maxRetry`, `retryPeriod` and `minHealthyPeriod` is KubeadmControlPlane's, here for all machines; the exponential
-pause is the one that the node health check's proposal only suggests. The schema of a health check knows hardly any of them, and
-an API server prunes what its schema does not know: so there is an annotation for each. What follows for a machine that was
-remediated before is `policy/remediation/memory.py`.
+`maxRetry`, `retryPeriod` and `minHealthyPeriod` mean what they mean for KubeadmControlPlane, here for all machines; the
+exponential pause is the one that the node health check's proposal only suggests. The schema of a health check has hardly any of
+them, and an API server prunes unknown fields: so there is an annotation for each. `policy/remediation/memory.py` applies them
+to a machine that was remediated before.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ EXPONENTIAL, NONE = "exponential", "none"
 DEFAULT_MIN_HEALTHY_PERIOD = timedelta(hours=1)
 
 MAX_NODE_PROVISION_TIME = timedelta(minutes=15)
-"""The cluster autoscaler's default: so long it waits for the Node of a machine before it calls the set unhealthy, scales it back
-and tries another one. Whoever replaces the machine before starts its clock anew, for ever."""
+"""The cluster autoscaler's default: how long it waits for the Node of a machine before it calls the set unhealthy, scales it
+back and tries another one. A machine that is replaced earlier starts its clock again, for ever."""
 
 AUTOSCALER_MARGIN = timedelta(minutes=1)
 """Its clock starts when it first *sees* the machine, some scans after the creation; then it still has to act."""
@@ -40,7 +40,7 @@ MOST_RETRIES = 1_000_000
 
 _SECOND = timedelta(seconds=1)
 _MOST_DOUBLINGS = 40
-"""Of a pause; more would not change it: the limit has long been reached."""
+"""Of a pause; more would change nothing: the limit has long been reached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +59,8 @@ class RetryBackoff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryRules:
-    """max_retry None: without limit. retry_period: between two remediations of a sequence. min_healthy_period: whatever befalls a
-    machine so long after the last remediation is a new story. backoff None: no pause beside the retry_period.
-    """
+    """max_retry None: without limit. retry_period: between two remediations of a sequence. min_healthy_period: a failure that
+    long after the last remediation begins a new sequence. backoff None: no pause besides the retry_period."""
 
     max_retry: int | None = None
     retry_period: timedelta = timedelta(0)
@@ -70,7 +69,7 @@ class RetryRules:
 
 
 def strictest(rules: Iterable[RetryRules]) -> RetryRules:
-    """Of overlapping checks: the longest wait and the smallest limit win, whichever check they are from."""
+    """For overlapping checks: the longest wait and the smallest limit win, from whichever check."""
     found = tuple(rules)
     if not found:
         return RetryRules()

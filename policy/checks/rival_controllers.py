@@ -1,8 +1,8 @@
-"""Whether another controller acts on a dialect's health checks: then ours are only looked at, unless the user says to take over.
+"""Whether another controller acts on a dialect's health checks: then ours are only observed, unless the user takes over.
 
-Two that act on one object undo each other's work, and two that remediate by one object take two victims. Evidence is whatever
-shows a controller at work now: its leader Lease is being renewed, or somebody else has lately written the status of a health
-check.
+Two controllers that act on one object undo each other's work, and two that remediate by one object take two victims. Evidence
+is a sign that a controller works now: its leader Lease is being renewed, or another writer has lately written the status of a
+health check.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ LEADER_LEASES: dict[Dialect, str] = {
     Dialect.OPENSHIFT: "cluster-api-provider-healthcheck-leader",
     Dialect.CLUSTER_API: "controller-leader-election-capi",
 }
-"""How each system's controller calls the Lease by which it elects its leader; the namespace is the installation's choice."""
+"""The name of the Lease by which each system's controller elects its leader; the namespace is the installation's choice."""
 
 FENCE_AGENTS_REMEDIATION_LEASE = "cb305759.medik8s.io"
-"""The same of fence-agents-remediation, whose objects are no health checks but ask for one node."""
+"""The leader Lease of fence-agents-remediation. Its objects are no health checks but requests for one node."""
 
 LEASE_MARGIN = timedelta(seconds=15)
 """How long after its end a Lease still counts as renewed: leaders are restarted."""
 
 WRITTEN_LATELY = timedelta(minutes=10)
-"""How long a foreign write of a status counts: no controller is silent for longer about an object that changes."""
+"""How long another controller's write of a status counts: a controller that works writes a changing object more often."""
 
 TAKEOVER = "set scan.takeover to true to act all the same"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderLease:
-    """A leader Lease as last seen. renewed: what its holder says, by a clock of its own; None: it never was.
+    """A leader Lease as last seen. renewed: by its holder's own clock; None: never.
 
-    observed: when we saw it change, by our clock; None: we have seen it once. That is what counts, as it does between those who
-    stand for election: a holder whose clock is wrong is as much at work as another.
+    observed: when we saw it change, by our clock; None: we have seen it once. Only that counts, as it does among the candidates
+    of the election: a holder with a wrong clock works as well as another.
     """
 
     name: str
@@ -48,14 +48,14 @@ class LeaderLease:
     observed: datetime | None = None
 
     def seen(self, before: LeaderLease | None, now: datetime) -> LeaderLease:
-        """This, after it was seen as `before`: another holder or another moment is a change that we have observed."""
+        """The Lease, after it was seen as `before`: another holder or another moment is a change that we have observed."""
         if before is None:
             return self
         unchanged = (self.holder, self.renewed) == (before.holder, before.renewed)
         return replace(self, observed=before.observed if unchanged else now)
 
     def until(self) -> datetime | None:
-        """Up to when its holder counts as at work, None where nobody holds it."""
+        """The moment up to which its holder counts as working, None without a holder."""
         renewed = self.observed or self.renewed
         return later(renewed, self.duration, LEASE_MARGIN) if renewed is not None and self.holder else None
 
@@ -77,22 +77,22 @@ def conflict(
     *,
     upon: str = "these health checks",
 ) -> str:
-    """Who acts on the dialect, in words, "" for nobody. standing: health checks that say already that somebody does. upon: what
-    is acted on, for people.
+    """Which controller acts on the dialect, in words, "" for none. standing: health checks that report one in their status
+    already. upon: what is acted on, for people.
 
-    A controller that was seen once may come back at any moment: what says so stands on the object until the user takes over.
+    A controller that was seen once may come back at any moment: the report stays on the object until the user takes over.
     """
     for lease in leases:
         until = lease.until()
         if until is not None and until > now:
-            return _said(upon, f"its leader Lease {lease.name} is renewed by {lease.holder}")
+            return _conflict_message(upon, f"its leader Lease {lease.name} is renewed by {lease.holder}")
     for write in writes:
         if later(write.at, WRITTEN_LATELY) > now:
-            return _said(upon, f"{write.manager} writes the status of {write.check}")
+            return _conflict_message(upon, f"{write.manager} writes the status of {write.check}")
     for check in sorted(standing):
-        return _said(upon, f"{check} says that it has been seen")
+        return _conflict_message(upon, f"{check} says that it has been seen")
     return ""
 
 
-def _said(upon: str, why: str) -> str:
+def _conflict_message(upon: str, why: str) -> str:
     return f"another controller acts on {upon}: {why}; {TAKEOVER}"

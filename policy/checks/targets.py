@@ -26,10 +26,10 @@ class JudgedTarget:
     """One target and the verdicts on it, by the check's key.
 
     node: the Node itself, or the Machine's; None while there is none. unseen: why the Machine's Node can't be looked up, ""
-    where it can, so that a Node that is not there is really gone. cluster: the Cluster API Cluster, None where it is not known.
-    remediations: the remediation objects about it, whoever created them. contested: who else says that he is the Node's machine,
-    in words. marked: an episode of ours holds the node. shown_as:
-    what a report showed of it when it was last looked at, None before that.
+    where it can, so that a missing Node is really gone. cluster: the Cluster API Cluster, None where it is not known.
+    remediations: the remediation objects about it, ours and others'. contested: which other Node seems to be the same machine,
+    in words. marked: an episode of ours holds the node. shown_as: what a report showed of it at the last look, None before
+    that.
     """
 
     __slots__ = (
@@ -60,7 +60,7 @@ class JudgedTarget:
         self.see(node)
 
     def see(self, node: NodeView | None) -> None:
-        """The Node as it is now. What is asked of every target again and again is found out here once."""
+        """Set the Node as it is now, and work out once what is asked of every target again and again."""
         self.node = node
         self.control_plane = of_control_plane(node, self.machine)
         self.marked = node is not None and is_marked(node)
@@ -69,8 +69,8 @@ class JudgedTarget:
 
     @property
     def changed(self) -> datetime:
-        """When its Machine's status last changed, for all that it says, else when it was made: instead of the beginning of what
-        nobody dates, such as that a Machine is marked, has failed or has lost its Node."""
+        """When its Machine's status last changed, else when it was made. It stands in for the beginning of illnesses without a
+        date, such as a Machine that is marked, has failed or has lost its Node."""
         machine = self.machine
         if machine is None:
             return NEVER
@@ -96,20 +96,20 @@ class JudgedTarget:
 
     @property
     def victim(self) -> str:
-        """Who would be acted on: targets with the same one share one episode. A Machine whose Node can't be looked up here stands
-        for itself: a Node of that name may well be another cluster's."""
+        """What an act would hit: targets with the same victim share one episode. A Machine with a Node that can't be looked up
+        here is its own victim: a Node of that name may well be another cluster's."""
         return (self.node_name or self.key) if not self.unseen else self.key
 
     @property
     def victim_name(self) -> str:
-        """The same for people and for ids: a Machine that has never had a Node is `machine/<namespace>/<name>`."""
+        """The victim's name for people and for ids: a Machine that has never had a Node is `machine/<namespace>/<name>`."""
         if self.machine is None or (self.node_name and not self.unseen):
             return self.node_name
         return f"{MACHINE}{self.machine.namespace}/{self.machine.name}"
 
     @property
     def unreadable(self) -> str:
-        """Why the Machine or the Node can't be read, so that nobody knows how the target is; "" where both can."""
+        """Why the Machine or the Node can't be read, so that the target's health is unknown; "" where both can."""
         for kind, view in (("Machine", self.machine), ("Node", self.node)):
             if view is not None and view.unreadable:
                 return f"{kind} {view.name} can't be read: {view.unreadable}"
@@ -117,5 +117,5 @@ class JudgedTarget:
 
     @property
     def sick(self) -> bool:
-        """Whether some check does not plainly call it healthy, or will not for ever."""
+        """Whether some check does not call it healthy, or will stop doing so as time passes."""
         return any(verdict.standing is not Standing.HEALTHY or verdict.due is not None for verdict in self.verdicts.values())

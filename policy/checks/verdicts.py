@@ -49,8 +49,8 @@ class Verdict:
     """One check's opinion of one target at one moment.
 
     since: when the offending condition took its status. due: the moment at which time alone changes the verdict: it holds until
-    then or until an object changes, whichever is first. again: no clock runs at all, and how soon somebody would look again.
-    expired: of what is unhealthy, the moment at which its time was over; None where it had none.
+    then or until an object changes, whichever is first. again: no clock runs, and how soon a controller would look again.
+    expired: for an unhealthy target, the moment at which its time was over; None where it had none.
     """
 
     health: Health
@@ -64,7 +64,7 @@ class Verdict:
 
     @property
     def calls_for_action(self) -> bool:
-        """Unhealthy, or it would be if nobody had excluded the target: those are listed too, so that people learn why."""
+        """Unhealthy, or unhealthy but excluded by a person: excluded targets are listed too, so that people learn why."""
         return self.standing in {Standing.UNHEALTHY, Standing.EXCLUDED}
 
 
@@ -97,11 +97,11 @@ def unread(problem: str) -> Verdict:
 # Conditions ---------------------------------------------------------------------------------------------------------
 
 Watched = Mapping[tuple[str, str], timedelta]
-"""Type and status of the listed conditions with the duration that makes them an offence: of equal ones the shortest."""
+"""The duration that makes a condition an offence, by its type and status; the shortest of several."""
 
 
 def watched(listed: Iterable[UnhealthyCondition]) -> Watched:
-    """The list of a check as it is looked up."""
+    """The list of a check, prepared for lookups."""
     found: dict[tuple[str, str], timedelta] = {}
     for condition in listed:
         key = (condition.type, condition.status)
@@ -111,7 +111,8 @@ def watched(listed: Iterable[UnhealthyCondition]) -> Watched:
 
 @dataclass(frozen=True, slots=True)
 class FailingCondition:
-    """A listed condition that holds. `due` None: the object does not say since when, so nobody can say that it has expired."""
+    """A listed condition that holds. `due` None: the object does not say since when, so it is not known whether it has
+    expired."""
 
     condition: Condition
     duration: timedelta
@@ -137,11 +138,11 @@ def offences(conditions: tuple[Condition, ...], listed: Watched) -> list[Failing
 
 
 def by_conditions(found: list[FailingCondition], now: datetime) -> Verdict:
-    """The verdict that a list of offences amounts to, for one subject and in plain words."""
+    """The verdict that a list of offences leads to, for one subject and in plain words."""
     timed = [offence for offence in found if offence.due is not None]
     if not timed:
         return _timeless(found[0].condition) if found else HEALTHY
-    # The one that expires first is the reason, before and after: no later one changes what was said.
+    # The one that expires first is the reason, before and after: a later one does not change the message.
     first = min(timed, key=lambda offence: offence.due or LATEST)
     return _expired(first) if first.over(now) else _running(first)
 

@@ -4,8 +4,8 @@
     Running:Preserved --false, removed, expiry--> Running                         Failed --not kept--> Terminating (drained first)
     Failed:Preserved --false, removed, expiry--> Terminating                      Failed:Preserved --well again--> by value
 
-Recovery is read where the phase is: a machine whose phase is no longer Failed. `now` stays preserved, `when-failed` ends and is
-armed again, an automatic one ends. At the expiry of a failed machine the Node is asked once more: a healthy one goes on running.
+A machine has recovered when its phase is no longer Failed. Then `now` stays preserved, `when-failed` ends and is armed again, an
+automatic preservation ends. At the expiry of a failed machine its Node is looked at once more: a healthy one goes on running.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from policy.preservation.kept_machine import BY_US, Held, MachinePhase, mistaken, said_to_go_first
+from policy.preservation.kept_machine import BY_US, Held, MachinePhase, first_to_go_mark, mistaken
 from policy.preservation.requests import Intent, Request, asked_for, isolation_asked, requested
 from policy.values.times import RESOLUTION, format_duration, later, written
 
@@ -30,11 +30,11 @@ class PreservationAction(StrEnum):
     STOP = "stop"
     """No longer kept, and it goes on running."""
     TERMINATE = "terminate"
-    """Drained and deleted: it has failed, and nobody keeps it (any longer)."""
+    """Drained and deleted: it has failed, and it is not kept (any longer)."""
 
 
 class Automatic(StrEnum):
-    """What the cap says of a machine; see `policy/preservation/survey.py`."""
+    """The cap's answer about a machine; see `policy/preservation/survey.py`."""
 
     NOTHING = ""
     SELECTED = "selected"
@@ -43,11 +43,12 @@ class Automatic(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreservationDecision:
-    """What holds for one machine at one moment.
+    """The decision about one machine at one moment.
 
     intent: the value in force. request: where it comes from. preserved: whether it is kept from now on. expiry: until when.
-    ended: that a preservation ends with this. recovered: because the machine is well again. withdraw: that its annotation has
-    served, and goes. automatic: what the cap said. isolate: it has failed, is kept, and is to be cut off meanwhile.
+    ended: a preservation ends with this decision. recovered: it ends because the machine is well again. withdraw: its
+    annotation is used up and will be removed. automatic: the cap's answer. isolate: it has failed, is kept, and is to be
+    isolated meanwhile.
     """
 
     held: Held
@@ -84,15 +85,16 @@ def decide(
     released: str = "",
     until: datetime | None = None,
 ) -> PreservationDecision:
-    """What holds for this machine now. timeout: of its pool, for a preservation that begins. released: who ends one, and why.
-    until: to where a person has moved its end, which counts though the former one is over by now."""
+    """The decision about this machine now. timeout: of its pool, for a preservation that begins. released: who ends one, and
+    why. until: the new end that a person has set; it counts even if the former one is over by now."""
     return _Deciding(held, now, timeout, automatic, released=released, until=until).decide()
 
 
 def keeps(held: Held, now: datetime) -> bool:
-    """Whether a word on the objects keeps the machine from being terminated for its failure (S27), begun or not.
+    """Whether the annotations keep the machine from being terminated for its failure (S27), begun or not.
 
-    Asked live right before a deletion as well. The same rules as everywhere: else two looks would contradict each other.
+    Asked live right before a deletion as well, with the same rules as everywhere, so that two looks can't contradict each
+    other.
     """
     decision = decide(held, now=now, timeout=timedelta(hours=1))
     return decision.preserved or decision.action is PreservationAction.NONE
@@ -118,7 +120,7 @@ class _Deciding:
     def decide(self) -> PreservationDecision:
         held = self._held
         if held.deleting or held.phase is MachinePhase.TERMINATING:
-            return self._say(
+            return self._decision(
                 PreservationAction.NONE, "it is being deleted, which beats any preservation", ended=held.expiry is not None
             )
         if held.expiry is None:
@@ -126,17 +128,17 @@ class _Deciding:
         return self._kept()
 
     def _free(self) -> PreservationDecision:
-        """Nothing is kept so far."""
+        """It is not kept so far."""
         held, intent = self._held, self._intent
         if self._released:
             action = PreservationAction.TERMINATE if held.failed else PreservationAction.NONE
-            return self._say(action, self._released, withdraw=True)
+            return self._decision(action, self._released, withdraw=True)
         if held.failed and held.ended_well and held.well:
-            return self._say(
+            return self._decision(
                 PreservationAction.NONE, "its Node was found healthy when its time was over, and still is: it runs on"
             )
         if self._automatic is Automatic.SELECTED and intent is Intent.NONE and held.failed and not held.ended:
-            # Chosen a moment ago: whatever was said or has happened since goes before it.
+            # The cap chose it a moment ago: annotations and changes since then take precedence.
             self._intent = Intent.AUTOMATIC
             return self._begin("it has failed, and the pool keeps failed machines")
         if intent is Intent.NOW:
@@ -146,13 +148,13 @@ class _Deciding:
         if intent is Intent.AUTOMATIC and held.failed and not held.ended and self._automatic is not Automatic.RELEASED:
             return self._begin(f"annotated as automatically preserved, and it has failed: {held.failed}")
         if held.failed:
-            # A word of the cap that no longer holds goes, or the look before the deletion would take it for somebody's.
-            return self._say(
+            # The cap's own annotation is removed, or the look before the deletion would take it for a person's.
+            return self._decision(
                 PreservationAction.TERMINATE, f"{self._why_not()}: {held.failed}", withdraw=intent is Intent.AUTOMATIC
             )
         waiting = intent is Intent.WHEN_FAILED
         reason = "would be preserved once it fails" if waiting else "nothing keeps it, and it has not failed"
-        return self._say(PreservationAction.NONE, reason)
+        return self._decision(PreservationAction.NONE, reason)
 
     def _why_not(self) -> str:
         if self._intent is Intent.FALSE:
@@ -202,32 +204,32 @@ class _Deciding:
     def _expire(self, expiry: datetime) -> PreservationDecision:
         when = f"expired at {written(expiry)}"
         if self._held.failed and self._held.well:
-            return self._say(
+            return self._decision(
                 PreservationAction.STOP, f"{when}, and its Node is healthy", ended=True, withdraw=True, recovered=True
             )
         return self._end(when, withdraw=True)
 
     def _end(self, reason: str, *, withdraw: bool = False, recovered: bool = False) -> PreservationDecision:
         action = PreservationAction.TERMINATE if self._held.failed else PreservationAction.STOP
-        return self._say(action, reason, ended=True, withdraw=withdraw, recovered=recovered)
+        return self._decision(action, reason, ended=True, withdraw=withdraw, recovered=recovered)
 
     def _begin(self, reason: str) -> PreservationDecision:
         expiry = self._until or later(self._now, self._timeout)
         if expiry.microsecond:
             expiry = later(expiry.replace(microsecond=0), RESOLUTION)  # as the API writes it, and never early
         words = f"{reason}; for {format_duration(self._timeout)}"
-        return self._say(PreservationAction.PRESERVE, words, preserved=True, expiry=expiry)
+        return self._decision(PreservationAction.PRESERVE, words, preserved=True, expiry=expiry)
 
     def _go_on(self, reason: str) -> PreservationDecision:
         held = self._held
         due = bool(held.failed) and held.node is not None and not (held.drain_is_over and held.tainted)
         if due:
-            return self._say(
+            return self._decision(
                 PreservationAction.DRAIN, f"{reason}, and has failed: {held.failed}", preserved=True, expiry=self._ends
             )
-        return self._say(PreservationAction.NONE, reason, preserved=True, expiry=self._ends)
+        return self._decision(PreservationAction.NONE, reason, preserved=True, expiry=self._ends)
 
-    def _say(
+    def _decision(
         self,
         action: PreservationAction,
         reason: str,
@@ -249,7 +251,7 @@ class _Deciding:
             ended=ended,
             recovered=recovered,
             withdraw=withdraw,
-            warnings=(*self._warnings, *([first] if preserved and (first := said_to_go_first(self._held)) else [])),
+            warnings=(*self._warnings, *([first] if preserved and (first := first_to_go_mark(self._held)) else [])),
             automatic=self._automatic,
             isolate=self._isolate and preserved and bool(self._held.failed) and self._held.node is not None,
         )

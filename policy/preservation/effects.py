@@ -1,7 +1,8 @@
 """What has to be written for a decision: the Machine's and the Node's annotations, the expiry, our taint, the condition.
 
-Only differences, so that writing them twice writes nothing, and whoever stopped half-way goes on. What is the user's stays as it
-is, byte for byte (S28): a cordon is never touched, and `scale-down-disabled` goes only where our mark says that it is ours.
+Only differences, so a second write changes nothing, and a writer that stopped half-way can go on. What the user wrote stays as
+it is, byte for byte (S28): a cordon is never touched, and `scale-down-disabled` is removed only where our mark shows that it is
+ours.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class PreservedCondition:
 class Effects:
     """The differences. Annotations: None removes one.
 
-    The order in which they are written matters to a crash: the annotations before the expiry, which alone says that a hold is in
-    force. One that begins has its reason on the objects first, and one that ends is over with the last write.
+    The order of the writes matters after a crash: the annotations before the expiry, since only the expiry puts a preservation
+    in force. One that begins has its reason on the objects first, and one that ends is over with the last write.
     """
 
     machine: Mapping[str, str | None] = field(default_factory=dict)
@@ -65,13 +66,13 @@ class Effects:
 
 
 def effects(decision: PreservationDecision, *, drained: bool | None = None, isolation: Isolation = Isolation.NONE) -> Effects:
-    """What has to be written. drained: how a drain that this decision asked for has gone, None before it. isolation: how far that
-    has come, NONE where nobody here knows."""
+    """What has to be written. drained: the result of the drain that this decision asked for, None before it. isolation: how far
+    the isolation has come, NONE where this is not known here."""
     held = decision.held
     if held.deleting:
-        # Others see to it from here on; only that it is kept no longer is said, and nothing is put right on what goes anyway.
-        said = _condition(decision, drained) if held.node is not None else None
-        return Effects(condition=said, expiry_differs=held.expiry is not None)
+        # Other controllers delete it: write only that it is kept no longer, and restore nothing on an object that goes.
+        condition = _condition(decision, drained) if held.node is not None else None
+        return Effects(condition=condition, expiry_differs=held.expiry is not None)
     node = _on_node(decision, isolation)
     has_node = held.node is not None
     return Effects(
@@ -92,7 +93,7 @@ def _drains(decision: PreservationDecision) -> bool:
 
 
 def _on_machine(decision: PreservationDecision) -> dict[str, str | None]:
-    """The Machine's annotations: where the Node decides, its own value goes and the Node's is remembered."""
+    """The Machine's annotations: where the Node decides, the Machine's own value is removed and the Node's is recorded."""
     held, request = decision.held, decision.request
     wanted: dict[str, str | None] = {}
     if request.unreadable and not decision.ended:
@@ -113,7 +114,8 @@ def _last_to_go(decision: PreservationDecision) -> dict[str, str | None]:
 
 
 def _automatic(decision: PreservationDecision) -> bool:
-    """Whether the cap keeps it. A word that can't be read changes nothing, and so not whom it counts for either (S23)."""
+    """Whether the cap keeps it. An annotation that can't be read changes nothing, so the machine still counts in the cap
+    (S23)."""
     as_it_was = bool(decision.request.unreadable) and decision.held.condition_reason == BY_US
     return decision.intent is Intent.AUTOMATIC or as_it_was
 
@@ -127,8 +129,8 @@ def _memory(decision: PreservationDecision) -> dict[str, str | None]:
         return {ENDED_ANNOTATION: f"{written(held.expiry)}{well}"}
     begins = decision.action is PreservationAction.PRESERVE
     if held.ended and not held.failed and (held.node is None or held.well) and not begins:
-        # Not by the word of whoever called it failed alone: a check that is paused makes nobody well. And whoever asks for it to
-        # be kept does not say what the checks say of it: the scanner knows, and tells of it when that is still to be written.
+        # The end of the failed state is not enough: a check that is paused makes no machine well. An episode that begins to keep
+        # it does not know the checks' verdicts: the scanner does, and asks for this write when it is still missing.
         return {ENDED_ANNOTATION: None}
     return {}
 
@@ -140,7 +142,7 @@ def _on_node(decision: PreservationDecision, isolation: Isolation) -> dict[str, 
     if decision.preserved:
         ours, value = SCALE_DOWN_DISABLED_OURS in there, there.get(SCALE_DOWN_DISABLED)
         if ours or value != "true":
-            # Also where a user turned it off while the machine is kept: it is ours then, and put back.
+            # Also where a user turned it off while the machine is kept: it is ours then, and is restored.
             wanted |= {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_OURS: "true"}
         if not ours and value is not None and value != "true":
             wanted[SCALE_DOWN_BEFORE] = value
@@ -154,7 +156,8 @@ def _on_node(decision: PreservationDecision, isolation: Isolation) -> dict[str, 
 
 
 def _isolation(decision: PreservationDecision, isolation: Isolation) -> dict[str, str | None]:
-    """What a look begins, its episode goes on with; a machine that is well again stays cut until it is released."""
+    """The scanner's look begins an isolation, and the episode continues it; a machine that is well again stays isolated until
+    it is released."""
     if not decision.preserved:
         return {ISOLATION_ANNOTATION: None}
     if isolation is not Isolation.NONE:
@@ -164,14 +167,14 @@ def _isolation(decision: PreservationDecision, isolation: Isolation) -> dict[str
 
 
 def _taint(decision: PreservationDecision) -> bool | None:
-    """Set while a machine that failed is kept; it goes when it is well again, or no longer kept."""
+    """Set while a failed machine is kept; removed when it is well again, or no longer kept."""
     held = decision.held
     wanted = decision.preserved and bool(held.failed)
     return None if wanted is held.tainted else wanted
 
 
 def _condition(decision: PreservationDecision, drained: bool | None) -> PreservedCondition | None:
-    """What the Node should say, where it does not say so yet."""
+    """The Node's condition, where it has to change."""
     held = decision.held
     assert held.node is not None
     found = held.node.condition(CONDITION)
@@ -185,7 +188,7 @@ def _condition(decision: PreservationDecision, drained: bool | None) -> Preserve
     reason = BY_US if _automatic(decision) else BY_A_USER
     words = f"Machine preserved until {written(decision.expiry)}."
     if held.failed:
-        # A drain that is over is not told anew: of an earlier one the Node itself says how it went.
+        # The result of a drain is written once: of an earlier drain the Node's condition has it already.
         failed = drained is False or (drained is None and found is not None and found.message.startswith(NOT_DRAINED))
         words = f"{NOT_DRAINED if failed else DRAINED} {words}"
     wanted = PreservedCondition(status="True", reason=reason, message=words)

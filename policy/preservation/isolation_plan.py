@@ -1,8 +1,9 @@
-"""What a fencing plan offers for cutting off a machine that has failed and is kept: no power, and none of the cluster's objects.
+"""The part of a fencing plan that isolates a machine that has failed and is kept: no power command, and no object of the
+cluster.
 
-A switch port off and volumes detached can be read back, and free pods behind them; a quarantine proves nothing and keeps the
-machine from its network. Where the configuration names none of it and the machine is one of a cloud whose volumes can be told
-apart, its volumes are detached.
+A switched-off port and detached volumes can be read back, and pods behind them may be freed; a quarantine proves nothing and
+keeps the machine from its network. Where the configuration has none of them, the volumes of a cloud machine are detached, if
+the cloud can tell them apart.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from policy.fence.plan import WITH_VOLUMES, Act, FencingPlan, PlannedMethod, Pow
 
 CUTS = frozenset({Act.CUT_PATH, Act.DETACH_VOLUMES, Act.QUARANTINE})
 PROVING = frozenset({Act.CUT_PATH, Act.DETACH_VOLUMES})
-"""Those that can be read back, and so license that what lies behind them is freed."""
+"""The acts that can be read back, and so permit freeing what lies behind them."""
 
 
 def isolation_plan(plan: FencingPlan) -> FencingPlan:
-    """The same plan with nothing in it but cutting off and giving back; `isolation` is empty where it offers nothing."""
+    """The plan reduced to isolation and its way back; `isolation` is empty where the plan offers none."""
     cuts = [method for method in plan.isolation if method.act in CUTS]
     if not cuts:
         cuts = [_volumes(device) for device in plan.devices if device.driver in WITH_VOLUMES]
@@ -32,7 +33,7 @@ def _volumes(device: PowerDevice) -> PlannedMethod:
 
 
 def _ways_back(plan: FencingPlan, cuts: list[PlannedMethod]) -> list[PlannedMethod]:
-    """As configured, and for what is cut without one: a machine that is released has to work again."""
+    """The configured ways back, and the default one for each cut without: a released machine has to work again."""
     back = [method for method in plan.recovery if method.act in {Act.RESTORE_PATH, Act.LIFT_QUARANTINE}]
     for cut, undone in ((Act.QUARANTINE, Act.LIFT_QUARANTINE), (Act.CUT_PATH, Act.RESTORE_PATH)):
         known = {method.device.endpoint for method in back if method.act is undone and method.device is not None}

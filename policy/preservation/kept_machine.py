@@ -1,6 +1,6 @@
-"""What is known of one machine for the question whether it is kept. A snapshot: from the watch cache, a live read, or files.
+"""A snapshot of one machine for the decision whether it is kept: from the watch cache, a live read, or files.
 
-A machine is a Machine with its Node, a Machine that has no Node yet (or no longer), or a Node that no Machine belongs to.
+A machine is a Machine with its Node, a Machine that has no Node yet (or no longer), or a Node without a Machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from policy.values.object_refs import ObjectRef
 from policy.values.times import moment_of
 
 TAINT = "node.machine.sapcloud.io/preserved"
-"""Keeps new pods off a machine that is kept though it failed, instead of a cordon, which may be somebody's own."""
+"""Keeps new pods off a failed machine that is kept. It is used instead of a cordon, which a user may have set."""
 
 CONDITION = "Preserved"
 BY_US = "Preserved by MCM."
@@ -40,22 +40,23 @@ DRAINED = "Preserved node drained successfully."
 NOT_DRAINED = "Preserved node could not be drained."
 
 EXPIRY_ANNOTATION = "nodewarden.io/preserve-expiry"
-"""When the hold ends, where the Machine's API has no field for it, or there is no Machine."""
+"""When the preservation ends, where the Machine's API has no field for it, or there is no Machine."""
 
 ENDED_ANNOTATION = "nodewarden.io/preservation-ended"
-"""That the failure of this machine has had its preservation (S25). It goes when the machine is seen well again."""
+"""The failure of this machine has had its preservation (S25). Removed when the machine is seen well again."""
 
 FOUND_WELL = " well"
 """Behind the moment in that annotation: the Node was healthy when the time was over."""
 
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 SCALE_DOWN_DISABLED_OURS = "cluster-autoscaler.kubernetes.io/scale-down-disabled-by-mcm"
-"""The mark by which the first one is known to be ours; without it, it is the user's and stays (S28)."""
+"""The mark that the annotation above is ours; without the mark it is the user's and stays (S28)."""
 SCALE_DOWN_BEFORE = "nodewarden.io/scale-down-disabled-before"
-"""What a user had written there before we did, put back when we stop (S28)."""
+"""The user's former value of that annotation, restored when the preservation ends (S28)."""
 
 ISOLATION_ANNOTATION = "nodewarden.io/isolation"
-"""On the Node of a machine that is kept: how far its isolation has come, as `Isolation` spells it. Ours, gone with the hold."""
+"""On the Node of a machine that is kept: how far its isolation has come, as `Isolation` spells it. Ours, removed with the
+preservation."""
 
 SYMPTOMS = ("KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable")
 """Conditions that make a Ready node unhealthy, as machine-controller-manager has them by default."""
@@ -71,7 +72,8 @@ class Isolation(StrEnum):
 
 
 class MachinePhase(StrEnum):
-    """Of a machine, as machine-controller-manager calls them; other systems' phases are read as the nearest of these."""
+    """The phases of a machine, as machine-controller-manager calls them; other systems' phases are read as the nearest of
+    these."""
 
     PENDING = "Pending"
     AVAILABLE = "Available"
@@ -91,20 +93,20 @@ _NEAREST = {
     "InPlaceUpdateSuccessful": MachinePhase.RUNNING,
     **{phase.value: phase for phase in MachinePhase},
 }
-"""Of what the others call their phases. What nobody knows is pending: it has not run yet."""
+"""Other systems' names of the phases. An unknown name counts as pending: the machine has not run yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """One machine: a Machine with its Node (`of`), or a Node alone (`alone`), as whoever preserves it sees it. Empty strings mean
-    that the object does not carry the field.
+    """One machine: a Machine with its Node (`of`), or a Node alone (`alone`). Empty strings mean that the object does not have
+    the field.
 
     key: unique among all machines. machine: the name of the Machine, "" for a Node without one. node_name: also of a Node that
     is gone. failed: why it counts as failed, "" while it does not. expiry: until when it is kept, None while it is not.
     deployment: the MachineDeployment or MachineSet that it is a replica of. timeout: of the Machine's own specification.
     pool_isolates: its pool wants it isolated once it has failed. has_priority: whether its set looks at a priority when it is
-    scaled down. uid: of the Machine. failed_at: since when a health check calls it unhealthy, None where nobody says so, or
-    something else calls it failed.
+    scaled down. uid: of the Machine. failed_at: since when a health check calls it unhealthy, None where no check does, or
+    where it counts as failed for another reason.
     """
 
     key: str
@@ -129,7 +131,7 @@ class Held:
 
     @classmethod
     def of(cls, machine: MachineView, node: NodeView | None = None, *, deployment: str = "") -> Self:
-        """That Machine and its Node. deployment: where the Machine itself does not name it."""
+        """The snapshot of that Machine and its Node. deployment: used where the Machine itself does not name it."""
         failed = machine.failed
         return cls(
             key=f"{machine.namespace}/{machine.name}",
@@ -153,7 +155,7 @@ class Held:
 
     @classmethod
     def alone(cls, node: NodeView) -> Self:
-        """A Node that belongs to no Machine."""
+        """The snapshot of a Node without a Machine."""
         return cls(
             key=f"node/{node.name}",
             node_name=node.name,
@@ -169,7 +171,7 @@ class Held:
 
     @property
     def victim(self) -> str:
-        """By which its episode is called, as `Target.victim_name` has it."""
+        """The name of its episode, as `Target.victim_name` has it."""
         return self.node_name or f"machine/{self.namespace}/{self.machine}"
 
     @property
@@ -179,7 +181,7 @@ class Held:
 
     @property
     def annotated(self) -> Annotated:
-        """The values by which preservation is asked for."""
+        """The annotations that ask for preservation."""
         return Annotated(
             node=self.on_node.get(PRESERVE_ANNOTATION),
             machine=self.annotations.get(PRESERVE_ANNOTATION) if self.machine else None,
@@ -188,32 +190,32 @@ class Held:
 
     @property
     def expiry_problem(self) -> str:
-        """Why the expiry that a Node alone bears can't be read, "" where it can, or there is none."""
-        said = self.on_node.get(EXPIRY_ANNOTATION) if not self.machine else None
-        if said is None or self.expiry is not None:
+        """Why the expiry on a Node without a Machine can't be read, "" where it can, or there is none."""
+        text = self.on_node.get(EXPIRY_ANNOTATION) if not self.machine else None
+        if text is None or self.expiry is not None:
             return ""
-        return f"$.metadata.annotations[{EXPIRY_ANNOTATION}]: expected a moment, got {said[:40]!r}"
+        return f"$.metadata.annotations[{EXPIRY_ANNOTATION}]: expected a moment, got {text[:40]!r}"
 
     @property
     def tainted(self) -> bool:
-        """Whether new pods are kept off by us."""
+        """Whether our taint keeps new pods off."""
         return self.node is not None and any(taint.key == TAINT for taint in self.node.taints)
 
     @property
     def condition_reason(self) -> str:
-        """Of the Node's condition `Preserved` while it is True, "" else."""
+        """The reason of the Node's condition `Preserved` while it is True, "" else."""
         found = self.node.condition(CONDITION) if self.node is not None else None
         return found.reason if found is not None and found.status == "True" else ""
 
     @property
     def drain_is_over(self) -> bool:
-        """Whether the Node says that the drain of this failed and kept machine is over, with or without success."""
+        """Whether the drain of this failed and kept machine is over by its Node's condition, with or without success."""
         found = self.node.condition(CONDITION) if self.node is not None else None
         return found is not None and found.status == "True" and found.message.startswith((DRAINED, NOT_DRAINED))
 
     @property
     def well(self) -> bool:
-        """Whether the Node itself says that it is healthy; one that is not there says nothing."""
+        """Whether the Node's own conditions are healthy; False without a Node."""
         node = self.node
         if node is None or node.deleting or node.unreadable or not node.ready:
             return False
@@ -227,7 +229,8 @@ class Held:
 
     @property
     def ended_well(self) -> bool:
-        """The same, and its Node was found healthy then: it runs on for as long as it stays so, though it is called failed."""
+        """Whether its Node was found healthy when that preservation ended: it runs on for as long as it stays so, even if it is
+        called failed."""
         return (self.annotations if self.machine else self.on_node).get(ENDED_ANNOTATION, "").endswith(FOUND_WELL)
 
     def expired(self, now: datetime) -> bool:
@@ -235,20 +238,20 @@ class Held:
         return self.expiry is not None and self.expiry <= now
 
 
-# What people have written to have a machine kept, and what means nothing: it changes nothing, and they are told so once.
+# Annotations by which people ask for a preservation, but with a value that means nothing: it changes nothing, and people are
+# notified once.
 #
-# Kept change by change, so that nobody has to go through all machines to know of it; telling is
-# `activities/cluster/report/mistakes.py`.
+# Kept change by change, so that no look at all machines is needed; `activities/cluster/report/mistakes.py` notifies people.
 
 WORDS = frozenset({PRESERVE_ANNOTATION, PRESERVE_FOR_ANNOTATION, ISOLATE_ANNOTATION})
-"""The annotations of Node or Machine that may be mistaken."""
+"""The annotations of Node or Machine that may have a meaningless value."""
 
 
 REASON = "InvalidPreservation"
 
 
 class Mistakes:
-    """All that stand in one cluster now. version: another one after each change."""
+    """All mistakes in one cluster now. version: another one after each change."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -262,7 +265,8 @@ class Mistakes:
         return iter(list(self._known.values()))
 
     def look(self, held: Held | None, key: str, ref: ObjectRef | None) -> None:
-        """A machine as last seen, None for one that is gone or bears none of `WORDS`. ref: its Machine, None for a Node alone."""
+        """A machine as last seen, None for one that is gone or has none of the `WORDS`. ref: its Machine, None for a Node
+        alone."""
         found = _mistake(held, ref) if held is not None else None
         if found == self._known.get(key):
             return
@@ -291,14 +295,15 @@ def _mistake(held: Held, ref: ObjectRef | None) -> Mistake | None:
     return Mistake(about=ref, uid=held.uid, reason=REASON, words=words) if ref is not None else None
 
 
-# The priority by which a kept machine is among the last that its MachineSet chooses when it is to have fewer.
+# The priority that makes a kept machine one of the last that its MachineSet removes when it is scaled down.
 #
-# Only machine-controller-manager has one on its Machines: the lowest goes first. OpenShift and Cluster API know an annotation by
-# which a Machine goes *first*, and none by which it goes last: nothing is written there. To mark all the others instead would
-# take the choice from the autoscaler, which marks the one that it has drained.
+# Only machine-controller-manager has one on its Machines: the lowest goes first. OpenShift and Cluster API have an annotation
+# that makes a Machine go *first*, and none that makes it go last: nothing is written there. To mark all the others instead
+# would take the choice from the autoscaler, which marks the one that it has drained.
 #
-# A low priority, or one of those annotations, by which others say that a Machine goes first is obeyed: the number of replicas,
-# and the choice of the one to go, beat preservation (S21, S26). What others wrote is put back byte for byte (S28).
+# A low priority, or one of those annotations, that another writer set so that a Machine goes first is obeyed: the number of
+# replicas, and the choice of the one to go, take precedence over preservation (S21, S26). Values of other writers are restored
+# byte for byte (S28).
 
 PRIORITY_ANNOTATION = "machinepriority.machine.sapcloud.io"
 """On a Machine of machine-controller-manager, which writes its default there itself, and 1 for what the autoscaler has chosen."""
@@ -306,25 +311,25 @@ PRIORITY_ANNOTATION = "machinepriority.machine.sapcloud.io"
 DEFAULT_PRIORITY = 3
 
 PRIORITY_OURS = "nodewarden.io/machinepriority"
-"""Our mark: the priority that we wrote. Another one that stands there since is somebody else's."""
+"""Our mark: the priority that we wrote. A different one on the Machine was written by another writer since."""
 PRIORITY_BEFORE = "nodewarden.io/machinepriority-before"
-"""What stood there before we did, put back when we stop (S28)."""
+"""The value before ours, restored when the preservation ends (S28)."""
 
 KEPT_AUTOMATICALLY = "1000"
 KEPT_ON_REQUEST = "2000"
-"""Far above what people use; of two that are kept, the one that nobody asked for goes first, as in `survey.py`."""
+"""Far above what people use; of two kept machines the automatically kept one goes first, as in `survey.py`."""
 
 (CLUSTER_API_DELETE,) = CLUSTER_API.goes_first
 """Any value marks a Machine, also an empty one."""
 OPENSHIFT_DELETE = OPENSHIFT.goes_first
-"""The name of today and that of old; an empty value marks nothing."""
+"""The present and the former name; an empty value marks nothing."""
 
 _LONGEST = 18
-"""Digits of a number that fits into what the other side reads it into."""
+"""The most digits of a number that fit into the integer of the other side."""
 
 
 def priority_of(text: str | None) -> int:
-    """As machine-controller-manager reads it: what is no whole number is the default."""
+    """The number as machine-controller-manager reads it: text that is no whole number is the default."""
     digits = (text or "").removeprefix("-") if (text or "").startswith("-") else (text or "").removeprefix("+")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _LONGEST):
         return DEFAULT_PRIORITY
@@ -332,12 +337,12 @@ def priority_of(text: str | None) -> int:
 
 
 def priority_in_its_set(held: Held) -> int:
-    """Who goes first when its set is scaled down: the lowest. The same for all whose set looks at no priority."""
+    """Its priority when its set is scaled down: the lowest goes first. The same for all machines of a set without priorities."""
     return priority_of(held.annotations.get(PRIORITY_ANNOTATION)) if held.has_priority else DEFAULT_PRIORITY
 
 
 def ranked(held: Held, *, preserved: bool, automatic: bool) -> dict[str, str | None]:
-    """The annotations of its Machine by which it goes last while it is preserved, or as it was before; None: to be removed."""
+    """The annotations of its Machine that make it go last while it is preserved, or as they were before; None: to be removed."""
     if not held.has_priority:
         return {}
     theirs, ours = _theirs(held), KEPT_AUTOMATICALLY if automatic else KEPT_ON_REQUEST
@@ -347,19 +352,19 @@ def ranked(held: Held, *, preserved: bool, automatic: bool) -> dict[str, str | N
     return {PRIORITY_ANNOTATION: ours, PRIORITY_OURS: ours, PRIORITY_BEFORE: theirs}
 
 
-def said_to_go_first(held: Held) -> str:
-    """Who has said that it is the first to go when its set is to have fewer machines, "" where nobody has."""
+def first_to_go_mark(held: Held) -> str:
+    """Which annotation of another writer makes it the first to go when its set is scaled down, in words; "" where none does."""
     theirs = _theirs(held)
     if held.has_priority and _goes_first(theirs):
-        return _told(f"{PRIORITY_ANNOTATION}={theirs}")
+        return _sentence(f"{PRIORITY_ANNOTATION}={theirs}")
     if not held.has_priority and held.marked_for_deletion:
         key = next((key for key in (CLUSTER_API_DELETE, *OPENSHIFT_DELETE) if key in held.annotations), "")
-        return _told(key)
+        return _sentence(key)
     return ""
 
 
 def _theirs(held: Held) -> str | None:
-    """The priority as it would stand there without us."""
+    """The priority as it would be without us."""
     stands = held.annotations.get(PRIORITY_ANNOTATION)
     if stands is not None and stands == held.annotations.get(PRIORITY_OURS):
         return held.annotations.get(PRIORITY_BEFORE)
@@ -370,5 +375,5 @@ def _goes_first(priority: str | None) -> bool:
     return priority_of(priority) < DEFAULT_PRIORITY
 
 
-def _told(annotation: str) -> str:
-    return f"Machine: annotation {annotation}: it goes first when its set is to have fewer machines, even while it is kept"
+def _sentence(annotation: str) -> str:
+    return f"Machine: annotation {annotation}: it goes first when its set is scaled down, even while it is kept"

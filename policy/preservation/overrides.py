@@ -1,8 +1,9 @@
-"""What has overridden the preservation of a machine that others delete, or have deleted: as the sets above it say (S21, S26).
+"""Why a preserved machine is deleted by another controller all the same: by the state of the sets above it (S21, S26).
 
-An API does not tell who asked for a deletion. What can be read is whether its sets still want the machine: a MachineDeployment,
-or a MachineSet without one, that is to have none is hibernated, or was scaled to zero by hand; one whose machines come from a
-newer MachineSet is being rolled; and else somebody has deleted it, or a set that is to have fewer has chosen it.
+An API does not record who asked for a deletion. What can be read is whether the sets still want the machine. A
+MachineDeployment, or a MachineSet without one, that wants no machine is hibernated, or was scaled to zero by hand. A deployment
+with a newer MachineSet is being rolled. Else a person or a program has deleted the machine, or a set that is scaled down has
+chosen it.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from policy.values.times import EARLIEST
 
 
 class Override(StrEnum):
-    """What beats a preservation."""
+    """What takes precedence over a preservation."""
 
     NONE = ""
     HIBERNATION = "hibernation"
     ROLLING_UPDATE = "rolling update"
     DELETION = "deletion"
-    """Asked for by somebody, or by a set that is to have fewer machines."""
+    """Requested by a person, a program, or a set that is scaled down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedReplicas:
-    """A MachineSet, or the MachineDeployment above it: how many machines it is to have. replicas: None where it does not say.
+    """A MachineSet, or the MachineDeployment above it: how many machines it wants. replicas: None where it does not say.
 
-    revision: which of a deployment's sets is the newest; a roll-back gives an old set a new one. created: the same where nobody
-    counts revisions.
+    revision: the newest set of a deployment has the highest; a roll-back gives an old set a new one. created: decides where
+    there are no revisions.
     """
 
     kind: str
@@ -46,7 +47,7 @@ class WantedReplicas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overridden:
-    """Which override it was, and why that is believed, for people."""
+    """Which override it was, and the evidence for it, for people."""
 
     override: Override = Override.NONE
     why: str = ""
@@ -63,7 +64,8 @@ NOT_OVERRIDDEN = Overridden()
 def overridden_by(
     own: WantedReplicas | None, deployment: WantedReplicas | None = None, others: Iterable[WantedReplicas] = ()
 ) -> Overridden:
-    """own: the MachineSet of the machine, None where it has none (any more); others: further MachineSets of its deployment."""
+    """Which override the sets show. own: the MachineSet of the machine, None where it has none (any more); others: further
+    MachineSets of its deployment."""
     if own is None:
         return Overridden(override=Override.DELETION, why="its deletion was asked for, and no MachineSet is known above it")
     top = deployment or own

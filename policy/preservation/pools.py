@@ -1,7 +1,7 @@
 """How many machines of a pool are kept automatically, and for how long: every spelling, in one typed `Pool`.
 
-The spellings: our `PreservationPolicy` object, and the proposal's block `machineControllerManager` of a worker pool (alone, in a
-PreservationPolicy, or in a Gardener Shoot). The fields of the shipped system on a MachineDeployment are `survey.py`'s.
+The spellings: our `PreservationPolicy` object, and the proposal's block `machineControllerManager` of a worker pool (alone, in
+a PreservationPolicy, or in a Gardener Shoot). `survey.py` reads the fields of the shipped system on a MachineDeployment.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ API_VERSION = "nodewarden.io/v1alpha1"
 KIND = "PreservationPolicy"
 
 DEFAULT_TIMEOUT = timedelta(hours=72)
-"""The proposal's; what was shipped has 96 h, which a Machine's own `machinePreserveTimeout` may say."""
+"""The proposal's; the shipped system has 96 h, which a Machine's own `machinePreserveTimeout` may set."""
 
 DEFAULT_SETTLE_TIME = timedelta(seconds=5)
 LONGEST_SETTLE_TIME = timedelta(minutes=10)
@@ -34,11 +34,11 @@ SPEC_FIELDS = ("selector", "zones", "settleTime", "isolate", *BLOCK_FIELDS, BLOC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Whose machines, and what holds for them.
+    """A pool: which machines belong to it, and its limits.
 
-    cap: of automatic preservations in the whole pool. zones: among which it is spread where the pool names them, else among the
-    MachineDeployments or zones that its machines are seen in. settle: how long after a failure it is decided. namespace: of
-    Machines that it is confined to, "" for all.
+    cap: of automatic preservations in the whole pool. zones: the cap is spread over these where the pool names them, else over
+    the MachineDeployments or zones that its machines are seen in. settle: how long after a failure it is decided. namespace:
+    only Machines of this namespace belong to it, "" for all.
     """
 
     name: str
@@ -85,12 +85,12 @@ def read_policy(obj: Mapping[str, object]) -> Pool:
 
 
 def pool_of(name: str, spec: Mapping[str, object]) -> Pool:
-    """The same from a name and a spec alone, as settings have it. Raises PolicyError."""
+    """A pool from a name and a spec alone, as settings have it. Raises PolicyError."""
     return read_policy({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec})
 
 
 def read_block(block: Mapping[str, object], *, subject: str) -> Pool:
-    """The proposal's block alone: it holds for all machines that no other pool has. Raises PolicyError."""
+    """A pool from the proposal's block alone: it holds for all machines that no other pool selects. Raises PolicyError."""
     fields = Fields(block, subject=subject)
     fields.only(*BLOCK_FIELDS)
     return _pool(BLOCK, Selector(), fields)
@@ -121,13 +121,13 @@ def _pool(
     isolate: bool = False,
     warnings: Sequence[str] = (),
 ) -> Pool:
-    said = list(warnings)
+    doubts = list(warnings)
     if values.has(CAP) and values.has(CAP_ALIAS):
         raise values.refuse(CAP_ALIAS, f"is another name of {CAP}: expected only one of them")
     cap_name = CAP_ALIAS if values.has(CAP_ALIAS) else CAP
     cap = values.whole(cap_name, 0, minimum=0, maximum=LARGEST_CAP)
     if 0 < cap < len(zones):
-        said.append(f"{name}: {values.at(cap_name)} {cap} is less than its {len(zones)} zones: some zones keep no machine")
+        doubts.append(f"{name}: {values.at(cap_name)} {cap} is less than its {len(zones)} zones: some zones keep no machine")
     return Pool(
         name=name,
         selector=selector,
@@ -136,5 +136,5 @@ def _pool(
         settle=settle,
         zones=tuple(zones),
         isolate=isolate,
-        warnings=tuple(said),
+        warnings=tuple(doubts),
     )

@@ -1,10 +1,9 @@
 """Which machines of a cluster are not as their preservation wants them: what the scanner acts on, kept change by change.
 
-Only machines that have failed, are kept, or that somebody annotated are ever looked at when a report is drawn up; of all others
-it is only counted to which part of which pool they belong, and those of a pool that keeps failed machines are looked at while
-a health check calls them unhealthy. What is kept on request and is as it should be is quiet: it is looked
-at again when something of it changes, when its time is over, or when a health check calls it unhealthy, and costs nothing until
-then, however much of it there is. It has no clock.
+A report looks only at machines that have failed, are kept, or are annotated, and at those of a pool that keeps failed machines
+while a health check calls them unhealthy. All others are only counted, by the part of the pool that they belong to. A machine
+that is kept on request and is as it should be is quiet: it is looked at again when it changes, when its time is over, or when a
+health check calls it unhealthy, and costs nothing until then. The index has no clock.
 """
 
 from __future__ import annotations
@@ -40,15 +39,17 @@ from policy.values.agenda import Agenda
 from policy.values.object_refs import ObjectRef
 from policy.values.times import later, moment_of
 
-# The nodes that preservation exempts from remediation: one decision over one report says of each failed node if it is kept.
+# The nodes that preservation exempts from remediation: one decision over one report says of each failed node whether it is
+# kept.
 #
-# Drawn up by `policy/preservation/preservation_index.py`. `policy/scan/candidates.py` makes no candidate of a node that is
-# named here (S21).
+# `policy/preservation/preservation_index.py` fills it. `policy/scan/candidates.py` offers no node as a candidate that is named
+# here (S21).
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExemptNodes:
-    """By the names under which nodes are candidates. kept: why, also of those that only begin to be kept with this report.
+    """The exempt nodes, by the names under which they would be candidates. kept: why, also for those that only begin to be kept
+    with this report.
 
     unsettled: failed so lately that their pool has not decided yet: they are neither kept nor remediated.
     """
@@ -57,15 +58,15 @@ class ExemptNodes:
     unsettled: frozenset[str] = frozenset()
 
 
-NOBODY_EXEMPT = ExemptNodes()
+NONE_EXEMPT = ExemptNodes()
 
 
-Words = Callable[[str], str]
-"""What covering health checks say of the Node of that name, "" while none calls it unhealthy; or of a Machine without a Node, by
-the name under which it is a victim."""
+UnhealthyText = Callable[[str], str]
+"""Which health checks call the Node of that name unhealthy, in words; "" while none does. A Machine without a Node has its
+victim name."""
 
 MAXIMUM_PRESERVATIONS = 50
-"""How many of its needs a report has."""
+"""The most needs in one report."""
 
 NOT_WELL = "its Node is not well yet, though nothing calls it unhealthy any more"
 
@@ -73,19 +74,18 @@ ON_NODE = frozenset({PRESERVE_ANNOTATION, EXPIRY_ANNOTATION, SCALE_DOWN_DISABLED
 ON_MACHINE = frozenset({PRESERVE_ANNOTATION, EXPIRY_ANNOTATION, LAST_APPLIED_ANNOTATION, ENDED_ANNOTATION, PRIORITY_OURS})
 
 
-FAREWELL = timedelta(seconds=90)
-"""How long a report says that a machine which was kept is gone: its episode is told again after a minute, in case it had not
-heard."""
+REPORT_GONE_FOR = timedelta(seconds=90)
+"""How long a report shows that a kept machine is gone: its episode gets the signal again after a minute, in case it was lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreservationNeed:
-    """A machine that is not as its preservation wants it: begin one, or let the one that is open look again.
+    """A machine that is not as its preservation wants it: begin a preservation, or let the open episode look again.
 
-    victim: the Node, or `machine/<namespace>/<name>`, by which its episode is called. machine: None for a Node alone. action: of
-    `policy/preservation/decision.py`. automatic: by the pool's cap; released: why that gives it up. unhealthy: what a health
-    check says of it where nothing else calls it failed. stamp: another one whenever anything of this is. going: others delete the
-    machine, or have: whoever keeps it is told, and nobody begins to.
+    victim: the Node, or `machine/<namespace>/<name>`, the name of its episode. machine: None for a Node alone. action: of
+    `policy/preservation/decision.py`. automatic: kept by the pool's cap; released: why the cap gives it up. unhealthy: which
+    health check calls it unhealthy, where nothing else calls it failed. stamp: another one after each change of this. going:
+    another controller deletes the machine, or has: an open episode gets a signal, and none is begun.
     """
 
     victim: str
@@ -100,8 +100,8 @@ class PreservationNeed:
 
 
 @dataclass(slots=True)
-class _Farewell:
-    """until: None where no report has said it yet."""
+class _GoneMachine:
+    """A kept machine that is gone, to be reported for a while. until: None before the first report."""
 
     need: PreservationNeed
     until: datetime | None = None
@@ -109,7 +109,7 @@ class _Farewell:
 
 @dataclass(slots=True)
 class _Entry:
-    """A Machine, before its Node is put beside it. owner: kind and name of what controls it."""
+    """A Machine without its Node. owner: kind and name of its controller."""
 
     ref: ObjectRef
     held: Held
@@ -121,7 +121,7 @@ class PreservationIndex:
     """Machines, Nodes and pools of one cluster. Not thread-safe: one event loop owns it."""
 
     def __init__(self, pools: Iterable[Pool] = ()) -> None:
-        """pools: those that hold as long as no object of their name does."""
+        """pools: from the settings; an object with the same name replaces one."""
         self._machines: dict[str, _Entry] = {}
         self._nodes: dict[str, NodeView] = {}
         self._machine_of: dict[str, str] = {}
@@ -130,23 +130,23 @@ class PreservationIndex:
         self._pools: dict[str, Pool] = dict(self._given)
         self._bad_pools: dict[str, str] = {}
         self._open: set[str] = set()
-        """Keys of what has to be looked at for a report."""
+        """Keys of machines that the next report has to look at."""
         self._quiet = Agenda[str]()
-        """Keys of what is as it should be, until when."""
-        self._gone: dict[str, _Farewell] = {}
-        """By victim: what was kept until it was gone."""
+        """Keys of quiet machines, by when they have to be looked at again."""
+        self._gone: dict[str, _GoneMachine] = {}
+        """Kept machines that are gone, by victim."""
         self.mistakes = Mistakes()
         self._parts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._part_of: dict[str, tuple[str, str]] = {}
         self._settling: dict[str, datetime] = {}
-        """Keys of what a health check has called unhealthy so lately that no pool decides yet, until when."""
-        self.exempt = NOBODY_EXEMPT
-        """Whom nobody is let at, as of the last `needs`."""
+        """By key: until when no pool decides, since a health check has called the machine unhealthy only lately."""
+        self.exempt = NONE_EXEMPT
+        """The nodes exempt from remediation, as of the last `needs`."""
         self.version = 0
 
     @property
     def asked(self) -> bool:
-        """Whether anything is kept, asked for, or kept by a pool: something asks us to act."""
+        """Whether a machine is kept or annotated, or a pool keeps any: whether we have anything to do."""
         return bool(self._open or self._quiet or self._gone or self.mistakes) or any(pool.cap for pool in self._pools.values())
 
     @property
@@ -156,7 +156,7 @@ class PreservationIndex:
 
     @property
     def keeps_failed(self) -> bool:
-        """Whether any pool keeps failed machines without having been asked."""
+        """Whether any pool keeps failed machines automatically."""
         return any(pool.cap for pool in self._pools.values()) or any(each.cap for each, _ in self._deployments.values())
 
     # What is seen ---------------------------------------------------------------------------------------------------
@@ -174,12 +174,11 @@ class PreservationIndex:
         node = self._nodes.pop(name, None)
         if node is not None:
             if name not in self._machine_of:
-                self._say_farewell(_alone(node), None)
+                self._report_gone(_alone(node), None)
             self._weigh(self._machine_of.get(name, f"node/{name}"))
 
     def put_machine(self, ref: ObjectRef, machine: MachineView, now: datetime) -> None:
-        """A Machine as last seen. One of which hardly anything is known stays as it was: nothing is begun with it, and nothing
-        ended."""
+        """A Machine as last seen. One that can hardly be read stays as it was: no preservation of it begins or ends."""
         if machine.unreadable or machine.preservation_problem:
             return
         held, owner = Held.of(machine), machine.controller
@@ -200,7 +199,7 @@ class PreservationIndex:
         """A Machine that is gone."""
         entry = self._machines.pop(key, None)
         if entry is not None:
-            self._say_farewell(entry.held, entry.ref)
+            self._report_gone(entry.held, entry.ref)
             self._untie(entry.held)
             self._weigh(key)
 
@@ -215,7 +214,7 @@ class PreservationIndex:
         self._count_again()
 
     def put_pool(self, name: str, pool: Pool | None, problem: str = "") -> None:
-        """A PreservationPolicy: None for one that is gone, or that can't be used, which `problem` says."""
+        """A PreservationPolicy: None for one that is gone, or that can't be used; `problem` says why."""
         if pool is None and not problem:
             pool = self._given.get(name)
         before = self._pools.pop(name, None), self._bad_pools.pop(name, "")
@@ -231,27 +230,26 @@ class PreservationIndex:
     def needs(
         self,
         now: datetime,
-        unhealthy: Words,
+        unhealthy: UnhealthyText,
         sick: Iterable[str] = (),
         *,
         failing: Mapping[str, datetime | None] | None = None,
         begun: Iterable[str] = (),
         doubt: str = "",
     ) -> tuple[tuple[PreservationNeed, ...], int]:
-        """What is not as it should be, the most urgent first, and how much more of it there is. Whom nobody is to be let at
-        meanwhile is in `exempt`.
+        """Machines that are not as they should be, the most urgent first, and how many more there are. Sets `exempt`.
 
-        sick: the names of all of whom `unhealthy` has something to say. failing: those of them that a check would have acted on,
-        and since when; only those does a pool begin to keep by a check's word. begun: whom somebody was told to keep. doubt: why
-        the pools are not known, "" where they are: nobody is released then.
+        sick: the names of all nodes for which `unhealthy` has a text. failing: those of them that a check would have acted on,
+        and since when; only for those does a pool begin to keep by a check's verdict. begun: the victims with an episode that
+        was asked to keep them. doubt: why the pools are not known, "" where they are: then no preservation is given up.
         """
         self._wake(now)
-        self._settling, self.exempt = {}, NOBODY_EXEMPT
+        self._settling, self.exempt = {}, NONE_EXEMPT
         failed_at = {key: moment for name, moment in (failing or {}).items() if self._cap(key := self._key_of(name))}
         quiet_ones = {key for name in sick if (key := self._key_of(name)) in self._quiet}
         looked_at = sorted(self._open | quiet_ones | failed_at.keys())
-        farewells = self._farewells(now)
-        if not looked_at and not farewells:
+        gone = self._gone_machines(now)
+        if not looked_at and not gone:
             return (), 0
         machines, barred, settling = list[Held](), set[str](), set[str]()
         for key in looked_at:
@@ -275,30 +273,30 @@ class PreservationIndex:
         self.exempt = self._exempt(found.decisions, settling)
         wanted = [need for decision in found.decisions if (need := self._need(decision)) is not None]
         named = {need.victim for need in wanted}
-        wanted += [need for need in farewells if need.victim not in named]
+        wanted += [need for need in gone if need.victim not in named]
         for decision in found.decisions:
             self._quieten(decision)
         chosen = nsmallest(MAXIMUM_PRESERVATIONS, wanted, key=lambda need: (_URGENCY[need.action], need.victim))
         for need in chosen:
-            farewell = self._gone.get(need.victim)
-            if farewell is not None and farewell.need is need and farewell.until is None:
-                farewell.until = later(now, FAREWELL)
+            reported = self._gone.get(need.victim)
+            if reported is not None and reported.need is need and reported.until is None:
+                reported.until = later(now, REPORT_GONE_FOR)
         return tuple(chosen), len(wanted) - len(chosen)
 
     def _settled(self, key: str, failed_at: Mapping[str, datetime | None], now: datetime) -> bool:
-        """Whether a pool may begin to keep what a health check alone calls failed."""
+        """Whether a pool may begin to keep a machine that only a health check calls failed."""
         if key not in failed_at:
             return False
         moment = failed_at[key]
         end = later(moment, self._settle(key)) if moment is not None else now
         if end > now:
-            # Not yet: whoever annotates it in the moment of its failure is heard first.
+            # Not yet: an annotation written at the moment of the failure takes precedence.
             self._settling[key] = end
         return end <= now
 
     def _exempt(self, decisions: Iterable[PreservationDecision], settling: Iterable[str]) -> ExemptNodes:
-        """Of whom a pool may keep, nobody is let at those that are kept, or not decided upon (S21). What is being released is
-        still kept until that is written."""
+        """The machines of pools that are kept, or not decided upon, are exempt (S21). One that is being released is kept until
+        the release is written."""
         kept, unsettled = dict[str, str](), set(settling)
         for decision in decisions:
             held = decision.held
@@ -309,7 +307,7 @@ class PreservationIndex:
         return ExemptNodes(kept=kept, unsettled=frozenset(unsettled))
 
     def _wake(self, now: datetime) -> None:
-        """What was quiet until now."""
+        """Look again at machines that were quiet until now."""
         while (key := self._quiet.take(now)) is not None:
             self._open.add(key)
 
@@ -326,7 +324,7 @@ class PreservationIndex:
     def next_due(self, now: datetime) -> datetime | None:
         """The first moment at which time alone changes something: an expiry, or a failure that has settled."""
         moments = [first] if (first := self._quiet.first) is not None else []
-        moments += [farewell.until for farewell in self._gone.values() if farewell.until is not None]
+        moments += [gone.until for gone in self._gone.values() if gone.until is not None]
         moments += [end for end in self._settling.values() if end > now]
         for key in self._open:
             entry = self._machines.get(key)
@@ -342,12 +340,12 @@ class PreservationIndex:
         differs = effects(decision)
         stands = decision.preserved or held.expiry is not None or held.deleting
         if action is PreservationAction.TERMINATE and not stands:
-            return None  # nobody kept it: what becomes of it is no preservation's affair
+            return None  # it is not kept: no preservation has to do with it
         if action is PreservationAction.NONE and (differs.nothing or not (stands or held.ended)):
             return None
         entry = self._machines.get(held.key)
         told = f"{action.value} {decision.intent.value} {held.failed}"
-        if action is not PreservationAction.PRESERVE:  # the end of one that begins moves on until it is written, which is no news
+        if action is not PreservationAction.PRESERVE:  # until it is written, the end of a new one moves on, which is no change
             told += f" {decision.expiry} {differs}"
         return PreservationNeed(
             victim=held.victim,
@@ -361,8 +359,9 @@ class PreservationIndex:
             going=held.deleting,
         )
 
-    def _say_farewell(self, held: Held, ref: ObjectRef | None) -> None:
-        """Whoever keeps it would else wait for its expiry. What is over before its object goes has been told already."""
+    def _report_gone(self, held: Held, ref: ObjectRef | None) -> None:
+        """Report that it is gone: its episode would else wait for its expiry. Not if its preservation was over before the
+        object went: that has been reported already."""
         if held.expiry is None:
             return
         victim = held.victim
@@ -374,14 +373,15 @@ class PreservationIndex:
             stamp=hashlib.sha256(f"gone {held.expiry}".encode()).hexdigest()[:12],
             going=True,
         )
-        self._gone[victim] = _Farewell(need)
+        self._gone[victim] = _GoneMachine(need)
 
-    def _farewells(self, now: datetime) -> list[PreservationNeed]:
+    def _gone_machines(self, now: datetime) -> list[PreservationNeed]:
         self._gone = {victim: each for victim, each in self._gone.items() if each.until is None or each.until > now}
         return [each.need for each in self._gone.values()]
 
-    def _held(self, key: str, now: datetime, unhealthy: Words, called_at: datetime | None = None) -> Held | None:
-        """With its Node and its deployment, and as a health check sees it, since `called_at`. None: nothing to be said yet."""
+    def _held(self, key: str, now: datetime, unhealthy: UnhealthyText, called_at: datetime | None = None) -> Held | None:
+        """The machine with its Node and its deployment, and as a health check sees it, since `called_at`. None: nothing to be
+        decided yet."""
         entry = self._machines.get(key)
         if entry is None:
             name = key.removeprefix("node/")
@@ -395,22 +395,22 @@ class PreservationIndex:
         if not held.failed and (words := unhealthy(held.victim)):
             return replace(held, failed=words, phase=MachinePhase.FAILED, failed_at=called_at)
         if not held.failed and held.node is not None and not held.well and held.expiry is not None and is_automatic(held):
-            # Nobody is made well by a check that is gone, or begins its time anew: it would be kept twice for one failure (S25).
+            # A check that is gone, or starts its time again, makes no machine well: it would be kept twice for one failure (S25).
             return replace(held, failed=NOT_WELL, phase=MachinePhase.FAILED)
         settling = failed_at is not None and now < later(failed_at, self._settle(key))
         if settling and held.expiry is None:
-            # Not yet: whoever annotates it in the moment of its failure is heard first.
+            # Not yet: an annotation written at the moment of the failure takes precedence.
             return None
         return held
 
     def _key_of(self, name: str) -> str:
-        """Of a Node, or of a Machine by the name under which it is a victim."""
+        """The key of a Node, or of a Machine by its victim name."""
         if name.startswith(MACHINE):
             return name.removeprefix(MACHINE)
         return self._machine_of.get(name, f"node/{name}")
 
     def _cap(self, key: str) -> int:
-        """How many the pool of that machine keeps without having been asked."""
+        """How many machines the pool of that machine keeps automatically."""
         if key in self._part_of:
             return self._pools[self._part_of[key][0]].cap
         entry = self._machines.get(key)
@@ -423,7 +423,7 @@ class PreservationIndex:
     # Bookkeeping ----------------------------------------------------------------------------------------------------
 
     def _weigh(self, key: str) -> None:
-        """Whether a machine is looked at from now on; something of it has changed."""
+        """Whether a machine is looked at from now on; it has changed."""
         self.version += 1
         self._quiet.drop(key)
         entry, node = self._machines.get(key), self._node_of(key)
@@ -440,17 +440,17 @@ class PreservationIndex:
         self._count(key, entry, node)
 
     def _note_mistakes(self, key: str, entry: _Entry | None, node: NodeView | None) -> None:
-        """Hardly any machine bears such a word: of all others nothing is drawn up."""
+        """Hardly any machine has such an annotation: only for those a snapshot is made."""
         on_node = node is not None and not WORDS.isdisjoint(node.annotations)
         if entry is not None:
-            said = on_node or not WORDS.isdisjoint(entry.held.annotations)
-            self.mistakes.look(replace(entry.held, node=node) if said else None, key, entry.ref)
+            annotated = on_node or not WORDS.isdisjoint(entry.held.annotations)
+            self.mistakes.look(replace(entry.held, node=node) if annotated else None, key, entry.ref)
         else:
             alone = node if node is not None and node.name not in self._machine_of else None
             self.mistakes.look(_alone(alone) if alone is not None and on_node else None, key, None)
 
     def _count(self, key: str, entry: _Entry | None, node: NodeView | None) -> None:
-        """To which part of which pool it belongs: the cap is spread over all of them, not only over those that failed."""
+        """Count the machine in its part of its pool: the cap is spread over all machines, not only over those that failed."""
         before = self._part_of.pop(key, None)
         if before is not None:
             pool, part = before
@@ -469,7 +469,7 @@ class PreservationIndex:
             self._parts[mine.name][self._part_of[key][1]] += 1
 
     def _count_again(self) -> None:
-        """Pools and deployments change rarely; then all machines are gone through once."""
+        """Count all machines again; pools and deployments change rarely."""
         self.version += 1
         for key in [*self._machines, *(f"node/{name}" for name in self._nodes if name not in self._machine_of)]:
             self._count(key, self._machines.get(key), self._node_of(key))
@@ -518,11 +518,11 @@ _URGENCY = {action.value: place for place, action in enumerate(_ORDER)}
 
 def _alone(node: NodeView) -> Held:
     held = Held.alone(node)
-    return held if held.expiry is not None else replace(held, expiry=_told_expiry(node))
+    return held if held.expiry is not None else replace(held, expiry=_automatic_expiry(node))
 
 
-def _told_expiry(node: NodeView) -> datetime | None:
-    """Of a Node that is kept automatically with a Machine which we do not see: its condition ends with the moment."""
+def _automatic_expiry(node: NodeView) -> datetime | None:
+    """The expiry of a Node that is kept automatically with a Machine that we do not see: its condition's message ends with it."""
     condition = node.condition(CONDITION)
     if condition is None or (condition.status, condition.reason) != ("True", BY_US):
         return None
@@ -530,7 +530,7 @@ def _told_expiry(node: NodeView) -> datetime | None:
 
 
 def _matters(before: NodeView, node: NodeView) -> bool:
-    """Whether anything of the Node has changed that a preservation looks at."""
+    """Whether a field of the Node that a preservation looks at has changed."""
     return (before.annotations, before.taints, before.conditions, before.deleting, before.uid) != (
         node.annotations,
         node.taints,

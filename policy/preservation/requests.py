@@ -1,7 +1,7 @@
-"""What is asked for by annotation, and whose word holds: the Node's beats the Machine's.
+"""Reads the annotations by which people ask for a preservation. The Node's annotation beats the Machine's.
 
-Names and values are those of Gardener's machine-controller-manager and of its proposal; the rule by which a value that was
-removed while nobody looked is noticed is that of `getEffectivePreservationAnnotations` there.
+Names and values are those of Gardener's machine-controller-manager and of its proposal; how a value that was removed while no
+worker looked is noticed is the rule of `getEffectivePreservationAnnotations` there.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.values.times import parse_duration
 
 LAST_APPLIED_ANNOTATION = "node.machine.sapcloud.io/last-applied-node-preserve-value"
-"""On the Machine: the Node's value that was acted on last. Without it nobody could tell "never annotated" from "removed while we
-were down"."""
+"""On the Machine: the Node's value that was acted on last. Without it "never annotated" and "removed while we were down" look
+the same."""
 
 PRESERVE_FOR_ANNOTATION = "nodewarden.io/preserve-for"
-"""How long the first expiry is away, instead of the pool's time-out; on the Node or the Machine, the Node's value beats."""
+"""How long until the first expiry, instead of the pool's time-out; on the Node or the Machine, the Node's value beats."""
 
 ISOLATE_ANNOTATION = "nodewarden.io/preserve-isolate"
-"""Whether a machine that has failed and is kept is to be cut off from its volumes and its network, `true` or `false`; on the Node
-or the Machine, the Node's value beats, and either beats the pool."""
+"""Whether a machine that has failed and is kept is to be isolated from its volumes and its network, `true` or `false`; on the
+Node or the Machine, the Node's value beats, and either beats the pool."""
 
 LONGEST_PRESERVATION = timedelta(days=365)
 
@@ -39,7 +39,7 @@ class Intent(StrEnum):
 
 
 _SPELLINGS = {**{intent.value: intent for intent in Intent}, "true": Intent.NOW}
-"""The proposal's own word is `true`; what was shipped knows only `now`."""
+"""The proposal's spelling is `true`; the shipped system knows only `now`."""
 
 ALLOWED = ("now", "true", "when-failed", "auto-preserved", "false")
 
@@ -49,9 +49,9 @@ KEEPING = frozenset({Intent.NOW, Intent.WHEN_FAILED, Intent.AUTOMATIC})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotated:
-    """The values on the objects; None where an object is not there, or does not carry the annotation.
+    """The values on the objects; None where an object does not exist, or does not have the annotation.
 
-    An empty string is a value that somebody wrote, and not one of those that mean anything.
+    An empty string is a value that a person wrote, but not one with a meaning.
     """
 
     node: str | None = None
@@ -61,10 +61,10 @@ class Annotated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """The value in force. by_node: the Node decides, so that the Machine's own value goes and the Node's is remembered.
+    """The value in force. by_node: the Node decides, so the Machine's own value is removed and the Node's is recorded.
 
-    unreadable: what is wrong with a value of the Node that means nothing: whatever holds goes on holding. ignored: the same for
-    a value of the Machine, which then counts as not annotated.
+    unreadable: what is wrong with a meaningless value of the Node: nothing changes. ignored: the same for a value of the
+    Machine, which then counts as not annotated.
     """
 
     intent: Intent
@@ -74,7 +74,7 @@ class Request:
 
 
 def requested(values: Annotated, *, node_exists: bool = True) -> Request:
-    """Whose value holds, and what it means."""
+    """Which value holds, and what it means."""
     node, machine = values.node or "", values.machine or ""
     if not node_exists or (not node and not values.last_applied):
         intent = _SPELLINGS.get(machine)
@@ -88,7 +88,8 @@ def requested(values: Annotated, *, node_exists: bool = True) -> Request:
 
 
 def asked_for(node: Mapping[str, str], machine: Mapping[str, str]) -> tuple[timedelta | None, str]:
-    """How long somebody wants it kept at first, from the annotations of both objects; with what is wrong with it, if anything."""
+    """How long a person wants it kept at first, from the annotations of both objects; with what is wrong with them, if
+    anything."""
     for kind, written in (("Node", node), ("Machine", machine)):
         text = written.get(PRESERVE_FOR_ANNOTATION)
         if text is None:
@@ -106,7 +107,7 @@ def asked_for(node: Mapping[str, str], machine: Mapping[str, str]) -> tuple[time
 
 def isolation_asked(node: Mapping[str, str], machine: Mapping[str, str], *, pool: bool) -> tuple[bool, str]:
     """Whether it is to be isolated once it has failed, from the annotations of both objects; with what is wrong with them, if
-    anything. pool: what holds where neither says anything. What can't be read isolates nobody."""
+    anything. pool: holds where neither object is annotated. An annotation that can't be read isolates no machine."""
     for kind, written in (("Node", node), ("Machine", machine)):
         text = written.get(ISOLATE_ANNOTATION)
         if text is None:

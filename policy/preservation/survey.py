@@ -1,9 +1,10 @@
 """All machines of a cluster at one moment: which are kept, begin to be, are released, and which go first at a scale-down.
 
-The scanner asks it before it hands a failed machine to Remediation, and `nodewarden preserve plan` shows it. Pools are asked in
+The scanner asks it before it hands a failed machine to Remediation, and `nodewarden preserve plan` shows it. Pools are tried in
 the order of their names, and a machine belongs to the first that selects it.
 
-In this order: how many failed machines a pool keeps by itself; the order of a scale-down; the survey, which decides about all.
+In this order: how many failed machines a pool keeps automatically; the order of a scale-down; the survey, which decides about
+all.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from policy.values.times import LATEST, moment_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """What is known of machines as candidates beside their own objects, by their keys.
+    """What the cap has to know about machines besides their own objects, by their keys.
 
-    barred: the cap begins to keep them at another moment at best. begun: an episode was asked to keep them, and the objects do
-    not say so yet: they go first, or the place would be given away twice.
+    barred: the cap may not begin to keep them now. begun: an episode was asked to keep them, and the objects do not show it
+    yet: they go first, or the place would be given away twice.
     """
 
     barred: AbstractSet[str] = field(default_factory=frozenset)
@@ -48,7 +49,7 @@ PLAIN = Queue()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutomaticChoice:
-    """What the cap asks of one pool. count: automatic preservations as found."""
+    """The cap's decision about one pool. count: automatic preservations as found."""
 
     count: int = 0
     selected: tuple[Held, ...] = ()
@@ -65,11 +66,11 @@ def shares(cap: int, parts: Sequence[str]) -> dict[str, int]:
 
 
 def choose(parts: Mapping[str, Iterable[Held]], cap: int, *, now: datetime, queue: Queue = PLAIN) -> AutomaticChoice:
-    """Which machines of one pool begin to be kept, and which are released. A hold that ends by itself gives its place up.
+    """Which machines of one pool begin to be kept, and which are released. A preservation that is over gives its place up.
 
-    parts: all machines by the part that they are in, also parts without machines. The shares say only where a free place goes
-    and which part gives one back first: parts come into sight and go again (a Machine without its Node, a new MachineSet), and
-    as long as the whole cap is not exceeded nothing is released (S21, S24).
+    parts: all machines by the part that they are in, also parts without machines. The shares only decide where a free place
+    goes and which part gives one back first: parts appear and disappear (a Machine without its Node, a new MachineSet), and as
+    long as the whole cap is not exceeded nothing is released (S21, S24).
     """
     left, count, kept, candidates = shares(cap, list(parts)), 0, list[tuple[str, Held]](), list[tuple[str, Held]]()
     for part, machines in parts.items():
@@ -98,7 +99,7 @@ def choose(parts: Mapping[str, Iterable[Held]], cap: int, *, now: datetime, queu
 
 
 def is_automatic(machine: Held) -> bool:
-    """Whether it is kept by the cap and not by anybody's word; also where its annotation was removed, which releases nothing."""
+    """Whether the cap keeps it and no person asked for it; also where its annotation was removed, which releases nothing."""
     request = requested(machine.annotated, node_exists=machine.node is not None)
     if request.intent is Intent.AUTOMATIC:
         return not machine.ended or machine.expiry is not None
@@ -106,8 +107,8 @@ def is_automatic(machine: Held) -> bool:
 
 
 def _is_candidate(machine: Held) -> bool:
-    """Failed, not asked for in whatever way (`false` is a way), not the failure that was preserved before (S25), and in nobody's
-    hands: what an episode of ours has begun with it goes on, and takes no place meanwhile."""
+    """Whether it has failed, is not annotated in any way (`false` is a way), has not been preserved for this failure before
+    (S25), and is in no episode of ours: what an episode has begun with it goes on, and takes no place meanwhile."""
     if not machine.failed or machine.deleting or machine.expiry is not None or machine.ended:
         return False
     if machine.node is not None and is_marked(machine.node):
@@ -135,7 +136,7 @@ _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 def scale_down_order(machines: Iterable[Held], now: datetime) -> list[Held]:
-    """All of them, the first to go first."""
+    """All machines, the first to go first."""
 
     def rank(machine: Held) -> tuple[object, ...]:
         kept = machine.expiry is not None and not machine.expired(now)
@@ -151,7 +152,7 @@ def scale_down_order(machines: Iterable[Held], now: datetime) -> list[Held]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentPool:
-    """What a MachineDeployment (or a MachineSet of its own) says itself, where no pool has its machines.
+    """The settings of a MachineDeployment (or a MachineSet of its own), used where no pool selects its machines.
 
     cap: `autoPreserveFailedMachineMax`. timeout: `machinePreserveTimeout` of its template, None where it has none.
     """
@@ -163,9 +164,9 @@ class DeploymentPool:
 
 
 def deployment_name(controller: str, above: str) -> str:
-    """Of what a Machine is a replica: the MachineDeployment above its MachineSet, where that is known, else its set.
+    """The set that a Machine is a replica of: the MachineDeployment above its MachineSet, where that is known, else its set.
 
-    Both as kind and name: controller of the Machine, above of what controls that, "" where it is not known.
+    Both as kind and name: controller of the Machine, above: the controller of that, "" where it is not known.
     """
     for kind, _, name in (above.partition("/"), controller.partition("/")):
         if kind == "MachineDeployment":
@@ -176,7 +177,7 @@ def deployment_name(controller: str, above: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSurvey:
-    """What became of one pool's cap."""
+    """The use of one pool's cap."""
 
     name: str
     cap: int
@@ -185,7 +186,7 @@ class PoolSurvey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """All of it. `decisions` and `order` name every machine once."""
+    """The whole result. `decisions` and `order` name every machine once."""
 
     decisions: tuple[PreservationDecision, ...]
     pools: tuple[PoolSurvey, ...]
@@ -203,10 +204,10 @@ def survey(
     parts: Mapping[str, Collection[str]] | None = None,
     queue: Queue = PLAIN,
 ) -> Survey:
-    """Who is kept at this moment, and why.
+    """Which machines are kept at this moment, and why.
 
-    blocked: why the pools are not all known, "" where they are: then no machine is given up that one of them might keep.
-    parts: of each pool, where these are not all its machines. queue: see `choose`.
+    blocked: why the pools are not all known, "" where they are: then no machine is given up that one of them might keep. parts:
+    of each pool, where these are not all its machines. queue: see `choose`.
     """
     known = {each.name: each for each in deployments}
     ordered = sorted(pools, key=lambda pool: pool.name)
@@ -247,7 +248,7 @@ def survey(
             lost = {machine.key for machine in machines_of if pools and machine.node is None and machine.node_name}
             choice = replace(choice, released=tuple(machine for machine in choice.released if machine.key not in lost))
         else:
-            # Nobody says how many: none begins, and what was begun under a pool that is gone lasts as long as it was to.
+            # No pool sets a cap: no preservation begins, and one that began under a pool that is gone lasts until its expiry.
             choice = AutomaticChoice(count=sum(is_automatic(machine) for machine in machines_of))
         chosen.append(PoolSurvey(name=name, cap=known[name].cap if name in known else 0, choice=choice))
     standing = {
@@ -284,7 +285,7 @@ def _held_back(decision: PreservationDecision, blocked: str) -> PreservationDeci
 def _spread(
     pool: Pool, machines: Sequence[Held], others: Collection[str], now: datetime, queue: Queue
 ) -> tuple[AutomaticChoice, list[str]]:
-    """What the pool's cap makes of its machines, spread over its parts; with what is doubtful about that."""
+    """The cap's decision about the pool's machines, spread over its parts; with warnings."""
     warnings = list[str]()
     parts: defaultdict[str, list[Held]] = defaultdict(list)
     for machine in machines:
@@ -304,7 +305,7 @@ def _parts_of(pool: Pool, known: Mapping[str, DeploymentPool]) -> list[str]:
 
 
 def part_of(machine: Held, pool: Pool) -> str:
-    """The zone or the MachineDeployment of the pool that the machine is in, "" where nobody knows."""
+    """The zone or the MachineDeployment of the pool that the machine is in, "" where it is not known."""
     zone = machine.labels.get(ZONE_LABEL) or (machine.node.zone if machine.node is not None else "")
     if pool.zones:
         return zone
@@ -312,6 +313,6 @@ def part_of(machine: Held, pool: Pool) -> str:
 
 
 def labels_of(machine: Held, deployment: DeploymentPool | None) -> dict[str, str]:
-    """By which a pool selects it: its own go before its Node's, and those before its deployment's."""
+    """The labels by which a pool selects it: its own replace its Node's, and those replace its deployment's."""
     node = machine.node.labels if machine.node is not None else {}
     return {**(deployment.labels if deployment else {}), **node, **machine.labels}

@@ -1,12 +1,12 @@
 """Whether a member of a control plane may be taken now, and why not (S15).
 
-The preconditions are KubeadmControlPlane's. They serve control planes that nobody else looks after as well, and then their
-members are read off the Nodes and the pods of etcd (`members_from_nodes`). Before a control plane is initialized the rules that
-protect it do not apply: there is nothing yet that could be lost.
+The preconditions are KubeadmControlPlane's. They also serve control planes without such an owner; then the members are read
+from the Nodes and the pods of etcd (`members_from_nodes`). Before a control plane is initialized the rules that protect it do
+not apply: there is nothing yet that could be lost.
 
-The numbers of etcd are `etcd.py`; OpenShift's own guard of it is `policy/objects/surroundings.py`; that the Nodes that are left
-are Ready is asked at admission (`policy.scan.permit_rules.control_plane_guard`), all of this again right before the act
-(`activities/cluster/live/control_planes.py`).
+The last section computes what is left of etcd. OpenShift's own guard of etcd is `policy/objects/surroundings.py`. Admission
+checks that the remaining Nodes are Ready (`policy.scan.permit_rules.control_plane_guard`), and all of this is checked again
+right before the act (`activities/cluster/live/control_planes.py`).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ COMPONENTS = ("APIServerPodHealthy", "ControllerManagerPodHealthy", "SchedulerPo
 _OF_COMPONENTS = (ETCD_MEMBER, ETCD_POD, *COMPONENTS)
 
 IN_PROGRESS_ANNOTATION = "controlplane.cluster.x-k8s.io/remediation-in-progress"
-"""On a KubeadmControlPlane: whose replacement it has not created yet, in the words of `memory.REMEDIATION_FOR_ANNOTATION`."""
+"""On a KubeadmControlPlane: the machine without its replacement yet, in the format of `memory.REMEDIATION_FOR_ANNOTATION`."""
 
 IGNORANT_OWNERS = ("", "MachineSet")
-"""Who takes no member out of etcd's list when its Machine goes."""
+"""Owners that take no member out of etcd's list when its Machine is deleted."""
 
 
 class Component(StrEnum):
-    """What a static pod of a control plane runs."""
+    """The program that a static pod of a control plane runs."""
 
     ETCD = "etcd"
     API_SERVER = "kube-apiserver"
@@ -51,20 +51,20 @@ _LABELS = {
     ("kube-system", "component", "kube-apiserver"): Component.API_SERVER,
     ("openshift-kube-apiserver", "app", "openshift-kube-apiserver"): Component.API_SERVER,
 }
-"""Where they run, and by which label kubeadm and OpenShift mark them."""
+"""Their namespaces, and the labels by which kubeadm and OpenShift mark them."""
 
 
 class MemberFate(StrEnum):
-    """What becomes of a member that is taken."""
+    """What happens to a member that is taken."""
 
     REMOVED = "removed"
     """Its machine is deleted by an owner that takes the member out of etcd's list."""
     STOPPED = "stopped"
-    """Its machine is switched off or starts anew; etcd goes on counting it."""
+    """Its machine is switched off or restarted; etcd goes on counting it."""
 
 
 class BlockingRule(StrEnum):
-    """Which rule holds a member back; the machine's word beside the sentence."""
+    """Which rule holds a member back; a code for programs, beside the sentence."""
 
     IN_PROGRESS = "in-progress"
     DELETING = "deleting"
@@ -78,10 +78,9 @@ class BlockingRule(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlPlaneMember:
-    """One Machine, or Node where there are no Machines. node: the name of its Node, which is that of its etcd member too; ""
-    before it has one. true: the types of its conditions that are True; what is not known is not True. unhealthy: its owner has
-    been asked to remediate it.
-    """
+    """One Machine, or Node where there are no Machines. node: the name of its Node, which is also the name of its etcd member;
+    "" before it has one. true: the types of its conditions that are True; an unknown one is not True. unhealthy: its owner has
+    been asked to remediate it."""
 
     name: str
     node: str = ""
@@ -95,9 +94,9 @@ class ControlPlaneMember:
 class ControlPlaneView:
     """One control plane at one moment.
 
-    replicas: how many are wanted, None where nobody says. in_progress: the machine whose remediation a KubeadmControlPlane has
-    begun and whose replacement is not created yet. upgrade: the version that it will be told to have, "" for none. etcd: its
-    member list, None where it can't be read; managed_etcd False: etcd runs elsewhere, and nothing here can harm it.
+    replicas: how many members are wanted, None where no object says. in_progress: machines that a KubeadmControlPlane has begun
+    to remediate and not replaced yet. upgrade: the version that it is about to get, "" for none. etcd: its member list, None
+    where it can't be read; managed_etcd False: etcd runs elsewhere, and nothing here can harm it.
     """
 
     members: tuple[ControlPlaneMember, ...]
@@ -111,7 +110,7 @@ class ControlPlaneView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticPod:
-    """One pod that a Node's kubelet runs of its own accord, as far as a control plane is concerned."""
+    """One static pod of a Node's kubelet, if it belongs to a control plane."""
 
     component: Component
     node: str
@@ -141,11 +140,11 @@ def is_of_openshift(node: NodeView) -> bool:
 def members_from_nodes(nodes: Iterable[NodeView], pods: Iterable[StaticPod] = (), lost: Iterable[str] = ()) -> ControlPlaneView:
     """A control plane of which only Nodes and static pods can be read: every control-plane Node is a member.
 
-    Where pods of etcd are seen, a Node votes soundly only with a Ready one, and a pod on any other Node, or on one that is gone,
-    is a voter too. Where none is seen, etcd runs within another process or elsewhere: then a Ready Node is a sound voter. Where
-    pods of API servers are seen, a Node serves only with a Ready one. Where a label says which Nodes have etcd, no other one
-    votes, and those that have nothing else serve nobody. lost: Nodes of control-plane Machines that are gone, their pods with
-    them: each may vote, and nothing says that it is sound.
+    Where etcd pods are seen, a Node is a sound voter only with a Ready one, and a pod on any other Node, or on one that is
+    gone, is a voter too. Where none is seen, etcd runs within another process or elsewhere: then a Ready Node is a sound voter.
+    Where pods of API servers are seen, a Node serves only with a Ready one. Where a label marks the Nodes with etcd, no other
+    Node votes, and Nodes with nothing but etcd do not serve. lost: Nodes of control-plane Machines that are gone, and their
+    pods with them: each may vote, and none is known to be sound.
     """
     members, seen = {node.name: node for node in nodes if node.control_plane}, tuple(pods)
     voting = {name for name, node in members.items() if ETCD_LABEL in node.labels} or set(members)
@@ -198,10 +197,10 @@ def members_from_machines(
     subject: str,
 ) -> ControlPlaneView | None:
     """A control plane that a KubeadmControlPlane looks after, by that object and the conditions that it sets on its Machines.
-    None where no Machine has any of them: then nobody has looked, and nothing can be told from that. Raises PolicyError.
+    None where no Machine has any of them: then the controller has not looked, and nothing is known. Raises PolicyError.
 
     version, upgrade_step: as its Cluster wants them (`WorkloadCluster`), "" where it does not. A member of etcd has the name of
-    its Node; one whose Machine is gone is not seen here.
+    its Node; a member without a Machine is not seen here.
     """
     listed = [machine for machine in machines if machine.control_plane]
     if not any(condition.type in _OF_COMPONENTS for machine in listed for condition in machine.conditions):
@@ -225,15 +224,14 @@ def _given_to_owner(machine: MachineView) -> bool:
 
 
 def taking_of(owner: str, *, removes: bool) -> MemberFate:
-    """What becomes of a member. owner: kind and name of what controls its Machine: a MachineSet makes another Machine, and knows
+    """What happens to a member. owner: kind and name of its Machine's controller: a MachineSet makes another Machine, and knows
     nothing of etcd, which goes on counting the one that is gone."""
     return MemberFate.REMOVED if removes and owner.partition("/")[0] not in IGNORANT_OWNERS else MemberFate.STOPPED
 
 
 def begun_by_owner(annotations: Mapping[str, str], members: Iterable[ControlPlaneMember], *, subject: str) -> tuple[str, ...]:
-    """Whose remediation a KubeadmControlPlane has begun. Once a machine is created after that, the annotation is only a remnant.
-    Raises PolicyError.
-    """
+    """The machine that a KubeadmControlPlane has begun to remediate. Once a machine is created after that, the annotation is
+    only a remnant. Raises PolicyError."""
     text = annotations.get(IN_PROGRESS_ANNOTATION)
     if text is None:
         return ()
@@ -243,7 +241,8 @@ def begun_by_owner(annotations: Mapping[str, str], members: Iterable[ControlPlan
 
 
 def read_strategy(spec: Fields) -> RetryRules:
-    """Of the spec of a KubeadmControlPlane: `remediationStrategy`, or `remediation` since v1beta2. Raises PolicyError."""
+    """The retry rules in the spec of a KubeadmControlPlane: `remediationStrategy`, or `remediation` since v1beta2. Raises
+    PolicyError."""
     old = spec.within_or_empty("remediationStrategy")
     new = spec.within_or_empty("remediation")
     given = new if spec.has("remediation") else old
@@ -255,7 +254,7 @@ def read_strategy(spec: Fields) -> RetryRules:
 
 
 def objection_to(plane: ControlPlaneView, name: str, taking: MemberFate) -> ControlPlaneObjection | None:
-    """Why that member may not be taken now, None when it may. A remediation of its own that has begun is no objection."""
+    """Why that member may not be taken now, None when it may. Its own remediation, if it has begun, is no objection."""
     others = [member for member in plane.members if member.name != name]
     target = next((member for member in plane.members if member.name == name), None)
     if begun := [each for each in plane.in_progress if each != name]:
@@ -283,9 +282,8 @@ def objection_to(plane: ControlPlaneView, name: str, taking: MemberFate) -> Cont
 
 
 def _without_api_server(plane: ControlPlaneView, name: str) -> ControlPlaneObjection | None:
-    """Whether no whole set of API server, controller manager and scheduler would be left. Each of kubeadm's talks to the others
-    on its own machine, and its API server to the etcd beside it: half a set serves nobody.
-    """
+    """Whether no complete set of API server, controller manager and scheduler would be left. Each of kubeadm's talks to the
+    others on its own machine, and its API server to the etcd beside it: an incomplete set is of no use."""
     needed = {*COMPONENTS, ETCD_POD} if plane.managed_etcd else set(COMPONENTS)
     left = [member for member in plane.members if member.name != name]
     if any(needed <= member.true for member in left):
@@ -295,7 +293,7 @@ def _without_api_server(plane: ControlPlaneView, name: str) -> ControlPlaneObjec
 
 
 def _of_etcd(plane: ControlPlaneView, member: str, taking: MemberFate) -> ControlPlaneObjection | None:
-    if not plane.managed_etcd or not member:  # one that never had a Node has no member that anybody could name
+    if not plane.managed_etcd or not member:  # a machine that never had a Node has no known member
         return None
     if not plane.etcd:
         return ControlPlaneObjection(

@@ -1,8 +1,9 @@
 """The ladder of a remediation: which steps a target gets, in which order, for how long, and how many targets at once.
 
 A NodeHealthCheck names templates (`remediationTemplate`, `escalatingRemediations`), a check of Machines at most one; any check
-may name strategies by annotation, which then hold instead. Without either, the dialect's own way is the only step. Steps that are
-impossible for the target are left out (`possible`). A ladder whose only step is fencing is a plain fencing (`fences_only`).
+may name strategies by annotation, which then replace the templates. Without either, the dialect's own way is the only step.
+Steps that are impossible for the target are left out (`possible`). A ladder with fencing as its only step is a plain fencing
+(`fences_only`).
 
 In this order: going from step to step; which steps a target has (`ladder_of`); how long its node is leased; how many at once.
 """
@@ -25,9 +26,9 @@ from policy.values.times import format_duration, later, parse_duration
 
 # From step to step: which comes first, which one after it, and when a step has had its time.
 #
-# The workflow carries a step out; `remediation_objects.py` reads what its object says meanwhile. A step that failed is not tried
-# again within a sequence of retries (`memory.py`), also not on the machine that replaces the failed one: the ladder goes on where
-# its predecessor's ended. After the last step a person is asked.
+# The workflow carries a step out; `remediation_objects.py` reads what its object reports meanwhile. A step that failed is not
+# tried again within a sequence of retries (`memory.py`), nor on the machine that replaces the failed one: the ladder continues
+# where the former machine's ended. After the last step a person is asked.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,17 +42,17 @@ class EscalationStep:
 
 
 def first_step(ladder: tuple[EscalationStep, ...], failed: Collection[str]) -> int | None:
-    """The index of the first step that has not failed, None where the ladder is used up."""
+    """The index of the first step that has not failed, None where all have."""
     return next_step(ladder, -1, failed)
 
 
 def next_step(ladder: tuple[EscalationStep, ...], index: int, failed: Collection[str]) -> int | None:
-    """The index of the first step after this one that has not failed, None where the ladder is used up."""
+    """The index of the first step after this one that has not failed, None where there is none."""
     return next((at for at in range(index + 1, len(ladder)) if ladder[at].name not in failed), None)
 
 
 def timed_out(started: datetime, timeout: timedelta | None, now: datetime) -> bool:
-    """Whether a step has had its time: strictly more than it."""
+    """Whether a step has run for strictly longer than its time-out."""
     return timeout is not None and now > later(started, timeout)
 
 
@@ -59,7 +60,7 @@ ESCALATION_ANNOTATION = "nodewarden.io/escalation"
 """On a health check: the strategies in their order, `reboot=10m, delete-machine=30m`."""
 
 NAMES = tuple(sorted(RULES))
-"""What a person or an annotation may name."""
+"""The strategies that a person or an annotation may name."""
 
 
 def read_strategies(text: str, *, subject: str, field: str) -> tuple[EscalationStep, ...]:
@@ -90,8 +91,8 @@ def _timeout(text: str, subject: str, field: str) -> timedelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """What there is of a target that steps can be taken about. phase: of its Machine, None where it has none, or none that is
-    known. owner: kind and name of what controls that."""
+    """What a target consists of, as far as steps depend on it. phase: of its Machine, None where it has none, or the phase is
+    not known. owner: kind and name of the Machine's controller."""
 
     has_node: bool
     phase: str | None = None
@@ -99,7 +100,7 @@ class Body:
 
 
 def body_of(target: JudgedTarget) -> Body:
-    """The same, of a target as a scan sees it."""
+    """The body of a target as a scan sees it."""
     machine = target.machine
     return Body(
         has_node=target.node is not None,
@@ -111,8 +112,8 @@ def body_of(target: JudgedTarget) -> Body:
 def ladder_of(
     check: HealthCheck | None, body: Body, named: tuple[EscalationStep, ...] | None = None
 ) -> tuple[EscalationStep, ...]:
-    """All steps, each with its time-out, whether they are possible or not: those that somebody has named, else those that the
-    check wants. Raises PolicyError."""
+    """All steps, each with its time-out, possible or not: those that a person has named, else those that the check wants.
+    Raises PolicyError."""
     return tuple(_with_timeout(step) for step in _wanted(check, body, named))
 
 
@@ -124,14 +125,14 @@ def possible(
     live: bool = False,
     whole: bool = False,
 ) -> tuple[tuple[EscalationStep, ...], str]:
-    """The steps that can be carried out, and why none is: of the first that can't where all can't, "" else.
+    """The steps that can be carried out, and why none can: the first step's reason, "" where one can.
 
-    live: all that there is was looked for; else a check of Nodes does not know Machines. whole: all of them or none.
+    live: everything about the target was looked up; else a check of Nodes does not know Machines. whole: all of them or none.
     """
     steps = ladder_of(check, body, named)
     refusals = [impossible(step, body, live=live) for step in steps]
-    if whole and (told := [f"{step.name}: {why}" for step, why in zip(steps, refusals, strict=True) if why]):
-        return (), f"not every step can be carried out: {'; '.join(told)}"
+    if whole and (reasons := [f"{step.name}: {why}" for step, why in zip(steps, refusals, strict=True) if why]):
+        return (), f"not every step can be carried out: {'; '.join(reasons)}"
     left = tuple(step for step, refusal in zip(steps, refusals, strict=True) if not refusal)
     return left, "" if left else next(iter(refusals), "its check names no way to remediate")
 
@@ -161,12 +162,12 @@ def _impossible_for_its_machine(strategy: Strategy, body: Body, *, live: bool) -
 
 
 def removes(steps: tuple[EscalationStep, ...]) -> bool:
-    """Whether whatever comes of them, the machine is replaced by another one."""
+    """Whether each step ends with another machine in the place of this one."""
     return bool(steps) and all(RULES[step.strategy].replaces for step in steps)
 
 
 def fences_only(check: HealthCheck, steps: tuple[EscalationStep, ...]) -> bool:
-    """Whether it is a plain fencing, with nothing before, behind or beside it that would have to be remembered."""
+    """Whether it is a plain fencing, without any other step that would have to be remembered."""
     plain = len(steps) == 1 and steps[0].strategy is Strategy.FENCE and steps[0].timeout is None
     return plain and not check.remembers
 
@@ -220,24 +221,26 @@ def _with_timeout(step: EscalationStep) -> EscalationStep:
 # How long a step holds its node's lease, and when a remediation object of another controller is too old.
 #
 # A controller that remediates a node holds the lease `node-<name>` in `medik8s-leases`, so that maintenance and other checks
-# leave the node alone. The operator of medik8s looks for leases that are held for too long. Ours end with the time of their step.
+# leave the node alone. The operator of medik8s looks for leases that are held for too long. Ours end with the time of their
+# step.
 
 BUFFER = timedelta(minutes=1)
 DEFAULT_TIMEOUT = timedelta(minutes=10)
-"""Of a step that has none."""
+"""The time-out of a step that has none."""
 
 OLD_REMEDIATION = timedelta(hours=48)
 OLD_ANNOTATION, OLD_VALUE = "nodehealthcheck.medik8s.io/old-remediation-cr-flag", "flagon"
-"""On a remediation object that is older than that: its remediation is at work no more, and people should look."""
+"""On a remediation object that is older than that: its controller has probably stopped working on it, and a person should
+look."""
 
 
 def lease_duration(timeout: timedelta | None) -> timedelta:
-    """How long the lease is taken for, while a step with that time-out is at work; None: it has none."""
+    """How long the lease of a step with that time-out lasts; None: it has none."""
     return (DEFAULT_TIMEOUT if timeout is None else timeout) + BUFFER
 
 
 def to_be_flagged(created: datetime, now: datetime, *, flagged: bool) -> bool:
-    """Whether a remediation object is so old that people are told, which is done once."""
+    """Whether a remediation object is so old that people are notified, which is done once."""
     return not flagged and now > later(created, OLD_REMEDIATION)
 
 
@@ -252,7 +255,7 @@ MAX_IN_FLIGHT_ANNOTATION = "nodewarden.io/max-in-flight"
 
 
 def most_at_once(limit: Threshold, total: int) -> int:
-    """How many that is of so many. 0: none at all; a percentage is rounded up."""
+    """The limit as a number of `total` targets. 0: none at all; a percentage is rounded up."""
     return scaled(limit, total, Rounding.UP)
 
 

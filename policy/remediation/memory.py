@@ -1,9 +1,9 @@
-"""The last remediation of a target, kept on its Node or Machine and handed on to the machine that replaces it; and when the next
+"""The last remediation of a target, kept on its Node or Machine and copied to the machine that replaces it; and when the next
 one may begin.
 
 A replacement is a new Machine with a new Node. Without this memory a MachineSet with machines that fail as soon as they start
-would be remediated in a hot loop. The memory holds when the target was remediated, by which try, and which steps failed. What a
-health check says of retries and pauses is `policy/checks/retries.py`.
+would be remediated in a hot loop. The memory holds when the target was remediated, the number of the try, and which steps
+failed. `policy/checks/retries.py` reads a health check's settings of retries and pauses.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ REMEDIATION_FOR_ANNOTATION = "controlplane.cluster.x-k8s.io/remediation-for"
 LONGEST_TEXT = 30_000
 LONGEST_NAME = 500
 MOST_FAILED = 50
-"""Whoever may write the annotation chooses what stands in it; it goes into histories, Events and reports."""
+"""Any writer of the annotation can put text there, which goes into histories, Events and reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastRemediation:
-    """The last remediation of a lineage. of: the machine or node that was remediated. retry: which attempt it was of this
-    sequence, 0 for its first. failed: names of the steps that failed in this sequence. incident: whose it was.
-    """
+    """The last remediation of a lineage, that is, a machine and its replacements. of: the machine or node that was remediated.
+    retry: its number in this sequence, 0 for the first. failed: names of the steps that failed in this sequence. incident: of
+    its episode."""
 
     of: str
     at: datetime
@@ -51,8 +51,8 @@ class NextRemediation:
     """The next remediation of a lineage.
 
     retry: its number in the sequence, 0 begins a new one; of an exhausted one the number of the last. not_before: None for at
-    once. exhausted: why only a person may go on, in words; then nothing is waited for. failed: the steps that this sequence has
-    seen fail. why: what the retry, the wait or the end follows from, for people.
+    once. exhausted: why only a person may go on, in words; then there is no next date. failed: the steps that have failed in
+    this sequence. why: the reason for the retry, the wait or the end, for people.
     """
 
     retry: int
@@ -63,7 +63,7 @@ class NextRemediation:
 
 
 def next_turn(last: LastRemediation | None, rules: RetryRules, now: datetime) -> NextRemediation:
-    """What follows after the last remediation.
+    """The next remediation after the last one.
 
     All comparisons are KubeadmControlPlane's: at exactly the end of a period it is over. A backoff is waited out even where
     min_healthy_period is shorter, or a short one would bring back the loop; a retry_period ends with the sequence, as it is
@@ -104,7 +104,8 @@ def _exhausted(last: LastRemediation, rules: RetryRules) -> str:
 
 
 def leave_to_autoscaler(created: datetime | None, patience: timedelta = AUTOSCALER_PATIENCE) -> datetime | None:
-    """Until when a Machine that never had a Node is the autoscaler's, whose node group its set is; None: no moment is known."""
+    """Until when a Machine that never had a Node is left to the autoscaler of its set's node group; None: the moment is not
+    known."""
     return None if created is None else later(created, patience)
 
 
@@ -122,8 +123,7 @@ def written_memory(last: LastRemediation) -> str:
 
 def read_memory(text: str, *, subject: str = "its object", annotation: str = LAST_REMEDIATION_ANNOTATION) -> LastRemediation:
     """The memory in an annotation's value, ours or KubeadmControlPlane's. Unknown keys are ignored (a newer nodewarden may have
-    written them). Raises PolicyError naming object and annotation: what can't be read is never taken for absent.
-    """
+    written them). Raises PolicyError naming object and annotation: a memory that can't be read never counts as absent."""
     field = f"metadata.annotations[{annotation}]"
     try:
         raw = json.loads(text) if len(text) <= LONGEST_TEXT else None
@@ -149,7 +149,7 @@ def read_memory(text: str, *, subject: str = "its object", annotation: str = LAS
 
 
 def memory_of(annotations: Mapping[str, str], *, subject: str) -> LastRemediation | None:
-    """What an object remembers, None where nothing: the later one where KubeadmControlPlane remembers something, too."""
+    """The memory in an object's annotations, None where there is none; the later one where KubeadmControlPlane has one, too."""
     found = [
         read_memory(annotations[annotation], subject=subject, annotation=annotation)
         for annotation in (LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION)
@@ -164,33 +164,33 @@ def _name(value: object) -> bool:
 
 # The next remediation of one target: when it may begin, and whether it may at all.
 #
-# A Machine that never became a node is the case that loops: its set makes another one at once, which fails as well. It is left to
-# the cluster autoscaler for as long as the autoscaler waits for a machine, and its remediation backs off in any case.
+# A Machine that never became a node is the case that loops: its set makes another one at once, which fails as well. It is left
+# to the cluster autoscaler for as long as the autoscaler waits for a machine, and its remediation backs off in any case.
 
 DEFAULT_RETRIES = RetryRules()
-"""Cluster API's: as often as it takes, and at once."""
+"""Cluster API's: without limit, and at once."""
 
 NEVER_JOINED = RetryBackoff()
-"""Of a Machine that never had a Node, where nobody has said otherwise."""
+"""For a Machine that never had a Node, where no check sets a backoff."""
 
 AUTOSCALED = "MachineSet"
-"""What the cluster autoscaler scales."""
+"""The kind of owner that the cluster autoscaler scales."""
 
 OWNERS_OWN = "KubeadmControlPlane"
-"""Remembers by itself: its remediationStrategy is carried out by it, and by nobody else."""
+"""This owner keeps its own memory: it alone carries out its remediationStrategy."""
 
 
 def turn_of(
     target: JudgedTarget, checks: Iterable[HealthCheck], now: datetime, *, retries: RetryRules = DEFAULT_RETRIES
 ) -> NextRemediation:
-    """Of a target that those checks would have remediated now. The longest delay of all of them wins."""
+    """The next remediation of a target that those checks would act on now. The longest delay of all checks wins."""
     checks, machine = tuple(checks), target.machine
     if machine is not None and machine.controller.partition("/")[0] == OWNERS_OWN:
         return NextRemediation(retry=0)
     try:
         last = last_of(target)
     except PolicyError as error:
-        # What can't be read is never taken for absent: a person sees to it, or removes it.
+        # A memory that can't be read never counts as absent: a person corrects or removes it.
         return NextRemediation(retry=0, exhausted=str(error))
     if last is None:
         return NextRemediation(retry=0)
@@ -200,7 +200,7 @@ def turn_of(
 
 
 def rules_for(target: JudgedTarget, checks: Iterable[HealthCheck], retries: RetryRules = DEFAULT_RETRIES) -> RetryRules:
-    """By which the target's next remediation is put off."""
+    """The rules that delay the target's next remediation."""
     checks = tuple(checks)
     rules = strictest(each.retry or retries for each in checks) if checks else retries
     never_joined = target.machine is not None and not target.machine.node_name
@@ -210,7 +210,7 @@ def rules_for(target: JudgedTarget, checks: Iterable[HealthCheck], retries: Retr
 
 
 def last_of(target: JudgedTarget) -> LastRemediation | None:
-    """On its Machine or its Node, whichever tells of the later one: a check of Nodes knows no Machines. Raises PolicyError."""
+    """The later memory of its Machine and its Node: a check of Nodes knows no Machines. Raises PolicyError."""
     found = []
     if (machine := target.machine) is not None:
         found.append(memory_of(machine.annotations, subject=f"Machine/{machine.namespace}/{machine.name}"))
@@ -222,12 +222,15 @@ def last_of(target: JudgedTarget) -> LastRemediation | None:
 def _left_to_autoscaler(
     turn: NextRemediation, machine: MachineView, checks: tuple[HealthCheck, ...], now: datetime
 ) -> NextRemediation:
-    """A replacement that failed before it had a Node: an autoscaler must be able to see that its set is broken."""
+    """Wait longer with a replacement that failed before it had a Node: an autoscaler must be able to see that its set is
+    broken."""
     if turn.exhausted or machine.controller.partition("/")[0] != AUTOSCALED:
         return turn
     patience = max((each.autoscaler_patience for each in checks), default=AUTOSCALER_PATIENCE)
     until = leave_to_autoscaler(machine.created, patience)
     if until is None or until <= now or (turn.not_before is not None and turn.not_before >= until):
         return turn
-    told = f"not before {written(until)}: it never had a Node, and the cluster autoscaler is given its time to try another set"
-    return replace(turn, not_before=until, why=f"{turn.why}; {told}" if turn.why else told)
+    given_time = (
+        f"not before {written(until)}: it never had a Node, and the cluster autoscaler is given its time to try another set"
+    )
+    return replace(turn, not_before=until, why=f"{turn.why}; {given_time}" if turn.why else given_time)

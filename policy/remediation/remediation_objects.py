@@ -1,10 +1,11 @@
-"""Remediation objects: what a check's template becomes for one target, who made an object, and what its status says.
+"""Remediation objects: the object that a check's template makes for one target, who made an object, and what its status
+reports.
 
-The contract has three spellings. An object of a NodeHealthCheck bears its Node's name, and its owners are the check, the Node's
-Machine and the Node (medik8s); an object of a MachineHealthCheck bears its Machine's name, and that Machine alone owns it
+The contract has three spellings. An object of a NodeHealthCheck has its Node's name, and its owners are the check, the Node's
+Machine and the Node (medik8s); an object of a MachineHealthCheck has its Machine's name, and that Machine alone owns it
 (OpenShift, Cluster API). The controllers that act on them find their target by exactly these fields.
 
-In this order: the object as we make it (`made`); its progress (`follow`); the table of controllers whose statuses differ
+In this order: the object as we make it (`made`); its progress (`follow`); the table of controllers with a status of their own
 (`Remediator`). Objects that others made are `policy/objects/remediations.py`; `activities/cluster/acts/remediation_objects.py`
 writes ours.
 """
@@ -31,10 +32,10 @@ SEVERAL_ANNOTATION = "remediation.medik8s.io/multiple-templates-support"
 """On a template: its controller finds the node by annotation, so that there may be several objects of the kind for one node."""
 
 INCIDENT_ANNOTATION = "nodewarden.io/incident"
-"""On what an episode has made, objects for other controllers and leases of nodes: which episode. It goes with the object."""
+"""On what an episode has made, objects for other controllers and leases of nodes: its incident. It goes with the object."""
 
 OF_MACHINES = "MachineHealthCheck"
-"""The kind of health checks, in either group, whose objects are about Machines."""
+"""The kind of health checks, in either group, with remediation objects about Machines."""
 
 LONGEST_NAME = 253
 LONGEST_MESSAGE = 300
@@ -60,12 +61,12 @@ class WantedObject:
 
     @property
     def of_machine(self) -> bool:
-        """Whether it is about the Machine, or about the Node."""
+        """Whether it is about the Machine, not the Node."""
         return self.machine is not None and (self.check is None or self.check.kind == OF_MACHINES)
 
     @property
     def kind(self) -> str:
-        """Of the object. Raises PolicyError for a template that makes nothing."""
+        """The object's kind. Raises PolicyError for a template that makes no object."""
         kind = self.template.kind.removesuffix(SUFFIX)
         if not kind or kind == self.template.kind:
             raise PolicyError(self.template.key, "kind", f"expected a kind that ends in {SUFFIX}, got {self.template.kind!r}")
@@ -78,16 +79,16 @@ class WantedObject:
 
     @property
     def name(self) -> str:
-        """Always the same for the same target and template. One that the server makes up (generateName), as the NodeHealthCheck
-        operator has it where there are several, is no name of ours: after a lost answer nobody could say whether there is an
-        object, and asking again would make a second one, that is, a second remediation of the node at the same time.
-        """
+        """Always the same for the same target and template. A name that the server generates (generateName), as the
+        NodeHealthCheck operator uses it where there are several objects, would not do: after a lost answer we could not know
+        whether the object exists, and a second request would make a second one, and so a second remediation of the node at the
+        same time."""
         if self.machine is not None and self.of_machine:
             return self.machine.name
         if not self.several:
             return self.node
-        told = hashlib.sha256(f"{self.template.namespace}/{self.template.name}/{self.node_uid}".encode()).hexdigest()[:8]
-        return f"{self.node[: LONGEST_NAME - len(told) - 1]}-{told}"
+        suffix = hashlib.sha256(f"{self.template.namespace}/{self.template.name}/{self.node_uid}".encode()).hexdigest()[:8]
+        return f"{self.node[: LONGEST_NAME - len(suffix) - 1]}-{suffix}"
 
 
 def made(
@@ -121,9 +122,9 @@ def made(
 
 
 def not_ours(document: Mapping[str, Any], wanted: WantedObject) -> str:
-    """Why an object that is there is not the wanted one, "" where it is.
+    """Why an existing object is not the wanted one, "" where it is.
 
-    Also one that the shipped controller has made for the same check and target: it does what ours would.
+    An object that the shipped controller has made for the same check and target is accepted: it does what ours would.
     """
     metadata: Mapping[str, Any] = document["metadata"]
     owners: list[Mapping[str, Any]] = metadata.get("ownerReferences") or []
@@ -146,7 +147,7 @@ def not_ours(document: Mapping[str, Any], wanted: WantedObject) -> str:
 
 
 def made_by_us(document: Mapping[str, Any]) -> bool:
-    """Whether an episode of ours has made it: then it is meant for another controller, and asks nothing of us."""
+    """Whether an episode of ours has made it: then it is meant for another controller, and is no request to us."""
     return INCIDENT_ANNOTATION in mapping(document["metadata"].get("annotations"))
 
 
@@ -155,11 +156,12 @@ def statuses_of(document: Mapping[str, Any]) -> dict[str, str]:
     return {str(each.get("type")): str(each.get("status") or "") for each in reversed(_conditions(document))}
 
 
-def words_of(document: Mapping[str, Any], told: Iterable[str]) -> str:
-    """What its controller says of how it fares, "" for nothing. told: the conditions that tell it, the most telling first."""
+def words_of(document: Mapping[str, Any], types: Iterable[str]) -> str:
+    """Its controller's message about its progress, "" for none. types: the conditions with such messages, the most telling
+    first."""
     status = _status(document)
-    said = {each.get("type"): each.get("message") or each.get("reason") for each in _conditions(document)}
-    found = (status.get("lastError"), *map(said.get, told), status.get("failureMessage"))
+    messages = {each.get("type"): each.get("message") or each.get("reason") for each in _conditions(document)}
+    found = (status.get("lastError"), *map(messages.get, types), status.get("failureMessage"))
     return next((str(each)[:LONGEST_MESSAGE] for each in found if each), "")
 
 
@@ -181,7 +183,7 @@ def _texts(metadata: Any, field: str) -> dict[str, str]:
 
 
 def _origin(wanted: WantedObject) -> dict[str, str]:
-    """From which template it comes, and whom it is about where its name need not say it."""
+    """Which template it comes from, and its target where its name need not show it."""
     template, ours = wanted.template, {INCIDENT_ANNOTATION: wanted.incident}
     if not wanted.of_machine:
         return ours | {NODE_NAME_ANNOTATION: wanted.node, TEMPLATE_NAME_ANNOTATION: template.name}
@@ -192,7 +194,7 @@ def _origin(wanted: WantedObject) -> dict[str, str]:
 
 
 def _owners(wanted: WantedObject) -> Iterator[dict[str, Any]]:
-    """None of them is its controller. Garbage collection takes an object away once all of them are gone."""
+    """None of them is its controller. Garbage collection deletes an object once all of its owners are gone."""
     machine = wanted.machine
     if machine is not None and wanted.of_machine:
         yield _owner(machine.api_version, machine.kind, machine.name, wanted.machine_uid)
@@ -210,24 +212,25 @@ def _owner(api_version: str, kind: str, name: str, uid: str) -> dict[str, Any]:
 
 
 def _is_check(owner: Mapping[str, Any], wanted: WantedObject) -> bool:
-    """By uid where both are known: a check that was deleted and written anew has not made what the first one has."""
+    """By uid where both are known: a check that was deleted and created again has not made the objects of the first one."""
     check = wanted.check
     assert check is not None
     named = (owner.get("kind"), owner.get("name")) == (check.kind, check.name)
     return named and (not wanted.check_uid or owner.get("uid") in {None, "", wanted.check_uid})
 
 
-# Progress: what the status of a remediation object says about its work.
+# Progress: what the status of a remediation object reports about its work.
 #
 # The contract is medik8s': conditions Processing, Succeeded and PermanentNodeDeletionExpected. Metal3's object has a phase
-# instead and never says that it succeeded: there the node's health decides. Success and failure end a step; without an answer its
+# instead and never reports success: there the node's health decides. Success and failure end a step; without either its
 # time-out does.
 
 TIMED_OUT_ANNOTATION = GIVEN_UP_ANNOTATION
-"""On a remediation object: since when it is given up for the next one. The same annotation by which we are given up by others."""
+"""On a remediation object: since when it is given up for the next one. Other controllers give our objects up by the same
+annotation."""
 
 PHASE_FAILED, PHASE_DELETING = "Failed", "Deleting machine"
-"""Of a Metal3Remediation. The second: it has handed the Machine to its owner."""
+"""Phases of a Metal3Remediation. The second: it has handed the Machine to its owner."""
 
 
 class Progress(StrEnum):
@@ -250,38 +253,40 @@ class RemediationConditions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemediationProgress:
-    """node_goes: the Node will be deleted for good, another one is to come; that it vanishes is no reason to give up."""
+    """The progress of the object. node_goes: the Node will be deleted for good and replaced; that it disappears is no reason to
+    give up."""
 
     progress: Progress
     why: str
     node_goes: bool = False
 
 
-def follow(told: RemediationConditions) -> RemediationProgress:
-    """What it means. Where it says both that it succeeded and that it failed, it failed."""
-    goes = told.permanent_node_deletion_expected == "True" or told.phase == PHASE_DELETING
-    if told.succeeded == "False" or told.phase == PHASE_FAILED:
-        why = "Succeeded is False" if told.succeeded == "False" else f"its phase is {PHASE_FAILED}"
+def follow(status: RemediationConditions) -> RemediationProgress:
+    """What the status means. Where it reports both success and failure, it has failed."""
+    goes = status.permanent_node_deletion_expected == "True" or status.phase == PHASE_DELETING
+    if status.succeeded == "False" or status.phase == PHASE_FAILED:
+        why = "Succeeded is False" if status.succeeded == "False" else f"its phase is {PHASE_FAILED}"
         return RemediationProgress(progress=Progress.FAILED, why=why, node_goes=goes)
-    if told.succeeded == "True":
+    if status.succeeded == "True":
         return RemediationProgress(progress=Progress.SUCCEEDED, why="Succeeded is True", node_goes=goes)
-    if told.phase:
-        why = f"its phase is {told.phase}"
-    elif told.processing == "True":
+    if status.phase:
+        why = f"its phase is {status.phase}"
+    elif status.processing == "True":
         why = "Processing is True"
-    elif told.processing == "False":
-        why = "Processing is False, and how it ended is not said"
+    elif status.processing == "False":
+        why = "Processing is False, and its result is not reported"
     else:
         why = "no controller has taken it up yet"
     return RemediationProgress(progress=Progress.WORKING, why=why, node_goes=goes)
 
 
-def to_be_given_up(told: RemediationConditions) -> bool:
-    """Whether it is told that its time is over: not where it has succeeded, as only the node's recovery is waited for then."""
-    return told.succeeded != "True"
+def to_be_given_up(status: RemediationConditions) -> bool:
+    """Whether the object gets the annotation that its time is over. Not after it has succeeded: then only the node's recovery
+    is waited for."""
+    return status.succeeded != "True"
 
 
-# The controllers whose objects differ from medik8s' contract: one table by kind, which the settings can extend.
+# The controllers with conditions that differ from medik8s' contract: one table by kind, which the settings can extend.
 #
 # A kind that is not in the table is read by the contract. The table maps other conditions to those of the contract, so that
 # `follow` knows only these. The rights to the kinds are made from the table (`starter/deploy/rights.py`).
@@ -289,7 +294,7 @@ def to_be_given_up(told: RemediationConditions) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remediator:
-    """One kind of objects, and which conditions of their status say what; "" for what they never say.
+    """One kind of objects, and the condition of its status for each meaning; "" for what it never reports.
 
     working: is True while it is at work. succeeded: is True once it is done. failed: is False once it has failed; where that is
     another condition than `succeeded`, it tries again, and has not failed while `working` is True. node_goes: is True where the
@@ -305,14 +310,14 @@ class Remediator:
 
     def has_succeeded(self, conditions: Mapping[str, str]) -> str:
         """The status of the contract's `Succeeded`. conditions: the status of each, by type."""
-        said = conditions.get(self.succeeded, "")
-        if self.failed == self.succeeded or said == "True" or conditions.get(self.working) == "True":
-            return said
-        return "False" if conditions.get(self.failed) == "False" else said
+        succeeded = conditions.get(self.succeeded, "")
+        if self.failed == self.succeeded or succeeded == "True" or conditions.get(self.working) == "True":
+            return succeeded
+        return "False" if conditions.get(self.failed) == "False" else succeeded
 
     @property
     def telling(self) -> tuple[str, ...]:
-        """The conditions whose messages tell how it fares, the most telling first."""
+        """The conditions with messages about its progress, the most telling first."""
         return tuple(dict.fromkeys((self.failed, self.succeeded, self.working)))
 
 
@@ -330,13 +335,13 @@ REMEDIATORS: tuple[Remediator, ...] = (
         failed="Ready",
         node_goes="",
     ),
-    # These two have no conditions: of Metal3's the phase is read, of the other one's work the node alone tells.
+    # These two have no conditions: Metal3's has a phase, and the other one's progress shows only in the node.
     Remediator(group="infrastructure.cluster.x-k8s.io", kind="Metal3Remediation", **_NO_CONDITIONS),
     Remediator(group="customized-user-remediation.medik8s.io", kind="CustomizedUserRemediation", **_NO_CONDITIONS),
 )
 
 
 def remediator_of(api_version: str, kind: str, known: Iterable[Remediator] = REMEDIATORS) -> Remediator:
-    """The first row of that kind in whatever version, or the contract."""
+    """The first row for that kind in any version, or the contract."""
     group = api_version.partition("/")[0]
     return next((each for each in known if (each.group, each.kind) == (group, kind)), Remediator(group=group, kind=kind))

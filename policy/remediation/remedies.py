@@ -1,8 +1,8 @@
-"""What a check would have done to one target now: the dialect's answer to a verdict, once its circuit breaker is closed.
+"""The remedy of a check for one target now: the dialect's answer to a verdict, if its circuit breaker is closed.
 
-`policy/checks/circuit_breakers.py` says whether the circuit breaker is open, `policy/scan/candidates.py` and
+`policy/checks/circuit_breakers.py` decides whether the circuit breaker is open, `policy/scan/candidates.py` and
 `policy/scan/admission.py` which target goes first, and the ladder of `policy/remediation/` what follows where this first step
-fails. An object that exists already is never asked for twice.
+fails. An object that exists already is never created twice.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RESTORING = frozenset({Action.DELETE_REMEDIATION})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """The act, and what stands in its way already where there is none."""
+    """The act, or why there is none."""
 
     action: Action
     message: str = ""
@@ -39,7 +39,7 @@ NOTHING = Remedy(action=Action.NONE)
 
 
 def remedy(check: HealthCheck, target: JudgedTarget, verdict: Verdict) -> Remedy:
-    """What the dialect does about the verdict. The circuit breaker is taken to be closed."""
+    """The dialect's answer to the verdict, as if the circuit breaker were closed."""
     present = [each for each in target.remediations if check.makes(each)]
     if verdict.health is Health.HEALTHY:
         return _give_back(check, verdict, present)
@@ -49,7 +49,7 @@ def remedy(check: HealthCheck, target: JudgedTarget, verdict: Verdict) -> Remedy
 
 
 def orphaned(remediation: RemediationObject, check: HealthCheck) -> bool:
-    """Whether an own remediation object is to be deleted because the check no longer selects its node (medik8s).
+    """Whether our own remediation object is to be deleted because the check no longer selects its node (medik8s).
 
     Not where the node was expected to go for good and the remediation has not succeeded yet: it is still at work.
     """
@@ -67,7 +67,7 @@ def _give_back(check: HealthCheck, verdict: Verdict, present: list[RemediationOb
 
 
 def _by_ladder(check: HealthCheck, target: JudgedTarget, present: list[RemediationObject]) -> Remedy:
-    """The first step that is possible, of those that the check wants."""
+    """The first possible step of those that the check wants."""
     body = body_of(target)
     try:
         wanted, (steps, refused) = ladder_of(check, body), possible(check, body)
@@ -85,19 +85,19 @@ def _by_ladder(check: HealthCheck, target: JudgedTarget, present: list[Remediati
         case Strategy.EXTERNAL:
             assert first.template is not None, "a step that makes an object is possible only with its template"
             return _create(first.template, check, target, present)
-        case _:  # needs nobody else's object or word
+        case _:  # needs no other controller
             return Remedy(action=RULES[first.strategy].action)
 
 
 def _create(template: ObjectRef, check: HealthCheck, target: JudgedTarget, present: list[RemediationObject]) -> Remedy:
     if present:
-        whose = "" if check.of_machines or check.owns(present[0]) else " that this check did not create"
-        return Remedy(action=Action.NONE, message=f"a {present[0].ref.kind} of it exists already{whose}")
+        origin = "" if check.of_machines or check.owns(present[0]) else " that this check did not create"
+        return Remedy(action=Action.NONE, message=f"a {present[0].ref.kind} of it exists already{origin}")
     return Remedy(action=Action.CREATE_REMEDIATION, message=f"{kind_of(template)[1]} {target.name}")
 
 
 def _request(target: JudgedTarget) -> Remedy:
-    """Cluster API: the Machine's owner remediates; it is asked by a condition, and again once an earlier one is done."""
+    """Cluster API: the Machine's owner remediates; a condition asks it, again once an earlier request is done."""
     assert target.machine is not None
     asked = target.machine.condition(OWNER_REMEDIATED)
     if asked is not None and asked.status != "True":

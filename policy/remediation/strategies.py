@@ -1,8 +1,8 @@
-"""The strategies that a step of a ladder can have, and all that is said of each: one row of `RULES`.
+"""The strategies that a step of a ladder can have: one row of `RULES` has everything that differs between them.
 
-Whatever asks what a strategy is asks here: what a person or an annotation may name, what a target must have for it, how long it
-may take, and what `evaluate` calls it. What is done about the rows is `ladder.py`. What a step does is its class
-(`workflows/remediation/story.py`). How to add one: `docs/adding-a-strategy.md`.
+The rows say what a person or an annotation may name, what a target must have, how long the step may take, and how `evaluate`
+calls it. `ladder.py` applies them. The class of each step does the work (`workflows/remediation/story.py`). How to add one:
+`docs/adding-a-strategy.md`.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ class Needs(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrategyRule:
-    """What is said of one strategy.
+    """The properties of one strategy.
 
-    action: what `evaluate` names where it is the first step. timeout: where a ladder names none; None: none, or where it fences
-    those of its plan. template: the kind of ours that stands for it in a health check, "" where none does. replaces: it ends
-    with another machine, so a controller must own the Machine. owners: the kinds of owner that it works with, empty for any.
-    doubt: a scan may not know the Machine of a target, and this is what must then hold, in words to end a sentence with; "": a
-    target whose Machine is not known has none.
+    action: how `evaluate` calls it as the first step. timeout: where a ladder sets none; None: none, or for fencing those of
+    its plan. template: the kind of ours that stands for it in a health check, "" where none does. replaces: it ends with
+    another machine, so a controller must own the Machine. owners: the kinds of owner that it works with, empty for any. doubt:
+    what must hold of the target's Machine that a scan may not know, in words to end a sentence with; "": a target without a
+    known Machine has none.
     """
 
     action: Action
@@ -72,10 +72,10 @@ class StrategyRule:
 
 
 DELETION_TIMEOUT = timedelta(minutes=30)
-"""A drain that hangs, an instance that won't go: after this long a deletion has failed."""
+"""A drain may hang, an instance may not go: after this long a deletion has failed."""
 
 REPLACING_OWNERS = ("MachineSet", "KubeadmControlPlane")
-"""Cluster API: whoever of these owns a Machine remediates it when asked; nobody else does."""
+"""Cluster API: only these owners remediate their Machines when asked."""
 
 RULES: Mapping[Strategy, StrategyRule] = {
     Strategy.DELETE_MACHINE: StrategyRule(

@@ -1,7 +1,7 @@
-"""Whether a health check has its remedy: the templates that it names are there and say something.
+"""Whether a health check has its remedy: the templates that it names exist and are valid.
 
-Asked when a check is written, not when a node dies. One that names a template which is missing is not in use, as the
-NodeHealthCheck operator has it; the reasons are that operator's. `activities/cluster/watch/templates.py` looks.
+Asked when a check is written, not when a node dies. A check that names a missing template is not in use, as in the
+NodeHealthCheck operator; the reasons are that operator's. `activities/cluster/watch/templates.py` reads the templates.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from policy.values.object_refs import ObjectRef
 
 
 class TemplateSight(StrEnum):
-    """What is known of a template. unknown: it may not be read, or was not looked at yet; that is no reason to do anything."""
+    """What is known of a template. unknown: it may not be read, or has not been read yet; the check stays in use."""
 
     THERE = "there"
     MISSING = "missing"
@@ -28,7 +28,7 @@ class TemplateSight(StrEnum):
 
 
 class Unusable(StrEnum):
-    """Why a check is not in use; the machine's word beside the sentence."""
+    """Why a check is not in use; a code for programs, beside the sentence."""
 
     OBJECT = "InvalidObject"
     TEMPLATE_MISSING = "RemediationTemplateNotFound"
@@ -48,14 +48,14 @@ UNKNOWN = TemplateSeen(sight=TemplateSight.UNKNOWN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoRemedy:
-    """Why a check has none."""
+    """Why a check is not in use."""
 
     reason: Unusable
     message: str
 
 
 def judged(ref: ObjectRef, template: Mapping[str, object]) -> TemplateSeen:
-    """One that is there, as far as it can be judged without a node."""
+    """A template that exists, judged as far as possible without a node."""
     if not isinstance(spec := template.get("spec"), Mapping) or not isinstance(spec.get("template"), Mapping):
         return TemplateSeen(
             sight=TemplateSight.INVALID, problem=f"{ref.key}: spec.template: expected what remediations are made from"
@@ -69,14 +69,15 @@ def judged(ref: ObjectRef, template: Mapping[str, object]) -> TemplateSeen:
 
 
 def templates_of(check: HealthCheck) -> tuple[ObjectRef, ...]:
-    """Each that it names, once."""
+    """Each template that it names, once."""
     return tuple(dict.fromkeys(rung.template for rung in check.rungs))
 
 
 def no_remedy(check: HealthCheck, seen: Callable[[ObjectRef], TemplateSeen], trusted: Collection[str]) -> NoRemedy | None:
-    """Why the check can't be used, None where nothing is known to be wrong. trusted: the namespaces whose FencingTemplates count.
+    """Why the check can't be used, None where nothing is known to be wrong. trusted: the namespaces with FencingTemplates that
+    count.
 
-    Nothing is said of a paused MachineHealthCheck: its status is left alone.
+    A paused MachineHealthCheck gets no answer: its status is left alone.
     """
     if check.paused and check.of_machines:
         return None
@@ -88,8 +89,8 @@ def no_remedy(check: HealthCheck, seen: Callable[[ObjectRef], TemplateSeen], tru
             case TemplateSight.MISSING:
                 return NoRemedy(reason=Unusable.TEMPLATE_MISSING, message=f"it names {template.key}, which does not exist")
             case TemplateSight.NO_KIND:
-                told = f"it names {template.key}, and no such kind is served in {template.api_version}"
-                return NoRemedy(reason=Unusable.TEMPLATE_MISSING, message=told)
+                message = f"it names {template.key}, and no such kind is served in {template.api_version}"
+                return NoRemedy(reason=Unusable.TEMPLATE_MISSING, message=message)
             case TemplateSight.INVALID:
                 return NoRemedy(reason=Unusable.TEMPLATE_INVALID, message=found.problem)
     return None

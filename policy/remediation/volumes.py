@@ -1,9 +1,9 @@
-"""Which volumes of a node have failed, and which of its pods go because of that: its conditions and Events, taken at their word.
+"""Which volumes of a node have failed, and which of its pods are evicted because of that, by the node's conditions and Events.
 
-A message names volumes by what their cloud, their CSI driver or Kubernetes calls them, and pods as `namespace/name`. Only what
-stands against the node right now can be named: a word that is no attached volume of it, or no pod on it, means nothing, and a
-message without any such volume leaves everything as it is. Reading the objects is `activities/cluster/acts/failed_volumes.py`,
-what is done about them `workflows/remediation/fencing_step.py`.
+A message names volumes by what their cloud, their CSI driver or Kubernetes calls them, and pods as `namespace/name`. Only
+volumes attached to the node and pods on it right now can be named: other words mean nothing, and a message without any such
+volume changes nothing. `activities/cluster/acts/failed_volumes.py` reads the objects, `workflows/remediation/fencing_step.py`
+acts on them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from policy.values.errors import PolicyError
 from policy.values.fields import Fields
 
 EVENTS_WITHIN = timedelta(minutes=10)
-"""An Event is no state: nobody takes one back, so that an old one may be about a volume that works again."""
+"""An Event is no state, and no program withdraws one: an old one may be about a volume that works again."""
 
 EVICTION_TIMEOUT = timedelta(minutes=5)
 LONGEST = timedelta(hours=24)
@@ -31,8 +31,8 @@ LONGEST_MESSAGE = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeRule:
-    """A `VolumeDetachmentTemplate`. conditions: types of node conditions, or reasons of Events on the node, that tell of failed
-    volumes. events_within: how old such an Event may be. eviction_timeout: how long pods get to go by themselves."""
+    """A `VolumeDetachmentTemplate`. conditions: types of node conditions, or reasons of Events on the node, that report failed
+    volumes. events_within: how old such an Event may be. eviction_timeout: how long pods get to end by themselves."""
 
     conditions: tuple[str, ...]
     events_within: timedelta = EVENTS_WITHIN
@@ -40,7 +40,7 @@ class VolumeRule:
 
 
 def read_volume_template(obj: Mapping[str, object]) -> VolumeRule:
-    """What the template says. Raises PolicyError naming the template, the field and what was expected."""
+    """The rule in the template. Raises PolicyError naming the template, the field and what was expected."""
     metadata = Fields(obj, subject=VOLUME_DETACHMENT).within("metadata")
     fields = Fields(obj, subject=f"{VOLUME_DETACHMENT}/{metadata.text('namespace')}/{metadata.text('name')}")
     fields.must_be(f"{GROUP}/{VERSION}", VOLUME_DETACHMENT)
@@ -73,14 +73,14 @@ class AttachedVolume:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """By what a message may name it: clouds also call a disk by the last part of its path."""
+        """The names that a message may use: clouds also call a disk by the last part of its path."""
         return tuple(dict.fromkeys(each for each in (self.name, self.handle, self.handle.rpartition("/")[2]) if each))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodOnNode:
     """A pod on the node that has not finished. volumes: the PersistentVolumes that it mounts. stays: it belongs to the node (a
-    DaemonSet's, or a mirror pod), so that nobody evicts it."""
+    DaemonSet's, or a mirror pod), so it is not evicted."""
 
     key: str
     uid: str
@@ -90,7 +90,8 @@ class PodOnNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What has failed, and who goes because of it. refused: why nothing may be done on such words, "" where they are clear."""
+    """The failed volumes, and the pods that are evicted because of them. refused: why nothing may be done about such messages,
+    "" where they are clear."""
 
     volumes: tuple[AttachedVolume, ...] = ()
     mounting: tuple[PodOnNode, ...] = ()
@@ -106,14 +107,16 @@ class Failure:
         return (self.mounting, "mounting"), (self.crashing, "crashing")
 
 
-def find_failure(said: Iterable[VolumeMessage], attached: Iterable[AttachedVolume], pods: Iterable[PodOnNode]) -> Failure:
-    """Everything that is named. Nothing at all where it is not clear which volume has failed."""
-    said, attached, pods = tuple(said), tuple(attached), tuple(pods)
-    named = tuple(volume for volume in attached if any(_names_volume(each.message, volume) for each in said))
+def find_failure(messages: Iterable[VolumeMessage], attached: Iterable[AttachedVolume], pods: Iterable[PodOnNode]) -> Failure:
+    """Every volume and pod that is named. Nothing at all where it is not clear which volume has failed."""
+    messages, attached, pods = tuple(messages), tuple(attached), tuple(pods)
+    named = tuple(volume for volume in attached if any(_names_volume(each.message, volume) for each in messages))
     if not named:
-        told = "; ".join(f"{each.by} says {each.message[:LONGEST_MESSAGE]!r}" for each in said) or "no message mentions a volume"
+        quoted = (
+            "; ".join(f"{each.by} says {each.message[:LONGEST_MESSAGE]!r}" for each in messages) or "no message mentions a volume"
+        )
         there = ", ".join(volume.handle for volume in attached[:LISTED]) or "none"
-        return Failure(refused=f"{told}: that names no volume attached to the node (attached: {there})")
+        return Failure(refused=f"{quoted}: that names no volume attached to the node (attached: {there})")
     without = [volume.name for volume in named if not volume.handle]
     if without:
         return Failure(refused=f"PersistentVolume {', '.join(without)} does not say what its cloud calls it")
@@ -125,7 +128,7 @@ def find_failure(said: Iterable[VolumeMessage], attached: Iterable[AttachedVolum
     return Failure(
         volumes=named,
         mounting=mounting,
-        crashing=tuple(pod for pod in crashing if any(_names_pod(each.message, pod) for each in said)),
+        crashing=tuple(pod for pod in crashing if any(_names_pod(each.message, pod) for each in messages)),
     )
 
 
@@ -134,8 +137,8 @@ def _names_volume(message: str, volume: AttachedVolume) -> bool:
 
 
 def _names(message: str, name: str) -> bool:
-    """Whether it stands there as a word of its own. What could be a word of prose (`data`) has to be marked as a name: quoted, or
-    behind its kind."""
+    """Whether the name stands there as a word of its own. A name that could be a word of prose (`data`) has to be marked as
+    one: quoted, or behind its kind."""
     word = re.escape(name)
     if len(name) >= SHORTEST_NAME and re.search(r"[a-zA-Z]", name) and re.search(r"[\d_.:/-]", name):
         return re.search(rf"(?<![\w.-]){word}(?![\w-]|\.\w)", message) is not None
@@ -150,8 +153,8 @@ def _names_pod(message: str, pod: PodOnNode) -> bool:
 def detaching(
     plan: FencingPlan, failure: Failure, *, eviction_timeout: timedelta = EVICTION_TIMEOUT
 ) -> tuple[PlannedMethod, ...]:
-    """The isolation of the proposal's example, in its order: unschedulable, those pods evicted, those volumes detached. Which
-    volumes the machine has is looked at before anything is touched. Raises PolicyError where the plan knows no volumes."""
+    """The isolation of the proposal's example, in its order: unschedulable, those pods evicted, those volumes detached. The
+    machine's volumes are looked up before anything is touched. Raises PolicyError where the plan knows no volumes."""
     device = _device(plan)
     only = Chosen(
         handles=tuple(volume.handle for volume in failure.volumes),

@@ -48,8 +48,8 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """Every candidate of the report is in exactly one of these. exhausted: only a person can help them any more, so an episode
-    asks one. again: when the first of those that wait for nothing but their time is due."""
+    """Every candidate of the report is in exactly one of the three groups. exhausted: only a person can help it any more, so an
+    episode asks one. again: when the first candidate that waits for nothing but time is due."""
 
     admitted: tuple[Candidate, ...] = ()
     refused: tuple[Refused, ...] = ()
@@ -170,8 +170,8 @@ def _asking(report: ScanReport | None, request: PermitRequest, room: Occupancy, 
 
 
 def quorum_objection(report: ScanReport, permits: Iterable[Permit], permit: Permit) -> str:
-    """Why the control-plane member that holds that permit may not be taken *now*, whatever was true when it was granted (S15); ""
-    else. A node of which it is not known yet may be a member."""
+    """Why the control-plane member that holds that permit may not be disrupted *now*, whatever was true when it was granted
+    (S15), "" where it may. A node that is not known to be a member or not is treated as one."""
     if permit.control_plane is False:
         return ""
     seen = next((each for each in report.observations if each.node == permit.node), None)
@@ -195,11 +195,11 @@ def room_in_scopes(report: ScanReport, permits: Iterable[Permit], node: str) -> 
 
 
 def orphans(observations: Iterable[Observation], known_open: Collection[str]) -> tuple[Observation, ...]:
-    """Nodes that carry the mark of an incident that is not open although nothing ails them: candidates for a clean-up (S35).
+    """Nodes that are well, but carry the mark of an incident that is not open: candidates for a clean-up (S35).
 
-    A node that is not Ready, or whose timeout runs, is left alone: its marks are adopted by the episode that it gets if it stays
-    so. A mark that can't be read is a person's case, and one on a node that is preserved may be of that. known_open: the
-    incidents of all permits, parked ones too.
+    A node that is not Ready, or that has a timeout running, is left alone: if it stays so it gets an episode, which adopts the
+    marks. A person has to look at a mark that can't be read, and a mark on a preserved node may belong to its preservation.
+    known_open: the incidents of all permits, parked ones too.
     """
     return tuple(
         seen

@@ -1,7 +1,8 @@
-"""Who is to be acted on first, under which check, and what keeps others from being acted on at all.
+"""Which nodes a report offers first, under which check, and what keeps the others from being acted on at all.
 
-Every victim that something ails, and every wish of another system, in the order in which they go into a report; cut to its size.
-Who of them is really admitted is `policy/scan/admission.py`; what else a report shows `policy/scan/report_builder.py`.
+A victim is what an act would hit: a Node with its Machines, or a Machine without a Node. Candidates are the victims that a
+check calls unhealthy and the requests of other systems, sorted and cut to the size of a report. `policy/scan/admission.py`
+decides which of them is admitted; `policy/scan/report_builder.py` adds what else a report shows.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ MOST_UNCOUNTED = 5
 
 
 class _Choice(NamedTuple):
-    """Since when, under which check, by which of its targets, what can be done, and why not. vetoed_by: the gate's row that says
-    so, "" where the check itself can have nothing done."""
+    """The check that acts on a victim: since when it calls it unhealthy, by which of its targets, the steps that can be taken,
+    and why none can. vetoed_by: the gate's row that says so, "" where the check itself has no possible step."""
 
     since: datetime
     key: str
@@ -49,13 +50,13 @@ class _Choice(NamedTuple):
 
 
 _Ranked = tuple[int, datetime, str, str, str, _Choice | None]
-"""Rank, since, victim, check and why it can't be acted on: sorts as candidates go into the report. The choice behind it, None of
-another system's request."""
+"""Rank, since, victim, check and why it can't be acted on: sorts as candidates go into the report. Last the choice behind it,
+None for a request of another system."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateChoice:
-    """The candidates, how many more there are, and of each check by which others how many of its targets are held back."""
+    """The candidates, how many more there are, and for each check how many of its targets each other check holds back."""
 
     candidates: tuple[Candidate, ...]
     left_out: int
@@ -63,26 +64,28 @@ class CandidateChoice:
 
 
 def choose(known: LedgerSnapshot, watching: frozenset[str]) -> CandidateChoice:
-    """Those that go into a report. watching: nodes whose episodes are open."""
+    """The candidates of a report. watching: nodes with an open episode."""
     ranked, waiting = _rank(known, watching)
-    requests, untold = _rank_requests(known, watching)
+    requests, not_shown = _rank_requests(known, watching)
     ranked += requests
     chosen = nsmallest(MAXIMUM_CANDIDATES, _spread(known, ranked))
     candidates = tuple(_candidate(known, victim, key, refused, choice) for _, _, victim, key, refused, choice in chosen)
-    return CandidateChoice(candidates=candidates, left_out=len(ranked) + untold - len(candidates), waiting=waiting)
+    return CandidateChoice(candidates=candidates, left_out=len(ranked) + not_shown - len(candidates), waiting=waiting)
 
 
 def _rank(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[list[_Ranked], defaultdict[str, Counter[str]]]:
-    """The candidates in brief, and for each check by which others its targets are held back.
+    """The candidates in brief, and for each check how many of its targets each other check holds back.
 
-    Unless checks are independent, every check that covers a victim has a say: one open circuit breaker is enough. Those that
-    can be acted on go first, then those whose episode is open already, those that a limit of their scope, their own past or a
-    check that can spare no more holds back, and those that can't be acted on, so that none of the latter crowds out the first.
+    Unless checks are independent, one open circuit breaker of any check that covers a victim holds it back. The order:
+    candidates that can be acted on; those with an open episode; those that wait for a limit of their scope, for their next try,
+    or for a check that can spare no more; those that can't be acted on. So the last crowd out none of the first.
     """
     ranked: list[_Ranked] = []
     waiting: defaultdict[str, Counter[str]] = defaultdict(Counter)
     spent = {key for key, breaker in known.breakers.items() if breaker.remaining < 1}
-    for target, said, offended, closed in _offending(known, {key for key, breaker in known.breakers.items() if breaker.allowed}):
+    for target, opinions, offended, closed in _offending(
+        known, {key for key, breaker in known.breakers.items() if breaker.allowed}
+    ):
         victim, name = target.victim, target.victim_name
         if closed:
             for key in offended:
@@ -90,7 +93,7 @@ def _rank(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[list[_Ranked
             continue
         if name in known.exempt.unsettled:
             continue
-        choice = _under_which(known, said, offended)
+        choice = _under_which(known, opinions, offended)
         since, key, refused = choice.since, choice.key, choice.refused
         alone = left_alone(known, victim, exempt=known.exempt.kept.get(name, ""))
         if alone is not None:
@@ -107,7 +110,7 @@ def _rank(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[list[_Ranked
 
 
 def _put_off(known: LedgerSnapshot, target: JudgedTarget, offended: Iterable[str]) -> bool:
-    """Whether its next remediation is not due yet. Rare: only what was remediated before is asked about at all."""
+    """Whether its next remediation is not due yet. Cheap: only a target that was remediated before is asked about."""
     turn = turn_of(target, [known.checks[key] for key in offended], known.now, retries=known.retries)
     return turn.not_before is not None and turn.not_before > known.now
 
@@ -115,8 +118,8 @@ def _put_off(known: LedgerSnapshot, target: JudgedTarget, offended: Iterable[str
 def _offending(
     known: LedgerSnapshot, acting: Collection[str]
 ) -> Iterator[tuple[JudgedTarget, Mapping[str, list[tuple[JudgedTarget, Verdict]]], list[str], list[str]]]:
-    """Each victim that one of the checks in `acting` would have acted on: one of its targets, what all checks say of it, which of
-    those in `acting` would, and which others that hold them back."""
+    """Each victim that one of the checks in `acting` would have acted on: one of its targets, all checks' verdicts, the checks
+    in `acting` that would act, and the other checks that hold them back."""
     if not acting:
         return
     seen: set[str] = set()
@@ -124,19 +127,22 @@ def _offending(
         if target.victim in seen:
             continue
         seen.add(target.victim)
-        said = known.verdicts_on(target.victim)
-        offended = [key for key, pairs in said.items() if key in acting and any(verdict.calls_for_action for _, verdict in pairs)]
+        opinions = known.verdicts_on(target.victim)
+        offended = [
+            key for key, pairs in opinions.items() if key in acting and any(verdict.calls_for_action for _, verdict in pairs)
+        ]
         if offended:
-            closed = sorted(key for key in said if key not in acting) if known.overlap is Overlap.STRICTEST else []
-            yield target, said, offended, closed
+            closed = sorted(key for key in opinions if key not in acting) if known.overlap is Overlap.STRICTEST else []
+            yield target, opinions, offended, closed
 
 
 def failing(known: LedgerSnapshot, watching: frozenset[str]) -> dict[str, datetime | None]:
-    """Victims that a check calls unhealthy and that only a pool would keep from being acted on, by name, and since when it does.
+    """Victims that a check calls unhealthy and that only a pool would keep from being acted on, by name, and since when it
+    does.
 
-    Under an open circuit breaker no node is acted on, so that none has to be kept: no preservation begins in a storm (S17). Where
+    Under an open circuit breaker no node is acted on, so none has to be kept: no preservation begins in a storm (S17). Where
     another controller acts on the check, the victims are those that it would act on. watching: nodes that an episode holds, or
-    that are held off after one: what was decided of their failure stands.
+    that are held off after one: their failure has been decided on already.
     """
     acting = {
         key
@@ -144,13 +150,13 @@ def failing(known: LedgerSnapshot, watching: frozenset[str]) -> dict[str, dateti
         if breaker.allowed or (breaker.reason is OpenReason.OBSERVE_ONLY and not breaker.breached)
     }
     found: dict[str, datetime | None] = {}
-    for target, said, offended, closed in _offending(known, acting):
+    for target, opinions, offended, closed in _offending(known, acting):
         victim = target.victim
         if closed or target.unseen or target.victim_name in watching:
             continue
         if left_alone(known, victim) or fence_policy_objection(known, victim) is not None:
             continue
-        verdicts = [verdict for key in offended for _, verdict in said[key] if verdict.standing is Standing.UNHEALTHY]
+        verdicts = [verdict for key in offended for _, verdict in opinions[key] if verdict.standing is Standing.UNHEALTHY]
         moments = [moment for verdict in verdicts if (moment := verdict.expired or verdict.since) is not None]
         if verdicts:
             found[target.victim_name] = min(moments, default=None)
@@ -158,8 +164,8 @@ def failing(known: LedgerSnapshot, watching: frozenset[str]) -> dict[str, dateti
 
 
 def _spread(known: LedgerSnapshot, ranked: list[_Ranked]) -> list[_Ranked]:
-    """Where a group may only have so many episodes at once, as many of each group go before the next ones of any: a rack whose
-    nodes have all been ill for longest must not take every place on the list."""
+    """Where a cap limits the episodes of a group, a few nodes of each group come before more of any one: a rack full of nodes
+    that have been ill for longest must not take every place on the list."""
     caps = known.policies.caps
     if not caps or len(ranked) <= MAXIMUM_CANDIDATES:
         return ranked
@@ -175,8 +181,8 @@ def _spread(known: LedgerSnapshot, ranked: list[_Ranked]) -> list[_Ranked]:
 
 
 def judged_by_objects(known: LedgerSnapshot, victim: str, key: str = "") -> Applicant:
-    """The victim as the rules of a permit are asked about it where objects alone are known. key: of the check that would act,
-    "" where none is asked; unless checks are independent, the circuit breakers of all that cover the victim count with it."""
+    """The victim as an applicant for a permit, as far as the objects of a cluster alone show. key: of the check that would act,
+    "" for none; unless checks are independent, the circuit breakers of all checks that cover the victim count with it."""
     nodes, alone = known.nodes_of(victim), left_alone(known, victim)
     covering = sorted(known.verdicts_on(victim)) if known.overlap is Overlap.STRICTEST else []
     return Applicant(
@@ -193,13 +199,13 @@ def judged_by_objects(known: LedgerSnapshot, victim: str, key: str = "") -> Appl
 
 def fence_policy_objection(known: LedgerSnapshot, victim: str) -> PermitObjection | None:
     """Which limit of the fence policies keeps new fencing from the victim, None where none does. Caps and quiet times are not
-    among them: only the scanner knows who holds permits."""
+    among them: only the scanner knows which permits are held."""
     return next(objections(judged_by_objects(known, victim), ObjectLimits.of(known), OF_FENCE_POLICIES), None)
 
 
 def _rank_requests(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[list[_Ranked], int]:
-    """What other systems ask for, and how many refused requests are left out. Their own circuit breakers have let them ask; ours
-    are admission's."""
+    """The requests of other systems, and how many refused ones are left out. The other system's own circuit breaker has let it
+    ask; admission asks ours."""
     ranked, strangers = list[_Ranked](), defaultdict[str, list[_Ranked]](list)
     for key, request in known.requests.items():
         if request.asks:
@@ -212,13 +218,13 @@ def _rank_requests(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[lis
             waits = fence_policy_objection(known, request.node) is not None
             rank = 3 if refused else 1 if request.node in watching else 2 if waits else 0
             ranked.append((rank, request.created or NEVER, request.node, key, refused, None))
-    told = [each for found in strangers.values() for each in nsmallest(MOST_UNCOUNTED, found)]
-    return [*ranked, *told], sum(map(len, strangers.values())) - len(told)
+    shown = [each for found in strangers.values() for each in nsmallest(MOST_UNCOUNTED, found)]
+    return [*ranked, *shown], sum(map(len, strangers.values())) - len(shown)
 
 
 def answer_without_trying(known: LedgerSnapshot, request: FencingRequest) -> Stage | None:
-    """The final answer to a request that nothing but another one could mend; None where it may yet be carried out. Only to be
-    given where the view of the nodes is whole."""
+    """The final answer to a request that can never be carried out as it is, None where it may yet be. Ask this only where the
+    view of the nodes is complete."""
     if not request.asks or request.uncounted or request.taken_up or known.requests_held:
         return None
     if request.node not in known.nodes:
@@ -231,7 +237,7 @@ def why_not_asked_for(known: LedgerSnapshot, request: FencingRequest) -> str:
     if known.requests_held or request.uncounted:
         return known.requests_held or request.uncounted
     if request.taken_up:
-        return f"another controller has it in its hands: its finalizer is on {request.ref.key}"
+        return f"another controller works on it: its finalizer is on {request.ref.key}"
     target = known.nodes.get(request.node)
     if target is None:
         return f"{request.ref.key} is about node {request.node}, which does not exist"
@@ -240,18 +246,18 @@ def why_not_asked_for(known: LedgerSnapshot, request: FencingRequest) -> str:
 
 
 def gives_the_remedy(known: LedgerSnapshot, victim: str) -> str:
-    """Of all checks by which a victim is to be acted on, the one whose remedy it gets; "" where there is none."""
-    said = known.verdicts_on(victim)
+    """The check that gives the victim its remedy, of all that would act on it now; "" where there is none."""
+    opinions = known.verdicts_on(victim)
     offended = [
         key
-        for key, pairs in said.items()
+        for key, pairs in opinions.items()
         if known.breakers[key].allowed and any(verdict.standing is Standing.UNHEALTHY for _, verdict in pairs)
     ]
-    return _under_which(known, said, offended).key if offended else ""
+    return _under_which(known, opinions, offended).key if offended else ""
 
 
 def in_turn(known: LedgerSnapshot) -> list[tuple[HealthCheck, JudgedTarget]]:
-    """Checks and their targets in admission's order, before budgets, quorum and what only a scanner knows."""
+    """Checks and their targets in admission's order, before limits, quorum and what only a scanner knows."""
     ranked, _ = _rank(known, frozenset())
     turns = []
     for rank, since, _, key, _, choice in ranked:
@@ -261,13 +267,13 @@ def in_turn(known: LedgerSnapshot) -> list[tuple[HealthCheck, JudgedTarget]]:
 
 
 def _under_which(
-    known: LedgerSnapshot, said: Mapping[str, list[tuple[JudgedTarget, Verdict]]], offended: Iterable[str]
+    known: LedgerSnapshot, opinions: Mapping[str, list[tuple[JudgedTarget, Verdict]]], offended: Iterable[str]
 ) -> _Choice:
-    """Of several checks the one whose deadline expired first, ties by name. One that can't have anything done leaves it to those
-    that can; what another controller does already holds up everybody."""
+    """The check with the deadline that expired first, ties by name. A check without a possible step leaves the victim to the
+    checks that have one; an object of another controller holds all of them up."""
     choices = []
     for key in offended:
-        for target, verdict in said[key]:
+        for target, verdict in opinions[key]:
             if not verdict.calls_for_action:
                 continue
             check, since = known.checks[key], verdict.since or target.changed
@@ -278,8 +284,8 @@ def _under_which(
 
 
 def left_alone(known: LedgerSnapshot, victim: str, *, exempt: str = "") -> Objection | None:
-    """Why no program begins anything about the victim, whichever check calls for it, until that is taken back; None where nothing
-    says so. exempt: that preservation keeps it, where that is asked."""
+    """Which veto keeps every program from beginning anything about the victim, under whichever check; None where none does.
+    exempt: why preservation keeps it, "" where that is not asked."""
     together = known.together(victim)
     seen = Seen(
         node=next((target.node for target in together if target.node is not None), None),
@@ -293,7 +299,7 @@ def left_alone(known: LedgerSnapshot, victim: str, *, exempt: str = "") -> Objec
 
 
 def _possible(check: HealthCheck, target: JudgedTarget) -> tuple[tuple[EscalationStep, ...], str]:
-    """What of that which the check wants can be done, and why nothing, "" else."""
+    """The check's steps that can be taken now, and why none can, "" else."""
     try:
         return possible(check, body_of(target))
     except PolicyError as error:
@@ -301,7 +307,7 @@ def _possible(check: HealthCheck, target: JudgedTarget) -> tuple[tuple[Escalatio
 
 
 def _in_other_hands(check: HealthCheck, target: JudgedTarget) -> str:
-    """Why what the check wants may not be done beside what others do already; "" else."""
+    """Why the check's remedy has to wait for an object that exists already, "" where there is none."""
     foreign = next((each for each in target.remediations if check.makes(each) and _is_anothers(each, check)), None)
     if foreign is not None:
         return f"a {foreign.ref.kind} of it exists already that this check did not create: {foreign.ref.key}"
@@ -309,18 +315,19 @@ def _in_other_hands(check: HealthCheck, target: JudgedTarget) -> str:
 
 
 def _is_anothers(remediation: RemediationObject, check: HealthCheck) -> bool:
-    """Of a check of Machines the Machine is the owner, and the object was made for that."""
+    """Whether another check made the object. A check of Machines makes objects that the Machine owns: there it is never
+    another's."""
     return not check.of_machines and not check.owns(remediation)
 
 
 def _candidate(known: LedgerSnapshot, victim: str, key: str, refused: str, choice: _Choice | None) -> Candidate:
     if choice is None:
         return _asked_for(known, known.requests[key], refused)
-    check, said = known.checks[key], known.verdicts_on(victim)
+    check, opinions = known.checks[key], known.verdicts_on(victim)
     since, _, target, verdict, steps, _, vetoed_by = choice
     view, machine = target.node, target.machine
     ladder = () if refused or fences_only(check, steps) else steps
-    offended = [known.checks[each] for each, pairs in said.items() if any(verdict.calls_for_action for _, verdict in pairs)]
+    offended = [known.checks[each] for each, pairs in opinions.items() if any(verdict.calls_for_action for _, verdict in pairs)]
     turn = turn_of(target, offended, known.now, retries=known.retries) if ladder else None
     uninitialized = target.cluster is not None and not target.cluster.control_plane_initialized
     return Candidate(
@@ -354,12 +361,12 @@ def _candidate(known: LedgerSnapshot, victim: str, key: str, refused: str, choic
         memory=memory_text(machine, view) if ladder else "",
         fresh=machine is not None and not machine.node_name and LAST_REMEDIATION_ANNOTATION not in machine.annotations,
         created=machine.created if machine and ladder else None,
-        checks=tuple(sorted(said)),
+        checks=tuple(sorted(opinions)),
     )
 
 
 def memory_text(machine: MachineView | None, node: NodeView | None) -> str:
-    """What stands there to be remembered, of its Machine where it has one."""
+    """The last remediation as its Machine remembers it, or its Node where it has no Machine."""
     annotations = machine.annotations if machine is not None else node.annotations if node is not None else {}
     return annotations.get(LAST_REMEDIATION_ANNOTATION, "")
 
@@ -369,7 +376,7 @@ def _asked_for(known: LedgerSnapshot, request: FencingRequest, refused: str) -> 
     view = target.node if target is not None else None
     return Candidate(
         node=request.node,
-        uid=view.uid if view and not request.uncounted else "",  # on its Node nothing is told in a stranger's name
+        uid=view.uid if view and not request.uncounted else "",  # nothing is written to the Node for an unknown requester
         check=request.ref,
         since=request.created or NEVER,
         reason=request.ref.kind,
@@ -389,7 +396,7 @@ def _asked_for(known: LedgerSnapshot, request: FencingRequest, refused: str) -> 
 
 
 def _healthy_under(known: LedgerSnapshot, victim: str) -> tuple[str, ...]:
-    """The checks whose number of healthy targets an act on the victim would lower."""
+    """The checks that would have one healthy target fewer after an act on the victim."""
     if known.overlap is Overlap.INDEPENDENT or any(each.marked for each in known.together(victim)):
         return ()
     return tuple(sorted(key for key, pairs in known.verdicts_on(victim).items() if counts_as_healthy(pairs)))

@@ -1,13 +1,13 @@
 """When Kubernetes will take volumes away from a node that is not proven off, and so when people must know (S36).
 
-The attach-detach controller of Kubernetes is a clock of its own: six minutes after nothing wants a volume of a NotReady node any
-more it detaches it by force, whether or not the machine still writes to it. A pod stops wanting its volumes when its deletion is
-requested; on a node that is down that is when its tolerations run out. So the moment is known beforehand, episode or not, breaker
-or not.
+The attach-detach controller of Kubernetes has a clock of its own. Six minutes after no pod needs a volume of a NotReady node
+any more, it detaches the volume by force, whether or not the machine still writes to it. A pod stops needing its volumes when
+its deletion is requested; on a node that is down that is when its tolerations run out. So the moment is known beforehand, with
+or without an episode or an open circuit breaker.
 
-A prediction is not enough: a person or a program may delete a pod sooner. But no deletion leads to a detachment before those
-six minutes are over, so whoever looks at the pods once in less than six minutes misses none. Reading pods and telling people
-is `activities/cluster/report/at_risk.py`; that no deletion is requested by *us* before off is proven is elsewhere.
+A prediction is not enough: a person or a program may delete a pod sooner. But six minutes pass between a deletion and a
+detachment, so a look at the pods at least every six minutes misses none. `activities/cluster/report/at_risk.py` reads the pods
+and notifies people. That *we* request no deletion before off is proven is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from policy.values.errors import PolicyError
 from policy.values.times import later
 
 FORCE_DETACH_AFTER = timedelta(minutes=6)
-"""What the attach-detach controller waits for an unmount that never comes; the constant is in its code, no flag changes it."""
+"""How long the attach-detach controller waits for an unmount that never comes; a constant in its code, no flag changes it."""
 
 DEFAULT_TOLERATION = timedelta(seconds=300)
-"""What admission gives every pod for each of the two taints below. Where that plugin is off, a pod without them is deleted at
-once, and the next look at the pods sees that in time."""
+"""Admission gives every pod this for each of the two taints below. Where that plugin is off, a pod without tolerations is
+deleted at once, and the next look at the pods sees that in time."""
 
 TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 """Kubernetes sets one or the other on a node that is not Ready; which one may change while it is down, so the shorter of the two
 tolerations counts."""
 
 NO_CLOUD = ("k3s://", "rke2://")
-"""How the providerIDs begin of those whose controller stands for no cloud, and deletes no Node."""
+"""The beginnings of providerIDs that no cloud knows: their cloud controller deletes no Node."""
 
 TRY_AGAIN_AFTER = timedelta(seconds=30)
-"""Until pods are asked for again that could not be read, and people told again who could not be told."""
+"""How soon pods that could not be read are read again, and people who could not be notified are notified again."""
 
 
 class Toleration(Protocol):
@@ -60,9 +60,9 @@ class Toleration(Protocol):
 
 
 def patience_of(tolerations: Iterable[Toleration]) -> timedelta | None:
-    """How long after NotReady Kubernetes asks for the deletion of a pod with these tolerations; None: never.
+    """How long after NotReady Kubernetes requests the deletion of a pod with these tolerations; None: never.
 
-    Of several that match one taint the first counts, as in the taint manager; a negative time is none at all.
+    The first toleration that matches a taint counts, as in the taint manager; a negative time is zero.
     """
     given = tuple(tolerations)
     waits = [wait for taint in TAINTS if (wait := _tolerated(given, taint)) is not None]
@@ -80,7 +80,7 @@ def _tolerated(tolerations: Sequence[Toleration], taint: str) -> timedelta | Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodStay:
-    """How long a pod keeps its volumes wanted. requested: when its deletion was asked for, None where it was not.
+    """How long a pod needs its volumes. requested: when its deletion was requested, None where it was not.
 
     volumes: names of its claims, or of its disks, the same for pods that share one. patience: see `patience_of`.
     """
@@ -92,10 +92,11 @@ class PodStay:
 
 
 def deadline(since: datetime, requested: datetime | None, patience: timedelta | None, *, margin: timedelta) -> datetime | None:
-    """When people must know: so long before the earliest forced detachment. None: pods tolerate it for ever, and are not deleted.
+    """When people must know: that margin before the earliest forced detachment. None: pods tolerate it for ever, and are not
+    deleted.
 
     since: when the node stopped being Ready. requested: the earliest request for the deletion of a pod with volumes. patience:
-    the shortest of its pods', None: none of them runs out.
+    the shortest of its pods, None where none of them runs out.
     """
     ends = [requested] if requested is not None else []
     if patience is not None:
@@ -104,9 +105,9 @@ def deadline(since: datetime, requested: datetime | None, patience: timedelta | 
 
 
 def vouched_off(node: NodeView) -> bool:
-    """Whether our mark on the node says that it is proven off, or carries the taint that we set under no other condition (S32).
+    """Whether our mark on the node says that it is proven off, or the node carries the taint that we set only then (S32).
 
-    A mark that can't be read says nothing, and neither does an out-of-service taint of another writer.
+    A mark that can't be read proves nothing, and neither does an out-of-service taint of another writer.
     """
     try:
         mark = mark_of(node)
@@ -120,9 +121,9 @@ def vouched_off(node: NodeView) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataAtRiskWarning:
-    """What people are to be told now: the node, since when it is down, how many volumes, and when they may be taken away.
+    """One notification to people: the node, since when it is down, how many volumes, and when they may be taken away.
 
-    counted: it could not be told before, and the metric knows of it already.
+    counted: an earlier attempt failed, and the metric has counted it already.
     """
 
     node: str
@@ -136,7 +137,7 @@ class DataAtRiskWarning:
 class _Incident:
     """A NotReady node with volumes attached, not proven off.
 
-    tried: its pods were asked for, with or without an answer. pods: the uids of those with volumes at the last look.
+    tried: its pods were read, with or without success. pods: the uids of those with volumes at the last look.
     """
 
     __slots__ = (
@@ -170,8 +171,9 @@ class _Incident:
 class DataAtRisk:
     """All NotReady nodes of one cluster that have volumes attached. It has no clock, and nodes that are well cost nothing.
 
-    margin: how long before the forced detachment people are told. repeat: how often again while nothing changes. forced False:
-    kube-controller-manager runs with `--disable-force-detach-on-timeout`, so that no such clock runs and nothing is ever at risk.
+    margin: how long before the forced detachment people are notified. repeat: how often again while nothing changes. forced
+    False: kube-controller-manager runs with `--disable-force-detach-on-timeout`: no such clock runs and nothing is ever at
+    risk.
     """
 
     def __init__(
@@ -188,26 +190,27 @@ class DataAtRisk:
         self._margin = margin
         self._down: dict[str, tuple[str, datetime, bool]] = {}
         self._by_hand: set[str] = set()
-        """Of these nodes those whose object no cloud deletes when the machine is gone: no cloud knows of it."""
+        """Nodes of `_down` that no cloud knows: no controller deletes their Node object when the machine is gone."""
         self._gone: set[str] = set()
-        """Of these those whose object is gone."""
+        """Nodes of `_by_hand` without their Node object."""
         self._attached_to: dict[str, str] = {}
         self._attachments: dict[str, tuple[str, ...]] = {}
         self._incidents: dict[str, _Incident] = {}
         self._looks = Agenda[str]()
-        self._tellings = Agenda[str]()
-        """Of the nodes whose moment has come none is in either: that is in hand."""
+        self._notifications = Agenda[str]()
+        """Both agendas: when each node's pods are read, and when people are notified of it. A node is in neither while that is
+        done."""
 
     @property
     def next_due(self) -> datetime | None:
-        """The next moment at which `to_look_at` or `to_tell` has something, None while there is nothing to wait for."""
-        moments = (self._looks.first, self._tellings.first)
+        """The next moment at which a look or a notification is due, None while there is nothing to wait for."""
+        moments = (self._looks.first, self._notifications.first)
         return min((moment for moment in moments if moment is not None), default=None)
 
     # What the watches say -------------------------------------------------------------------------------------------
 
     def put_node(self, node: NodeView, now: datetime) -> None:
-        """A Node as last seen. One that says nothing of Ready is not known to be down; one that can't be read is as it was."""
+        """A Node as last seen. One without a Ready condition is not known to be down; one that can't be read stays as it was."""
         if node.unreadable:
             return
         ready = node.condition(READY)
@@ -227,8 +230,9 @@ class DataAtRisk:
         self._weigh(node.name, now)
 
     def delete_node(self, name: str, now: datetime) -> None:
-        """A Node that is gone. Its pods go with it, and then its volumes. A cloud's controller takes a Node away because its
-        machine is gone, and so does who deletes a Machine: one that no cloud knows was deleted by hand."""
+        """A Node that is gone. Its pods go with it, and then its volumes. A cloud's controller deletes a Node because its
+        machine is gone, and so does the controller that deletes a Machine; a Node that no cloud knows was deleted by hand, and
+        its machine may run."""
         incident = self._incidents.get(name)
         if incident is None or name not in self._by_hand:
             self.remove_node(name)
@@ -238,14 +242,14 @@ class DataAtRisk:
         self._set_deadline(incident)
 
     def remove_node(self, name: str) -> None:
-        """A Node that is Ready again, or whose machine is gone."""
+        """A Node that is Ready again, or that has lost its machine."""
         self._gone.discard(name)
         self._by_hand.discard(name)
         if self._down.pop(name, None) is not None:
             self._end(name)
 
     def put_attachment(self, name: str, node: str, now: datetime) -> None:
-        """A VolumeAttachment, confirmed or not: what may be attached is not "not attached"."""
+        """A VolumeAttachment, confirmed or not: an unconfirmed one may be attached."""
         before = self._attached_to.get(name)
         if before == node:
             return
@@ -265,17 +269,18 @@ class DataAtRisk:
     # What is to be done about it ------------------------------------------------------------------------------------
 
     def to_look_at(self, now: datetime, limit: int) -> list[str]:
-        """Nodes whose pods are to be read now; each is in hand until `looked` or `not_looked` is said of it."""
+        """Nodes that need a look at their pods now; call `looked` or `not_looked` for each."""
         chosen = list[str]()
         while len(chosen) < limit and (node := self._looks.take(now)) is not None:
             chosen.append(node)
         return chosen
 
     def looked(self, node: str, pods: Iterable[PodStay], at: datetime) -> None:
-        """The pods with volumes that were bound to the node at that moment, finished ones left out.
+        """The pods with volumes that were bound to the node at that moment, without finished ones.
 
-        One that is gone since the last look was asked to go right after that, for all we know. Where more is attached than they
-        all have, something is attached that none of them wants; at the first look, since the node went down.
+        A pod that is gone since the last look counts as deleted right after that look, the worst case. Where more volumes are
+        attached than the pods have, one is attached that no pod needs: since this look, or at the first look since the node
+        went down.
         """
         incident = self._incidents.get(node)
         if incident is None:
@@ -296,7 +301,7 @@ class DataAtRisk:
         self._set_deadline(incident)
 
     def not_looked(self, node: str, now: datetime) -> None:
-        """The pods could not be read: what was known holds; where nothing was, the default toleration does."""
+        """The pods could not be read: what was known stays; where nothing was, the default toleration counts."""
         incident = self._incidents.get(node)
         if incident is None:
             return
@@ -305,12 +310,12 @@ class DataAtRisk:
         self._plan_look(incident, later(now, TRY_AGAIN_AFTER))
         self._set_deadline(incident)
 
-    def to_tell(self, now: datetime, limit: int) -> list[DataAtRiskWarning]:
-        """What people are to be told now; each is in hand until `told` or `not_told` is said of it."""
+    def due_notifications(self, now: datetime, limit: int) -> list[DataAtRiskWarning]:
+        """The notifications that are due now; call `notified` or `not_notified` for each."""
         chosen = list[DataAtRiskWarning]()
-        while len(chosen) < limit and (node := self._tellings.take(now)) is not None:
+        while len(chosen) < limit and (node := self._notifications.take(now)) is not None:
             incident = self._incidents[node]
-            assert incident.deadline is not None, "only what has a deadline is to be told"
+            assert incident.deadline is not None, "only an incident with a deadline is notified"
             warned = DataAtRiskWarning(
                 node=incident.node,
                 uid=incident.uid,
@@ -322,23 +327,23 @@ class DataAtRisk:
             chosen.append(warned)
         return chosen
 
-    def told(self, node: str, at: datetime) -> None:
-        """People have been told; again after `repeat`."""
+    def notified(self, node: str, at: datetime) -> None:
+        """People have been notified; again after `repeat`."""
         incident = self._incidents.get(node)
         if incident is not None:
             incident.told_at, incident.counted = at, False
-            self._looks.drop(node)  # a look could only make it known sooner
-            self._tellings.put(node, later(at, self.repeat))
+            self._looks.drop(node)  # a look could only bring the notification forward
+            self._notifications.put(node, later(at, self.repeat))
 
-    def not_told(self, node: str, now: datetime) -> None:
-        """People could not be told; again soon."""
+    def not_notified(self, node: str, now: datetime) -> None:
+        """People could not be notified; again soon."""
         incident = self._incidents.get(node)
         if incident is not None:
             incident.counted = True
-            self._tellings.put(node, later(now, TRY_AGAIN_AFTER))
+            self._notifications.put(node, later(now, TRY_AGAIN_AFTER))
 
     def report(self) -> AtRisk:
-        """How many there are, and those that come first."""
+        """How many nodes are at risk, and the ones that are due first."""
         first = nsmallest(MAXIMUM_AT_RISK, self._incidents.values(), key=lambda each: (each.deadline or NEVER, each.node))
         rows = tuple(
             NodeAtRisk(
@@ -355,7 +360,7 @@ class DataAtRisk:
     # Inside ---------------------------------------------------------------------------------------------------------
 
     def _weigh(self, node: str, now: datetime) -> None:
-        """Whether there is an incident, by what the watches say."""
+        """Whether there is an incident, by what the watches have seen."""
         uid, since, off = self._down[node]
         if off or not self.forced or node not in self._attachments:
             self._end(node)
@@ -379,13 +384,13 @@ class DataAtRisk:
     def _end(self, node: str) -> None:
         if self._incidents.pop(node, None) is not None:
             self._looks.drop(node)
-            self._tellings.drop(node)
+            self._notifications.drop(node)
             self.version += 1
 
     def _set_deadline(self, incident: _Incident) -> None:
         incident.deadline = deadline(incident.since, incident.requested, incident.patience, margin=self._margin)
         if incident.told_at is None:
-            self._tellings.put(incident.node, incident.deadline)
+            self._notifications.put(incident.node, incident.deadline)
 
     def _plan_look(self, incident: _Incident, moment: datetime) -> None:
         if incident.told_at is None:

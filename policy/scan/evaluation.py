@@ -32,7 +32,7 @@ LOOK_AGAIN = timedelta(minutes=1)
 """How soon medik8s looks again where an upgrade or the control plane's guard holds it back."""
 
 ORPHANED = "NotSelected"
-"""The reason of a verdict on a remediation object whose node the check does not select (any more)."""
+"""The reason of a verdict on a remediation object of a node that the check does not select (any more)."""
 
 _ACTS = frozenset(Action) - {Action.NONE, Action.SKIP_NO_OWNER} - RESTORING
 
@@ -41,10 +41,10 @@ _ACTS = frozenset(Action) - {Action.NONE, Action.SKIP_NO_OWNER} - RESTORING
 class TargetEvaluation:
     """One check's opinion of one target. node, machine: names, "" where there is none.
 
-    due_in: how soon time alone can change the verdict, or a controller would look again; None where neither. held_by: what keeps
-    the action from being done now; under everything but the control plane's guard the action itself is none. held_under: the key
-    of the check that does, "" where none does. held_by_rule: the code of the rule in `policy/scan/permit_rules.py` that says so,
-    and vetoed_by: the row of `policy/episode/gate.py`; "" where none does.
+    due_in: how soon time alone can change the verdict, or a controller would look again; None where neither. held_by: what
+    keeps the action from being done now; except under the control plane's guard the action is then NONE. held_under: the key of
+    the check that holds it, held_by_rule: the code of the rule in `policy/scan/permit_rules.py`, vetoed_by: the row of
+    `policy/episode/gate.py`; each "" where there is none.
     """
 
     target: str
@@ -62,7 +62,7 @@ class TargetEvaluation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckEvaluation:
-    """One check with all its verdicts, sorted by target. next_look: how soon anything can change by itself."""
+    """One check with all its verdicts, sorted by target. next_look: how soon anything can change without a new object."""
 
     check: HealthCheck
     counts: Counts
@@ -117,7 +117,7 @@ def _objects_missing(known: LedgerSnapshot, check: HealthCheck, targets: Iterabl
 
 
 def _exclusion_misspelled(targets: Iterable[JudgedTarget]) -> tuple[str, ...]:
-    """The warning that a label does not do what it seems to."""
+    """The warning that an exclude label has a value that does not exclude."""
     found = [target.node.name for target in targets if target.node is not None and target.node.misspells_exclusion]
     named = ", ".join(sorted(found)[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
     return (f"the label {EXCLUDE_LABEL} excludes only with the value true: not {named}",) if found else ()
@@ -156,7 +156,7 @@ def _judge(
 
 
 class _Held(NamedTuple):
-    """Why, under which check, by which rule of a permit, and by which row of the gate; "" for none."""
+    """Why a target is held back, under which check, by which rule of a permit, and by which row of the gate; "" for none."""
 
     words: str = ""
     under: str = ""
@@ -165,8 +165,8 @@ class _Held(NamedTuple):
 
 
 def _held_by(known: LedgerSnapshot, check: HealthCheck, breaker: CircuitBreaker, target: JudgedTarget) -> _Held:
-    """Why the check's remedy may not be carried out now: by the first rule of a permit that says so, or because another check's
-    remedy goes first."""
+    """Why the check's remedy may not be carried out now: the first rule of a permit that objects, or another check's remedy
+    that goes first."""
     victim, key = target.victim, check.ref.key
     applicant = judged_by_objects(known, victim, key)
     if (found := next(objections(applicant, ObjectLimits.of(known)), None)) is not None:
@@ -176,8 +176,8 @@ def _held_by(known: LedgerSnapshot, check: HealthCheck, breaker: CircuitBreaker,
         return _Held(words, found.check, found.code, vetoed_by)
     first = gives_the_remedy(known, victim)
     if first and first != key:
-        said = known.verdicts_on(victim)
-        deadlines = {pair[1].expired for pair in said[first]} & {pair[1].expired for pair in said[key]}
+        opinions = known.verdicts_on(victim)
+        deadlines = {pair[1].expired for pair in opinions[first]} & {pair[1].expired for pair in opinions[key]}
         why = "of two with one deadline the name decides" if deadlines else "its deadline expired first"
         return _Held(f"{first} gives the remedy: {why}", first)
     if target.marked and target.node is not None:
@@ -198,7 +198,7 @@ def _next_look(
 ) -> timedelta | None:
     judged = tuple(judged)
     waits = [each.due_in for each in judged if each.due_in is not None]
-    # What is unhealthy stays so, but another clock of it may still change what is said of it.
+    # What is unhealthy stays so, but another clock of it may still change the verdict.
     waits += [
         max(each.verdict.due - now, timedelta(0)) for each in judged if each.due_in is None and each.verdict.due is not None
     ]
@@ -239,10 +239,10 @@ def _orphans(known: LedgerSnapshot, check: HealthCheck) -> list[TargetEvaluation
 
 
 class _ControlPlaneGuard:
-    """Whether a control-plane member may be taken, asked of each in the order in which admission would let them in.
+    """Whether a control-plane member may be taken. Ask for each in the order in which admission would let them in.
 
-    One at a time. Then the rule of the NodeHealthCheck operator where OpenShift says how its etcd is, else the quorum of the
-    members that are Ready (S15). Before a Cluster API control plane is initialized there is nothing to guard.
+    One at a time. OpenShift's own state of etcd counts where there is one (the rule of the NodeHealthCheck operator), else the
+    quorum of the Ready members (S15). Before a Cluster API control plane is initialized there is nothing to guard.
     """
 
     def __init__(self, known: LedgerSnapshot) -> None:
@@ -255,7 +255,7 @@ class _ControlPlaneGuard:
                 self._taken.append(target.victim)
 
     def objection(self, check: HealthCheck, target: JudgedTarget) -> _Held:
-        """Why not; no words where it is the one that may be taken."""
+        """Why it may not be taken; no words where it may."""
         if not self._is_member(target):
             return _Held()
         others = [taken for taken in self._taken if taken != target.victim]
@@ -272,7 +272,7 @@ class _ControlPlaneGuard:
         etcd, nodes = self._known.surroundings.etcd, self._known.control_plane
         if etcd.known and check.dialect is not Dialect.CLUSTER_API:
             return etcd.objection(target.node_name)
-        # Members that have no Node yet, or whose Nodes are not in the files, are members all the same.
+        # Members without a Node, or with a Node that is not in the files, are members all the same.
         machines = [each for each in self._known.machines.values() if each.control_plane and _of_one_group(each, target)]
         members = max(nodes.members, len(machines))
         ready = max(nodes.ready, sum(each.node is not None and each.node.ready for each in machines))

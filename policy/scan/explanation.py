@@ -34,8 +34,8 @@ from policy.values.times import format_duration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOpinion:
-    """One check that covers the node. unblock: what would have to happen before it is acted on, in sentences; none where nothing
-    is in the way, or nothing is wrong."""
+    """One check that covers the node. unblock: what would have to happen before it is acted on, in sentences; empty where
+    nothing is in the way, or nothing is wrong."""
 
     check: CheckEvaluation
     target: TargetEvaluation
@@ -50,7 +50,8 @@ class CheckOpinion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bystander:
-    """A check that does not cover the node, and why not. unusable: it is not known whether it would."""
+    """A check that does not cover the node, and why not. unusable: the check can't be used, so whether it would cover it is
+    unknown."""
 
     check: str
     why: str
@@ -59,8 +60,8 @@ class Bystander:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """All checks' opinions of one node (or of a Machine that never had one). `found` False: there is no such object. conditions:
-    all that the Node says of itself. outlook: how it would be remediated, None where no check covers it."""
+    """All checks' opinions of one node (or of a Machine that never had one). `found` False: there is no such object.
+    conditions: of the Node. outlook: how it would be remediated, None where no check covers it."""
 
     node: str
     found: bool
@@ -70,14 +71,14 @@ class Explanation:
     bystanders: tuple[Bystander, ...] = ()
     outlook: Outlook | None = None
     names: tuple[str, ...] = ()
-    """Of all nodes, where there is no such object."""
+    """The names of all nodes, where there is no such object."""
 
 
 def explain(
     known: LedgerSnapshot, name: str, owners: Mapping[str, OwnersRules] | None = None, leased: Mapping[str, str] | None = None
 ) -> Explanation:
-    """What all checks say of the node, or Machine, of that name. owners: see `outlook`. leased: which nodes another holder keeps
-    by their node lease, with who that is, in words."""
+    """All checks' opinions of the node, or Machine, of that name. owners: see `outlook`. leased: nodes with a node lease of
+    another holder, and the holder in words."""
     targets = targets_named(known, name)
     keys = {key for target in targets for key in target.verdicts}
     opinions = [
@@ -177,7 +178,7 @@ def _unblock(
 
 
 def _ends(known: LedgerSnapshot, evaluation: CheckEvaluation, each: TargetEvaluation) -> str:
-    """What ends that which holds the target back, "" where nothing does, or nothing but time."""
+    """What would lift the objection that holds the target back, "" where nothing would, or nothing but time."""
     key = each.held_under
     match each.held_by_rule:
         case AdmissionRefusal.HELD_OFF:
@@ -239,7 +240,8 @@ def closes(check: HealthCheck, counts: Counts, breaker: CircuitBreaker) -> str:
 
 
 def _more_healthy(check: HealthCheck, counts: Counts, *, beyond: int = 0) -> str:
-    """How many must become healthy, found by trying: each dialect compares in its own way. beyond: so many must be to spare."""
+    """How many targets must become healthy, found by trying, since each dialect compares in its own way. beyond: how many the
+    check must be able to spare afterwards."""
     if check.unhealthy_range is not None and counts.unwell < check.unhealthy_range.least:
         return f"the range {check.unhealthy_range} begins at {check.unhealthy_range.least} unhealthy machines"
     noun = "machines" if check.dialect is not Dialect.MEDIK8S else "nodes"
@@ -257,12 +259,14 @@ JUDGED = {Health.HEALTHY: "healthy", Health.SOON: "unhealthy soon", Health.UNHEA
 
 
 def conclude(explanation: Explanation | None, *, halted: str, kept_from: Sequence[str]) -> str:
-    """The one sentence of a node without an open episode: the fact that decides, in the order in which they do. explanation: None
-    where the cluster can't be read. halted: what keeps everything from being begun, "" for nothing. kept_from: why the scanner
-    begins nothing for this node though a check wants it to, the first one decides."""
-    opinions = explanation.opinions if explanation is not None else ()
-    if explanation is None or not opinions:
-        unusable = explanation is not None and any(each.unusable for each in explanation.bystanders)
+    """The one sentence for a node without an open episode: the first fact that decides. explanation: None where the cluster
+    can't be read. halted: what keeps everything from being begun, "" for nothing. kept_from: why the scanner begins nothing for
+    this node though a check wants it to; the first one is shown."""
+    if explanation is None:
+        return "what health checks say of it is not known: the cluster can't be read"
+    opinions = explanation.opinions
+    if not opinions:
+        unusable = any(each.unusable for each in explanation.bystanders)
         which = "no health check that can be used" if unusable else "no health check"
         return f"{which} covers it: nothing is done to it"
     if halted and any(each.target.verdict.health in {Health.UNHEALTHY, Health.SOON} for each in opinions):
@@ -280,7 +284,7 @@ def conclude(explanation: Explanation | None, *, halted: str, kept_from: Sequenc
 
 
 def _due(opinion: CheckOpinion, outlook: Outlook | None) -> str:
-    """The step whose turn it is, and what puts it off: what has failed before is not tried again."""
+    """The next step, and what puts it off. A step that has failed before is not tried again."""
     action, key = opinion.target.action.value, opinion.check.check.ref.key
     if outlook is None or outlook.check != key or outlook.plain:
         return f"{action} is due under {key}"

@@ -1,13 +1,12 @@
 """What every health check thinks of every target, kept up to date change by change: the memory behind a scan.
 
-A change of one object costs as much as there are checks that cover its targets, and time costs only the targets whose timeout has
-expired, so a fleet of 50,000 nodes is never walked on a tick. It has no clock: every call that needs the time is given it. What
-it says depends only on the objects and the moment, never on the way there, so any worker says the same.
+A change of one object costs as much as there are checks that cover its targets, and time costs only the targets with an expired
+timeout, so a fleet of 50,000 nodes is never walked on a tick. It has no clock: every call that needs the time gets it as an
+argument. Its verdicts depend only on the objects and the moment, never on the order of changes, so all workers agree.
 
-Which objects there are and which belong together is `policy/checks/inventory.py`. Judging one target is `policy/checks/rules/`,
-the circuit breakers are `policy/checks/circuit_breakers.py`; what a report shows of all this is drawn up in
-`policy/scan/report_builder.py`, what one check thinks of everybody in `policy/scan/evaluation.py`, and keeping the cache that
-feeds it is `activities/cluster/`.
+`policy/checks/inventory.py` holds the objects and which belong together. `policy/checks/rules/` judges one target,
+`policy/checks/circuit_breakers.py` the counts. `policy/scan/report_builder.py` builds the report, `policy/scan/evaluation.py`
+lists one check's verdicts on all targets, and `activities/cluster/` keeps the cache that feeds the ledger.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject
 from policy.objects.surroundings import Surroundings
-from policy.preservation.preservation_index import NOBODY_EXEMPT, ExemptNodes
+from policy.preservation.preservation_index import NONE_EXEMPT, ExemptNodes
 from policy.remediation.memory import DEFAULT_RETRIES
 from policy.remediation.templates import Unusable
 from policy.scan.candidates import failing
@@ -64,7 +63,7 @@ class Ledger:
         self._tallies: dict[str, Tally] = {}
         self._sick: dict[str, JudgedTarget] = {}
         self._deadlines = Agenda[tuple[str, str]]()
-        """Of a target and a check: when its verdict expires."""
+        """By target and check: when the verdict expires."""
         self._now: datetime | None = None
         self._blind = False
         self._version = 0
@@ -92,11 +91,11 @@ class Ledger:
 
     @property
     def strange(self) -> StrangeNodes:
-        """The Nodes of which others say that they are the same machine."""
+        """The Nodes that seem to be the same machine as another one."""
         return self._inventory.strange
 
     def contested(self, node: NodeView) -> str:
-        """Which other Node says that it is the same machine, in words; "" for none (S39)."""
+        """Which other Node is the same machine by its own account, in words; "" for none (S39)."""
         return self._inventory.contested(node)
 
     def nodes(self) -> list[NodeView]:
@@ -121,7 +120,7 @@ class Ledger:
         if known is None:
             self._storms[key] = check.storm
         elif known.storm != check.storm:
-            # What the object says may be the echo of what we wrote a moment ago, and older than what we know.
+            # The object may show what we wrote a moment ago, which is older than what we know.
             self._storms[key] = stricter(self._storms[key], check.storm)
         if known is not None and _judged_by(known) == _judged_by(check):
             return
@@ -131,13 +130,13 @@ class Ledger:
         for target in (self._inventory.machines if check.of_machines else self._inventory.nodes).values():
             if rules.covers(target):
                 self._judge(target, key, rules)
-                target.shown_as = None  # whatever it shows next is a change
+                target.shown_as = None  # the next look at it counts as a change
 
     def put_bad_check(
         self, ref: ObjectRef, error: str, *, uid: str = "", generation: int = 0, reason: Unusable = Unusable.OBJECT
     ) -> None:
-        """A check that can't be used as written. It selects nothing and admits nothing; what it said before is forgotten, so
-        that every worker says the same, and the other checks go on."""
+        """A check that can't be used as written. It selects nothing and admits nothing, and its former verdicts are forgotten,
+        so that all workers agree; the other checks go on."""
         bad = BadCheck(ref=ref, error=error, uid=uid, generation=generation, reason=reason)
         if self._bad.get(ref.key) == bad:
             return
@@ -180,7 +179,7 @@ class Ledger:
         self._judge_touched(touched)
 
     def put_cluster(self, cluster: WorkloadCluster, now: datetime) -> None:
-        """A Cluster API Cluster; what it says of itself decides whether its Machines are judged at all."""
+        """A Cluster API Cluster; its status decides whether its Machines are judged at all."""
         self._note_moment(now)
         self._judge_because(self._inventory.put_cluster(cluster))
 
@@ -189,7 +188,7 @@ class Ledger:
         self._judge_because(self._inventory.remove_cluster(key))
 
     def put_remediation(self, remediation: RemediationObject, now: datetime) -> None:
-        """A remediation object, whoever created it."""
+        """A remediation object, ours or another controller's."""
         self._note_moment(now)
         self._judge_because(self._inventory.put_remediation(remediation))
 
@@ -198,20 +197,20 @@ class Ledger:
         self._judge_because(self._inventory.remove_remediation(key))
 
     def put_request(self, request: FencingRequest) -> None:
-        """An object of another system that asks for a node, as last seen."""
+        """A request of another system for a node, as last seen."""
         if self._requests.get(request.ref.key) != request:
             self._version += 1
             self._requests[request.ref.key] = request
 
     def remove_request(self, key: str) -> None:
-        """Such an object that is gone."""
+        """A request that is gone."""
         if self._requests.pop(key, None) is not None:
             self._version += 1
 
     # What holds checks back -------------------------------------------------------------------------------------------
 
     def surround(self, surroundings: Surroundings) -> None:
-        """What the cluster does at the moment."""
+        """The cluster's surroundings at this moment, such as an upgrade under way."""
         if self._surroundings != surroundings:
             self._surroundings = surroundings
             self._version += 1
@@ -223,11 +222,11 @@ class Ledger:
         self._policies = policies
         self._version += 1
         nodes = (target.node for target in self._inventory.nodes.values() if target.node is not None)
-        self._inventory.groups.count_by(policies.scopes, policies.storage_said_by, nodes)
+        self._inventory.groups.count_by(policies.scopes, policies.lost_storage_conditions, nodes)
 
     def hold(self, dialect: Dialect, reason: OpenReason, why: str) -> None:
-        """A hold on all checks of a dialect, "" lifts it: they are judged, and nothing is admitted. OBSERVE_ONLY: another
-        controller acts on them. STALE_MACHINES: something that they are judged by can't be followed."""
+        """Hold all checks of a dialect, or lift the hold with "": they are judged, and nothing is admitted. OBSERVE_ONLY:
+        another controller acts on them. STALE_MACHINES: an object that decides their verdicts can't be followed."""
         known = self._holds[dialect]
         if known.get(reason, "") == why:
             return
@@ -238,7 +237,7 @@ class Ledger:
             known.pop(reason, None)
 
     def hold_requests(self, why: str) -> None:
-        """The same for all objects of other systems that ask for a node."""
+        """Hold all requests of other systems for nodes, or lift the hold with ""."""
         if self._requests_held != why:
             self._requests_held = why
             self._version += 1
@@ -246,7 +245,7 @@ class Ledger:
     # Time -----------------------------------------------------------------------------------------------------------
 
     def advance(self, now: datetime) -> None:
-        """Judge again whatever time alone has changed. Where the clock has stepped back, that is every target that ails."""
+        """Judge again every target that time alone has changed. Where the clock has stepped back, that is every sick target."""
         stepped_back = self._now is not None and now < self._now
         self._now = now
         if stepped_back:
@@ -258,11 +257,12 @@ class Ledger:
         self._advance_storms(now)
 
     def blind(self) -> None:
-        """Nothing is heard of the cluster: until `sees` no cooldown of a storm ends, since it is not seen that all stays well."""
+        """The cluster can't be seen: until `sees` no cooldown of a storm ends, since it is not known that all targets stay
+        well."""
         self._blind = True
 
     def sees(self, now: datetime) -> None:
-        """The cluster is heard again, or as ever: a cooldown that ran while we were blind begins anew."""
+        """The cluster is seen: a cooldown that ran while we were blind starts again."""
         if not self._blind:
             return
         self._blind = False
@@ -275,11 +275,11 @@ class Ledger:
         self,
         now: datetime,
         watching: Collection[str] = (),
-        exempt: ExemptNodes = NOBODY_EXEMPT,
+        exempt: ExemptNodes = NONE_EXEMPT,
         told: Iterable[tuple[str, str]] = (),
     ) -> ReportParts:
-        """What is known now. watching: nodes of open episodes, observed even without our mark and even when they are gone. told:
-        what episodes were told of theirs."""
+        """The parts of a report now. watching: nodes of open episodes, observed even without our mark and even when they are
+        gone. told: the stamp of the last observation that each episode has been sent, by node."""
         known = replace(self.known(now), exempt=exempt)
         return build_report_parts(known, watching=frozenset(watching), told=dict(told), names=self.names())
 
@@ -290,12 +290,12 @@ class Ledger:
 
     @property
     def sick_nodes(self) -> list[str]:
-        """The names of the Nodes that something ails, and of Machines without one."""
+        """The names of the Nodes that are not well, and of Machines without one."""
         return [target.victim_name for target in self._sick.values()]
 
     def sickness_of(self, node: str) -> str:
-        """What a check says of the node, or of a Machine of it, that it calls unhealthy, in words; "" while none does. node: or
-        the name under which a Machine without one is a victim."""
+        """Which check calls the node, or a Machine of it, unhealthy, in words; "" while none does. node: or the victim name of
+        a Machine without a Node."""
         for target in self._named(node):
             for key, verdict in sorted(target.verdicts.items()):
                 if verdict.health is Health.UNHEALTHY:
@@ -319,7 +319,7 @@ class Ledger:
         return [each for each in found if each is not None]
 
     def known(self, now: datetime) -> LedgerSnapshot:
-        """All that a report or an evaluation is drawn from. It is the ledger's own memory: to be read at once, never kept."""
+        """The input of a report or an evaluation. It shares the ledger's own memory: read it at once, never keep it."""
         self.advance(now)
         inventory = self._inventory
         return LedgerSnapshot(
@@ -349,7 +349,7 @@ class Ledger:
         )
 
     def covered(self, key: str, names: Iterable[str]) -> set[str]:
-        """Those of the nodes that a good check covers, by themselves or by a Machine that refers to them."""
+        """Those of the nodes that a good check covers, directly or by a Machine that refers to them."""
         covered: set[str] = set()
         for name in names:
             node = self._inventory.nodes.get(name)
@@ -359,7 +359,7 @@ class Ledger:
         return covered
 
     def targets_of(self, key: str) -> list[str]:
-        """The names of all targets in a check's total; for the dialect that lists them, and whose groups are small."""
+        """The names of all targets in a check's total; for the dialect that lists them in its status, where groups are small."""
         check = self._checks.get(key)
         if check is None or check.dialect is not Dialect.CLUSTER_API:
             return []
@@ -367,7 +367,7 @@ class Ledger:
         return [target.name for target in found if target.verdicts[key].standing is not Standing.LEFT_OUT]
 
     def made_by(self, key: str) -> dict[str, list[RemediationObject]]:
-        """The remediation objects that a check of Nodes has had made, by the name of their node."""
+        """The remediation objects that a check of Nodes has created, by the name of their node."""
         check, found = self._checks.get(key), defaultdict[str, list[RemediationObject]](list)
         if check is None or check.of_machines:
             return {}
@@ -413,7 +413,7 @@ class Ledger:
         self._now = now if self._now is None else max(self._now, now)
 
     def _judge_because(self, touched: list[TargetToJudge] | None) -> None:
-        """Something beside the targets themselves has changed, None: it has not."""
+        """Judge the touched targets after a change of another object; None: nothing has changed."""
         if touched is not None:
             self._version += 1
             self._judge_touched(touched)
@@ -442,7 +442,7 @@ class Ledger:
         self._note(target)
 
     def _note(self, target: JudgedTarget) -> None:
-        """Count a change where what is shown of the target is another thing than when it was last looked at."""
+        """Count a change where a report would show the target differently than at the last look."""
         seen = shown(target)
         if target.shown_as != seen:
             target.shown_as = seen
@@ -487,7 +487,7 @@ class Ledger:
         return True
 
     def _forget(self, key: str) -> None:
-        """Forget what a check has said."""
+        """Forget all verdicts of a check."""
         self._rules.pop(key, None)
         if self._tallies.pop(key, None) is None:
             return
@@ -501,7 +501,7 @@ class Ledger:
 
 
 def _judged_by(check: HealthCheck) -> tuple[object, ...]:
-    """All of a check that decides which targets it covers and what it thinks of each."""
+    """The fields of a check that decide which targets it covers and its verdict on each."""
     return (
         check.dialect,
         check.uid,

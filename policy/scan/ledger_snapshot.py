@@ -1,7 +1,7 @@
 """What a ledger knows at one moment, for the modules that draw conclusions from all of it.
 
-Made by `policy/scan/ledger.py`, which keeps it. Who is to be acted on is `policy/scan/candidates.py`, what a report shows
-`policy/scan/report_builder.py`, what one check thinks of everybody `policy/scan/evaluation.py`.
+`policy/scan/ledger.py` makes and keeps it. `policy/scan/candidates.py` ranks what is acted on first,
+`policy/scan/report_builder.py` builds the report, `policy/scan/evaluation.py` lists one check's verdicts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject
 from policy.objects.scopes import GroupTally
 from policy.objects.surroundings import Surroundings
-from policy.preservation.preservation_index import NOBODY_EXEMPT, ExemptNodes
+from policy.preservation.preservation_index import NONE_EXEMPT, ExemptNodes
 from policy.remediation.memory import DEFAULT_RETRIES
 from policy.remediation.templates import Unusable
 from policy.values.object_refs import Dialect, ObjectRef
@@ -32,7 +32,7 @@ from policy.values.object_refs import Dialect, ObjectRef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadCheck:
-    """A health check that can't be used, and why. reason: the machine's word for it."""
+    """A health check that can't be used, and why. reason: a code for programs."""
 
     ref: ObjectRef
     error: str
@@ -45,9 +45,9 @@ class BadCheck:
 class LedgerSnapshot:
     """A ledger's memory at one moment; `sick`, `marked` and `machines_of` are indexes into `nodes` and `machines`.
 
-    controllers: of the dialects on which another controller acts, which. requests: objects of other systems that ask for a node;
-    requests_held: why none of them is carried out, "" where nothing is in the way. exempt: what preservation keeps. retries: how
-    failed remediations are tried again where a check says nothing of it.
+    controllers: the other controller that acts, by dialect. requests: objects of other systems that ask for a node;
+    requests_held: why none of them is carried out, "" where nothing is in the way. exempt: nodes that preservation keeps.
+    retries: how failed remediations are tried again where a check does not say.
     """
 
     now: datetime
@@ -72,7 +72,7 @@ class LedgerSnapshot:
     groups: GroupTally
     requests: Mapping[str, FencingRequest] = field(default_factory=dict)
     requests_held: str = ""
-    exempt: ExemptNodes = NOBODY_EXEMPT
+    exempt: ExemptNodes = NONE_EXEMPT
     retries: RetryRules = DEFAULT_RETRIES
 
     def together(self, victim: str) -> list[JudgedTarget]:
@@ -83,31 +83,31 @@ class LedgerSnapshot:
         return found
 
     def pause_of(self, victim: str) -> str:
-        """Why the Cluster of the victim is paused, "" where it is not, or where nothing is known of one."""
+        """Why the Cluster of the victim is paused, "" where it is not, or no Cluster is known."""
         together = self.together(victim) if self.clusters else ()
         keys = {key for each in together for key in clusters_of(each.node, (each.machine,) if each.machine is not None else ())}
         known = (self.clusters.get(key) for key in sorted(keys))
         return next((each.paused for each in known if each is not None and each.paused), "")
 
     def is_at_rest(self, key: str) -> bool:
-        """Whether a check of Machines is paused, or its Cluster: it touches nothing then, not even to give back."""
+        """Whether a check of Machines is paused, or its Cluster: then it touches nothing, and removes no remediation either."""
         return self.checks[key].of_machines and self.breakers[key].reason is OpenReason.PAUSED
 
     def called(self, name: str) -> list[JudgedTarget]:
-        """The same by the name under which a victim is shown and has its episode (`JudgedTarget.victim_name`)."""
+        """All targets of the victim with that name, under which it is shown and has its episode (`JudgedTarget.victim_name`)."""
         if not name.startswith(MACHINE):
             return self.together(name)
         own = name.removeprefix(MACHINE)
         return [target for dialect in Dialect if (target := self.machines.get(f"{dialect}/{own}")) is not None]
 
     def verdicts_on(self, victim: str) -> dict[str, list[tuple[JudgedTarget, Verdict]]]:
-        """What every check thinks of everything that belongs to one victim."""
-        said: defaultdict[str, list[tuple[JudgedTarget, Verdict]]] = defaultdict(list)
+        """Every check's verdicts on all targets of one victim, by the check's key."""
+        opinions: defaultdict[str, list[tuple[JudgedTarget, Verdict]]] = defaultdict(list)
         for target in self.together(victim):
             for key, verdict in target.verdicts.items():
                 if verdict.standing is not Standing.LEFT_OUT:
-                    said[key].append((target, verdict))
-        return dict(said)
+                    opinions[key].append((target, verdict))
+        return dict(opinions)
 
     def nodes_of(self, victim: str) -> list[NodeView]:
         """The Node of a victim, where it has one."""

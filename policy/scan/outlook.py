@@ -1,7 +1,7 @@
-"""How a node or machine would be remediated, for people who ask: its steps, what is remembered of it, when the next try is due.
+"""How a node or machine would be remediated, for people who ask: its steps, the remembered attempts, when the next try is due.
 
-Drawn from what decides (`policy/remediation/`) as `policy/scan/candidates.py` hands it to the scanner, and deciding nothing
-itself. What a KubeadmControlPlane says of its own remediations is only explained here: that controller carries it out.
+It uses the same functions as the scanner (`policy/remediation/`, `policy/scan/candidates.py`) and decides nothing itself. The
+remediations of a KubeadmControlPlane are only explained here: that controller carries them out.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ from policy.values.thresholds import Threshold
 NO_TURN = NextRemediation(retry=0)
 
 _BY_HAND = (Dialect.MEDIK8S, Dialect.OPENSHIFT, Dialect.CLUSTER_API)
-"""In this order the checks that cover a node are asked for the steps of a person's wish."""
+"""The order in which the checks that cover a node are asked for the steps that a person named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedStep:
-    """One step of the ladder. failed: in this sequence of retries, so that it is passed over. impossible: why it can't be carried
-    out, "" where it can. next: this one would be tried. doubtful: what only a look at that moment can tell.
-    """
+    """One step of the ladder. failed: it has failed in this sequence of retries and is passed over. impossible: why it can't be
+    carried out, "" where it can. next: this one would be tried. doubtful: what only a live look can decide."""
 
     step: EscalationStep
     failed: bool = False
@@ -50,7 +49,7 @@ class OwnersRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnersTurn:
-    """What the owner does by its own rules. turn: the next one by them, None where they are not known."""
+    """The owner's next remediation by its own rules. turn: None where the rules are not known."""
 
     owner: str
     rules: RetryRules | None = None
@@ -60,7 +59,7 @@ class OwnersTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConcurrencyLimit:
-    """How many of a check's targets at once: the limit as it is written, and as a number of the total."""
+    """How many of a check's targets may be remediated at once: the limit as written, and as a number of the total."""
 
     check: str
     limit: Threshold
@@ -70,11 +69,11 @@ class ConcurrencyLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """All of it. victim: how its episode is called. check: the one that has these steps, "" for none.
+    """The whole answer. victim: the name of its episode. check: the one that has these steps, "" for none.
 
-    problem: why there are no steps. plain: it is fenced, without a ladder; nothing of that is remembered or put off. machine:
-    namespace and name, owner: kind and name of what controls it. last: what it remembers; rules, turn: by which and when the next
-    one is due. owners_own: None where the owner has no rules of its own.
+    problem: why there are no steps. plain: it is fenced without a ladder; such a fencing is neither remembered nor put off.
+    machine: namespace and name, owner: kind and name of its controller. last: the remembered remediation; rules, turn: the
+    retry rules, and when the next remediation is due. owners_own: None where the owner has no rules of its own.
     """
 
     victim: str
@@ -92,22 +91,22 @@ class Outlook:
 
 
 def targets_named(known: LedgerSnapshot, name: str) -> list[JudgedTarget]:
-    """Of a Node, of a Machine, or of the name by which a Machine without a Node is a victim."""
+    """The targets of a Node, of a Machine, or of the victim name of a Machine without a Node."""
     found = list(known.together(name))
     alike = (target for target in known.machines.values() if name in {target.name, target.victim_name})
     return found + [target for target in alike if target not in found]
 
 
 def outlook(known: LedgerSnapshot, name: str, owners: Mapping[str, OwnersRules] | None = None) -> Outlook | None:
-    """How the scanner would have it remediated; None where no check covers it, so that it would not. owners: by namespace and
-    name of the KubeadmControlPlane."""
+    """How the scanner would have it remediated; None where no check covers it. owners: by namespace and name of the
+    KubeadmControlPlane."""
     targets = targets_named(known, name)
-    said = known.verdicts_on(targets[0].victim) if targets else {}
-    if not said:
+    opinions = known.verdicts_on(targets[0].victim) if targets else {}
+    if not opinions:
         return None
-    offended = [key for key, pairs in said.items() if any(verdict.calls_for_action for _, verdict in pairs)] or [*said]
+    offended = [key for key, pairs in opinions.items() if any(verdict.calls_for_action for _, verdict in pairs)] or [*opinions]
     key = gives_the_remedy(known, targets[0].victim) or min(offended)
-    target = min((each for each, _ in said[key]), key=lambda each: each.key)
+    target = min((each for each, _ in opinions[key]), key=lambda each: each.key)
     checks = [known.checks[each] for each in offended]
     turn = turn_of(target, checks, known.now, retries=known.retries)
     found = _drawn(known.checks[key], target.victim_name, body_of(target), None, turn.failed, live=False)
@@ -132,17 +131,19 @@ def outlook_by_hand(
     body: Body | None = None,
     owners: Mapping[str, OwnersRules] | None = None,
 ) -> Outlook | None:
-    """How a person would have it remediated: from the first step, whatever has failed, and at once. None: there is no such thing.
+    """How a request by hand would be remediated: from the first step, whatever has failed, and at once. None: there is no such
+    thing.
 
-    named: the steps that were asked for. body: as a look at the cluster has found it, None where only what is known here tells.
+    named: the steps that the person named. body: as a live look has found it, None where only the snapshot is known.
     """
     targets = targets_named(known, name)
     if not targets and body is None:
         return None
     victim = targets[0].victim_name if targets else name
-    said = [known.checks[key] for key in (known.verdicts_on(targets[0].victim) if targets else ())]
+    opinions = [known.checks[key] for key in (known.verdicts_on(targets[0].victim) if targets else ())]
     covering = sorted(
-        (check for check in said if check.dialect in _BY_HAND), key=lambda check: (_BY_HAND.index(check.dialect), check.ref.key)
+        (check for check in opinions if check.dialect in _BY_HAND),
+        key=lambda check: (_BY_HAND.index(check.dialect), check.ref.key),
     )
     target = next((each for each in targets if each.machine is not None), targets[0] if targets else None)
     has_node = target is not None and target.node is not None if body is None else body.has_node
@@ -202,7 +203,7 @@ def _remembering(
     try:
         last = last_of(target)
     except PolicyError:
-        last = None  # what is wrong with it is what the turn says
+        last = None  # the turn says what is wrong with it
     return Outlook(
         victim=found.victim,
         check=found.check,

@@ -1,13 +1,13 @@
 """The one ordered list of what keeps a node from being disrupted now, and the numbers that its rules compare.
 
-A scan asks it about each node that a report offers and an open episode about its permit (`policy/scan/admission.py`); the order
-of a report, `evaluate` and `explain` ask it as far as the objects of a cluster alone say (`candidates.py`, `evaluation.py`). So
-all of them say the same, in the same words. The first rule that says no is the answer: rules about the node itself stand before
-those of the cluster, and those that only want room before them come last. A new rule is a row of `RULES` and a line of the
-table in docs/semantics.md, which a test compares (`tests/policy/scan/test_permit_rules.py`).
+A scan asks it about each node that a report offers, and an open episode about its permit (`policy/scan/admission.py`). The
+order of a report, `evaluate` and `explain` ask the rules that need only the objects of a cluster (`candidates.py`,
+`evaluation.py`). So all of them give the same reason in the same words. The first rule that objects is the answer: first the
+rules about the node itself, then those about the cluster, last those that only wait for room. A new rule is a row of `RULES`
+and a line of the table in docs/semantics.md, which a test compares (`tests/policy/scan/test_permit_rules.py`).
 
-What keeps single acts of an open episode from a node is the table of `policy/episode/gate.py`. Acts that restore a node never
-pass through here (S17).
+The table of `policy/episode/gate.py` keeps single acts of an open episode from a node. Acts that restore a node never pass
+through here (S17).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from policy.scan.scan_report import Candidate, CheckReport, ScanReport
 from policy.values.times import format_duration, written
 
 OVERRIDABLE = frozenset({OpenReason.TOO_MANY_UNHEALTHY, OpenReason.STORM})
-"""The reasons of an open circuit breaker that a person may override for one node: counts, which people can weigh (S17)."""
+"""The reasons of an open circuit breaker that a person may override for one node: counts, which a person can judge (S17)."""
 
 CLOCKS_APART = timedelta(seconds=30)
 """By how much the API server's clock and Temporal's may differ."""
@@ -81,7 +81,7 @@ class Asker(StrEnum):
 
 
 class Identity(NamedTuple):
-    """By what a node is known: its name, the uid of its Node object, its machine."""
+    """What identifies a node: its name, the uid of its Node object, its machine."""
 
     node: str
     uid: str
@@ -97,13 +97,14 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applicant:
-    """The node that is asked about, and by what.
+    """The node that is asked about, and what asks.
 
-    ready: whether it says Ready=True, as the quorum counts it (S15); ready_now: as it was seen last, for storms. groups: all but
-    the cluster. checks: those that count it among their targets; None where that is not known. needs_closed: the checks
-    whose circuit breakers have to be closed, the one that would act first; None for all. spends: those that count it as
-    healthy, and lose one. passes: reasons of open circuit breakers that do not stop it. candidate: as the report has it; None
-    of a request. impossible: why nothing can be done about it, and vetoed_by the row of the gate that says so, if one does.
+    ready: whether its Ready condition is True, as the quorum counts it (S15); ready_now: as it was seen last, for storms.
+    groups: all but the cluster. checks: those that count it among their targets; None where that is not known. needs_closed:
+    the checks that must have a closed circuit breaker, the one that would act first; None for all. spends: the checks that
+    count it as healthy, and lose one. passes: reasons of open circuit breakers that do not stop it. candidate: as the report
+    has it; None for a request. impossible: why nothing can be done about it, vetoed_by: the row of the gate that says so, ""
+    for none.
     """
 
     asker: Asker
@@ -132,8 +133,8 @@ class Applicant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermitObjection:
-    """Why not. check: the key of the check that says so, "" where none does. waits: it is over once others give their permits
-    back, or a pause ends; a request that meets it waits in the queue."""
+    """Why not. check: the key of the check that objects, "" where none does. waits: the objection ends once other nodes give
+    their permits back, or a pause ends; a request that meets it waits in the queue."""
 
     code: AdmissionRefusal
     message: str
@@ -145,7 +146,7 @@ class PermitObjection:
 
 
 class ObjectLimits:
-    """What the objects of a cluster alone say of its limits.
+    """The limits that the objects of a cluster alone show.
 
     breakers: of all checks by key. count_of: of a group, None where it was not counted.
     """
@@ -162,23 +163,24 @@ class ObjectLimits:
 
     @classmethod
     def of(cls, known: LedgerSnapshot) -> ObjectLimits:
-        """As a ledger counts them at this moment."""
+        """The limits as a ledger counts them at this moment."""
         return cls(known.policies, known.breakers, known.groups.of)
 
     def spare(self, key: str) -> int:
-        """How many more of those that a check counts as healthy may be disrupted."""
+        """How many more of the check's healthy targets may be disrupted."""
         return self.breakers[key].remaining
 
     def going_down(self, applicant: Applicant) -> Mapping[str, int]:
-        """By group how many nodes are Ready and may be disrupted, with this one."""
+        """How many nodes of each group are Ready and may be disrupted, this one included."""
         return Counter({CLUSTER, *applicant.groups} if applicant.ready_now else ())
 
 
 class HeldOffNode(Protocol):
-    """A node that gets no new episode for now (S19). `until` None: until a person ends it. `looked_well`: since when
-    nothing seems to ail it although those that knew better are silent; it is not held off for what began later.
+    """A node that gets no new episode for now (S19). `until` None: until a person ends it. `looked_well`: since when no check
+    calls it unhealthy; an illness that began later is not held off.
 
-    A Protocol, since the scanner carries it over as a message of its workflow, which policy does not import."""
+    A Protocol, since the scanner carries it over as a message of its workflow, which policy does not import.
+    """
 
     @property
     def node(self) -> str: ...
@@ -191,12 +193,12 @@ class HeldOffNode(Protocol):
 
 
 class Occupancy(ObjectLimits):
-    """Who holds permits, and what room that leaves in the cluster that a report shows (S14).
+    """Which permits are held, and what room they leave in the cluster that a report shows (S14).
 
-    Every reservation counts against those after it. A parked permit keeps its node and counts in no budget. report: None where
-    the scanner has not seen the cluster yet. ahead: how many requests wait in the queue before the one that asks. power: the last
-    power command of nodes whose episode has ended. replaced: remediations that have ended lately. paused: by whom and why, ""
-    while the cluster is not paused. now: None where no moment is to be compared.
+    Every reservation counts against the later ones. A parked permit keeps its node and counts in no budget. report: None where
+    the scanner has not seen the cluster yet. ahead: how many requests wait in the queue before this one. power: the last power
+    command for nodes after the end of their episode. replaced: remediations that have ended lately. paused: who paused the
+    cluster and why, "" while it is not paused. now: None where no moment is to be compared.
     """
 
     def __init__(
@@ -237,7 +239,7 @@ class Occupancy(ObjectLimits):
             self._spend_unseen(report)
 
     def _spend_unseen(self, report: ScanReport) -> None:
-        """The report still counts a node as healthy that was granted a permit and is not marked yet."""
+        """Count a node that was granted a permit and is not marked yet: the report still shows it as healthy."""
         offered = {candidate.node for candidate in report.candidates}
         for candidate in report.candidates:
             if self.holders(Identity(candidate.node, candidate.uid, candidate.provider_id)):
@@ -249,17 +251,17 @@ class Occupancy(ObjectLimits):
                 self._spent.update(permit.healthy_under)
 
     def reserve(self, candidate: Candidate) -> None:
-        """Count it from now on."""
+        """Count the candidate from now on."""
         self.reserved.append(candidate)
         self._spent.update(candidate.healthy_under)
 
     def spare(self, key: str) -> int:
-        """How many more of those that a check counts as healthy may be disrupted."""
+        """See `ObjectLimits.spare`; nodes that hold permits are subtracted."""
         return super().spare(key) - self._spent[key]
 
     def going_down(self, applicant: Applicant) -> Mapping[str, int]:
-        """By group how many nodes are Ready and may be disrupted, with this one: a storm rule that counts only nodes that are
-        down already would let all the others go down together (S17)."""
+        """See `ObjectLimits.going_down`; nodes that hold permits count too: a storm rule that counts only nodes that are down
+        already would let all the others be taken down together (S17)."""
         assert self.report is not None
         counts = Counter[str](super().going_down(applicant))
         seen = {each.node: each for each in self.report.observations}
@@ -271,7 +273,7 @@ class Occupancy(ObjectLimits):
         return counts
 
     def holders(self, identity: Identity) -> list[Permit]:
-        """Lines of the same node, Node object or machine."""
+        """The permits of the same node, Node object or machine."""
         return [each for each in self.permits if identity.is_same(Identity(each.node, each.node_uid, each.provider_id))]
 
     @property
@@ -287,8 +289,8 @@ class Occupancy(ObjectLimits):
     def full_check(self, applicant: Applicant) -> str:
         """Which check's own limit has no room for one more of its targets, "" where all have (`nodewarden.io/max-in-flight`).
 
-        A permit counts under the checks that counted its node when it was granted and those that count it now; one of which
-        nothing is known counts under all (S14). A preservation remediates nothing.
+        A permit counts under the checks that counted its node when it was granted and those that count it now; a permit of a
+        node without known checks counts under all (S14). A preservation remediates nothing.
         """
         assert self.report is not None
         if applicant.kind is Kind.PRESERVATION:
@@ -306,7 +308,7 @@ class Occupancy(ObjectLimits):
         return ""
 
     def _counted_under(self, permit: Permit) -> frozenset[str] | None:
-        """None: all checks."""
+        """The checks that count the permit; None: all checks."""
         assert self.report is not None
         now = checks_of(self.report, permit.node)
         return None if permit.found and now is None else (now or frozenset()).union(permit.checks)
@@ -314,9 +316,9 @@ class Occupancy(ObjectLimits):
     def full_group(self, groups: Collection[str]) -> str:
         """Which group has no room for one more by the caps of the fence policies, "" where all have.
 
-        A permit counts in the groups that its node was in when it was granted and in those that it is seen in now. One of which a
-        scope's group is not known (its line was taken in from an open episode, its Node is gone) counts in all groups of that
-        scope.
+        A permit counts in the groups that its node was in when it was granted and in those that it is seen in now. Where a
+        scope's group is not known (the permit was adopted from an open episode and its Node is gone), it counts in all groups
+        of that scope.
         """
         assert self.report is not None
         seen = {each.node: each.groups for each in self.report.observations}
@@ -332,7 +334,7 @@ class Occupancy(ObjectLimits):
 
 
 def groups_of(report: ScanReport, node: str) -> tuple[str, ...]:
-    """The groups of a node that was watched, none where it was not seen."""
+    """The groups of a node that was watched, empty where it was not seen."""
     return next((seen.groups for seen in report.observations if seen.node == node), ())
 
 
@@ -344,13 +346,13 @@ def checks_of(report: ScanReport, node: str) -> frozenset[str] | None:
 
 
 def _may_share(scope: str, mine: Collection[str], theirs: Collection[str]) -> bool:
-    """Whether two nodes may be in one group of a scope; unknown is always perhaps."""
+    """Whether two nodes may be in one group of a scope; where it is not known, they may."""
     them = {group for group in theirs if scope_of(group) == scope}
     return not mine or not them or bool(them.intersection(mine))
 
 
 def _some(nodes: Collection[str]) -> str:
-    """Some names for a sentence, never a fleet."""
+    """Some names for a sentence, never those of a whole fleet."""
     shown = sorted(nodes)[:3]
     return ", ".join(shown) + (f" and {len(nodes) - len(shown)} more" if len(nodes) > len(shown) else "")
 
@@ -425,7 +427,7 @@ def _retry_later(applicant: Applicant, room: Occupancy) -> _Answer:
 
 
 def _replacement(applicant: Applicant, room: Occupancy) -> _Answer:
-    """It may be what an open remediation waits for, and will get what that remembers."""
+    """Whether the candidate may be the replacement that an open remediation waits for, which will inherit its memory."""
     for each in room.replacing:
         over = each.until is not None and room.now is not None and each.until <= room.now
         if not over and applicant.candidate is not None and may_be_successor(applicant.candidate, each):
@@ -434,14 +436,14 @@ def _replacement(applicant: Applicant, room: Occupancy) -> _Answer:
 
 
 def may_be_successor(candidate: Candidate, replacing: Replacing) -> bool:
-    """Whether it is young enough, and remembers nothing yet. One that remembers counts by what it remembers."""
+    """Whether it is young enough, and has no memory yet. One with a memory is judged by that."""
     if not candidate.fresh or candidate.created is None or candidate.owner != replacing.owner:
         return False
     return candidate.created >= replacing.since - CLOCKS_APART
 
 
 def _circuit_breaker(applicant: Applicant, limits: ObjectLimits) -> _Answer:
-    """What is asked for without a check is stopped by an open circuit breaker of any check."""
+    """A request without a check is stopped by an open circuit breaker of any check."""
     if applicant.needs_closed is None:
         for key, check in limits.breakers.items():
             passes = check.reason in applicant.passes and not (check.reason == OpenReason.OBSERVE_ONLY and check.breached)
@@ -459,8 +461,8 @@ def _circuit_breaker(applicant: Applicant, limits: ObjectLimits) -> _Answer:
 
 
 def against_requests(check: CheckReport) -> str:
-    """What a check says against a request for any node, "" where nothing. One that selects nothing, can't be read or is
-    looked after from elsewhere stops no request."""
+    """Why a check's open circuit breaker stops a request for any node, "" where it does not. A check that selects nothing,
+    can't be read or is looked after from elsewhere stops no request."""
     if check.allowed or check.error or not check.total or check.reason == OpenReason.ELSEWHERE:
         return ""
     also = "until it closes no request begins, not even on nodes that this check does not cover"
@@ -493,7 +495,7 @@ def _scope_storm(applicant: Applicant, limits: ObjectLimits) -> _Answer:
 
 
 def quorum(applicant: Applicant, room: Occupancy) -> str:
-    """Why a control-plane member may not be taken, "" when it may, or the node is none (S15)."""
+    """Why a control-plane member may not be taken, "" where it may, or the node is none (S15)."""
     if not applicant.control_plane or room.report is None:
         return ""
     plane, lost = room.report.control_plane, room.report.members_without_node(applicant.node, applicant.uid)
@@ -516,11 +518,11 @@ def control_plane_guard(
     removes: bool = False,
     lost: Collection[str] = (),
 ) -> str:
-    """Why a control-plane member may not be taken, "" when it may (S15).
+    """Why a control-plane member may not be taken, "" where it may (S15).
 
-    Never the only member, never while another member's episode is open (parked counts: it may be off), and never so that fewer
-    Ready members are left than a quorum: of those that there are, or where its machine is replaced (`removes`) of those that
-    are left then, so that one of two may be. lost: members that are not among the Nodes counted
+    Never the only member, never while another member's episode is open (also a parked one: its machine may be off), and never
+    so that fewer Ready members are left than a quorum: of today's members, or where its machine is replaced (`removes`) of
+    those that are left then, so that one of two may be. lost: members without a Node that is counted
     (`ScanReport.members_without_node`); each may vote in etcd, and none is Ready.
     """
     if open_member_episodes:
@@ -537,7 +539,7 @@ def control_plane_guard(
 
 
 def _quiet_time(applicant: Applicant, room: Occupancy) -> _Answer:
-    """It was switched on so lately that it may not be switched off again."""
+    """Its machine was switched on so lately that it may not be switched off again."""
     last = room.power.get(applicant.node)
     if last is None or room.now is None:
         return ""
@@ -557,8 +559,8 @@ def _cap(_applicant: Applicant, room: Occupancy) -> _Answer:
 
 @dataclass(frozen=True, slots=True)
 class PermitRule:
-    """One row. source: the safety rule. says: why not, "" for no reason. stops: what it stops. unblocks: what ends it, for
-    people, "" where the message says so. waits: see `PermitObjection`."""
+    """One row. source: the safety rule. says: why not, "" for no objection. stops: which askers it stops. unblocks: what ends
+    it, for people, "" where the message says so. waits: see `PermitObjection`."""
 
     code: AdmissionRefusal
     source: str
@@ -584,7 +586,7 @@ RULES: tuple[PermitRule, ...] = (
     PermitRule(_C.NOT_CARRIED_OUT, "S7", lambda applicant, _: "" if applicant.vetoed_by else applicant.impossible, _OFFERS),
     PermitRule(_C.HELD_OFF, "S20", lambda applicant, _: applicant.impossible if applicant.vetoed_by else "", _OFFERS | _OBJECTS),
     PermitRule(_C.HELD_OFF, "S19", _backed_off, _OFFERS | {Asker.EPISODE}),
-    # Of the whole cluster. That a person is asked is stopped by these alone: it disrupts nothing.
+    # Of the whole cluster. Only these stop an episode that just asks a person: it disrupts nothing.
     PermitRule(
         _C.PAUSED,
         "S44",
@@ -645,10 +647,10 @@ OF_FENCE_POLICIES = frozenset(
         AdmissionRefusal.SCOPE_STORM,
     }
 )
-"""The limits of fence policies that objects alone show. Their caps and quiet times only the scanner can compare."""
+"""The limits of fence policies that objects alone show. Only the scanner can compare their caps and quiet times."""
 
 WAIT_FOR_A_PERMIT = frozenset(rule.code for rule in RULES if rule.waits) - {AdmissionRefusal.PAUSED}
-"""Why a node waits until others are done, and for nothing else."""
+"""The objections that end only when other nodes give their permits back."""
 
 
 @cache
@@ -659,8 +661,8 @@ def _rows(asker: Asker, codes: frozenset[AdmissionRefusal] | None) -> tuple[Perm
 def objections(
     applicant: Applicant, room: ObjectLimits, codes: frozenset[AdmissionRefusal] | None = None
 ) -> Iterator[PermitObjection]:
-    """All reasons against it, the one that is given first. codes: of these rules alone, None for all. room: an `Occupancy`, but
-    where objects alone are judged."""
+    """All objections, the first one is the answer. codes: only of these rules, None for all. room: an `Occupancy`, or
+    `ObjectLimits` where objects alone are judged."""
     for rule in _rows(applicant.asker, codes):
         if found := rule.says(applicant, room):  # type: ignore[arg-type]
             check = found.check if isinstance(found, _OfCheck) else ""

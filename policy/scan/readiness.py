@@ -1,7 +1,7 @@
-"""Whether a cluster's scanner may act at all, and what people should be told when it does not (S44).
+"""Whether a cluster's scanner may act at all, and which alarm people get when it does not (S44).
 
 `obstacles` is the one answer to "what keeps everything from being acted on", which command line, page and JSON print. `alarms`,
-below, finds unhealthy nodes for which nothing is begun.
+below, finds unhealthy nodes without any episode.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from policy.values.display_text import counted
 from policy.values.times import format_duration, written
 
 OLD = timedelta(minutes=2)
-"""A report that is so much older than a scan may take says nothing of now."""
+"""A report that is older than a scan may take, by more than this, does not show the present."""
 UNSEEN = timedelta(seconds=15)
-"""What is followed is seen again within that time: a server that is quiet is asked every ten seconds whether it is there."""
+"""The watches confirm the view within that time: a quiet server is asked every ten seconds whether it is there."""
 
 
 class ObstacleCode(StrEnum):
-    """What it is; the sentence is beside it."""
+    """The kinds of obstacles, for programs; the sentence stands beside it."""
 
     PAUSED = "paused"
     SWITCHED_OFF = "switched-off"
@@ -37,7 +37,7 @@ class ObstacleCode(StrEnum):
 
 BY_PEOPLE = frozenset({ObstacleCode.PAUSED, ObstacleCode.SWITCHED_OFF})
 BLIND = frozenset({ObstacleCode.SCANNER, ObstacleCode.UNSEEN, ObstacleCode.VIEW})
-"""What is shown of the cluster then may be otherwise now."""
+"""Under these obstacles the cluster may differ from what is shown of it."""
 
 
 BRIEFLY = {
@@ -49,12 +49,12 @@ BRIEFLY = {
     ObstacleCode.POLICIES: "the fence policies can't be used",
     ObstacleCode.LEASE: "the cluster Lease is not held",
 }
-"""For where the whole sentence stands once already."""
+"""The obstacle in a few words, where the whole sentence stands nearby."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """One of them, and in a sentence why."""
+    """One obstacle, with the reason in a sentence."""
 
     code: ObstacleCode
     text: str
@@ -66,8 +66,8 @@ class Obstacle:
 
 
 def obstacles(report: ScanReport | None, *, paused: str, problem: str, wait: timedelta, now: datetime) -> Iterator[Obstacle]:
-    """People's words first. report: the last one; paused, problem: what the scanner says of itself, "" for nothing. wait: how
-    long a scan without news takes (`scan.wait`)."""
+    """All obstacles, people's commands first. report: the last one; paused, problem: the scanner's own state, "" for nothing.
+    wait: how long a scan without a change takes (`scan.wait`)."""
     if paused:
         yield Obstacle(code=ObstacleCode.PAUSED, text=paused)
     for why in report.policies.switched_off if report is not None else ():
@@ -86,12 +86,12 @@ def obstacles(report: ScanReport | None, *, paused: str, problem: str, wait: tim
 
 
 def seen_at(report: ScanReport) -> datetime | None:
-    """When the cluster was as the report says; None where the worker has yet to see it."""
+    """The moment that the report shows; None where the worker has yet to see the cluster."""
     return report.seen_at or ((report.answered_at or report.at) if report.view.synced else None)
 
 
 def not_live(report: ScanReport, aged: str = "") -> Obstacle | None:
-    """That the report says nothing of now, None where it does. aged: that it is old, "" where it is not."""
+    """The obstacle that the report does not show the present, None where it does. aged: that it is old, "" where it is not."""
     stale = report.view.stale or ("" if report.view.synced else "still reading the cluster") or aged
     answered = report.answered_at or report.at
     seen = report.seen_at or answered
@@ -106,15 +106,16 @@ def _age(report: ScanReport, wait: timedelta, now: datetime) -> str:
 
 # Alarms: nodes are unhealthy and no episode is begun for them, so that no episode would notify people.
 #
-# They are read from one report. `activities/cluster/report/alarms.py` decides how long each has to last before people are told.
+# They are read from one report. `activities/cluster/report/alarms.py` decides how long each has to last before people are
+# notified.
 
 BREAKERS = frozenset({OpenReason.TOO_MANY_UNHEALTHY, OpenReason.STORM, OpenReason.INVALID_THRESHOLD, OpenReason.NO_CLUSTER})
-"""What no person has said and no other controller does. A pause and an upgrade are told by those who began them."""
+"""Reasons without a person or another controller behind them. A pause and an upgrade are announced by those who began them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """Something that keeps nodes from being repaired. subject: tells it from others of its kind, "" where there is but one."""
+    """Something that keeps nodes from being repaired. subject: distinguishes alarms of one kind, "" where there is but one."""
 
     when: When
     text: str

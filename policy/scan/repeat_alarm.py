@@ -1,8 +1,8 @@
-"""Nodes that are fenced for the same reason again and again: a cause that no fencing mends, such as a pod that crashes machines.
+"""Nodes that are fenced for the same reason again and again: no fencing removes the cause, such as a pod that crashes machines.
 
-The memory is the scanner's, fed by each episode's release (`policy.episode.permits.Release`) and bounded here. An episode counts
-once, by its incident, whether it parked first or not. What a person asks for by hand is no surprise to anybody and does not
-count, and neither does an episode that was given up before it had done anything: while a veto stands there may be one a minute.
+The scanner keeps the memory, fed by each episode's release (`policy.episode.permits.Release`) and bounded here. An episode
+counts once, by its incident, whether it parked first or not. A fencing that a person asked for does not count, and neither does
+an episode that was given up before it had done anything: while a veto stands there may be one a minute.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from policy.episode.messages import Outcome
 from policy.episode.permits import Release
 
 MAXIMUM_INCIDENTS = 200
-"""Remembered at once; the oldest go first. A cluster with more fencings in a window has other alarms by then."""
+"""The most incidents in memory; the oldest go first. A cluster with more fencings in a window has other alarms by then."""
 
 NOT_COUNTED = frozenset({Outcome.REFUSED.value, Outcome.RELEASED.value})
 
 MAXIMUM_WORKLOADS = 20
-"""Of one incident: the node may run a hundred pods, and all of this travels in the scanner's state."""
+"""The most workloads of one incident: the node may run a hundred pods, and all of this travels in the scanner's state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ DEFAULT_ALARM = RepeatAlarm()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastIncident:
-    """One fencing, as far as it is remembered. workloads: what stood against the node when it was to be freed, if it was seen."""
+    """One fencing. workloads: the pods on the node when it was to be freed, if they were seen."""
 
     node: str
     cause: str
@@ -47,7 +47,7 @@ class PastIncident:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repetition:
-    """The alarm. incidents: all of them within the window, the oldest first. workloads: those that stood there each time."""
+    """The alarm. incidents: all of them within the window, the oldest first. workloads: those that were on the node each time."""
 
     node: str
     cause: str
@@ -61,18 +61,18 @@ class Repetition:
     def message(self) -> str:
         """The line for people."""
         hours = self.window.total_seconds() / 3600
-        told = f"fenced {self.count} times for {self.cause} within {hours:g} h (incidents {', '.join(self.incidents)})"
+        sentence = f"fenced {self.count} times for {self.cause} within {hours:g} h (incidents {', '.join(self.incidents)})"
         if not self.workloads:
-            return f"{told}; no workload was seen there each time"
-        return f"{told}; there each time: {', '.join(self.workloads)}"
+            return f"{sentence}; no workload was seen there each time"
+        return f"{sentence}; there each time: {', '.join(self.workloads)}"
 
 
-def hear(
+def record_release(
     memory: tuple[PastIncident, ...], release: Release, now: datetime, alarm: RepeatAlarm
 ) -> tuple[tuple[PastIncident, ...], Repetition | None]:
     """The memory after an episode gave its permit back, and the alarm that this raises.
 
-    An incident that is remembered already raises none: it was counted when it parked.
+    An incident that is in memory already raises none: it was counted when it parked.
     """
     kept = tuple(past for past in memory if now - past.at < alarm.window)
     if not release.cause or release.outcome in NOT_COUNTED:
@@ -105,7 +105,7 @@ def hear(
 
 
 def _common(incidents: list[PastIncident]) -> tuple[str, ...]:
-    """What stood against the node each time that anything was seen; once is no coincidence to speak of."""
+    """The workloads that were on the node each time that any were seen; empty unless they were seen at least twice."""
     seen = [past.workloads for past in incidents if past.workloads]
     if len(seen) < 2:
         return ()

@@ -58,11 +58,12 @@ from policy.values.object_refs import Dialect, dialect_of
 # `healthyDelay` included, and deletes it. No circuit breaker holds that up (S17, S35).
 
 SICK_AGAIN = timedelta(minutes=1)
-"""So long at most a Machine that has fallen sick meanwhile is left to an owner that has no permit."""
+"""A Machine that fell sick within this time is still left to an owner that has no permit."""
 
 
 def left_over(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[LeftOver, ...]:
-    """As many as a report has room for, by name. watching: nodes whose episodes are open, or that are held off."""
+    """The left-over objects, by name, as many as a report has room for. watching: nodes with an open episode, or that are held
+    off."""
     found: dict[str, LeftOver] = {}
     for key, check in sorted(known.checks.items()):
         if known.controllers.get(check.dialect) or known.is_at_rest(key):
@@ -85,8 +86,9 @@ def _objects(known: LedgerSnapshot, key: str, check: HealthCheck) -> Iterator[Le
 
 
 def _wishes(known: LedgerSnapshot, key: str, check: HealthCheck) -> Iterator[LeftOver]:
-    """Machines that are well, and that their owner is still asked to remediate. It would do so as soon as a check calls one of
-    them unhealthy again: without a permit, under an open circuit breaker, and although it is preserved (S14, S15, S17, S27)."""
+    """Machines that are well, while their owner is still asked to remediate them. It would do so as soon as a check calls one
+    of them unhealthy again: without a permit, under an open circuit breaker, and although it is preserved (S14, S15, S17,
+    S27)."""
     if check.dialect is not Dialect.CLUSTER_API:
         return
     for target in known.machines.values():
@@ -114,23 +116,25 @@ def _of_node(known: LedgerSnapshot, key: str, check: HealthCheck, remediation: R
     target = known.nodes.get(remediation.target)
     if target is None or key not in target.verdicts:
         gone = orphaned(remediation, check)
-        return _told(check, remediation, remediation.target, target, "the check selects no node of that name") if gone else None
+        return (
+            _left_over(check, remediation, remediation.target, target, "the check selects no node of that name") if gone else None
+        )
     if target.verdicts[key].health is not Health.HEALTHY:
         return None
-    return _told(check, remediation, remediation.target, target, "its node is well")
+    return _left_over(check, remediation, remediation.target, target, "its node is well")
 
 
 def _of_machine(known: LedgerSnapshot, key: str, check: HealthCheck, remediation: RemediationObject) -> LeftOver | None:
-    """It was made for the Machine, which owns it: with that it goes by itself."""
+    """The object was made for the Machine, which owns it: garbage collection deletes it with the Machine."""
     target = known.machines.get(f"{check.dialect}/{remediation.ref.namespace}/{remediation.target}")
     verdict = target.verdicts.get(key) if target is not None else None
     owned = any(owner.kind == "Machine" and owner.name == remediation.target for owner in remediation.owners)
     if target is None or verdict is None or verdict.health is not Health.HEALTHY or not owned:
         return None
-    return _told(check, remediation, target.victim_name, target, "its machine is well")
+    return _left_over(check, remediation, target.victim_name, target, "its machine is well")
 
 
-def _told(
+def _left_over(
     check: HealthCheck, remediation: RemediationObject, node: str, target: JudgedTarget | None, why: str
 ) -> LeftOver | None:
     made = (remediation.ref.api_version.partition("/")[0], remediation.ref.kind)
@@ -153,17 +157,17 @@ NOT_COVERED = "NotCovered"
 """The reason in the row of a node that no health check covers."""
 
 MAXIMUM_OTHERS = 500
-"""Characters of what is said of a watched node's Machines."""
+"""The most characters about a watched node's Machines."""
 
 MAXIMUM_OVERLAPS = 5
-"""Of other checks named in one check's report."""
+"""The most other checks named in one check's report."""
 
 
 def shown(target: JudgedTarget) -> object:
-    """Whatever of the target a report may show or a decision may depend on. Nothing else is a change."""
+    """Everything about the target that a report may show or a decision may depend on. Nothing else counts as a change."""
     verdicts, machine, view = dict(target.verdicts), target.machine, target.node
     machines = (machine,) if machine is not None else ()
-    # That a Cluster is paused counts as a change of its own (`Ledger.put_cluster`).
+    # A pause of a Cluster counts as a change by itself (`Ledger.put_cluster`).
     seen = Seen(node=view, machines=machines, pause="", contested=target.contested, policies=NO_POLICIES)
     held_back = tuple(each.words for each in objections(seen, Operation.OFFER, By.PROGRAM, NEVER))
     of_machine = (
@@ -199,8 +203,8 @@ def shown(target: JudgedTarget) -> object:
 def build_report_parts(
     known: LedgerSnapshot, *, watching: frozenset[str], told: Mapping[str, str], names: Iterator[str]
 ) -> ReportParts:
-    """The report's parts. told: what episodes were told of their nodes (`report_urgency.stamp_of`); `names`: all of Nodes in
-    order."""
+    """The report's parts. told: the stamp of the last observation that each episode has been sent (`report_urgency.stamp_of`), by
+    node; `names`: of all Nodes in order."""
     choice = choose(known, watching)
     observations = _observations(known, watching, told)
     overlaps = overlapping(known)
@@ -236,12 +240,12 @@ def build_report_parts(
 def _groups(
     known: LedgerSnapshot, candidates: Iterable[Candidate], observations: Iterable[Observation]
 ) -> tuple[GroupCount, ...]:
-    """The cluster, then whatever a decision may ask for, then groups that are closed, for people. Without policies: nothing."""
+    """The cluster, then the groups that a decision may ask for, then groups in a storm, for people. Empty without policies."""
     policies, tally = known.policies, known.groups
     if not policies.storms and policies.storage_percentage is None:
         return ()
-    told = (*(each.groups for each in candidates), *(each.groups for each in observations))
-    wanted = dict.fromkeys((CLUSTER, *(group for groups in told for group in groups)))
+    in_report = (*(each.groups for each in candidates), *(each.groups for each in observations))
+    wanted = dict.fromkeys((CLUSTER, *(group for groups in in_report for group in groups)))
     wanted |= dict.fromkeys(group for _, group in policies.storms_among(tally.all()))
     return tuple(tally.of(group) for group in islice(wanted, MAXIMUM_GROUPS))
 
@@ -250,7 +254,7 @@ def _groups(
 
 
 def overlapping(known: LedgerSnapshot) -> dict[str, tuple[str, ...]]:
-    """Which checks share a sick victim with which others. Only what ails is looked at: healthy overlaps do no harm yet."""
+    """Which checks share a sick victim with which others. Only sick victims are looked at: healthy overlaps do no harm yet."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     for target in known.sick.values():
         if all(verdict.health is Health.HEALTHY for verdict in target.verdicts.values()):
@@ -295,8 +299,8 @@ def _check_report(known: LedgerSnapshot, key: str, waiting: Counter[str], overla
 
 
 def notices(known: LedgerSnapshot, check: HealthCheck, overlaps: tuple[str, ...]) -> tuple[str, ...]:
-    """What its owner should know of a check that is in use: it has no targets, a Cluster of its Nodes is paused (a check of
-    Cluster API's says so itself), other checks cover its sick targets, or its budget could cost quorum."""
+    """Warnings for a check's owner: it has no targets, a Cluster of its Nodes is paused (a check of Cluster API's says so
+    itself), other checks cover its sick targets, or its budget could cost quorum."""
     found = [empty] if (empty := no_targets(known, check)) else []
     paused = [each for each in known.clusters.values() if each.paused and check.dialect is not Dialect.CLUSTER_API]
     covered = (
@@ -312,7 +316,7 @@ def notices(known: LedgerSnapshot, check: HealthCheck, overlaps: tuple[str, ...]
 
 
 def no_targets(known: LedgerSnapshot, check: HealthCheck) -> str:
-    """In words, that it selects no target; "" where it does, or where there is none at all."""
+    """The warning that it selects no target, "" where it does, or where no object of the kind exists."""
     counts, there = known.counts[check.ref.key], known.machines if check.of_machines else known.nodes
     if counts.total or counts.left_out or not there:
         return ""
@@ -332,13 +336,13 @@ def mixed_control_plane(check: HealthCheck, counts: Counts) -> bool:
 
 
 def _observations(known: LedgerSnapshot, watching: frozenset[str], told: Mapping[str, str]) -> tuple[Observation, ...]:
-    """Watched nodes first: an open episode must hear of its node whatever the number of stray marks. Of those the kept ones
-    last: there may be thousands, for days, and they must not hide the one on which an episode acts (S14)."""
+    """Watched nodes first: an open episode must learn about its node whatever the number of stray marks. Preserved nodes come
+    last of them: there may be thousands, for days, and they must not hide a node on which an episode acts (S14)."""
     watched = [_observation(known, name) for name in sorted(watching)]
     room = MAXIMUM_OBSERVATIONS - len(watched)
     if room < 0:
-        # What its episode has not been told comes first, so that none of them waits for ever; but before all others the control
-        # plane, whose members every look at one of them asks for (S15).
+        # The control plane comes first: every look at one member needs all of them (S15). Then observations that the episode
+        # has not been sent yet, so that none of them waits for ever.
         watched.sort(key=lambda seen: (not _in_control_plane(known, seen.node), told.get(seen.node) == stamp_of(seen)))
     marked = ((target.node is not None and kept(target.node), name) for name, target in known.marked.items())
     strays = nsmallest(max(room, 0), (each for each in marked if each[1] not in watching))
@@ -352,7 +356,7 @@ def _in_control_plane(known: LedgerSnapshot, name: str) -> bool:
 def _observation(known: LedgerSnapshot, name: str) -> Observation:
     target = known.nodes.get(name)
     checks = tuple(sorted({key for each in known.called(name) for key in known.verdicts_on(each.victim)}))
-    # One that was told of a failure still stands: only its going tells the episode that parked over it that it may end.
+    # A given-up object still counts: the episode that parked over it may end only once the object is gone.
     asked_by = tuple(sorted(each.uid for each in known.requests.values() if not each.withdrawn and each.node == name))
     if target is None or target.node is None:
         return Observation(node=name, present=False, asked_by=asked_by, others=_others(known, name), checks=checks)
@@ -386,19 +390,19 @@ def _observation(known: LedgerSnapshot, name: str) -> Observation:
 
 
 def _others(known: LedgerSnapshot, name: str) -> str:
-    """What the Machines and the remediation objects of a victim say: at a change an episode that waits for them looks again."""
-    said: list[str] = []
+    """The state of a victim's Machines and remediation objects: when it changes, an episode that waits for them looks again."""
+    states: list[str] = []
     for target in known.called(name):
         if (machine := target.machine) is not None:
             asked = machine.condition(OWNER_REMEDIATED)
             owner = f"{asked.status} {asked.reason}" if asked is not None else ""
-            said.append(
+            states.append(
                 f"{machine.name} {machine.phase}{' deleting' if machine.deleting else ''} {machine.node_name} {owner}".strip()
             )
         for each in target.remediations:
             state = f"{each.succeeded}{' deleting' if each.deleting else ''}{each.permanent_node_deletion_expected}"
-            said.append(f"{each.ref.key} {state}".strip())
-    return "; ".join(sorted(set(said)))[:MAXIMUM_OTHERS]
+            states.append(f"{each.ref.key} {state}".strip())
+    return "; ".join(sorted(set(states)))[:MAXIMUM_OTHERS]
 
 
 # What people see ----------------------------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
-"""What a scan says: a *level*, never an edge, and never the fleet.
+"""The report of a scan: a *level*, never an edge, and never the fleet.
 
-Counts, circuit breakers, the top candidates and the nodes that carry our mark. Its `digest` is over what decisions depend on, so
-that two scans of an unchanged world are equal whatever worker made them, and a lost result loses nothing. Bounded: no
-list here grows with the number of nodes (see the MAXIMUM_ constants), so a report stays far below Temporal's payload limit
-at 50,000 nodes.
+It holds counts, circuit breakers, the first candidates and the nodes that carry our mark. Its `digest` covers what decisions
+depend on, so two scans of an unchanged world are equal whichever worker made them, and a lost result loses nothing. Bounded: no
+list here grows with the number of nodes (see the MAXIMUM_ constants), so a report stays far below Temporal's payload limit at
+50,000 nodes.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ MAXIMUM_LEFT_OVER = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewState:
-    """Whether our view of the cluster may be acted on (S18). `stale` says why not, "" when it may.
+    """Whether our view of the cluster may be acted on (S18). `stale`: why not, "" when it may.
 
-    notice: what is missing from a view that may be acted on all the same, "" where it is whole.
+    notice: what is missing from a view that may be acted on all the same, "" where it is complete.
     """
 
     synced: bool
@@ -61,12 +61,13 @@ class SeenVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport(StandingCounts):
-    """One health check: its counts and whether its circuit breaker lets us act. `error` is set for an object that cannot be used.
+    """One health check: its counts and whether its circuit breaker lets us act. `error` is set for an object that cannot be
+    used.
 
-    unhealthy: those that need remediation. What the dialects' own status calls unhealthy is everything that is not healthy: soon,
-    starting, deleting, excluded and recovering targets, too. left_out ones are not in the total at all.
-    remaining: how many targets that now count as healthy may be disrupted before the circuit breaker opens. To disrupt a target
-    that is unhealthy already uses none of it, so a closed circuit breaker with 0 remaining still lets those be repaired.
+    unhealthy: those that need remediation. The dialects' own status counts as unhealthy every target that is not healthy, so
+    also soon, starting, deleting, excluded and recovering ones. left_out ones are not in the total at all. remaining: how many
+    targets that now count as healthy may be disrupted before the circuit breaker opens. To disrupt a target that is unhealthy
+    already uses none of it, so a closed circuit breaker with 0 remaining still lets those be repaired.
     """
 
     ref: ObjectRef
@@ -86,14 +87,14 @@ class CheckReport(StandingCounts):
     overlaps: tuple[str, ...] = ()
     mixed_control_plane: bool = False
     no_targets: str = ""
-    """In words, that its selector finds none of what is there, which an empty pool may well mean; "" where it finds some."""
+    """In words, that its selector matches no existing object, which may be right for an empty pool; "" where it matches some."""
     another_controller: str = ""
-    """Which other controller acts on the checks of this dialect, in words. Beside `reason`: a pause or a mistake in the object is
-    told first, and the status is the other controller's all the same."""
+    """Which other controller acts on the checks of this dialect, in words. `reason` names a pause or a mistake in the object
+    first; the other controller writes the status all the same."""
     breached: bool = False
     """The threshold alone would open the circuit breaker."""
     at_once: int | None = None
-    """How many of its targets are remediated at once (`nodewarden.io/max-in-flight`); None where it sets no limit."""
+    """How many of its targets may be remediated at once (`nodewarden.io/max-in-flight`); None where it sets no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,20 +102,18 @@ class Candidate:
     """A node that a check with a closed circuit breaker calls unhealthy. `refused` says why it can't be acted on all the same;
     vetoed_by: the row of the gate that says so (S17), "" where no step of the check is possible.
 
-    ready: whether the node says Ready=True (assumed where unknown: that is the stricter reading for quorum, S15).
-    healthy_under: keys of checks that select the node and count it as healthy; disrupting it takes one of their `remaining`.
-    machine: namespace and name of its Machine, where a check covers that. A Machine that has never had a node stands under
-    `machine/<namespace>/<name>`.
-    groups: of the scopes that policies speak of, those that it belongs to (`policy/objects/scopes.py`).
-    need: who asks; where that is an object of another system, `check` is that object, `object_uid` its uid and `delegate` its
-    operator (see `policy.episode.messages.Need`).
-    ladder: the steps by which it is remediated; none where it is a plain fencing by `template`. retry: which one in a row this
-    would be. not_before: the moment until which its next remediation is put off, and `waits` why. exhausted: why nothing but a
-    person's word helps any more. failed: steps of the ladder that have failed already. machine_ref, machine_uid, owner: its
-    Machine, and what controls that. fresh: that Machine has never had a Node, and nothing is remembered of it; created: when it
-    was made. memory: what its Machine or Node remembers, as it stands there. checks: the keys of all checks that count it among
-    their targets. dated: whether it is known since when it offends; else `since` is the last change of its Machine, good for an
-    order and nothing else.
+    ready: whether its Ready condition is True (assumed where unknown: the stricter reading for quorum, S15). healthy_under:
+    keys of checks that select the node and count it as healthy; disrupting it uses one of their `remaining`. machine: namespace
+    and name of its Machine, where a check covers that. A Machine that has never had a node has the name
+    `machine/<namespace>/<name>`. groups: its groups under the scopes that policies use (`policy/objects/scopes.py`). need: what
+    asks; where that is an object of another system, `check` is that object, `object_uid` its uid and `delegate` its operator
+    (see `policy.episode.messages.Need`). ladder: the steps by which it is remediated; empty where it is a plain fencing by
+    `template`. retry: the number of this remediation in a row. not_before: the moment until which its next remediation is put
+    off, and `waits` why. exhausted: why only a person can help any more. failed: steps of the ladder that have failed already.
+    machine_ref, machine_uid, owner: its Machine, and the controller of that. fresh: that Machine has never had a Node, and has
+    no memory; created: when it was made. memory: the annotation of its Machine or Node. checks: the keys of all checks that
+    count it among their targets. dated: whether the beginning of its illness is known; else `since` is the last change of its
+    Machine, which serves as an order and nothing else.
     """
 
     node: str
@@ -154,8 +153,8 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOver:
-    """A remediation object that is not needed any more, to be taken back. node: the victim's name; name: the object's. step: by
-    which it was made."""
+    """A remediation object that is not needed any more and will be deleted. node: the victim's name; name: the object's. step:
+    the step that made it."""
 
     node: str
     check: ObjectRef
@@ -169,8 +168,8 @@ class LeftOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetRow:
-    """A line for people: the sickest nodes first, filled up with healthy ones to MAXIMUM_ROWS. As old as the report (`at`):
-    a change of a healthy node alone has no scan answered at once."""
+    """A line for people: the sickest nodes first, filled up with healthy ones to MAXIMUM_ROWS. As old as the report (`at`): a
+    change of a healthy node alone does not end a scan early."""
 
     node: str
     zone: str
@@ -189,7 +188,7 @@ class NodeAtRisk:
     """A node that is not Ready, has volumes attached and is not proven off (S36).
 
     due: from when on Kubernetes may detach the volumes by force; None while that is not known, or where its pods tolerate the
-    node's state for ever. People are told shortly before.
+    node's state for ever. People are notified shortly before.
     """
 
     node: str
@@ -200,7 +199,8 @@ class NodeAtRisk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtRisk:
-    """All of those, as a number and by the first of them. unread: of how many the pods have yet to be read for the first time.
+    """All nodes at risk, as a number and by the first of them. unread: how many nodes' pods have yet to be read for the first
+    time.
 
     problem: why it is not known which volumes are attached, "" where it is.
     """
@@ -213,7 +213,7 @@ class AtRisk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportParts:
-    """What `policy/scan/ledger.py` knows at one moment: a report without what only the scan itself can say."""
+    """The part of a report that `policy/scan/ledger.py` knows; the scan itself adds the rest."""
 
     inventory: int
     checks: tuple[CheckReport, ...] = ()
@@ -233,10 +233,11 @@ class ReportParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanReport(ReportParts):
-    """The whole of what the scanner learns from one scan.
+    """Everything that the scanner learns from one scan.
 
-    groups: the counts of the cluster and of every group that a candidate or a watched node belongs to, then of others that a
-    limit is reached, as many as there is room for. A group that is not among them was not counted, and nothing is known of it.
+    groups: the counts of the cluster and of every group that a candidate or a watched node belongs to, then of other groups
+    that have reached a limit, as many as there is room for. A group that is not listed was not counted, and nothing is known of
+    it.
     """
 
     digest: str
@@ -246,18 +247,18 @@ class ScanReport(ReportParts):
     lease: ClusterLease
     cluster_uid: str = ""
     answered_at: datetime | None = None
-    """When it went out, by the worker's own clock, which is compared with Temporal's; None from one that does not say. `at` is
-    the earlier one of this and the API server's."""
+    """When it was sent, by the worker's own clock, which is compared with Temporal's; None from a worker that does not say.
+    `at` is the earlier one of this and the API server's."""
     seen_at: datetime | None = None
-    """Up to when all was followed and the API server was heard, by the same clock; None where it never was."""
+    """The moment up to which all watches were confirmed, by the same clock; None where they never were."""
     check_versions: tuple[SeenVersion, ...] = ()
-    """As `resource_version` is of the nodes."""
+    """For each dialect's health checks what `resource_version` is for the nodes."""
     run: str = ""
-    """Which run of the scanner's workflow has asked for it, "" from a worker that does not say. Another one in the same history
+    """Which run of the scanner's workflow has asked for it, "" from a worker that does not say. A change within one history
     shows a reset."""
 
     def members_without_node(self, node: str, uid: str) -> frozenset[str]:
-        """The members of the control plane that no Node stands for, `node` among them where its own is gone or has never come.
-        uid: of its Node, as last known by the caller, "" for none."""
+        """The members of the control plane without a Node, `node` among them where its own is gone or has never come. uid: of
+        its Node, as last known by the caller, "" for none."""
         there = next((seen.present for seen in self.observations if seen.node == node), bool(uid))
         return frozenset((*self.control_plane.lost, *(() if there else (node,))))

@@ -158,7 +158,7 @@ def _then(record: EpisodeRecord, moment: datetime) -> EpisodeThen:
 
 def sections(found: ClusterMoment) -> Sections:
     """Headings, with what stands below each: which episode, None for what is said of the cluster, and a sentence."""
-    pauses = [each.told(datetime.now(UTC)) for each in found.pauses]
+    pauses = [each.described(datetime.now(UTC)) for each in found.pauses]
     if not found.scanned:
         pauses.append("no scanner is on record of that moment: none ran, or Temporal has forgotten it")
     told: Sections = [

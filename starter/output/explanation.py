@@ -159,8 +159,8 @@ def _head(answer: NodeExplanation) -> Text:
     if explanation is not None and not explanation.found:
         unreadable = any(mistake.ref is not None and mistake.ref.name == answer.node for mistake in answer.mistakes)
         head.append("  can't be read" if unreadable else "  has neither a Node nor a Machine any more", style="red")
-    elif explanation is None and answer.episode is not None:
-        head.append(f"  {_of_episode(answer.episode, answer.at)}", style="bold")
+    elif explanation is None and answer.known:
+        head.append(f"  {conclusion(answer)}", style="bold")
     elif explanation is None:
         head.append("  it is not known whether there is such a node: the cluster can't be read", style="red")
     elif explanation is not None:

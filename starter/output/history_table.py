@@ -62,7 +62,7 @@ def _of_pause(each: PastPause, now: datetime) -> _Line:
     took = wording.span((each.over_at(now) or now) - pause.since)
     return _Line(
         cells=("(all)", "Pause", Text(end.value, style="yellow"), written(pause.since), took, "-"),
-        why=Text(each.told(now)),
+        why=Text(each.described(now)),
     )
 
 

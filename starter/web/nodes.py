@@ -103,8 +103,8 @@ async def picture(request: Request, cluster: str, name: str) -> Response:
 
 
 @router.get("/c/{cluster}/nodes/{name:path}", include_in_schema=False)
-async def node(request: Request, cluster: str, name: str, at: str = "") -> Response:
-    """Why it is, or is not, touched; at: also at that moment."""
+async def node(request: Request, cluster: str, name: str, at: str = "", offset: str = "") -> Response:
+    """Why it is, or is not, touched; at: also at that moment, as browsers write it, in the zone with that offset."""
     found = await seen(views_of(request), cluster, name)
     answer, headline = found.explained, _headline(found)
     said = [*answer.problems, *(scanner_lines(answer, answer.scanner) if answer.scanner is not None else ())]
@@ -121,8 +121,8 @@ async def node(request: Request, cluster: str, name: str, at: str = "") -> Respo
         episode=answer.episode,
         known=found.timeline,
         devices=found.devices,
-        then=_then(found, at),
-        asked=at,
+        then=_then(found, at + offset) if at else {},
+        asked={"at": at, "offset": offset},
         kinds=TimelineKind,
         every=EVERY,
     )
@@ -163,8 +163,6 @@ def _of_episode(episode: EpisodeStatus) -> str:
 
 
 def _then(found: NodeSeen, at: str) -> dict[str, Any]:
-    if not at:
-        return {}
     try:
         moment = asked_moment(at, found.timeline.at)
     except UnreadableError as error:

@@ -180,11 +180,10 @@ def stop_of(check: CheckReport) -> str:
 
 def _waiting(scanner: ScannerStatus, status: ClusterStatus) -> Iterator[WaitingNode]:
     queued = {episode.node: episode.queued for episode in status.episodes}
+    guard = AdmissionRefusal.PAUSED if scanner.pauses else AdmissionRefusal.CAP
     for turn, request in enumerate(scanner.queue, start=1):
         why = queued.get(request.node) or "others have all permits"
-        yield WaitingNode(
-            node=request.node, why=why, turn=turn, guard=AdmissionRefusal.CAP, moves=permit_rules.unblocks(AdmissionRefusal.CAP)
-        )
+        yield WaitingNode(node=request.node, why=why, turn=turn, guard=guard, moves=permit_rules.unblocks(guard))
     for held in scanner.held_off:
         moves = "" if held.until is not None else until_well_or_asked(held.node)
         yield WaitingNode(node=held.node, why=held.reason, until=held.until, guard=AdmissionRefusal.HELD_OFF, moves=moves)

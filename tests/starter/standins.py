@@ -31,7 +31,7 @@ from policy.episode.operator_commands import Verb
 from policy.episode.permits import Permit, PermitState
 from policy.fence.device_check import DeviceMemory, DeviceReport, DeviceRow, Reachability, report_of
 from policy.fence.power import PowerState
-from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses, in_force, paused, to_be_ended, told, unpaused
+from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses, described, in_force, paused, to_be_ended, unpaused
 from policy.scan.scan_report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
 from policy.values.object_refs import ObjectRef
 from policy.values.times import written
@@ -358,7 +358,7 @@ class ScannerStandIn:
     def pause(self, request: PauseRequest) -> str:
         pause = Pause(who=request.who, owner=request.who, reason=request.reason, since=workflow.now(), until=request.until)
         self._keep(paused(self._pauses, pause))
-        return f"{self._input.cluster} is {told((pause,))}"
+        return f"{self._input.cluster} is {described((pause,))}"
 
     @workflow.update
     def unpause(self, request: UnpauseRequest) -> str:

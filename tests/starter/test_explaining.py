@@ -33,9 +33,9 @@ from starter.client import Nodewarden
 from starter.handles.preservations import PreservedNode, PreservedNodes
 from starter.handles.status import NodeEpisodes
 from starter.output import device_table, preserved_table
-from starter.output.explanation import NodeExplanation, as_text, conclusion, scanner_lines
+from starter.output.explanation import NodeExplanation, as_model, as_text, conclusion, scanner_lines
 from tests.starter import drawing
-from tests.starter.builders import NOW, ago, check, episode, report, row, scanner, status
+from tests.starter.builders import NOW, ago, check, episode, report, result, row, scanner, status
 from tests.starter.conftest import SETTINGS
 from tests.starter.keyboard import nodewarden
 from tests.starter.test_status_table import drawn
@@ -305,6 +305,13 @@ async def test_a_cluster_that_cannot_be_read_says_so_and_is_not_code_4(
     assert f"note: the cluster {cluster} can't be read: " in page
     planned = await nodewarden("fence", "plan", "node-1")
     assert (planned.exit_code, f"the cluster {cluster} can't be read: " in planned.stderr) == (5, True)
+
+
+def test_of_a_cluster_that_cannot_be_read_it_is_not_said_that_no_check_covers_the_node() -> None:
+    seen = NodeExplanation(node="node-7", at=NOW, episodes=NodeEpisodes(ended=(result("node-7"),)), unread=True)
+    not_known = "what health checks say of it is not known: the cluster can't be read"
+    assert as_model(seen).conclusion == not_known
+    assert " ".join(" ".join(drawing.drawn(as_text(seen), width=200)).split()).startswith(f"node-7 {not_known}")
 
 
 @pytest.mark.parametrize("words", [("status",), ("scan", "status"), ("history",), ("abort", "node-1"), ("preserved",)])

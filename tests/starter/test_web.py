@@ -19,7 +19,7 @@ from policy.episode.messages import Kind, Phase, RecordEntry
 from policy.episode.operator_commands import AcceptedCommand, Verb
 from policy.episode.permits import PermitRequest
 from policy.fence.device_check import DeviceReport, DeviceRow
-from policy.scan.pauses import Pause, Pauses, told
+from policy.scan.pauses import Pause, Pauses, described
 from policy.scan.permit_rules import AdmissionRefusal, unblocks
 from policy.scan.scan_report import AtRisk, ClusterLease, NodeAtRisk, ViewState
 from starter.client import Nodewarden
@@ -172,7 +172,7 @@ def test_data_at_risk_comes_before_whatever_else_is_not_as_it_should_be_but_a_pa
     assert found.headline == f"No: {risk}"
     assert found.also == ("NodeHealthCheck/workers: circuit breaker open: 5 of 9 healthy", "1 episode waits for a person")
     paused = overview_of(dataclasses.replace(status(), scanner=scanner(report(at_risk=LOST), pauses=(PAUSE,))))
-    assert (paused.headline, paused.also) == (f"No: {told((PAUSE,))}", (risk,))
+    assert (paused.headline, paused.also) == (f"No: {described((PAUSE,))}", (risk,))
     many = overview_of(dataclasses.replace(status(), scanner=scanner(report(at_risk=AtRisk(nodes=7, nearest=LOST.nearest)))))
     assert many.headline.startswith("No: data of 7 nodes is at risk")
 
@@ -338,6 +338,10 @@ def test_everybody_who_waits_is_named_with_what_holds_him() -> None:
         ("node-4", "aborted", NOW),
     ]
     assert [each.turn for each in found.waiting] == [1, None]  # who is held off stands in no queue
+    assert (found.waiting[0].guard, found.waiting[0].moves) == ("CapReached", "an episode that ends gives its permit back")
+    paused = overview_of(dataclasses.replace(status(), scanner=dataclasses.replace(seen, pauses=(PAUSE,)), episodes=(waits,)))
+    ends = "each pause has to end: `nodewarden unpause --of NAME`"
+    assert (paused.waiting[0].guard, paused.waiting[0].moves) == ("Paused", ends), "a permit given back ends no pause (S44)"
 
 
 async def test_the_only_cluster_is_what_one_sees(page: aiohttp.ClientSession) -> None:

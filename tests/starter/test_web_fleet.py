@@ -230,7 +230,9 @@ async def test_a_reading_that_failed_is_tried_anew_within_a_second_however_long_
 async def test_kept_machines_say_until_when_by_whom_and_what_ends_it(
     page: aiohttp.ClientSession, scripted: ScriptedWarden, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "No machine is kept" in await text(page, f"/c/{CLUSTER}/kept")
+    empty = await text(page, f"/c/{CLUSTER}/kept")
+    assert "No machine is kept" in empty
+    assert "None: <code>nodewarden preserve NODE</code> keeps one." in empty
 
     async def kept(cluster: str) -> PreservedNodes:
         return dataclasses.replace(preserved(), at=NOW)

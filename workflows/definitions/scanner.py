@@ -44,7 +44,7 @@ from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.report_urgency import plainly_sick, stamp_of
 from policy.scan.scan_report import MAXIMUM_OBSERVATIONS, ScanReport
-from policy.scan.views import another_cluster
+from policy.scan.view_state import another_cluster
 from policy.values.display_text import without_calls
 from policy.values.times import format_duration
 from workflows.episode.attestation import Command, refused, require_future, require_name_and_reason, verified_command
@@ -243,7 +243,7 @@ class HealthScanner:
         in_hand = sorted(state.nodes_in_hand())
         held_off = sorted(set(state.held_off) - set(in_hand))
         past = sorted(state.pauses, key=lambda each: each.over_at(workflow.now()) or workflow.now())[-1:]
-        halt_over = "; ".join(["new repairs begin again", *(f"the pause was {each.told(workflow.now())}" for each in past)])
+        halt_over = "; ".join(["new repairs begin again", *(f"the pause was {each.described(workflow.now())}" for each in past)])
         return ScanRequest(
             cluster=self._input.cluster,
             holder=state.holder,
@@ -405,7 +405,7 @@ class HealthScanner:
             held_off=backoff.against_candidates(state),
             power=tuple(state.power.values()),
             replaced=tuple(state.replaced),
-            paused=pauses.told(in_force),
+            paused=pauses.described(in_force),
         )
         self._refusals = tuple(
             Refusal(node=refused.node, check=refused.check, reason=refused.reason, message=refused.message)
@@ -533,7 +533,9 @@ class HealthScanner:
     def _note_repetition(self, release: Release) -> None:
         """A node that is fenced again and again raises an alarm, which the metric counts at once, and an Event may say."""
         state = self._state
-        state.incidents, repetition = repeat_alarm.hear(state.incidents, release, workflow.now(), self._input.repeat_alarm)
+        state.incidents, repetition = repeat_alarm.record_release(
+            state.incidents, release, workflow.now(), self._input.repeat_alarm
+        )
         if repetition is not None:
             state.untold.append(repetition)
             meter = workflow.metric_meter()
@@ -693,7 +695,7 @@ class HealthScanner:
             raise refused(f"pause: {error}") from error
         replaced = "".join(f"; before, it was {each}" for each in former if each.owner == pause.owner)
         beside = "".join(f"; it is also {each}" for each in former if each.owner != pause.owner)
-        return f"{self._input.cluster} is {pauses.told((pause,))}{replaced}{beside}"
+        return f"{self._input.cluster} is {pauses.described((pause,))}{replaced}{beside}"
 
     @pause.validator
     def _check_pause(self, request: PauseRequest) -> None:
@@ -719,7 +721,7 @@ class HealthScanner:
         self._set_pauses(pauses.unpaused(state.pauses, ended, who=request.by, reason=request.reason, now=now))
         workflow.logger.info("%s ends a pause of %s: %s", request.by, cluster, request.reason)
         left = pauses.in_force(state.pauses, now)
-        goes_on = f"{cluster} is still {pauses.told(left)}" if left else f"{cluster} is no longer paused"
+        goes_on = f"{cluster} is still {pauses.described(left)}" if left else f"{cluster} is no longer paused"
         return f"{goes_on}; you have ended: {'; '.join(map(str, ended))}"
 
     @unpause.validator

@@ -73,7 +73,7 @@ class DataAtRiskReporter(BackgroundWriter):
         """Warnings go first: they are known already, and reading a zone's pods takes its time."""
         while True:
             now = self._clock()
-            warnings = self._at_risk.to_tell(now, AT_ONCE)
+            warnings = self._at_risk.due_notifications(now, AT_ONCE)
             nodes = self._at_risk.to_look_at(now, AT_ONCE) if not warnings else []
             if not warnings and not nodes:
                 return
@@ -100,10 +100,10 @@ class DataAtRiskReporter(BackgroundWriter):
             told = await self._recorder.publish(_happening(warned), quiet=self._at_risk.repeat - CLOCKS_DIFFER)
         except ApplicationError as error:
             log.warning("the Event %s on Node/%s was not written: %s", REASON, warned.node, error.message)
-            self._at_risk.not_told(warned.node, now)
+            self._at_risk.not_notified(warned.node, now)
             told = True
         else:
-            self._at_risk.told(warned.node, now)
+            self._at_risk.notified(warned.node, now)
         if told and not warned.counted:
             log.warning("DataAtRisk: Node/%s: %s", warned.node, _message(warned))
             metrics.DATA_AT_RISK.add(meter, cluster=self._cluster)

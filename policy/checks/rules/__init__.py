@@ -1,6 +1,6 @@
-"""The rules of each dialect: which targets a check covers, and what it thinks of one at one moment.
+"""The rules of each dialect: which targets a check covers, and its verdict on one target at one moment.
 
-One module for each, with the shipped system's own words in its verdicts. The rules know nothing of sums
+One module for each, with the shipped system's own words in its verdicts. The rules know nothing of counts
 (`policy/checks/circuit_breakers.py`) and nothing of acts (`policy/remediation/remedies.py`).
 """
 
@@ -16,7 +16,7 @@ Rules = Medik8sRules | OpenShiftRules | ClusterApiRules
 
 
 def rules_of(check: HealthCheck) -> Rules:
-    """The rules by which that check judges, prepared for many targets."""
+    """The rules of that check, prepared for many targets."""
     match check.dialect:
         case Dialect.MEDIK8S | Dialect.NODE_FENCING:
             return Medik8sRules(check)

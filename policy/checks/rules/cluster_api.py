@@ -44,7 +44,7 @@ NOT_PROVISIONED = "InfrastructureNotReady"
 INFRASTRUCTURE_READY = "InfrastructureReady"
 
 _ASSUMED = WorkloadCluster(namespace="", name="", control_plane_initialized=True, infrastructure_ready=True)
-"""Where the Cluster object is not known the circuit breaker is open; the Machines are judged as those of a running cluster."""
+"""Without a Cluster object the circuit breaker is open; its Machines are judged as those of a running cluster."""
 
 
 class ClusterApiRules:
@@ -103,7 +103,7 @@ class ClusterApiRules:
         node = target.node if cluster.control_plane_initialized else None  # until then none is looked up
         of_node = offences(node.conditions, self._node_watched) if node is not None else []
         faults = [f"Machine has failed: {machine.failure}"] if machine.failure else []
-        faults += [_said("Machine", offence) for offence in of_machine if offence.over(now)]
+        faults += [_fault_message("Machine", offence) for offence in of_machine if offence.over(now)]
         over = [offence for offence in (*of_machine, *of_node) if offence.over(now)]
         node_reason, node_faults, waiting = self._node(target, machine, cluster, of_node, now)
         if not faults and not node_faults:
@@ -126,9 +126,9 @@ class ClusterApiRules:
     def _node(
         self, target: JudgedTarget, machine: MachineView, cluster: WorkloadCluster, of_node: list[FailingCondition], now: datetime
     ) -> tuple[str, list[str], Verdict | None]:
-        """What is wrong with the Node, and where it is only awaited, the verdict that says so."""
+        """What is wrong with the Node, and where the check still waits for it, the verdict that says so."""
         if target.node is not None and cluster.control_plane_initialized:
-            return UNHEALTHY_NODE, [_said("Node", offence) for offence in of_node if offence.over(now)], None
+            return UNHEALTHY_NODE, [_fault_message("Node", offence) for offence in of_node if offence.over(now)], None
         if machine.node_name:
             if target.unseen:
                 return "", [], skipped(reason=NODE_UNSEEN, message=target.unseen)
@@ -168,7 +168,7 @@ class ClusterApiRules:
 
 
 def _startup_clock(machine: MachineView, cluster: WorkloadCluster) -> datetime | None:
-    """The latest of the moments from which on a Node could have come up, None where that cannot be told."""
+    """The latest of the moments from which on a Node could have come up, None where that is not known."""
     ready = machine.condition(INFRASTRUCTURE_READY)
     if ready is not None and ready.status == "True" and ready.since is None:
         return None  # its moment could not be read; it may be later than all the others
@@ -185,7 +185,7 @@ def _earliest(moments: list[datetime | None]) -> datetime | None:
     return min((moment for moment in moments if moment is not None), default=None)
 
 
-def _said(subject: str, offence: FailingCondition) -> str:
+def _fault_message(subject: str, offence: FailingCondition) -> str:
     condition = offence.condition
     return (
         f"Condition {condition.type} on {subject} is reporting status {condition.status} with reason {condition.reason} "
@@ -194,5 +194,5 @@ def _said(subject: str, offence: FailingCondition) -> str:
 
 
 def _sooner(waiting: Verdict, running: Verdict) -> bool:
-    """Whether the missing Node is what to tell: always, unless a condition of the Machine expires before its clock does."""
+    """Whether the missing Node is the reason to show: always, unless a condition of the Machine expires before its clock does."""
     return running.due is None or (waiting.due is not None and waiting.due <= running.due)

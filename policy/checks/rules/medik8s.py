@@ -30,7 +30,7 @@ from policy.objects.remediations import RemediationObject
 from policy.values.times import RESOLUTION, format_duration, later, written
 
 CONFIRMED_ANNOTATION = "remediation.medik8s.io/manually-confirmed-healthy"
-"""A person's word that a node is well, where `healthyDelay` is negative; any value."""
+"""A person's confirmation that a node is well, where `healthyDelay` is negative; any value."""
 
 HEALTHY_DELAYED = "HealthyDelayed"
 
@@ -53,7 +53,7 @@ class Medik8sRules:
     def judge(self, target: JudgedTarget, now: datetime) -> Verdict:
         """What the check thinks of a node that it covers.
 
-        A condition that does not say since when it holds is never enough for unhealthy: nobody can say that it has expired.
+        A condition that does not say since when it holds never makes a node unhealthy: it is not known whether it has expired.
         """
         node = target.node
         assert node is not None, "a NodeHealthCheck covers Nodes"

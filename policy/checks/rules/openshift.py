@@ -93,17 +93,17 @@ class OpenShiftRules:
 
 
 unhealthy = partial(Verdict, health=Health.UNHEALTHY, standing=Standing.UNHEALTHY)
-"""A Machine that needs remediation for something else than a condition of its Node. due: when more is to be said."""
+"""A Machine that needs remediation for another reason than a condition of its Node. due: when the message will change."""
 
 skipped = partial(Verdict, health=Health.SKIPPED, standing=Standing.STARTING)
 """A Machine without a Node to judge by, for which no clock runs."""
 
 starting = partial(Verdict, health=Health.SOON, standing=Standing.STARTING, reason=NODE_STARTING)
-"""A Machine without a Node whose clock runs."""
+"""A Machine without a Node, with a clock that runs."""
 
 
 def deleting(verdict: Verdict, note: str = "") -> Verdict:
-    """What a Machine that is being deleted counts as: never healthy, whatever it is otherwise. note: put behind what ails it."""
+    """The verdict on a Machine that is being deleted: never healthy. note: put behind the message about its illness."""
     if verdict.health is Health.UNHEALTHY:
         return replace(verdict, standing=Standing.DELETING, message=verdict.message + note)
     message = "the Machine is being deleted"

@@ -128,7 +128,7 @@ class TestHosts:
         await put(licensed, a_cluster_config(policies="skip-if-host-lost-storage"))
         result = await look(licensed)
         assert result.verdict is verdict
-        assert ("IOError said so" in result.reason) is (verdict is LookVerdict.VETOED)
+        assert ("IOError reported it" in result.reason) is (verdict is LookVerdict.VETOED)
         assert (await look(licensed, need=PERSON_NEED)).verdict is LookVerdict.GO
 
     async def test_which_events_and_how_long_is_the_policys(self, licensed: World) -> None:
@@ -142,7 +142,7 @@ class TestHosts:
         assert (await look(licensed)).verdict is LookVerdict.GO
         await add_event(licensed, 1700, reason="PathsLost", source={"component": "multipathd"})
         result = await look(licensed)
-        assert (result.verdict, "multipathd/PathsLost said so 1700 s ago" in result.reason) == (LookVerdict.VETOED, True)
+        assert (result.verdict, "multipathd/PathsLost reported it 1700 s ago" in result.reason) == (LookVerdict.VETOED, True)
 
     @pytest.mark.parametrize(
         ("seconds_ago", "policies", "verdict"),

@@ -290,5 +290,5 @@ def test_an_event_from_the_future_holds_nobody_for_ever(off: timedelta) -> None:
 
 def test_of_several_events_the_newest_is_told_and_without_the_policy_none() -> None:
     events = [NodeEvent(reason="IOError", source="x", at=NOW - timedelta(seconds=ago)) for ago in (90, 20, 60)]
-    assert "x/IOError said so 20 s ago" in FencePolicies(skip_lost_storage=True).storage_lost_lately(events, NOW)
+    assert "x/IOError reported it 20 s ago" in FencePolicies(skip_lost_storage=True).storage_lost_lately(events, NOW)
     assert FencePolicies(storage_events=("IOError",)).storage_lost_lately(events, NOW) == ""

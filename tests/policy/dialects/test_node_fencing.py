@@ -108,7 +108,7 @@ def test_the_named_policies_hold_together_and_no_others() -> None:
 def test_a_config_map_of_a_built_in_name_goes_before_the_built_in() -> None:
     own = a_policy("skip-if-host-lost-storage", skip_if_host_lost_storage="true", storage_conditions="NoDisk")
     found = read_policies(a_cluster_config(policies="skip-if-host-lost-storage"), policies_of(own))
-    assert (found.skip_lost_storage, found.storage_said_by) == (True, ("NoDisk",))
+    assert (found.skip_lost_storage, found.lost_storage_conditions) == (True, ("NoDisk",))
 
 
 def test_the_switch_says_where_it_is() -> None:

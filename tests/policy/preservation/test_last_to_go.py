@@ -21,8 +21,8 @@ from policy.preservation.kept_machine import (
     PRIORITY_OURS,
     Held,
     MachinePhase,
+    first_to_go_mark,
     priority_of,
-    said_to_go_first,
 )
 from policy.preservation.survey import scale_down_order
 from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT, MachineApi
@@ -143,7 +143,7 @@ def test_where_there_is_no_lever_nothing_is_written() -> None:
 )
 def test_a_wish_that_it_goes_first_is_read_as_its_controller_reads_it(machine: Held, marked: str) -> None:
     assert machine.marked_for_deletion == marked
-    assert bool(said_to_go_first(machine)) is (bool(marked) and not machine.has_priority)
+    assert bool(first_to_go_mark(machine)) is (bool(marked) and not machine.has_priority)
 
 
 def test_marks_are_compared_as_moments() -> None:

@@ -26,7 +26,7 @@ from policy.preservation.kept_machine import (
     TAINT,
 )
 from policy.preservation.pools import Pool
-from policy.preservation.preservation_index import FAREWELL, MAXIMUM_PRESERVATIONS, PreservationIndex, PreservationNeed
+from policy.preservation.preservation_index import MAXIMUM_PRESERVATIONS, REPORT_GONE_FOR, PreservationIndex, PreservationNeed
 from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION
 from policy.preservation.survey import DeploymentPool
 from policy.values.machine_apis import MCM
@@ -314,9 +314,9 @@ def test_what_was_kept_until_it_was_gone_is_told_for_a_while() -> None:
     assert {victim: need.going for victim, need in found.items()} == {"n-1": True, "n-2": False, "n-3": True}
     assert found["n-1"].machine is not None
     assert found["n-3"].machine is None
-    assert fleet.index.next_due(NOW) == NOW + FAREWELL
-    assert set(fleet.actions(NOW + FAREWELL - timedelta(seconds=1))) == {"n-1", "n-2", "n-3"}
-    assert set(fleet.actions(NOW + FAREWELL)) == {"n-2"}
+    assert fleet.index.next_due(NOW) == NOW + REPORT_GONE_FOR
+    assert set(fleet.actions(NOW + REPORT_GONE_FOR - timedelta(seconds=1))) == {"n-1", "n-2", "n-3"}
+    assert set(fleet.actions(NOW + REPORT_GONE_FOR)) == {"n-2"}
 
 
 def test_so_many_that_are_gone_at_once_are_told_one_report_after_another() -> None:
@@ -331,10 +331,10 @@ def test_so_many_that_are_gone_at_once_are_told_one_report_after_another() -> No
     fleet.node(999, **{PRESERVE_ANNOTATION: "now"})
     told = {need.victim for need in fleet.needs()}
     assert (len(told), "n-999" in told) == (MAXIMUM_PRESERVATIONS, True)
-    told |= {need.victim for need in fleet.needs(NOW + FAREWELL)}
-    told |= {need.victim for need in fleet.needs(NOW + 2 * FAREWELL)}
+    told |= {need.victim for need in fleet.needs(NOW + REPORT_GONE_FOR)}
+    told |= {need.victim for need in fleet.needs(NOW + 2 * REPORT_GONE_FOR)}
     assert len(told) == 2 * MAXIMUM_PRESERVATIONS + 1
-    assert fleet.actions(NOW + 3 * FAREWELL).keys() == {"n-999"}
+    assert fleet.actions(NOW + 3 * REPORT_GONE_FOR).keys() == {"n-999"}
 
 
 def test_a_thousand_that_are_kept_are_in_no_report() -> None:

@@ -34,7 +34,7 @@ STATUSES = ("", "True", "False", "Unknown")
         (
             RemediationConditions(processing="False", succeeded="Unknown"),
             Progress.WORKING,
-            "Processing is False, and how it ended is not said",
+            "Processing is False, and its result is not reported",
         ),
         (RemediationConditions(phase="Running"), Progress.WORKING, "its phase is Running"),
         (RemediationConditions(phase="Waiting"), Progress.WORKING, "its phase is Waiting"),

@@ -112,8 +112,8 @@ def test_a_wish_for_a_node_that_is_well_says_under_which_checks() -> None:
     [
         ({"ended": "deleted"}, a_node(), "", None, None),
         ({"problem": "spec.retrycount: no"}, a_node(), "", "spec.retrycount: no", Stage.FAILED),
-        ({"taken_up": True}, a_node(), "", "in its hands", None),
-        ({"taken_up": True, "problem": "bad"}, a_node(), "", "in its hands", None),
+        ({"taken_up": True}, a_node(), "", "another controller works on it", None),
+        ({"taken_up": True, "problem": "bad"}, a_node(), "", "another controller works on it", None),
         ({}, a_node(), "another controller acts", "another controller acts", None),
         ({"problem": "bad"}, a_node(), "another controller acts", "another controller acts", None),
         ({}, a_node("node-2"), "", "node-1, which does not exist", Stage.NODE_NOT_FOUND),

@@ -119,9 +119,9 @@ class TestTelling:
         risks = with_one_down()
         looked(risks, pod("a"))
         due = T0 + seconds(600)
-        assert risks.to_tell(due - seconds(1), 9) == []
+        assert risks.due_notifications(due - seconds(1), 9) == []
         assert risks.report().nearest[0].due == T0 + seconds(660), "one moment of detachment, wherever it is read"
-        (warned,) = risks.to_tell(due, 9)
+        (warned,) = risks.due_notifications(due, 9)
         assert (warned.node, warned.uid, warned.since, warned.volumes) == ("node-7", "uid-7", T0, 1)
         assert warned.detached_at == T0 + seconds(660)
 
@@ -131,24 +131,24 @@ class TestTelling:
         risks.put_node(node(), late)
         risks.put_attachment("va-1", "node-7", late)
         looked(risks, pod("a"), at=late)
-        assert [each.node for each in risks.to_tell(late, 9)] == ["node-7"]
+        assert [each.node for each in risks.due_notifications(late, 9)] == ["node-7"]
 
     def test_once_per_incident_and_again_after_the_time_that_is_set(self) -> None:
         risks, due = with_one_down(repeat=timedelta(minutes=30)), T0 + seconds(600)
         looked(risks, pod("a"))
-        assert risks.to_tell(due, 9)
-        risks.told("node-7", due)
-        assert risks.to_tell(due + timedelta(minutes=29), 9) == []
+        assert risks.due_notifications(due, 9)
+        risks.notified("node-7", due)
+        assert risks.due_notifications(due + timedelta(minutes=29), 9) == []
         assert risks.to_look_at(due + timedelta(minutes=29), 9) == []
         assert risks.next_due == due + timedelta(minutes=30)
-        assert risks.to_tell(due + timedelta(minutes=30), 9)
+        assert risks.due_notifications(due + timedelta(minutes=30), 9)
 
     def test_what_could_not_be_told_is_told_soon_and_says_that_it_was_counted(self) -> None:
         risks, due = with_one_down(), T0 + seconds(600)
         looked(risks, pod("a"))
-        (first,) = risks.to_tell(due, 9)
-        risks.not_told("node-7", due)
-        (second,) = risks.to_tell(due + seconds(30), 9)
+        (first,) = risks.due_notifications(due, 9)
+        risks.not_notified("node-7", due)
+        (second,) = risks.due_notifications(due + seconds(30), 9)
         assert (first.counted, second.counted) == (False, True)
 
     def test_what_is_in_hand_is_neither_handed_out_twice_nor_waited_for(self) -> None:
@@ -183,7 +183,7 @@ class TestCancelling:
             risks.put_node(node(provider_id="aws:///zone-a/i-1"), T0 + seconds(500))
             risks.delete_node("node-7", T0 + seconds(500))
         assert risks.next_due is None
-        assert risks.to_tell(T0 + seconds(600), 9) == []
+        assert risks.due_notifications(T0 + seconds(600), 9) == []
         assert risks.report().nodes == 0
 
     @pytest.mark.parametrize("provider_id", ["", "k3s://node-7"])
@@ -197,9 +197,9 @@ class TestCancelling:
         looked(risks, pod("a", patience=patience))
         risks.delete_node("node-7", T0 + seconds(100))
         assert due_of(risks) == 400
-        (told,) = risks.to_tell(T0 + seconds(400), 9)
+        (told,) = risks.due_notifications(T0 + seconds(400), 9)
         assert told.detached_at == T0 + seconds(460)
-        risks.told("node-7", T0 + seconds(400))
+        risks.notified("node-7", T0 + seconds(400))
         risks.remove_attachment("va-1")
         assert (risks.report().nodes, risks.next_due) == (0, None)
         risks.put_attachment("va-2", "node-7", T0 + seconds(900))
@@ -219,7 +219,7 @@ class TestCancelling:
         risks.remove_attachment("va-1")
         assert risks.report().nearest[0].volumes == 1
         risks.remove_attachment("va-2")
-        assert risks.to_tell(T0 + seconds(600), 9) == []
+        assert risks.due_notifications(T0 + seconds(600), 9) == []
 
     @pytest.mark.parametrize(
         ("annotations", "taints", "off"),
@@ -240,7 +240,7 @@ class TestCancelling:
         view = node(annotations=annotations, taints=taints)
         risks.put_node(view, T0 + seconds(400))
         assert vouched_off(view) is off
-        assert len(risks.to_tell(T0 + seconds(600), 9)) == (0 if off else 1)
+        assert len(risks.due_notifications(T0 + seconds(600), 9)) == (0 if off else 1)
 
     def test_a_proof_that_has_ended_is_none_any_more(self) -> None:
         """S6: power came back and the node did not."""
@@ -250,13 +250,13 @@ class TestCancelling:
         assert risks.report().nodes == 0
         risks.put_node(node(annotations=marked()), T0 + seconds(700))
         looked(risks, pod("a"), at=T0 + seconds(700))
-        assert risks.to_tell(T0 + seconds(700), 9)
+        assert risks.due_notifications(T0 + seconds(700), 9)
 
     def test_a_node_of_the_same_name_is_another_incident(self) -> None:
         risks = with_one_down()
         looked(risks, pod("a"))
         risks.put_node(node(uid="uid-8", since=T0 + seconds(500)), T0 + seconds(500))
-        assert risks.to_tell(T0 + seconds(600), 9) == []
+        assert risks.due_notifications(T0 + seconds(600), 9) == []
         looked(risks, pod("b"), at=T0 + seconds(600))
         assert risks.report().nearest[0].since == T0 + seconds(500)
 
@@ -303,8 +303,8 @@ class TestLooking:
         """Though the pod is gone by the next look, and nobody could be told meanwhile."""
         risks = with_one_down()
         looked(risks, pod("a", patience=None, requested=T0 - seconds(100)))
-        assert risks.to_tell(T0 + seconds(200), 9)
-        risks.not_told("node-7", T0 + seconds(290))
+        assert risks.due_notifications(T0 + seconds(200), 9)
+        risks.not_notified("node-7", T0 + seconds(290))
         looked(risks, at=T0 + seconds(300))
         assert due_of(risks) == 200
 
@@ -323,7 +323,7 @@ class TestLooking:
             risks.put_node(node(ready="True"), T0)
             risks.put_node(node(since=T0 + seconds(number)), T0 + seconds(number))
             looked(risks, pod("a"), at=T0 + seconds(number))
-        assert len(risks._looks) + len(risks._tellings) == 2
+        assert len(risks._looks) + len(risks._notifications) == 2
 
 
 STEPS = st.lists(
@@ -362,8 +362,8 @@ def test_no_forced_detachment_comes_unannounced(steps: list[tuple[str, int, int]
             if (due := risks.next_due) is not None and due <= now:
                 for each in risks.to_look_at(now, 8):
                     risks.looked(each, pods.values(), now)
-                for warned in risks.to_tell(now, 8):
-                    risks.told(warned.node, now)
+                for warned in risks.due_notifications(now, 8):
+                    risks.notified(warned.node, now)
                     told = True
             if unwanted and min(unwanted) + FORCE_DETACH_AFTER <= now:
                 assert told

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.episode.permits import Release
-from policy.scan.repeat_alarm import MAXIMUM_INCIDENTS, MAXIMUM_WORKLOADS, PastIncident, RepeatAlarm, Repetition, hear
+from policy.scan.repeat_alarm import MAXIMUM_INCIDENTS, MAXIMUM_WORKLOADS, PastIncident, RepeatAlarm, Repetition, record_release
 from tests.policy.builders import NOW
 
 ALARM = RepeatAlarm(count=3, window=timedelta(hours=24))
@@ -27,7 +27,7 @@ def heard(*releases: tuple[Release, datetime], alarm: RepeatAlarm = ALARM) -> li
     memory: tuple[PastIncident, ...] = ()
     raised = []
     for each, at in releases:
-        memory, repetition = hear(memory, each, at, alarm)
+        memory, repetition = record_release(memory, each, at, alarm)
         raised.append(repetition)
     return raised
 
@@ -102,7 +102,7 @@ def test_the_memory_is_bounded_and_the_alarm_never_early(steps: list[tuple[int, 
     now = NOW
     for number, node, workloads, hours in steps:
         now += hours * HOUR
-        memory, repetition = hear(memory, release(f"i-{number}", node=node, workloads=tuple(workloads)), now, ALARM)
+        memory, repetition = record_release(memory, release(f"i-{number}", node=node, workloads=tuple(workloads)), now, ALARM)
         assert len(memory) <= MAXIMUM_INCIDENTS
         assert all(len(past.workloads) <= MAXIMUM_WORKLOADS and now - past.at < ALARM.window for past in memory)
         if repetition is not None:

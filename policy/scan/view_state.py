@@ -1,7 +1,7 @@
 """Whether our view of a cluster may be acted on (S18), and when two views are the same.
 
-A watch can break without a word, and an API server that lost its store answers with an empty list: both look like a healthy or
-a vanished fleet. The cache is kept in `activities/cluster/`; what is in it is `policy/scan/ledger.py`.
+A watch can break silently, and an API server that lost its store answers with an empty list: both look like a healthy or a
+vanished fleet. `activities/cluster/` keeps the cache; `policy/scan/ledger.py` holds its content.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SIZES_KEPT = 10_000
 
 
 def view_fault(previous_size: int, size: int, *, shrunk_since: datetime | None, now: datetime, accept_after: timedelta) -> str:
-    """Why the inventory can't be believed, "" when it can. Empty or halved: a fault of the view, not of the nodes.
+    """Why the inventory can't be believed, "" when it can. An empty or halved one is a fault of the view, not of the nodes.
 
     previous_size: the last size that was believed (keep reporting that one while there is a fault). shrunk_since: since when
     the smaller size has been seen without a break, None where it is seen for the first time. After `accept_after` of that, it
@@ -39,8 +39,8 @@ def view_fault(previous_size: int, size: int, *, shrunk_since: datetime | None, 
 
 
 class LargestLately:
-    """The largest inventory of the last while. One that shrinks object by object is told of change by change, each of which is
-    small."""
+    """The largest inventory of a recent period. An inventory that shrinks object by object shrinks in small steps, which
+    `view_fault` alone would accept."""
 
     def __init__(self) -> None:
         self._sizes: deque[tuple[timedelta, int]] = deque()
@@ -56,7 +56,7 @@ class LargestLately:
         return self._sizes[0][1]
 
     def forget(self) -> None:
-        """What is now is the truth."""
+        """Accept the present size as the truth."""
         self._sizes.clear()
 
 
@@ -81,7 +81,7 @@ def view_state(
 
 
 def another_cluster(name: str, found: str, known: str) -> str:
-    """In words, that what answers under a cluster's name is another one than its scanner has seen. found, known: the uids of
+    """The sentence that another cluster answers under this name than its scanner has seen. found, known: the uids of
     kube-system."""
     return (
         f"another cluster answers under the name {name!r}: the uid of its kube-system is {found}, the scanner has seen {known}; "
@@ -92,8 +92,8 @@ def another_cluster(name: str, found: str, known: str) -> str:
 def digest(parts: ReportParts, *, view: ViewState, lease: ClusterLease, cluster_uid: str = "") -> str:
     """A fingerprint of all that decisions depend on: equal for equal worlds, on any worker.
 
-    Left out: times of the scan, resource versions, the next deadline, the wording of a Lease's trouble, the rows of nodes that
-    nothing ails, which are for people only, and when the data of a node is at risk, which rests on what one worker has read.
+    Left out: times of the scan, resource versions, the next deadline, the text of a Lease's problem, the rows of healthy nodes,
+    which are for people only, and when the data of a node is at risk, which rests on what one worker has read.
     """
     sick = tuple(row for row in parts.rows if is_sick(row))
     content = (

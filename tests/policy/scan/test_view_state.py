@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from policy.scan.scan_report import ClusterLease, ReportParts, ViewState
-from policy.scan.views import LargestLately, digest, view_fault, view_state
+from policy.scan.view_state import LargestLately, digest, view_fault, view_state
 from tests.policy.builders import NOW, a_check, a_node, ago, ledger_of
 
 SETTLE = timedelta(minutes=5)
@@ -100,7 +100,7 @@ def digest_of(parts: ReportParts, *, stale: str = "", held: bool = True, problem
     )
 
 
-PRINT_DIGEST = "from tests.policy.scan.test_views import digest_of, some_parts; print(digest_of(some_parts()))"
+PRINT_DIGEST = "from tests.policy.scan.test_view_state import digest_of, some_parts; print(digest_of(some_parts()))"
 
 
 def test_every_process_computes_the_same_digest_whatever_its_hash_seed() -> None:
