@@ -1,7 +1,7 @@
 """What we keep in our Temporal namespace: the search attributes of our workflows, and the name by which a cluster's Lease knows
 us.
 
-Which search attributes there are and what they mean: `activities/contracts/episode_start.py`. They must exist before the first
+Which search attributes there are and what they mean: `activities/contracts/search.py`. They must exist before the first
 workflow starts: where we may, we create them, else we say how. The embedded server is started with them
 (`workers/embedded/server.py`).
 """
