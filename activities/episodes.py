@@ -260,7 +260,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         return FormerRunDescription(workflow_type=found.workflow_type, task_queue=found.task_queue)
 
     @activity.defn(name="episodes.tell")
-    async def tell(self, request: NotifyRequest) -> NotifyResult:
+    async def notify(self, request: NotifyRequest) -> NotifyResult:
         """Side by side."""
         told = await asyncio.gather(*(self._signal(request.cluster, seen) for seen in request.observations))
         return NotifyResult(gone=tuple(seen.node for seen, there in zip(request.observations, told, strict=True) if not there))

@@ -94,7 +94,7 @@ class Notifier:
 
     def notify(self, notice: Notice) -> None:
         """Have it sent to all recipients that want it, with a link to our page, unless it was sent a while ago."""
-        now, key = asyncio.get_running_loop().time(), notice.news
+        now, key = asyncio.get_running_loop().time(), notice.repetition_key
         if now - self._notified.get(key, float("-inf")) < QUIET_SECONDS:
             return
         self._notified[key] = now
@@ -179,11 +179,11 @@ def _sent(recipient: Recipient, notices: Sequence[Notice], done: Taken) -> str:
         # Where the address names the thread, each thread gets a message of its own: a digest would end no incident of a pager.
         threads = {each.thread: [each] for each in notices} if _PLACEHOLDER.search(address) else {"": list(notices)}
         for several in threads.values():
-            left = [each for each in several if (address, each.news) not in done]
+            left = [each for each in several if (address, each.repetition_key) not in done]
             if left and (problem := _sent_to(address, recipient.rule, left, number)):
                 problems.append(problem)
             else:
-                done.update((address, each.news) for each in left)
+                done.update((address, each.repetition_key) for each in left)
     return problems[0] if problems else ""
 
 

@@ -93,7 +93,7 @@ class FenceDeviceActivities(ABC):
 
     @activity.defn(name="fence-check.tell")
     @abstractmethod
-    async def tell_devices(self, request: PublishDeviceNoticesRequest) -> None:
+    async def publish_device_notices(self, request: PublishDeviceNoticesRequest) -> None:
         """Write the Events on the Nodes. A repetition writes none twice."""
 
 

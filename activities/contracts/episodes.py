@@ -192,7 +192,7 @@ class EpisodeActivities(ABC):
 
     @activity.defn(name="episodes.tell")
     @abstractmethod
-    async def tell(self, request: NotifyRequest) -> NotifyResult:
+    async def notify(self, request: NotifyRequest) -> NotifyResult:
         """Signal the open episodes of these nodes. A signal carries the whole observation, so that a repetition is harmless.
         Raises Unreachable."""
 

@@ -103,5 +103,5 @@ class RepetitionActivities(ABC):
 
     @activity.defn(name="scan.tell-repetition")
     @abstractmethod
-    async def tell_repetition(self, request: RepetitionRequest) -> None:
+    async def publish_repetition(self, request: RepetitionRequest) -> None:
         """Write an Event `RepeatedFencing` on the Node and its NodeFence."""

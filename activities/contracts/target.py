@@ -501,7 +501,7 @@ class TargetActivities(ABC):
 
     @activity.defn(name="target.tell")
     @abstractmethod
-    async def tell(self, request: PublishRequest) -> None:
+    async def publish(self, request: PublishRequest) -> None:
         """Write the NodeFence (if its kind is served), the note in our mark, and the Events. Idempotent: an older state never
         overwrites a newer one."""
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from policy.objects.nodes import NodeEvent, NodeView, lately
-from policy.objects.scopes import CLUSTER, GroupCount, called, lost_storage, percent, scope_of
+from policy.objects.nodes import NodeEvent, NodeView, newest_recent_event
+from policy.objects.scopes import CLUSTER, GroupCount, group_phrase, lost_storage, percent, scope_of
 from policy.values.object_refs import FENCE_NAMESPACE
 
 OFF = "off"
@@ -75,7 +75,7 @@ class GroupStorm:
         then = self.count.and_more(self.taking)
         share = f"{then.unresponsive} of {then.nodes} nodes, {then.percent}%"
         how = "are unresponsive, or will be with this one" if then != self.count else "are unresponsive"
-        return f"{called(then.group)}: {share}, {how}; the policy {self.rule.name} fences below {self.rule.percentage}%"
+        return f"{group_phrase(then.group)}: {share}, {how}; the policy {self.rule.name} fences below {self.rule.percentage}%"
 
     @property
     def unblocks(self) -> str:
@@ -88,7 +88,7 @@ class GroupStorm:
 
         numbers = range(1, count.nodes + 1)
         enough = next((more for more in numbers if not self.rule.holds(with_more(more), self.taking)), count.nodes)
-        return f"{enough} more of the {count.nodes} nodes of {called(count.group)} must become responsive"
+        return f"{enough} more of the {count.nodes} nodes of {group_phrase(count.group)} must become responsive"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +161,7 @@ class FencePolicies:
         if self.switched_off:
             return f"fencing is switched off: {'; '.join(self.switched_off)}"
         found = next((group for group in groups if group in self.off_groups), None)
-        return f"fencing is switched off for {called(found)}" if found is not None else ""
+        return f"fencing is switched off for {group_phrase(found)}" if found is not None else ""
 
     def storm(
         self, groups: Iterable[str], count_of: Callable[[str], GroupCount | None], taking: Mapping[str, int]
@@ -207,11 +207,11 @@ class FencePolicies:
         if not self.skip_lost_storage:
             return ""
         age = self.storage_event_age if self.storage_event_age is not None else STORAGE_EVENT_AGE
-        event = lately(events, self.storage_events or STORAGE_EVENTS, age=age, now=now)
+        event = newest_recent_event(events, self.storage_events or STORAGE_EVENTS, age=age, now=now)
         if event is None:
             return ""
         ago = max(int((now - event.at).total_seconds()), 0)
-        return f"it has lost its storage: the Event {event.called} reported it {ago} s ago (skip-if-host-lost-storage)"
+        return f"it has lost its storage: the Event {event.full_name} reported it {ago} s ago (skip-if-host-lost-storage)"
 
 
 NO_POLICIES = FencePolicies()

@@ -67,7 +67,9 @@ def parse_node_health_check(obj: Mapping[str, object]) -> HealthCheck:
     min_healthy, max_unhealthy = _thresholds(spec, rungs)
     healthy_delay = spec.duration("healthyDelay", timedelta(0), minimum=-_LONGEST_DELAY, maximum=_LONGEST_DELAY)
     remediating = read_remediating(head, backoff=spec.value("backoff"))
-    _not_carried_out(rungs, healthy_delay, head.warnings)
+    if healthy_delay and any(is_own_template(rung.template) for rung in rungs):
+        head.warnings.append("spec.healthyDelay is not carried out for fencing: a node is given back as soon as it is healthy")
+    pauses = (request or "a pause request without a reason" for request in spec.texts("pauseRequests"))
     return HealthCheck(
         ref=head.ref,
         dialect=Dialect.MEDIK8S,
@@ -78,7 +80,7 @@ def parse_node_health_check(obj: Mapping[str, object]) -> HealthCheck:
         min_healthy=min_healthy,
         max_unhealthy=max_unhealthy,
         rungs=rungs,
-        paused=_paused(spec),
+        paused="; ".join(pauses),
         healthy_delay=healthy_delay,
         **remediating,
         storm_cooldown=spec.duration("stormCooldownDuration", timedelta(0)) or None,
@@ -217,13 +219,3 @@ def _template(fields: Fields) -> ObjectRef:
         # Its objects are owned by Machines, and an owner lives in the namespace of what it owns.
         raise fields.refuse("remediationTemplate.namespace", f"expected {MACHINES_NAMESPACE} for a {_OF_METAL3}")
     return template
-
-
-def _paused(spec: Fields) -> str:
-    requests = spec.texts("pauseRequests")
-    return "; ".join(request or "a pause request without a reason" for request in requests)
-
-
-def _not_carried_out(rungs: tuple[EscalatingRemediation, ...], healthy_delay: timedelta, warnings: list[str]) -> None:
-    if healthy_delay and any(is_own_template(rung.template) for rung in rungs):
-        warnings.append("spec.healthyDelay is not carried out for fencing: a node is given back as soon as it is healthy")

@@ -49,16 +49,20 @@ def ways(node: str, consequences: Mapping[Verb, str], question: int) -> tuple[Ac
     """The commands that an episode of the node accepts now. consequences: what follows from each. question: the number of its
     present question."""
 
-    def command(word: Verb) -> str:
-        return COMMANDS.get(word, f"nodewarden {word.value} {{node}}").format(node=node, question=question)
+    return tuple(
+        AcceptedCommand(
+            word=verb,
+            command=COMMANDS.get(verb, f"nodewarden {verb.value} {{node}}").format(node=node, question=question),
+            consequence=consequence,
+        )
+        for verb, consequence in consequences.items()
+    )
 
-    return tuple(AcceptedCommand(word=word, command=command(word), consequence=comes) for word, comes in consequences.items())
 
-
-def advice(heard: Sequence[AcceptedCommand]) -> str:
-    """A sentence with the commands for the person who is needed. heard: the commands that are accepted; those that repair nothing
-    are left out."""
-    by_verb = {way.word: way for way in heard}
+def advice(accepted: Sequence[AcceptedCommand]) -> str:
+    """A sentence with the commands for the person who is needed. accepted: the commands of its episode; those
+    that repair nothing are left out."""
+    by_verb = {way.word: way for way in accepted}
     parts = [
         f"{before}`{way.command}`{between} {way.consequence}"
         for verb, before, between in _SENTENCE

@@ -95,26 +95,26 @@ class Ruling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Opinion:
+class _FilterResult:
     """The result of one filter. fate EVICT: this filter lets the pod be evicted, and the next one is asked."""
 
     fate: Fate = Fate.EVICT
-    words: str = ""
+    text: str = ""
 
 
-_PASS = _Opinion()
+_PASS = _FilterResult()
 
 
 def rule(pod: DrainPod, options: DrainOptions, now: datetime) -> Ruling:
     """Runs the pod through the filters."""
     warnings = list[str]()
     for consult in _FILTERS:
-        opinion = consult(pod, options, now)
-        if opinion.fate is Fate.ERROR:
-            return Ruling(pod=pod, fate=Fate.ERROR, error=f"{pod.name}: {opinion.words}", warnings=tuple(warnings))
-        if opinion.words:
-            warnings.append(f"{pod.name}: {opinion.words}")
-        if opinion.fate is Fate.SKIP:
+        result = consult(pod, options, now)
+        if result.fate is Fate.ERROR:
+            return Ruling(pod=pod, fate=Fate.ERROR, error=f"{pod.name}: {result.text}", warnings=tuple(warnings))
+        if result.text:
+            warnings.append(f"{pod.name}: {result.text}")
+        if result.fate is Fate.SKIP:
             return Ruling(pod=pod, fate=Fate.SKIP, warnings=tuple(warnings))
     return Ruling(pod=pod, fate=Fate.EVICT, warnings=tuple(warnings))
 
@@ -142,44 +142,48 @@ def plan_drain(pods: Iterable[DrainPod], options: DrainOptions, now: datetime) -
     )
 
 
-def _skip_deleted(pod: DrainPod, options: DrainOptions, now: datetime) -> _Opinion:
+def _skip_deleted(pod: DrainPod, options: DrainOptions, now: datetime) -> _FilterResult:
     if pod.deleting is None or options.skip_deleting is None or now - pod.deleting <= options.skip_deleting:
         return _PASS
-    return _Opinion(fate=Fate.SKIP, words="terminating for so long that it is not waited for; that does not mean that it stopped")
+    return _FilterResult(
+        fate=Fate.SKIP, text="terminating for so long that it is not waited for; that does not mean that it stopped"
+    )
 
 
-def _daemon_set(pod: DrainPod, options: DrainOptions, _: datetime) -> _Opinion:
+def _daemon_set(pod: DrainPod, options: DrainOptions, _: datetime) -> _FilterResult:
     if not pod.daemon_set or pod.finished:
         return _PASS
     if pod.orphaned:
-        told = f"its DaemonSet {pod.daemon_set} does not exist"
-        return _Opinion(words=told) if options.force else _Opinion(fate=Fate.ERROR, words=f"{told} (force evicts it)")
+        missing = f"its DaemonSet {pod.daemon_set} does not exist"
+        return (
+            _FilterResult(text=missing) if options.force else _FilterResult(fate=Fate.ERROR, text=f"{missing} (force evicts it)")
+        )
     if not options.ignore_daemon_sets:
-        return _Opinion(fate=Fate.ERROR, words=f"belongs to DaemonSet {pod.daemon_set} (ignore-daemonsets leaves it there)")
-    return _Opinion(fate=Fate.SKIP, words=f"left there: it belongs to DaemonSet {pod.daemon_set}")
+        return _FilterResult(fate=Fate.ERROR, text=f"belongs to DaemonSet {pod.daemon_set} (ignore-daemonsets leaves it there)")
+    return _FilterResult(fate=Fate.SKIP, text=f"left there: it belongs to DaemonSet {pod.daemon_set}")
 
 
-def _mirror(pod: DrainPod, _: DrainOptions, __: datetime) -> _Opinion:
-    return _Opinion(fate=Fate.SKIP) if pod.mirror else _PASS
+def _mirror(pod: DrainPod, _: DrainOptions, __: datetime) -> _FilterResult:
+    return _FilterResult(fate=Fate.SKIP) if pod.mirror else _PASS
 
 
-def _empty_dir(pod: DrainPod, options: DrainOptions, _: datetime) -> _Opinion:
+def _empty_dir(pod: DrainPod, options: DrainOptions, _: datetime) -> _FilterResult:
     if not pod.empty_dir or pod.finished:
         return _PASS
     if not options.delete_empty_dir:
-        return _Opinion(fate=Fate.ERROR, words="has data in an emptyDir (delete-emptydir-data gives it up)")
-    return _Opinion(words="the data in its emptyDir is lost")
+        return _FilterResult(fate=Fate.ERROR, text="has data in an emptyDir (delete-emptydir-data gives it up)")
+    return _FilterResult(text="the data in its emptyDir is lost")
 
 
-def _unmanaged(pod: DrainPod, options: DrainOptions, _: datetime) -> _Opinion:
+def _unmanaged(pod: DrainPod, options: DrainOptions, _: datetime) -> _FilterResult:
     if pod.managed or pod.finished:
         return _PASS
     if not options.force:
-        return _Opinion(fate=Fate.ERROR, words="no controller would make it anew (force evicts it)")
-    return _Opinion(words="no controller makes it anew")
+        return _FilterResult(fate=Fate.ERROR, text="no controller would make it anew (force evicts it)")
+    return _FilterResult(text="no controller makes it anew")
 
 
-_FILTERS: tuple[Callable[[DrainPod, DrainOptions, datetime], _Opinion], ...] = (
+_FILTERS: tuple[Callable[[DrainPod, DrainOptions, datetime], _FilterResult], ...] = (
     _skip_deleted,
     _daemon_set,
     _mirror,

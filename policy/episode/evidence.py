@@ -69,11 +69,11 @@ def timeline(node: Object | None, machine: Object | None, events: Iterable[Objec
     return [entry for _, entry in sorted(dated, key=lambda each: each[0])]
 
 
-def said_at(event: Object) -> str:
+def last_seen_at(event: Object) -> str:
     """When an Event was last seen, as it is written there; "" if it does not say."""
     series = event.get("series") or {}
-    said = (series.get("lastObservedTime"), *(event.get(key) for key in ("lastTimestamp", "eventTime", "firstTimestamp")))
-    return next((str(each) for each in said if moment_of(each) is not None), "")
+    moments = (series.get("lastObservedTime"), *(event.get(key) for key in ("lastTimestamp", "eventTime", "firstTimestamp")))
+    return next((str(each) for each in moments if moment_of(each) is not None), "")
 
 
 def _changes(kind: str, document: Object | None) -> Iterator[dict[str, str]]:
@@ -92,7 +92,7 @@ def _event(event: Object) -> Iterator[dict[str, str]]:
     source = (event.get("source") or {}).get("component") or event.get("reportingComponent") or ""
     count = f" ({event['count']} times)" if int(event.get("count") or 1) > 1 else ""
     what = f"{event.get('reason', '')}: {event.get('message', '')}{count}, says {source}"
-    yield {"at": said_at(event), "of": f"Event on {kind}", "what": what}
+    yield {"at": last_seen_at(event), "of": f"Event on {kind}", "what": what}
 
 
 def _kept(value: Any, key: str = "") -> Any:

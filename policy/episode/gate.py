@@ -45,7 +45,7 @@ TAKEN_AWAY_BY = {
 """The taints of controllers that are taking a node away at this moment. The autoscaler's `DeletionCandidateOfClusterAutoscaler`
 is no reason: it may come to nothing."""
 
-TOLD_TO_DELETE_ANNOTATION = "node.machine.sapcloud.io/trigger-deletion-by-mcm"
+DELETION_TRIGGER_ANNOTATION = "node.machine.sapcloud.io/trigger-deletion-by-mcm"
 """On a Node (`true`): machine-controller-manager deletes its Machine."""
 
 FIRST_TO_GO = "1"
@@ -119,8 +119,8 @@ def taken_away(node: NodeView | None, machines: Iterable[MachineView]) -> str:
     for taint in node.taints if node is not None else ():
         if (who := TAKEN_AWAY_BY.get(taint.key)) is not None:
             return f"{who} is taking the node away, as the taint {taint.key} says"
-    if node is not None and node.annotations.get(TOLD_TO_DELETE_ANNOTATION) == "true":
-        return f"machine-controller-manager is to delete its Machine, as the annotation {TOLD_TO_DELETE_ANNOTATION} says"
+    if node is not None and node.annotations.get(DELETION_TRIGGER_ANNOTATION) == "true":
+        return f"machine-controller-manager is to delete its Machine, as the annotation {DELETION_TRIGGER_ANNOTATION} says"
     return next(filter(None, (_chosen(machine.name, machine.annotations) for machine in machines)), "")
 
 

@@ -94,7 +94,7 @@ class EpisodeInput:
     action: ActionName | None = None
     """The object by which Kubernetes attests the requester; None: the name is not verified."""
 
-    in_its_word: ClassVar[tuple[str, ...]] = ()
+    attested_fields: ClassVar[tuple[str, ...]] = ()
     """The fields of its kind that `spoken` covers."""
 
     @property
@@ -106,14 +106,14 @@ class EpisodeInput:
         """What a NodeAction has to say to attest this request."""
         raise NotImplementedError
 
-    def beyond_its_word(self) -> str:
+    def unattested_field(self) -> str:
         """The field by which it asks for more than its NodeAction says, "" if none does: a person who attested "remediate node-7"
         did not attest the machine that another caller names beside it (S42)."""
         wish = Need(kind=NeedKind.PERSON, reason=self.reason, requester=self.requester)
         for each in fields(self):
             found = getattr(self, each.name)
-            said = each.name in _OF_EVERY_EPISODE or each.name in self.in_its_word
-            if not said and found != each.default and not (each.name == "need" and found == wish):
+            attested = each.name in _OF_EVERY_EPISODE or each.name in self.attested_fields
+            if not attested and found != each.default and not (each.name == "need" and found == wish):
                 return each.name
         return ""
 
@@ -137,7 +137,7 @@ class FencingInput(EpisodeInput):
     permit_granted: bool = False
     node_uid: str = ""
 
-    in_its_word = ("template", "override", "seen_off")
+    attested_fields = ("template", "override", "seen_off")
 
     @property
     def by_a_person(self) -> bool:
@@ -167,7 +167,7 @@ class PreservationInput(EpisodeInput):
     isolate: bool = False
     unhealthy: str = ""
 
-    in_its_word = ("hold", "isolate")
+    attested_fields = ("hold", "isolate")
 
     @property
     def by_a_person(self) -> bool:
@@ -216,7 +216,7 @@ class RemediationInput(EpisodeInput):
     adopts: str = ""
     permit_granted: bool = False
 
-    in_its_word = ("strategies", "skip_impossible", "override")
+    attested_fields = ("strategies", "skip_impossible", "override")
 
     @property
     def by_a_person(self) -> bool:
@@ -332,8 +332,8 @@ class OffProof:
     def basis(self) -> str:
         """Why the machine counts as off, to follow "off" in a sentence: a reading of its devices, or a person's
         acknowledgement."""
-        word = self.acknowledgement
-        return "is proven" if word is None else f"is what {word.by} says{word.despite}"
+        by_person = self.acknowledgement
+        return "is proven" if by_person is None else f"is what {by_person.by} says{by_person.despite}"
 
     @property
     def former_basis(self) -> str:

@@ -11,7 +11,7 @@ import hashlib
 import re
 from dataclasses import replace
 
-from policy.episode.messages import EpisodeStatus, PathProof, Phase, Reading, RecordEntry
+from policy.episode.messages import EpisodeStatus, Phase, Reading, RecordEntry
 from policy.fence.config import FenceStep
 
 PREFIX = "node-fence-"
@@ -96,7 +96,7 @@ def retries(status: EpisodeStatus) -> int:
     return max(status.try_number - 1, 0)
 
 
-def told(status: EpisodeStatus) -> EpisodeStatus:
+def shown_status(status: EpisodeStatus) -> EpisodeStatus:
     """The part of a status that a NodeFence shows, and no more: each state goes through the episode's history, six in a plain
     fencing."""
     off = status.off_proof
@@ -113,19 +113,21 @@ def told(status: EpisodeStatus) -> EpisodeStatus:
         try_number=status.try_number,
         restarts=status.restarts,
         problem=status.problem,
-        off_proof=replace(off, readings=_told(off.readings)) if off is not None else None,
+        off_proof=replace(off, readings=_shown(off.readings)) if off is not None else None,
         restart_proof=status.restart_proof,
-        path_proofs=tuple(_told_path(each) for each in status.path_proofs),
+        path_proofs=tuple(
+            replace(
+                path,
+                readings=_shown(path.readings),
+                volumes=tuple(replace(each, root=False, detail="", seal="") for each in path.volumes),
+            )
+            for path in status.path_proofs
+        ),
     )
 
 
-def _told(readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
+def _shown(readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
     return tuple(Reading(endpoint=each.endpoint, state=each.state, at=each.at) for each in readings)
-
-
-def _told_path(path: PathProof) -> PathProof:
-    volumes = tuple(replace(each, root=False, detail="", seal="") for each in path.volumes)
-    return replace(path, readings=_told(path.readings), volumes=volumes)
 
 
 def transition(status: EpisodeStatus) -> tuple[object, ...]:

@@ -91,7 +91,7 @@ class Notice:
         return f"nodewarden: {what}: {where}"
 
     @property
-    def news(self) -> tuple[str | int, ...]:
+    def repetition_key(self) -> tuple[str | int, ...]:
         """A key that is equal for repetitions of the same notice."""
         return (self.when, self.cluster, self.subject, self.text, self.words)
 
@@ -177,15 +177,13 @@ class NoticeRule:
             return False
         if self.nodes and notice.node and not any(fnmatchcase(notice.node, each) for each in self.nodes):
             return False
-        if notice.known is not None and not self._wants_of(notice.known):
-            return False
+        if (node := notice.known) is not None:
+            covered = any(fnmatchcase(key, each) for key in node.checks for each in self.checks)
+            if (self.checks and not covered) or not self.labels.matches(node.labels):
+                return False
         if notice.when is When.NEEDS_HUMAN and notice.waited < self.after:
             return False
         return not (notice.outcome and self.outcomes) or notice.outcome in self.outcomes
-
-    def _wants_of(self, node: KnownNode) -> bool:
-        covered = any(fnmatchcase(key, each) for key in node.checks for each in self.checks)
-        return (covered or not self.checks) and self.labels.matches(node.labels)
 
     def written(self, notice: Notice) -> tuple[str, str]:
         """Title and text, by the configured wording if there is one."""

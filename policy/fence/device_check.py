@@ -241,13 +241,10 @@ def held_rows(node: NodeToCheck, last_success: Mapping[str, datetime]) -> list[D
 def _warning(node: NodeToCheck, checked: DeviceToCheck, answer: DeviceAnswer) -> str:
     if node.held:
         return f"incident {node.held} is open"
-    return "; ".join(filter(None, (_wrong_state(node, checked, answer), answer.insecurity and f"insecure: {answer.insecurity}")))
-
-
-def _wrong_state(node: NodeToCheck, checked: DeviceToCheck, answer: DeviceAnswer) -> str:
+    state = ""
     if answer.state is PowerState.OFF and node.ready:
-        return "cut although the node is Ready" if checked.path else "off although the node is Ready: is it the right machine?"
-    return ""
+        state = "cut although the node is Ready" if checked.path else "off although the node is Ready: is it the right machine?"
+    return "; ".join(filter(None, (state, answer.insecurity and f"insecure: {answer.insecurity}")))
 
 
 class DeviceClaims:
@@ -284,8 +281,8 @@ class DeviceClaims:
             return ""
         more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
         named = ", ".join(f"Node/{each}" for each in others[:MOST_NAMED])
-        told = f"{endpoint} is configured as the device of Node/{node} and of {named}{more}"
-        return f"{told}: find out which node it belongs to, or the wrong machine is switched off"
+        shared = f"{endpoint} is configured as the device of Node/{node} and of {named}{more}"
+        return f"{shared}: find out which node it belongs to, or the wrong machine is switched off"
 
     @property
     def shared(self) -> tuple[tuple[str, str], ...]:
@@ -335,8 +332,8 @@ class Remembered:
         """The last success of each device of a node, by endpoint."""
         return {endpoint: datetime.fromtimestamp(at, UTC) for endpoint, at in self._answered.get(node, {}).items()}
 
-    def hear(self, node: NodeToCheck, answer: DeviceAnswer) -> DeviceNotice | None:
-        """Note one answer. Returns the notice that it needs, again each time until `told` is called with it."""
+    def note_answer(self, node: NodeToCheck, answer: DeviceAnswer) -> DeviceNotice | None:
+        """Note one answer. Returns the notice that it needs, again each time until `mark_published` is called with it."""
         key, since = (node.node, answer.endpoint), self.last_successes(node.node).get(answer.endpoint)
         if answer.answer is Reachability.ANSWERS:
             self._answered.setdefault(node.node, {})[answer.endpoint] = int(answer.at.timestamp())
@@ -353,7 +350,7 @@ class Remembered:
             problem=answer.problem[:LONGEST_PROBLEM],
         )
 
-    def hear_claims(self, claims: DeviceClaims) -> list[DeviceNotice]:
+    def note_claims(self, claims: DeviceClaims) -> list[DeviceNotice]:
         """Note which devices are shared now, and return the notices that are not reported yet. A device that is shared no more
         is forgotten, and reported again if it comes back."""
         notices = claims.notices()
@@ -361,7 +358,7 @@ class Remembered:
         self._shared &= set(self.claimed)
         return [each for each in notices if (each.node, each.endpoint) not in self._shared]
 
-    def told(self, notice: DeviceNotice) -> None:
+    def mark_published(self, notice: DeviceNotice) -> None:
         """Note that the notice was published: not again until it changes."""
         key = (notice.node, notice.endpoint)
         if notice.reason is DeviceEventReason.FENCE_DEVICE_SHARED:
@@ -463,9 +460,9 @@ def acted_on(report: DeviceReport, failing: Mapping[str, str]) -> DeviceReport:
     return replace(report, rows=tuple(sorted(rows, key=_worst_first)), problems=report.problems + found)
 
 
-def _words(told: str) -> set[str]:
+def _words(text: str) -> set[str]:
     """Whole words: the name of an outlet may be the beginning of another's."""
-    return {word.strip(":;,.") for word in told.split()}
+    return {word.strip(":;,.") for word in text.split()}
 
 
 def _worst_first(row: DeviceRow) -> tuple[bool, bool, list[tuple[bool, int, str]], str]:

@@ -105,8 +105,8 @@ class KernelDead:
     seal: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        told = f"{self.messages} messages from {self.address}, the last one {_ago(self.heard_at - self.last)}"
-        return f"kernel dead (fence_kdump, trusted network): {told}"
+        messages = f"{self.messages} messages from {self.address}, the last one {_ago(self.heard_at - self.last)}"
+        return f"kernel dead (fence_kdump, trusted network): {messages}"
 
 
 def kdump_wait(
@@ -122,15 +122,15 @@ def kdump_wait(
         return _until(Kdump.DEAF, min(later(due, rule.window) - now, left), "no listener of kdump messages answers")
     last = reading.last
     if last is not None and last >= later(began, -BEFORE_NOT_READY):
-        told = f"{reading.messages} kdump messages from {reading.address}, the last one {_ago(reading.at - last)}"
+        messages = f"{reading.messages} kdump messages from {reading.address}, the last one {_ago(reading.at - last)}"
         quiet = rule.silence - (reading.at - last)
         if quiet <= timedelta(0):
-            return KdumpAnswer(state=Kdump.ENDED, wait=timedelta(0), reason=f"{told}: the dump is over")
+            return KdumpAnswer(state=Kdump.ENDED, wait=timedelta(0), reason=f"{messages}: the dump is over")
         if left <= timedelta(0):
             bound = format_duration(rule.longest)
-            reason = f"{told}, but power-off has waited {bound} for it"
+            reason = f"{messages}, but power-off has waited {bound} for it"
             return KdumpAnswer(state=Kdump.OVERDUE, wait=timedelta(0), reason=reason)
-        return KdumpAnswer(state=Kdump.DUMPING, wait=min(quiet, left), reason=told)
+        return KdumpAnswer(state=Kdump.DUMPING, wait=min(quiet, left), reason=messages)
     # Messages from before the listener began are not known.
     window = rule.window - (reading.at - max(began, reading.listening))
     answer = _until(Kdump.AWAITED, min(window, left), "no kdump message was heard")

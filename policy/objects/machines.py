@@ -200,7 +200,7 @@ def identities_of(node: NodeView | None) -> dict[str, str]:
     if node.provider_id:
         found[f"provider/{machine_behind(node.provider_id)}"] = f"providerID {node.provider_id}"
     uuid = node.system_uuid.casefold()
-    if uuid and not tells_nothing(uuid):
+    if uuid and not is_placeholder_uuid(uuid):
         found[f"system/{uuid}"] = f"system UUID {node.system_uuid}"
     if node.boot_id:
         found[f"boot/{node.boot_id}"] = f"boot id {node.boot_id}"
@@ -303,17 +303,17 @@ _DIGITS = re.compile(r"[0-9a-f]{32}")
 _EMPTY = frozenset(bytes.fromhex(each.replace("-", "")) for each in PLACEHOLDERS)
 
 
-def tells_nothing(uuid: str) -> bool:
+def is_placeholder_uuid(uuid: str) -> bool:
     """Whether a system UUID is a placeholder."""
     return uuid.casefold() in PLACEHOLDERS or len(set(uuid) - {"-"}) <= 1
 
 
-def same_system(told: str, shown: str) -> bool | None:
+def same_system(reported: str, shown: str) -> bool | None:
     """Whether a device's GUID is the system UUID that a Node shows; None where they can't be compared.
 
     Firmwares disagree on the byte order of a GUID (SMBIOS, RFC 4122, wholly reversed), so each is accepted.
     """
-    theirs, ours = _read(told), _read(shown)
+    theirs, ours = _read(reported), _read(shown)
     if theirs is None or ours is None:
         return None
     orders = {_swapped(theirs), theirs, theirs[::-1], _swapped(theirs[::-1]), _swapped(theirs)[::-1]}

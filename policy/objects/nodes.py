@@ -147,12 +147,12 @@ class NodeEvent:
     message: str = ""
 
     @property
-    def called(self) -> str:
+    def full_name(self) -> str:
         """The name by which a policy asks for it."""
         return f"{self.source}/{self.reason}" if self.source else self.reason
 
 
-def lately(events: Iterable[NodeEvent], wanted: Iterable[str], *, age: timedelta, now: datetime) -> NodeEvent | None:
+def newest_recent_event(events: Iterable[NodeEvent], wanted: Iterable[str], *, age: timedelta, now: datetime) -> NodeEvent | None:
     """The newest wanted Event that is no older than `age`. wanted: each by its `reason`, or by `source/reason`.
 
     It may not be later than now by more than `age` either: the writer of an Event chooses its moment, and none may hold for

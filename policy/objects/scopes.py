@@ -54,7 +54,7 @@ def scope_of(group: str) -> str:
     return group.partition("=")[0]
 
 
-def called(group: str) -> str:
+def group_phrase(group: str) -> str:
     """The name of a group in a sentence."""
     if group == CLUSTER:
         return "the cluster"

@@ -26,7 +26,7 @@ from policy.episode.messages import Kind
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import Permit, PermitState, Replacing
 from policy.objects.machines import machine_behind
-from policy.objects.scopes import CLUSTER, GroupCount, called, scope_of
+from policy.objects.scopes import CLUSTER, GroupCount, group_phrase, scope_of
 from policy.scan.ledger_snapshot import LedgerSnapshot
 from policy.scan.scan_report import Candidate, CheckReport, ScanReport
 from policy.values.times import format_duration, written
@@ -328,7 +328,7 @@ class Occupancy(ObjectLimits):
             mine = {group for group in groups if scope_of(group) == each.scope}
             busy = [node for node, theirs in held if _may_share(each.scope, mine, theirs)]
             if len(busy) >= each.cap:
-                where = called(min(mine)) if mine else f"whatever {each.scope} it is in"
+                where = group_phrase(min(mine)) if mine else f"whatever {each.scope} it is in"
                 return f"{len(busy)} of {each.cap} permits of {where} are held: {_some(busy)}"
         return ""
 

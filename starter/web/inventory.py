@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from policy.fence.device_check import fenceable
-from policy.objects.scopes import POOL, called
+from policy.objects.scopes import POOL, group_phrase
 from starter.errors import RequestError
 from starter.web import api
 from starter.web.answers import UnreadableError
@@ -43,7 +43,7 @@ router = APIRouter()
 api.KINDS[f"{api.OF_CLUSTER}/fleet"] = FleetAnswer
 _GLOBALS: dict[str, Any] = {"glyphs": GLYPHS, "state_colours": COLOURS, "fenceable": fenceable}
 templates.env.globals.update(_GLOBALS)
-templates.env.filters["called"] = called
+templates.env.filters["group_phrase"] = group_phrase
 
 
 @router.get(f"{api.OF_CLUSTER}/fleet", response_class=Response, response_model=None)

@@ -74,12 +74,12 @@ async def test_an_open_page_of_a_node_gets_its_episode_when_one_begins(browser: 
     """S44: and loses it, with its buttons, when it is over; what a reader writes meanwhile is not taken away."""
     warden.answer = dataclasses.replace(night(), episodes=())
     async with opened(browser, f"{url}/c/{CLUSTER}/nodes/node-9") as (page, _):
-        await page.get_by_label("At, in UTC").fill("03:12")
+        await page.get_by_label("At, in your zone, UTC").fill("2026-11-20T03:12:07")
         warden.answer = night()
         await page.locator("#episode").get_by_role("link", name="ack-off node-9").wait_for()
         warden.answer = dataclasses.replace(night(), episodes=())
         await page.locator("#episode").wait_for(state="detached")
-        assert await page.get_by_label("At, in UTC").input_value() == "03:12"
+        assert await page.get_by_label("At, in your zone, UTC").input_value() == "2026-11-20T03:12:07"
 
 
 async def test_what_was_due_is_asked_for_anew_though_nothing_else_has_changed(

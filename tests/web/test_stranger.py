@@ -15,7 +15,7 @@ from policy.scan.pauses import PastPause, Pause
 from policy.values.times import written
 from tests.starter.builders import scanner
 from tests.web.looking import opened
-from tests.web.night import NightWarden, at_three_twelve, hence, night
+from tests.web.night import CLUSTER, NightWarden, at_three_twelve, hence, night
 
 PAUSE = Pause(
     who="ann@example.com",
@@ -106,6 +106,20 @@ async def test_what_happened_everywhere_at_a_time_of_my_own_zone(
         await reads(page, f"at {mine.isoformat(' ', 'seconds')}")
         theirs = moment.astimezone(ZoneInfo("Asia/Tokyo"))
         assert await page.get_by_label("At, in your zone, Asia/Tokyo").input_value() == f"{theirs:%Y-%m-%dT%H:%M:%S}"
+        assert said == []
+
+
+async def test_why_a_node_was_not_touched_is_asked_for_at_a_time_of_my_own_zone(
+    browser: Browser, url: str, paused: NightWarden
+) -> None:
+    moment = at_three_twelve().started + timedelta(seconds=40)
+    mine = moment.astimezone(ZoneInfo("Asia/Dubai"))
+    async with opened(browser, url, zone="Asia/Dubai") as (page, said):
+        await page.goto(f"{url.rstrip('/')}/c/{CLUSTER}/nodes/node-4")
+        await page.get_by_label("At, in your zone, Asia/Dubai").fill(f"{mine:%Y-%m-%dT%H:%M:%S}")
+        await page.get_by_role("region", name="Why at that moment?").get_by_role("button", name="Show").click()
+        await reads(page, f"At {written(moment)}:", "Fencing was open")
+        assert await page.get_by_label("At, in your zone, Asia/Dubai").input_value() == f"{mine:%Y-%m-%dT%H:%M:%S}"
         assert said == []
 
 

@@ -37,7 +37,7 @@ class Devices(FenceDeviceActivities):
         devices = tuple(DeviceToCheck(device=PowerDevice(driver=each, endpoint=f"{each}://a")) for each in self.drivers)
         return FenceDevices(nodes=tuple(NodeToCheck(node=node, devices=devices) for node in request.nodes))
 
-    async def tell_devices(self, request: PublishDeviceNoticesRequest) -> None:
+    async def publish_device_notices(self, request: PublishDeviceNoticesRequest) -> None:
         raise AssertionError(request)
 
 

@@ -145,7 +145,7 @@ class NodeActs(Acting):
     def release_lease(self, request: contract.ReleaseRequest) -> None:
         pass
 
-    def tell(self, request: contract.PublishRequest) -> None:
+    def publish(self, request: contract.PublishRequest) -> None:
         """What people hear is the same whoever takes the news along (`Adversary.perform`)."""
 
     def answer_request(self, request: contract.AnswerRequest) -> contract.AnswerResult:

@@ -155,7 +155,7 @@ class ScriptedCluster:
     def _lease_is(self, request: contract.ScanRequest) -> bool:
         return self.current.lease.held or bool(self.current.lease.holder) or not request.work_in_hand
 
-    async def tell_repetition(self, request: contract.RepetitionRequest) -> None:
+    async def publish_repetition(self, request: contract.RepetitionRequest) -> None:
         self._fails("tell", "the API server said no")
         self.repetitions.append(request)
 
@@ -193,7 +193,7 @@ class ScriptedCluster:
         started = [contract.PreserveOutcome(victim=each.victim, opened=contract.Opened.STARTED) for each in request.needs]
         return contract.PreserveResult(outcomes=tuple(started))
 
-    async def tell(self, request: contract.NotifyRequest) -> contract.NotifyResult:
+    async def notify(self, request: contract.NotifyRequest) -> contract.NotifyResult:
         self.told.append(request.observations)
         await self.may_tell.wait()
         return contract.NotifyResult(gone=tuple(seen.node for seen in request.observations if seen.node not in self.there))

@@ -179,7 +179,7 @@ async def test_open_episodes_are_told_of_their_nodes_and_the_others_are_named(en
     """One that has closed, or never was, keeps nobody else from being told."""
     seen = tuple(Observation(node=node, boot_id="b2") for node in ("node-5", "node-6"))
     async with holding(env.client, "node-6", "Fencing", memo={}):
-        result = await ActivityEnvironment().run(service(env.client).tell, NotifyRequest(cluster=CLUSTER, observations=seen))
+        result = await ActivityEnvironment().run(service(env.client).notify, NotifyRequest(cluster=CLUSTER, observations=seen))
         history = await env.client.get_workflow_handle(episode_id(CLUSTER, "node-6")).fetch_history()
     assert result.gone == ("node-5",)
     (signal,) = [event.workflow_execution_signaled_event_attributes for event in history.events if event.event_type == SIGNALED]

@@ -118,7 +118,7 @@ class Devices(FenceDeviceActivities, DeviceReadingActivities):
         return FenceDevices(nodes=tuple(self.nodes.get(each.node, each) for each in gone))
 
     @activity.defn(name="fence-check.tell")
-    async def tell_devices(self, request: PublishDeviceNoticesRequest) -> None:
+    async def publish_device_notices(self, request: PublishDeviceNoticesRequest) -> None:
         if self.telling_errors:
             self.telling_errors -= 1
             raise failure(ErrorType.FORBIDDEN, "events is forbidden")
@@ -222,7 +222,7 @@ async def checking(
     for name, node in devices.nodes.items():  # sites of its own, since other tests use the same server
         devices.nodes[name] = _moved(node, cluster)
     async with AsyncExitStack() as stack:
-        find = [devices.list_nodes, devices.find_devices, devices.tell_devices]
+        find = [devices.list_nodes, devices.find_devices, devices.publish_device_notices]
         serving: list[dict[str, Any]] = [{"task_queue": cluster_queue(cluster), "activities": find}]
         serving += [
             {"task_queue": power_queue(f"{cluster}-{site}"), "activities": [devices.read_devices]} for site in ("default", *sites)

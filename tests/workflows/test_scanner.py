@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ import pytest
 from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
-from activities.contracts.episodes import EpisodeDescription, FoundOpen
+from activities.contracts.episodes import EpisodeDescription, FoundOpen, Opened
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.health_check import HealthCheck
 from policy.checks.inventory import ControlPlane
@@ -540,6 +541,20 @@ async def test_a_deadline_does_not_wait_for_the_opening_of_others_whose_permits_
         finally:
             world.may_open.set()
         await scan.until(lambda status: status.opened == 4)
+
+
+async def test_an_episode_that_asks_is_answered_once_the_opening_under_its_id_has_come_to_nothing(
+    env: WorkflowEnvironment,
+) -> None:
+    """S13: until then the node is reserved for an episode that can't begin, and a person would be refused for it."""
+    world = ScriptedCluster(report("node-1"), outcomes={"node-1": Opened.REFUSED})
+    world.may_open.clear()
+    async with scanning(env, world) as scan:
+        await eventually(env, lambda: world.asked == [("node-1",)])
+        asking = asyncio.create_task(scan.ask("node-1"))
+        await scan.until(lambda status: [each.holding for each in status.permits] == [PermitState.RESERVED])
+        world.may_open.set()
+        assert (await asking).decision is PermitDecision.GRANTED
 
 
 async def test_nobody_is_described_as_gone_while_his_episode_is_being_opened(env: WorkflowEnvironment) -> None:

@@ -460,7 +460,7 @@ class ScriptedTarget:
         self.world.released.append(request.adopted)
         await self._hear_along(request.news)
 
-    async def tell(self, request: contract.PublishRequest) -> None:
+    async def publish(self, request: contract.PublishRequest) -> None:
         if (gate := self.world.gates.get("tell")) is not None:
             await gate.wait()
         self.world.may_fail(self.world.tell_errors)

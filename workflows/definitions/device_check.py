@@ -143,7 +143,7 @@ class DeviceCheck:
         for start in range(0, len(names), PAGE):
             rows += await self._read_page(names[start : start + PAGE], claims=claims)
         self._remembered.keep_hosts(claims.nodes)
-        await self._publish(self._remembered.hear_claims(claims))
+        await self._publish(self._remembered.note_claims(claims))
         rows = claims.noted(rows)
         self._remembered.keep_nodes(frozenset(names))
         self._report = report_of(self._cluster, rows, began=began, ended=workflow.now(), nodes=len(names))
@@ -176,7 +176,7 @@ class DeviceCheck:
                 if not node.problem and node.held and not also_held:
                     rows += held_rows(node, self._remembered.last_successes(node.node))
             for (node, device), answer in zip(to_read, answers, strict=True):
-                notice = self._remembered.hear(node, answer)
+                notice = self._remembered.note_answer(node, answer)
                 notices += [notice] if notice is not None else []
                 self._count(node, answer)
                 rows.append(row_of(node, device, answer, self._remembered.last_successes(node.node).get(answer.endpoint)))
@@ -249,7 +249,7 @@ class DeviceCheck:
             some = tuple(notices[start : start + BATCH])
             try:
                 await workflow.execute_activity_method(
-                    FenceDeviceActivities.tell_devices,
+                    FenceDeviceActivities.publish_device_notices,
                     PublishDeviceNoticesRequest(cluster=self._cluster, tidings=some),
                     **(options.report(self._cluster) | {"summary": f"publishes notices of {len(some)} devices"}),
                 )
@@ -257,7 +257,7 @@ class DeviceCheck:
                 workflow.logger.warning("Events about %d devices can't be written: %s", len(some), error_message(error))
                 continue
             for each in some:
-                self._remembered.told(each)
+                self._remembered.mark_published(each)
 
     def _count(self, node: NodeToCheck, answer: DeviceAnswer) -> None:
         """A device that is well counts 0, so that its series exists before something is wrong with it."""

@@ -518,7 +518,7 @@ class HealthScanner:
         names = ", ".join(each.node for each in changed)
         try:
             result = await workflow.execute_activity_method(
-                EpisodeActivities.tell,
+                EpisodeActivities.notify,
                 NotifyRequest(cluster=self._input.cluster, observations=changed),
                 **(options.temporal_call() | {"summary": f"tells episodes of their nodes: {names}"[:200]}),
             )
@@ -547,7 +547,7 @@ class HealthScanner:
             repetition = self._state.untold.pop(0)
             try:
                 await workflow.execute_activity_method(
-                    RepetitionActivities.tell_repetition,
+                    RepetitionActivities.publish_repetition,
                     RepetitionRequest(cluster=self._input.cluster, repetition=repetition),
                     **(options.report(self._input.cluster) | {"summary": f"{repetition.node} is fenced again and again"}),
                 )

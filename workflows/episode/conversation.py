@@ -115,7 +115,7 @@ class EpisodeConversation:
         if spoken.action is Verb.ACK_OFF and (problem := name_or_reason_problem(request.requester, request.reason)):
             return problem
         if request.action is not None:
-            if beyond := request.beyond_its_word():
+            if beyond := request.unattested_field():
                 return f"{beyond}: expected nothing but what NodeAction/{request.action.name} says"
             try:
                 word = await verified_command(word, spoken, cluster=request.cluster, incident=self.episode.state.incident)

@@ -27,7 +27,7 @@ from activities.contracts.target import (
 from activities.errors import error_message
 from policy.episode.events import event_of, events_between
 from policy.episode.messages import EpisodeStatus, RecordEntry
-from policy.episode.nodefence import MAXIMUM_JOBS, job_of, told, transition
+from policy.episode.nodefence import MAXIMUM_JOBS, job_of, shown_status, transition
 from policy.fence.config import FenceStep
 from workflows.episode.state import PublisherState
 from workflows.kit import options
@@ -107,7 +107,7 @@ class Publisher:
         if self._state.shown is not None and self._state.entered is not None:
             self._state.sequence += 1
             shown = EpisodeSnapshot(
-                status=told(self._state.shown),
+                status=shown_status(self._state.shown),
                 sequence=self._state.sequence,
                 at=self._state.entered,
                 jobs=tuple(self._state.jobs),
@@ -131,7 +131,7 @@ class Publisher:
         while (news := self._take()) is not None:
             try:
                 await workflow.execute_activity_method(
-                    TargetActivities.tell,
+                    TargetActivities.publish,
                     PublishRequest(target=target.without_devices, news=news),
                     **(options.report(target.cluster) | {"summary": f"tells people: {_headline(news)}"}),
                 )

@@ -39,7 +39,7 @@ from activities.contracts.evidence import (
 from activities.errors import ErrorType, failure
 from activities.evidence_directory import MANIFEST, MANIFEST_ROOM, EvidenceDirectory
 from activities.licences import Licences
-from policy.episode.evidence import said_at, timeline, without_secrets
+from policy.episode.evidence import last_seen_at, timeline, without_secrets
 from policy.episode.messages import Need
 from policy.fence.plan import PowerDevice
 
@@ -241,7 +241,7 @@ async def _events(connection: ClusterConnection, namespace: str, kind: str, name
         found += orjson.loads(page.body).get("items") or []
         if len(found) >= EVENTS_READ:
             break
-    return sorted(_about(found, kind, name), key=said_at)
+    return sorted(_about(found, kind, name), key=last_seen_at)
 
 
 def _about(events: Iterable[JsonObject], kind: str, name: str) -> list[JsonObject]:

@@ -81,7 +81,7 @@ class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
         return FenceDevices(nodes=tuple(await asyncio.gather(*(one(name) for name in request.nodes))))
 
     @activity.defn(name="fence-check.tell")
-    async def tell_devices(self, request: PublishDeviceNoticesRequest) -> None:
+    async def publish_device_notices(self, request: PublishDeviceNoticesRequest) -> None:
         """One after the other. The first that can't be written ends it; when it is repeated, what was written stays as it is."""
         require_cluster(request.cluster, self._cluster)
         for notice in request.tidings:

@@ -176,13 +176,13 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         await self._publisher.publish_beside(request.target, request.news)
 
     @activity.defn(name="target.tell")
-    async def tell(self, request: PublishRequest) -> None:
+    async def publish(self, request: PublishRequest) -> None:
         """The second attempt tells the Events whether or not the rest could be written."""
         require_cluster(request.target.cluster, self._cluster)
         await self._publisher.publish(request.target, request.news, anyway=activity.info().attempt > 1)
 
     @activity.defn(name="scan.tell-repetition")
-    async def tell_repetition(self, request: RepetitionRequest) -> None:
+    async def publish_repetition(self, request: RepetitionRequest) -> None:
         """See `EpisodePublisher`."""
         require_cluster(request.cluster, self._cluster)
         await self._publisher.publish_repetition(request.repetition)

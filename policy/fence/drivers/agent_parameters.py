@@ -36,7 +36,7 @@ _REFUSED: Mapping[str, str] = {
     "missing_as_off": "a plug that is missing is never off",
     "network_fencing": "it cuts the network and leaves the machine running",
     "port_as_ip": "expected the address as ip",
-    "tls_fingerprint": "agents can't be told which certificate to expect: expected the driver redfish for that",
+    "tls_fingerprint": "agents have no parameter for the expected certificate: expected the driver redfish for that",
     "record_only": "it only records and switches nothing off",
     "verbose": "it would write the password to the worker's log",
     "verbose_level": "it would write the password to the worker's log",

@@ -204,8 +204,8 @@ def insecurity(agent: str, parameters: Mapping[str, str]) -> str:
     def is_set(name: str, *, default: bool = False) -> bool:
         return _is_true(given[name] or "1") if name in given else default
 
-    if told := next((name for name in _UNVERIFIED if is_set(name)), None):
-        return f"TLS without verifying its certificate ({told})"
+    if unverified := next((name for name in _UNVERIFIED if is_set(name)), None):
+        return f"TLS without verifying its certificate ({unverified})"
     if url := next((name for name, value in given.items() if name != "proxy" and value.lower().startswith("http://")), None):
         return f"plain HTTP ({url})"
     tls = is_set("ssl", default=agent in _VERIFIED) or is_set("ssl_secure")

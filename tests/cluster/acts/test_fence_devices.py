@@ -266,7 +266,7 @@ async def test_silence_and_return_are_events_on_the_node_and_a_repeated_request_
     devices, back = devices_of(ready), notice(reason=DeviceEventReason.FENCE_DEVICE_ANSWERS)
     for _ in range(2):
         await ActivityEnvironment().run(
-            devices.tell_devices, PublishDeviceNoticesRequest(cluster=CLUSTER, tidings=(notice(), back))
+            devices.publish_device_notices, PublishDeviceNoticesRequest(cluster=CLUSTER, tidings=(notice(), back))
         )
     items = (await ready.others.list(EVENTS.path(namespace="default")))["items"]
     events = {item["reason"]: item for item in items}

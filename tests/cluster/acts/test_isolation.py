@@ -276,7 +276,7 @@ async def note(world: World, off_proven: datetime | None) -> bool:
     """Whether it changed anything."""
     writes = world.writes
     taint_request = PublishRequest(target=await world.pinned(), news=Publication(off=OffNote(off_proven=off_proven)))
-    await ActivityEnvironment().run(world.target.tell, taint_request)
+    await ActivityEnvironment().run(world.target.publish, taint_request)
     return world.writes > writes
 
 

@@ -38,7 +38,7 @@ from activities.errors import ErrorType
 from activities.notification_sender import Notice
 from policy.episode.events import WARNINGS, EventReason, When
 from policy.episode.messages import Acknowledgement, EpisodeStatus, Kind, PathProof, Phase, RestartProof, VolumeReading
-from policy.episode.nodefence import told as problem_line
+from policy.episode.nodefence import shown_status
 from policy.fence.config import FenceStep
 from policy.fence.power import VolumeState
 from policy.scan.repeat_alarm import Repetition
@@ -68,7 +68,7 @@ async def told(world: World, *, warning: bool = False) -> PublishRequest:
 
 
 async def tell(world: World, request: PublishRequest) -> None:
-    await ActivityEnvironment().run(world.target.tell, request)
+    await ActivityEnvironment().run(world.target.publish, request)
 
 
 async def test_news_that_cannot_be_told_stop_no_act_that_takes_them_along(world: World) -> None:
@@ -133,7 +133,7 @@ class Mirrored:
         return PublishRequest(target=target, news=Publication(shown=replace(shown, **named), events=events))
 
     async def show(self, *args: Any, **fields: Any) -> None:
-        await self.environment.run(self.target.tell, await self.request(*args, **fields))
+        await self.environment.run(self.target.publish, await self.request(*args, **fields))
 
     async def fence(self) -> JsonObject:
         return await self.world.others.get(FENCES.path(NAME))
@@ -207,7 +207,7 @@ async def test_what_is_written_is_what_the_definition_describes(mirrored: Mirror
         outcome="recovered",
         message="it is back",
     )
-    await mirrored.environment.run(mirrored.target.tell, final)
+    await mirrored.environment.run(mirrored.target.publish, final)
     fence, written = await mirrored.fence(), mirrored.fences._document(NAME, final.target, shown_of(final))
     assert {key: fence[key] for key in written if key != "metadata"} == {
         key: value for key, value in written.items() if key != "metadata"
@@ -235,7 +235,7 @@ async def test_what_an_episode_tells_of_its_status_is_all_that_is_shown_of_it(mi
             problem="it says on",
         )
     )
-    target, short = await mirrored.world.pinned(), replace(whole, status=problem_line(whole.status))
+    target, short = await mirrored.world.pinned(), replace(whole, status=shown_status(whole.status))
     document = mirrored.fences._document(NAME, target, whole)
     assert mirrored.fences._document(NAME, target, short) == document
     assert "unread" not in repr(short)
@@ -247,7 +247,7 @@ async def test_a_write_that_was_overtaken_changes_nothing(mirrored: Mirrored) ->
     late = await mirrored.request(1, Phase.NEW)
     await mirrored.show(2, Phase.DONE)
     before = mirrored.world.writes
-    await mirrored.environment.run(mirrored.target.tell, late)
+    await mirrored.environment.run(mirrored.target.publish, late)
     assert (await mirrored.fence())["status"] == "Done"
     assert mirrored.world.writes == before
 
@@ -311,12 +311,12 @@ async def test_in_the_proposals_group_where_its_definition_is_and_a_setting_says
 
 async def test_without_the_kind_nothing_is_written_and_nobody_asks_again_for_a_while(without_kind: Mirrored) -> None:
     request = await without_kind.request(events=(event(EventReason.STEP_STARTED, "isolation"),))
-    await without_kind.environment.run(without_kind.target.tell, request)
+    await without_kind.environment.run(without_kind.target.publish, request)
     request_log = without_kind.world.server.requests
     target, asked = await without_kind.world.pinned(), request_log.counts.total()
     for number in range(2, 5):
         later = replace(request, news=Publication(shown=replace(shown_of(request), sequence=number)), target=target)
-        await without_kind.environment.run(without_kind.target.tell, later)
+        await without_kind.environment.run(without_kind.target.publish, later)
     assert await without_kind.fences.sweep(()) == 0
     assert request_log.counts.total() == asked
     assert await without_kind.events() == [("Node", "StepStarted", "Normal")]
@@ -348,7 +348,7 @@ async def test_a_repetition_is_told_on_both_with_what_was_there_each_time(mirror
     notices = list[Notice]()
     served = ServedCluster(CLUSTER, mirrored.world.connection)
     target = ClusterTarget(served, mirrored.world.permits, LICENCES, fences=mirrored.fences, notify=notices.append)
-    await mirrored.environment.run(target.tell_repetition, RepetitionRequest(cluster=CLUSTER, repetition=again))
+    await mirrored.environment.run(target.publish_repetition, RepetitionRequest(cluster=CLUSTER, repetition=again))
     assert await mirrored.events() == [("Node", "RepeatedFencing", "Warning"), ("NodeFence", "RepeatedFencing", "Warning")]
     told = (await mirrored.world.others.list(EVENTS.path(namespace="default")))["items"][0]
     assert told["message"].endswith("there each time: default/db-0")
@@ -377,11 +377,11 @@ async def test_an_api_that_is_away_is_asked_twice_and_then_given_up(mirrored: Mi
     request = await mirrored.request(events=(event(EventReason.STEP_STARTED, "isolation"),))
     world.server.faults.add(Fault(accident=Accident.STATUS, status=500, path="/nodefences"))
     with refused(ErrorType.TRANSIENT):
-        await mirrored.environment.run(mirrored.target.tell, request)
+        await mirrored.environment.run(mirrored.target.publish, request)
     assert await mirrored.events() == []
     second = ActivityEnvironment()
     second.info = replace(second.info, attempt=2)
-    await second.run(mirrored.target.tell, request)
+    await second.run(mirrored.target.publish, request)
     assert await mirrored.events() == [("Node", "StepStarted", "Normal")]
 
 

@@ -44,8 +44,8 @@ def told(remembered: Remembered, *answers: DeviceAnswer, node: NodeToCheck = NOD
     """What is told of these answers, one after the other."""
     found = []
     for each in answers:
-        if (heard := remembered.hear(node, each)) is not None:
-            remembered.told(heard)
+        if (heard := remembered.note_answer(node, each)) is not None:
+            remembered.mark_published(heard)
             found.append(heard)
     return found
 
@@ -75,7 +75,7 @@ def test_an_open_episode_keeps_silence_to_itself_and_a_success_is_remembered_all
 
 def test_untold_tidings_are_there_again_and_equal_tidings_have_one_identity() -> None:
     remembered = Remembered(DeviceMemory())
-    first, second = (remembered.hear(NODE, answer(Reachability.SILENT, hour=hour)) for hour in (1, 2))
+    first, second = (remembered.note_answer(NODE, answer(Reachability.SILENT, hour=hour)) for hour in (1, 2))
     assert first is not None
     assert second is not None
     assert first.identity == second.identity
@@ -93,7 +93,7 @@ def test_what_is_carried_is_what_is_known() -> None:
 def test_what_is_carried_is_bounded_and_never_forgets_what_was_told() -> None:
     remembered = Remembered(DeviceMemory(silent=(("node-9", "ipmi://z:623"),)))
     for number in range(50):
-        remembered.hear(NodeToCheck(node=f"node-{number:02}"), answer())
+        remembered.note_answer(NodeToCheck(node=f"node-{number:02}"), answer())
     carried = remembered.carried(most=500)
     assert 0 < len(carried.answered) < 20
     assert carried.silent == (("node-9", "ipmi://z:623"),)
@@ -195,14 +195,14 @@ def shared_by(*nodes: str, tells: bool = True) -> DeviceClaims:
 def test_a_device_of_two_nodes_is_a_problem_of_both_and_told_once_on_both() -> None:
     """S39: whichever of them fails, the other one's machine may be switched off."""
     remembered, claims = Remembered(DeviceMemory()), shared_by("node-1", "node-2")
-    notices = remembered.hear_claims(claims)
+    notices = remembered.note_claims(claims)
     assert [(each.node, each.reason.value) for each in notices] == [
         ("node-1", "FenceDeviceShared"),
         ("node-2", "FenceDeviceShared"),
     ]
     for each in notices:
         assert ("Node/node-1" in each.message, "Node/node-2" in each.message) == (True, True)
-        remembered.told(each)
+        remembered.mark_published(each)
     rows = [
         row_of(replace(NODE, node=node), DeviceToCheck(device=BMC), answer(), NOON) for node in ("node-1", "node-2", "node-3")
     ]
@@ -212,14 +212,14 @@ def test_a_device_of_two_nodes_is_a_problem_of_both_and_told_once_on_both() -> N
         False,
     ]
     again = Remembered(remembered.carried())
-    assert again.hear_claims(claims) == []
-    assert again.hear_claims(shared_by("node-1")) == []
-    assert len(again.hear_claims(claims)) == 2
+    assert again.note_claims(claims) == []
+    assert again.note_claims(shared_by("node-1")) == []
+    assert len(again.note_claims(claims)) == 2
 
 
 def test_one_nodes_own_devices_and_what_nobody_asked_for_are_not_told() -> None:
-    assert Remembered(DeviceMemory()).hear_claims(shared_by("node-1")) == []
-    assert Remembered(DeviceMemory()).hear_claims(shared_by("node-1", "node-2", tells=False)) == []
+    assert Remembered(DeviceMemory()).note_claims(shared_by("node-1")) == []
+    assert Remembered(DeviceMemory()).note_claims(shared_by("node-1", "node-2", tells=False)) == []
 
 
 def test_a_device_that_says_it_serves_another_machine_is_a_problem() -> None:
@@ -236,14 +236,14 @@ def test_looks_hear_of_every_shared_device_whoever_is_told_of_it_and_whatever_hi
     claims = shared_by("node-1")
     claims.add(replace(NODE, node="node-2", tells=False, devices=(DeviceToCheck(device=BMC),)))
     remembered = Remembered(DeviceMemory())
-    assert [each.node for each in remembered.hear_claims(claims)] == ["node-1"]
+    assert [each.node for each in remembered.note_claims(claims)] == ["node-1"]
     both = {("node-1", BMC.endpoint), ("node-2", BMC.endpoint)}
     assert set(remembered.claimed) == both
     again = Remembered(remembered.carried())
     assert set(again.claimed) == both
-    assert len(again.hear_claims(claims)) == 1, "nobody has been told"
+    assert len(again.note_claims(claims)) == 1, "nobody has been told"
     assert set(Remembered(DeviceMemory(shared=(("node-1", "a"),))).claimed) == {("node-1", "a")}, "of an earlier build"
-    assert again.hear_claims(shared_by("node-1")) == []
+    assert again.note_claims(shared_by("node-1")) == []
     assert Remembered(again.carried()).claimed == ()
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policy.objects.nodes import ZONE_LABEL, Condition, NodeView
-from policy.objects.scopes import CLUSTER, GroupCount, GroupTally, called, group_of, is_scope
+from policy.objects.scopes import CLUSTER, GroupCount, GroupTally, group_of, group_phrase, is_scope
 from tests.policy.builders import a_node
 from tests.policy.fencing_builders import RACK, in_rack
 
@@ -35,7 +35,7 @@ def test_a_scope_is_a_word_or_the_key_of_a_label() -> None:
 
 
 def test_groups_are_called_as_people_would() -> None:
-    assert [called(group) for group in (CLUSTER, "zone=a", "rack=")] == ["the cluster", "zone=a", "the nodes without rack"]
+    assert [group_phrase(group) for group in (CLUSTER, "zone=a", "rack=")] == ["the cluster", "zone=a", "the nodes without rack"]
 
 
 LOST = Condition(type="StorageUnreachable", status="True")
