@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TypedDict
 
-from policy.checks.retries import (
+from policy.checks.health_check import (
     AUTOSCALER_PATIENCE,
     BACKOFF_ANNOTATION,
     BACKOFF_LIMIT_ANNOTATION,

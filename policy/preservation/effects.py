@@ -73,10 +73,11 @@ def effects(decision: PreservationDecision, *, drained: bool | None = None, isol
         # Other controllers delete it: write only that it is kept no longer, and restore nothing on an object that goes.
         condition = _condition(decision, drained) if held.node is not None else None
         return Effects(condition=condition, expiry_differs=held.expiry is not None)
+    last_to_go = ranked(held, preserved=decision.preserved, automatic=_automatic(decision))
     node = _on_node(decision, isolation)
     has_node = held.node is not None
     return Effects(
-        machine=_differences(held.annotations, _on_machine(decision) | _last_to_go(decision)) if held.machine else {},
+        machine=_differences(held.annotations, _on_machine(decision) | last_to_go) if held.machine else {},
         node=_differences(held.on_node, node) if has_node else {},
         expiry=decision.expiry,
         expiry_differs=decision.expiry != held.expiry,
@@ -107,10 +108,6 @@ def _on_machine(decision: PreservationDecision) -> dict[str, str | None]:
     elif decision.preserved and decision.intent is Intent.AUTOMATIC:
         wanted[PRESERVE_ANNOTATION] = Intent.AUTOMATIC.value
     return wanted | _memory(decision)
-
-
-def _last_to_go(decision: PreservationDecision) -> dict[str, str | None]:
-    return ranked(decision.held, preserved=decision.preserved, automatic=_automatic(decision))
 
 
 def _automatic(decision: PreservationDecision) -> bool:

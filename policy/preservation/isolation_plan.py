@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from policy.fence.plan import WITH_VOLUMES, Act, FencingPlan, PlannedMethod, PowerDevice
+from policy.fence.plan import WITH_VOLUMES, Act, FencingPlan, PlannedMethod
 
 CUTS = frozenset({Act.CUT_PATH, Act.DETACH_VOLUMES, Act.QUARANTINE})
 PROVING = frozenset({Act.CUT_PATH, Act.DETACH_VOLUMES})
@@ -21,15 +21,15 @@ def isolation_plan(plan: FencingPlan) -> FencingPlan:
     """The plan reduced to isolation and its way back; `isolation` is empty where the plan offers none."""
     cuts = [method for method in plan.isolation if method.act in CUTS]
     if not cuts:
-        cuts = [_volumes(device) for device in plan.devices if device.driver in WITH_VOLUMES]
+        cuts = [
+            PlannedMethod(name=Act.DETACH_VOLUMES.value, act=Act.DETACH_VOLUMES, device=device)
+            for device in plan.devices
+            if device.driver in WITH_VOLUMES
+        ]
     if any(method.act in PROVING for method in cuts):
         freeing = next((method for method in plan.isolation if method.act is Act.FREE_CUT_PODS), None)
         cuts.append(freeing or PlannedMethod(name=Act.FREE_CUT_PODS.value, act=Act.FREE_CUT_PODS))
     return replace(plan, isolation=tuple(cuts), recovery=tuple(_ways_back(plan, cuts)))
-
-
-def _volumes(device: PowerDevice) -> PlannedMethod:
-    return PlannedMethod(name=Act.DETACH_VOLUMES.value, act=Act.DETACH_VOLUMES, device=device)
 
 
 def _ways_back(plan: FencingPlan, cuts: list[PlannedMethod]) -> list[PlannedMethod]:

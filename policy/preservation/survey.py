@@ -234,7 +234,9 @@ def survey(
             timeouts[machine.key] = (deployment.timeout if deployment else None) or DEFAULT_TIMEOUT
     chosen = []
     for pool in ordered:
-        others = (parts or {}).get(pool.name) or _parts_of(pool, known)
+        others = (parts or {}).get(pool.name) or [
+            each.name for each in known.values() if not pool.zones and pool.matches(each.labels)
+        ]
         choice, doubtful = _spread(pool, members[pool.name], others, now, queue)
         warnings += doubtful
         if blocked:
@@ -298,10 +300,6 @@ def _spread(
             f"{pool.name}: {CAP} {pool.cap} is less than its {len(named)} parts ({', '.join(named)}): some keep no machine"
         )
     return choose(parts, pool.cap, now=now, queue=queue), warnings
-
-
-def _parts_of(pool: Pool, known: Mapping[str, DeploymentPool]) -> list[str]:
-    return [] if pool.zones else [each.name for each in known.values() if pool.matches(each.labels)]
 
 
 def part_of(machine: Held, pool: Pool) -> str:

@@ -11,16 +11,15 @@ right before the act (`activities/cluster/live/control_planes.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from policy.checks.retries import DEFAULT_MIN_HEALTHY_PERIOD, MOST_RETRIES, RetryRules
+from policy.checks.health_check import DEFAULT_MIN_HEALTHY_PERIOD, MOST_RETRIES, RetryRules
 from policy.objects.machines import OPENSHIFT_MACHINE_ANNOTATION, MachineView
 from policy.objects.nodes import ETCD_LABEL, SERVING_LABELS, NodeView
 from policy.objects.surroundings import CURRENT_CONFIG_ANNOTATION
-from policy.remediation import etcd
 from policy.remediation.memory import read_memory
 from policy.remediation.remedies import OWNER_REMEDIATED
 from policy.values.fields import Fields
@@ -104,7 +103,7 @@ class ControlPlaneView:
     initialized: bool = True
     in_progress: tuple[str, ...] = ()
     upgrade: str = ""
-    etcd: tuple[etcd.Member, ...] | None = None
+    etcd: tuple[EtcdMember, ...] | None = None
     managed_etcd: bool = True
 
 
@@ -170,7 +169,7 @@ def members_from_nodes(nodes: Iterable[NodeView], pods: Iterable[StaticPod] = ()
             )
             for name, node in sorted(members.items())
         ),
-        etcd=tuple(etcd.Member(name=name, healthy=sound(name, Component.ETCD)) for name in sorted(voters)),
+        etcd=tuple(EtcdMember(name=name, healthy=sound(name, Component.ETCD)) for name in sorted(voters)),
     )
 
 
@@ -213,7 +212,7 @@ def members_from_machines(
         initialized=initialized,
         in_progress=begun_by_owner(annotations, members, subject=subject),
         upgrade=(upgrade_step or version) if version and spec.text("version", "") not in {version, upgrade_step} else "",
-        etcd=tuple(etcd.Member(name=each.node, healthy=ETCD_MEMBER in each.true) for each in members if each.node),
+        etcd=tuple(EtcdMember(name=each.node, healthy=ETCD_MEMBER in each.true) for each in members if each.node),
         managed_etcd=not etcd_of.has("external"),
     )
 
@@ -299,7 +298,7 @@ def _of_etcd(plane: ControlPlaneView, member: str, taking: MemberFate) -> Contro
         return ControlPlaneObjection(
             rule=BlockingRule.ETCD_UNKNOWN, why="the members of etcd can't be read: what would be left is not known"
         )
-    after = etcd.removing(plane.etcd, member) if taking is MemberFate.REMOVED else etcd.stopping(plane.etcd, member)
+    after = after_removal(plane.etcd, member) if taking is MemberFate.REMOVED else while_stopped(plane.etcd, member)
     return None if after.safe else ControlPlaneObjection(rule=BlockingRule.QUORUM, why=after.why)
 
 
@@ -308,3 +307,71 @@ def _period(old: Fields, new: Fields, name: str, default: timedelta) -> timedelt
     if new.has(seconds):
         return timedelta(seconds=new.whole(seconds, minimum=0, maximum=2**31 - 1))
     return old.duration(name, default)
+
+
+# What is left of an etcd cluster after a change: who votes, how many of them are unwell, and whether that is a quorum (S15).
+#
+# Computed from the member list, as KubeadmControlPlane does it. Only the list counts: a machine that is not in it is not missed,
+# and a member without its machine still votes. To remove a member from the list and to switch off its machine are different acts:
+# a member that is switched off is still counted, so of two members one may be removed, but none be switched off.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EtcdMember:
+    """One entry of the list. name "": it has just been added and not started yet. alarm: which one it raises (`NOSPACE`).
+
+    healthy None: its state is unknown, since its machine is not known; then it is well unless it raises an alarm.
+    """
+
+    name: str
+    learner: bool = False
+    alarm: str = ""
+    healthy: bool | None = None
+
+    @property
+    def well(self) -> bool:
+        """Whether it counts towards the quorum."""
+        return self.healthy is not False and not self.alarm and bool(self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projection:
+    """The cluster after the change. safe: it has a quorum, and no learner. why: the numbers in words."""
+
+    safe: bool
+    why: str
+
+
+def after_removal(members: Iterable[EtcdMember], name: str) -> Projection:
+    """The cluster without that member: its machine is deleted, and it is removed from the list."""
+    return _projected([member for member in members if not name or member.name != name], f"without {name or 'a member'}")
+
+
+def while_stopped(members: Iterable[EtcdMember], name: str) -> Projection:
+    """The cluster with that member in the list but not running: its machine is switched off or restarted."""
+    present = tuple(members)
+    stopped = [member for member in present if member.name == name and name]
+    return _projected([member for member in present if member not in stopped], f"while {name or 'a member'} is stopped", stopped)
+
+
+def _projected(running: Sequence[EtcdMember], change: str, stopped: Sequence[EtcdMember] = ()) -> Projection:
+    present = (*running, *stopped)
+    # One without a name is still starting: it will be a learner, if it gets that far.
+    learners = sum(member.learner or not member.name for member in present)
+    voting = len(present) - learners
+    unwell = [member for member in running if not member.well]
+    unhealthy = len(unwell) + sum(not member.learner for member in stopped)
+    quorum = voting // 2 + 1
+    safe = voting - unhealthy >= quorum and learners == 0
+    return Projection(
+        safe=safe,
+        why=f"{change} {max(voting - unhealthy, 0)} of etcd's {voting} voters would be well, a quorum is {quorum}"
+        + _beside(learners, unwell),
+    )
+
+
+def _beside(learners: int, unwell: Iterable[EtcdMember]) -> str:
+    """The learners and the members that are unwell, behind the numbers."""
+    names = sorted(f"{each.name or 'one without a name'}{f' ({each.alarm})' if each.alarm else ''}" for each in unwell)
+    starting = f"; {learners} of its members {'is' if learners == 1 else 'are'} no voter yet" if learners else ""
+    return starting + (f"; unwell: {', '.join(names)}" if names else "")

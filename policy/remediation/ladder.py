@@ -114,7 +114,10 @@ def ladder_of(
 ) -> tuple[EscalationStep, ...]:
     """All steps, each with its time-out, possible or not: those that a person has named, else those that the check wants.
     Raises PolicyError."""
-    return tuple(_with_timeout(step) for step in _wanted(check, body, named))
+    return tuple(
+        step if step.timeout is not None else replace(step, timeout=RULES[step.strategy].timeout)
+        for step in _wanted(check, body, named)
+    )
 
 
 def possible(
@@ -212,10 +215,6 @@ def _dialects_own(check: HealthCheck, body: Body) -> EscalationStep:
         case Dialect.MEDIK8S | Dialect.NODE_FENCING:
             strategy = Strategy.FENCE
     return EscalationStep(strategy=strategy, name=strategy.value)
-
-
-def _with_timeout(step: EscalationStep) -> EscalationStep:
-    return step if step.timeout is not None else replace(step, timeout=RULES[step.strategy].timeout)
 
 
 # How long a step holds its node's lease, and when a remediation object of another controller is too old.

@@ -3,7 +3,7 @@ one may begin.
 
 A replacement is a new Machine with a new Node. Without this memory a MachineSet with machines that fail as soon as they start
 would be remediated in a hot loop. The memory holds when the target was remediated, the number of the try, and which steps
-failed. `policy/checks/retries.py` reads a health check's settings of retries and pauses.
+failed. `policy/checks/health_check.py` reads a health check's settings of retries and pauses.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from policy.checks.health_check import HealthCheck
-from policy.checks.retries import AUTOSCALER_PATIENCE, MOST_RETRIES, RetryBackoff, RetryRules, strictest
+from policy.checks.health_check import AUTOSCALER_PATIENCE, MOST_RETRIES, HealthCheck, RetryBackoff, RetryRules, strictest
 from policy.checks.targets import JudgedTarget
 from policy.objects.machines import MachineView
 from policy.values.errors import PolicyError, shown

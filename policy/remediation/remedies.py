@@ -1,22 +1,27 @@
-"""The remedy of a check for one target now: the dialect's answer to a verdict, if its circuit breaker is closed.
+"""Whether a health check has its remedy, and what it would have done to one target now.
 
-`policy/checks/circuit_breakers.py` decides whether the circuit breaker is open, `policy/scan/candidates.py` and
-`policy/scan/admission.py` which target goes first, and the ladder of `policy/remediation/` what follows where this first step
-fails. An object that exists already is never created twice.
+First the dialect's answer to a verdict (`remedy`), if the check's circuit breaker is closed: `policy/checks/circuit_breakers.py`
+decides that, `policy/scan/candidates.py` and `policy/scan/admission.py` decide which target goes first, and the ladder of
+`policy/remediation/` what follows where this first step fails. An object that exists already is never created twice. Then
+whether the templates that a check names exist and are valid (`no_remedy`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from policy.checks.health_check import HealthCheck
 from policy.checks.rules.medik8s import HEALTHY_DELAYED
 from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import Health, Standing, Verdict
+from policy.fence.templates import VOLUME_DETACHMENT, is_own_template, why_untrusted
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION
 from policy.objects.remediations import RemediationObject, kind_of
 from policy.remediation.ladder import body_of, ladder_of, possible
 from policy.remediation.strategies import RULES, Action, Strategy
+from policy.remediation.volumes import read_volume_template
 from policy.values.errors import PolicyError
 from policy.values.object_refs import ObjectRef
 
@@ -109,3 +114,88 @@ def _annotate(target: JudgedTarget) -> Remedy:
     if target.machine is not None and EXTERNAL_REMEDIATION_ANNOTATION in target.machine.annotations:
         return Remedy(action=Action.NONE, message=f"it carries the annotation {EXTERNAL_REMEDIATION_ANNOTATION} already")
     return Remedy(action=Action.ANNOTATE_EXTERNAL)
+
+
+# Whether a health check has its remedy: the templates that it names exist and are valid.
+#
+# Asked when a check is written, not when a node dies. A check that names a missing template is not in use, as in the
+# NodeHealthCheck operator; the reasons are that operator's. `activities/cluster/watch/templates.py` reads the templates.
+
+
+class TemplateSight(StrEnum):
+    """What is known of a template. unknown: it may not be read, or has not been read yet; the check stays in use."""
+
+    THERE = "there"
+    MISSING = "missing"
+    NO_KIND = "no such kind"
+    INVALID = "invalid"
+    UNKNOWN = "unknown"
+
+
+class Unusable(StrEnum):
+    """Why a check is not in use; a code for programs, beside the sentence."""
+
+    OBJECT = "InvalidObject"
+    TEMPLATE_MISSING = "RemediationTemplateNotFound"
+    TEMPLATE_INVALID = "RemediationTemplateInvalid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateSeen:
+    """One template as last seen. problem: what is wrong with it, or why nothing is known."""
+
+    sight: TemplateSight
+    problem: str = ""
+
+
+UNKNOWN = TemplateSeen(sight=TemplateSight.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoRemedy:
+    """Why a check is not in use."""
+
+    reason: Unusable
+    message: str
+
+
+def judged(ref: ObjectRef, template: Mapping[str, object]) -> TemplateSeen:
+    """A template that exists, judged as far as possible without a node."""
+    if not isinstance(spec := template.get("spec"), Mapping) or not isinstance(spec.get("template"), Mapping):
+        return TemplateSeen(
+            sight=TemplateSight.INVALID, problem=f"{ref.key}: spec.template: expected what remediations are made from"
+        )
+    if is_own_template(ref) and ref.kind == VOLUME_DETACHMENT:
+        try:
+            read_volume_template(template)
+        except PolicyError as error:
+            return TemplateSeen(sight=TemplateSight.INVALID, problem=str(error))
+    return TemplateSeen(sight=TemplateSight.THERE)
+
+
+def templates_of(check: HealthCheck) -> tuple[ObjectRef, ...]:
+    """Each template that it names, once."""
+    return tuple(dict.fromkeys(rung.template for rung in check.rungs))
+
+
+def no_remedy(check: HealthCheck, seen: Callable[[ObjectRef], TemplateSeen], trusted: Collection[str]) -> NoRemedy | None:
+    """Why the check can't be used, None where nothing is known to be wrong. trusted: the namespaces with FencingTemplates that
+    count.
+
+    A paused MachineHealthCheck gets no answer: its status is left alone.
+    """
+    if check.paused and check.of_machines:
+        return None
+    for template in templates_of(check):
+        if counts := why_untrusted(template, trusted):
+            return NoRemedy(reason=Unusable.TEMPLATE_INVALID, message=f"it names {template.key}: {counts}")
+        found = seen(template)
+        match found.sight:
+            case TemplateSight.MISSING:
+                return NoRemedy(reason=Unusable.TEMPLATE_MISSING, message=f"it names {template.key}, which does not exist")
+            case TemplateSight.NO_KIND:
+                message = f"it names {template.key}, and no such kind is served in {template.api_version}"
+                return NoRemedy(reason=Unusable.TEMPLATE_MISSING, message=message)
+            case TemplateSight.INVALID:
+                return NoRemedy(reason=Unusable.TEMPLATE_INVALID, message=found.problem)
+    return None

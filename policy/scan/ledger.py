@@ -18,9 +18,8 @@ from datetime import datetime
 
 from policy.checks.circuit_breakers import CircuitBreaker, Circumstances, OpenReason, Tally, circuit_breaker, threshold_breached
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
-from policy.checks.health_check import HealthCheck, Overlap, Storm, advance, over, stricter
+from policy.checks.health_check import HealthCheck, Overlap, RetryRules, Storm, advance, over, stricter
 from policy.checks.inventory import Inventory, StrangeNodes, TargetToJudge
-from policy.checks.retries import RetryRules
 from policy.checks.rules import Rules, rules_of
 from policy.checks.targets import MACHINE, JudgedTarget
 from policy.checks.verdicts import HEALTHY, Health, Standing
@@ -32,7 +31,7 @@ from policy.objects.remediations import RemediationObject
 from policy.objects.surroundings import Surroundings
 from policy.preservation.preservation_index import NONE_EXEMPT, ExemptNodes
 from policy.remediation.memory import DEFAULT_RETRIES
-from policy.remediation.templates import Unusable
+from policy.remediation.remedies import Unusable
 from policy.scan.candidates import failing
 from policy.scan.ledger_snapshot import BadCheck, LedgerSnapshot
 from policy.scan.report_builder import build_report_parts, shown

@@ -13,9 +13,8 @@ from datetime import datetime
 
 from policy.checks.circuit_breakers import CircuitBreaker, Counts, OpenReason
 from policy.checks.fence_policies import FencePolicies
-from policy.checks.health_check import HealthCheck, Overlap, Storm
+from policy.checks.health_check import HealthCheck, Overlap, RetryRules, Storm
 from policy.checks.inventory import ControlPlane
-from policy.checks.retries import RetryRules
 from policy.checks.targets import MACHINE, JudgedTarget
 from policy.checks.verdicts import Standing, Verdict
 from policy.episode.fencing_requests import FencingRequest
@@ -26,7 +25,7 @@ from policy.objects.scopes import GroupTally
 from policy.objects.surroundings import Surroundings
 from policy.preservation.preservation_index import NONE_EXEMPT, ExemptNodes
 from policy.remediation.memory import DEFAULT_RETRIES
-from policy.remediation.templates import Unusable
+from policy.remediation.remedies import Unusable
 from policy.values.object_refs import Dialect, ObjectRef
 
 

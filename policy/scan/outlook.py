@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from policy.checks.health_check import HealthCheck
-from policy.checks.retries import RetryRules
+from policy.checks.health_check import HealthCheck, RetryRules
 from policy.checks.targets import JudgedTarget
 from policy.remediation.ladder import Body, EscalationStep, body_of, fences_only, first_step, impossible, ladder_of, most_at_once
 from policy.remediation.memory import OWNERS_OWN, LastRemediation, NextRemediation, last_of, next_turn, rules_for, turn_of

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from rich.console import RenderableType
 from rich.table import Table
 
-from policy.checks.retries import RetryRules
+from policy.checks.health_check import RetryRules
 from policy.episode.permits import Permit, PermitState
 from policy.remediation.memory import LastRemediation, NextRemediation
 from policy.scan.outlook import ConcurrencyLimit, Outlook, OwnersTurn, PlannedStep

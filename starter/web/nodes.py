@@ -6,6 +6,7 @@ import asyncio
 import re
 import textwrap
 from dataclasses import dataclass
+from datetime import UTC
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -107,6 +108,7 @@ async def node(request: Request, cluster: str, name: str, at: str = "", offset: 
     """Why it is, or is not, touched; at: also at that moment, as browsers write it, in the zone with that offset."""
     found = await seen(views_of(request), cluster, name)
     answer, headline = found.explained, _headline(found)
+    then = _then(found, at + offset) if at else {}
     said = [*answer.problems, *(scanner_lines(answer, answer.scanner) if answer.scanner is not None else ())]
     return render(
         request,
@@ -121,8 +123,8 @@ async def node(request: Request, cluster: str, name: str, at: str = "", offset: 
         episode=answer.episode,
         known=found.timeline,
         devices=found.devices,
-        then=_then(found, at + offset) if at else {},
-        asked={"at": at, "offset": offset},
+        then=then,
+        asked={"at": f"{then['moment'].astimezone(UTC):%Y-%m-%dT%H:%M:%S}"} if "moment" in then else {},
         kinds=TimelineKind,
         every=EVERY,
     )

@@ -12,8 +12,7 @@ from activities.cluster.objects.live_machines import find_target
 from activities.cluster.watch.offline import ClusterSnapshot
 from activities.cluster.watch.snapshot import take_snapshot
 from policy.checks.fence_policies import PolicySource
-from policy.checks.health_check import Overlap
-from policy.checks.retries import RetryRules
+from policy.checks.health_check import Overlap, RetryRules
 from policy.remediation.ladder import Body, body_of
 from policy.scan.explanation import explain
 from policy.scan.outlook import OwnersRules

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from policy.checks.retries import BACKOFF_ANNOTATION
+from policy.checks.health_check import BACKOFF_ANNOTATION
 from policy.dialects.common import AUTOSCALER_PATIENCE_ANNOTATION
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, read_memory
 from policy.scan.permit_rules import AdmissionRefusal

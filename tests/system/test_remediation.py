@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from policy.checks.retries import BACKOFF_ANNOTATION, MAX_RETRY_ANNOTATION
+from policy.checks.health_check import BACKOFF_ANNOTATION, MAX_RETRY_ANNOTATION
 from policy.dialects.common import AUTOSCALER_PATIENCE_ANNOTATION
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase, episode_id
 from policy.episode.permits import PermitState

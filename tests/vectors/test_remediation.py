@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from policy.checks.retries import RetryRules
+from policy.checks.health_check import RetryRules
 from policy.remediation.control_plane import (
     COMPONENTS,
     ETCD_MEMBER,
@@ -21,10 +21,11 @@ from policy.remediation.control_plane import (
     BlockingRule,
     ControlPlaneMember,
     ControlPlaneView,
+    EtcdMember,
     MemberFate,
+    after_removal,
     objection_to,
 )
-from policy.remediation.etcd import Member, removing
 from policy.remediation.ladder import (
     BUFFER,
     OLD_ANNOTATION,
@@ -128,7 +129,7 @@ def test_what_holds_a_control_plane_back(given: Json, expect: Json) -> None:
         initialized=given.get("initialized", True),
         in_progress=(begun,) if begun else (),
         upgrade="v1.35.0" if given.get("topology_upgrade_pending") else "",
-        etcd=tuple(Member(name=f"node-{name}", healthy=name in etcd) for name in names),
+        etcd=tuple(EtcdMember(name=f"node-{name}", healthy=name in etcd) for name in names),
     )
     if taken := expect["remediate"]:
         assert objection_to(plane, taken, MemberFate.REMOVED) is None
@@ -145,12 +146,12 @@ def test_the_members_of_etcd_after_a_change(given: Json, expect: Json) -> None:
     """S15."""
     healthy = {each["node"]: each["etcd_healthy"] for each in given["machines"]}
     members = [
-        Member(
+        EtcdMember(
             name=each["name"], learner=each.get("learner", False), alarm=each.get("alarm", ""), healthy=healthy.get(each["name"])
         )
         for each in given["members"]
     ]
-    after = removing(members, given["remove"])
+    after = after_removal(members, given["remove"])
     well = max(expect["target_voting"] - expect["target_unhealthy"], 0)
     assert after.safe is expect["safe"]
     assert f" {well} of etcd's {expect['target_voting']} voters would be well, a quorum is {expect['quorum']}" in after.why

@@ -19,8 +19,7 @@ import pytest
 import yaml
 
 from activities.cluster.watch.offline import ManifestMistake
-from policy.checks.health_check import HealthCheck, Overlap
-from policy.checks.retries import RetryBackoff, RetryRules
+from policy.checks.health_check import HealthCheck, Overlap, RetryBackoff, RetryRules
 from policy.dialects import parse
 from policy.scan.evaluation import evaluate
 from starter.output.evaluation import as_model

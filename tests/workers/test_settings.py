@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies, PolicySource, ScopeCap, StormRule
-from policy.checks.retries import RetryBackoff, RetryRules
+from policy.checks.health_check import RetryBackoff, RetryRules
 from policy.episode.events import When
 from policy.episode.notices import Severity, Wording
 from policy.scan.repeat_alarm import RepeatAlarm

@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from policy.checks.fence_policies import MOST_PER_MINUTE, FencePolicies, ScopeCap, StormRule
-from policy.checks.health_check import Overlap
-from policy.checks.retries import (
+from policy.checks.health_check import (
     DEFAULT_MIN_HEALTHY_PERIOD,
     EXPONENTIAL,
     LONGEST_PERIOD,
     MOST_RETRIES,
     NONE,
+    Overlap,
     RetryBackoff,
     RetryRules,
 )

@@ -19,7 +19,7 @@ from policy.checks.circuit_breakers import OpenReason
 from policy.checks.health_check import ACTIVE, COOLING_DOWN
 from policy.episode.advice import waiting
 from policy.objects.remediations import RemediationObject
-from policy.remediation.templates import Unusable
+from policy.remediation.remedies import Unusable
 from policy.scan.scan_report import CheckReport
 from policy.values.display_text import visible
 from policy.values.fields import mapping

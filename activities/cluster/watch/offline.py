@@ -23,13 +23,12 @@ from activities.cluster.objects.decoding import OBJECT_DECODING, remediation_dec
 from activities.cluster.watch.intake import Intake
 from activities.cluster.watch.kinds import Destination, Reader, ReadKind, read_by
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
-from policy.checks.health_check import HealthCheck, Overlap
-from policy.checks.retries import RetryRules
+from policy.checks.health_check import HealthCheck, Overlap, RetryRules
 from policy.dialects import is_health_check
 from policy.dialects.common import DEFAULT_NAMESPACE
 from policy.remediation.control_plane import read_strategy
 from policy.remediation.memory import DEFAULT_RETRIES
-from policy.remediation.templates import UNKNOWN, TemplateSeen
+from policy.remediation.remedies import UNKNOWN, TemplateSeen
 from policy.scan.ledger import Ledger
 from policy.scan.outlook import OwnersRules
 from policy.values.errors import PolicyError, shown

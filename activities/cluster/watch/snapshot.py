@@ -24,8 +24,7 @@ from activities.cluster.watch.offline import ClusterSnapshot, ManifestMistake
 from activities.cluster.watch.templates import see_templates
 from activities.errors import ErrorType, failure
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
-from policy.checks.health_check import Overlap
-from policy.checks.retries import RetryRules
+from policy.checks.health_check import Overlap, RetryRules
 from policy.objects.machines import MachineView, cluster_named_by
 from policy.objects.nodes import NodeView
 from policy.remediation.memory import DEFAULT_RETRIES, OWNERS_OWN

@@ -28,8 +28,7 @@ from activities.cluster.watch.reflector import WatchLimits
 from activities.cluster.watch.watches import Following, Watches
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
-from policy.checks.health_check import Overlap
-from policy.checks.retries import RetryRules
+from policy.checks.health_check import Overlap, RetryRules
 from policy.objects.mistakes import Mistaken
 from policy.objects.nodes import NodeView
 from policy.preservation.pools import Pool

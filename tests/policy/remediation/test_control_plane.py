@@ -10,10 +10,9 @@ from datetime import timedelta
 
 import pytest
 
-from policy.checks.retries import RetryRules
+from policy.checks.health_check import RetryRules
 from policy.objects.machines import MachineView
 from policy.objects.nodes import Condition, NodeView
-from policy.remediation import etcd
 from policy.remediation.control_plane import (
     COMPONENTS,
     ETCD_MEMBER,
@@ -23,6 +22,7 @@ from policy.remediation.control_plane import (
     Component,
     ControlPlaneMember,
     ControlPlaneView,
+    EtcdMember,
     MemberFate,
     StaticPod,
     begun_by_owner,
@@ -55,7 +55,7 @@ def member(name: str, *, well: bool = True, **fields: object) -> ControlPlaneMem
 
 def plane(*members: ControlPlaneMember, **fields: object) -> ControlPlaneView:
     """With an etcd whose members are as well as theirs."""
-    voters = tuple(etcd.Member(name=each.node, healthy=ETCD_MEMBER in each.true) for each in members if each.node)
+    voters = tuple(EtcdMember(name=each.node, healthy=ETCD_MEMBER in each.true) for each in members if each.node)
     return ControlPlaneView(members=members, **{"etcd": voters, "replicas": len(members)} | fields)  # type: ignore[arg-type]
 
 
@@ -81,7 +81,7 @@ WITHOUT_ETCD = member("m1", true=ALL - {ETCD_MEMBER})
         pytest.param(plane(SICK, SECOND), "m1", None, QUORUM, id="the failed one of two: stopped it goes on counting"),
         pytest.param(plane(SICK, SECOND), "m2", NO_API, NO_API, id="the well one of two"),
         pytest.param(plane(WITHOUT_ETCD, SECOND), "m2", QUORUM, QUORUM, id="the one of etcd"),
-        pytest.param(plane(SICK, SECOND, etcd=(etcd.Member(name="m2", healthy=True),)), "m1", None, None, id="unlisted"),
+        pytest.param(plane(SICK, SECOND, etcd=(EtcdMember(name="m2", healthy=True),)), "m1", None, None, id="unlisted"),
         pytest.param(plane(SICK), "m1", LAST, LAST, id="alone"),
         pytest.param(plane(WELL), "m1", LAST, LAST, id="alone and well"),
         pytest.param(plane(SICK, SECOND, replicas=1), "m1", LAST, LAST, id="to be alone"),

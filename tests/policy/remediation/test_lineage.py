@@ -7,8 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from policy.checks.health_check import HealthCheck
-from policy.checks.retries import AUTOSCALER_PATIENCE, RetryBackoff, RetryRules
+from policy.checks.health_check import AUTOSCALER_PATIENCE, HealthCheck, RetryBackoff, RetryRules
 from policy.checks.targets import JudgedTarget
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.checks.retries import (
+from policy.checks.health_check import (
     BACKOFF_ANNOTATION,
     BACKOFF_LIMIT_ANNOTATION,
     MAX_RETRY_ANNOTATION,

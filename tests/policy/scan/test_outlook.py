@@ -8,8 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from policy.checks.health_check import HealthCheck
-from policy.checks.retries import RetryRules
+from policy.checks.health_check import HealthCheck, RetryRules
 from policy.dialects import parse
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
