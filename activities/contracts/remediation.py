@@ -14,8 +14,8 @@ from temporalio import activity
 
 from activities.contracts.target import ActResult, LookRequest, LookResult, Target
 from policy.episode.messages import Need, Observation, Pinned, RemediationInput
+from policy.remediation.failed_volumes import Failure, VolumeMessage
 from policy.remediation.ladder import EscalationStep
-from policy.remediation.volumes import Failure, VolumeMessage
 from policy.values.object_refs import ObjectRef
 
 

@@ -19,9 +19,9 @@ from policy.checks.verdicts import Health, Standing, Verdict
 from policy.fence.templates import VOLUME_DETACHMENT, is_own_template, why_untrusted
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION
 from policy.objects.remediations import RemediationObject, kind_of
+from policy.remediation.failed_volumes import read_volume_template
 from policy.remediation.ladder import body_of, ladder_of, possible
 from policy.remediation.strategies import RULES, Action, Strategy
-from policy.remediation.volumes import read_volume_template
 from policy.values.errors import PolicyError
 from policy.values.object_refs import ObjectRef
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Pinned, RemediationInput
-from policy.remediation.volumes import AttachedVolume, Failure, PodOnNode
+from policy.remediation.failed_volumes import AttachedVolume, Failure, PodOnNode
 from policy.values.object_refs import ObjectRef
 from tests.workflows import contract
 from tests.workflows.acting import Acting

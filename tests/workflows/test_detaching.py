@@ -16,8 +16,8 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import EpisodeResult, Need, NeedKind, Outcome
 from policy.fence.plan import CutStorage, FencingPlan
 from policy.fence.power import VolumeState
+from policy.remediation.failed_volumes import AttachedVolume, Failure, PodOnNode, detaching
 from policy.remediation.strategies import Strategy
-from policy.remediation.volumes import AttachedVolume, Failure, PodOnNode, detaching
 from tests.workflows.fencing_run import fenced, fencing, parked, story, told
 from tests.workflows.plans import CLOUD
 from tests.workflows.remediated import DELETE, MINUTE, Remediated, step

@@ -17,7 +17,7 @@ from policy.episode.messages import FencingInput, Outcome, Phase
 from policy.fence.config import FenceStep
 from policy.fence.plan import CORDON, UNCORDON, FencingPlan, Freeing
 from policy.fence.templates import VOLUME_DETACHMENT
-from policy.remediation.volumes import detaching
+from policy.remediation.failed_volumes import detaching
 from policy.values.errors import PolicyError
 from workflows.episode.state import End, StepProgress
 from workflows.fencing.story import FencingStory

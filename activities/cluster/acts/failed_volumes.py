@@ -1,6 +1,6 @@
 """Find out which volumes of a node have failed: what is said of it, what is attached to it and which pods mount that, all live.
 
-What the words mean is `policy/remediation/volumes.py`; nothing here writes. A volume counts as the node's only by a
+What the words mean is `policy/remediation/failed_volumes.py`; nothing here writes. A volume counts as the node's only by a
 VolumeAttachment: what a message names beside that belongs to another node.
 """
 
@@ -26,7 +26,7 @@ from activities.errors import ErrorType, as_invalid_config, failure
 from policy.dialects import parse
 from policy.episode.messages import Need, NeedKind
 from policy.objects.nodes import READY
-from policy.remediation.volumes import (
+from policy.remediation.failed_volumes import (
     EVICTION_TIMEOUT,
     AttachedVolume,
     PodOnNode,

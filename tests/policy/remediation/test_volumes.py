@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from policy.fence.plan import CORDON, Act, Chosen, FencingPlan, PlannedMethod, PowerDevice
-from policy.remediation.volumes import (
+from policy.remediation.failed_volumes import (
     AttachedVolume,
     Failure,
     PodOnNode,
