@@ -11,6 +11,7 @@ from policy.values.display_text import in_a_line
 from starter.commands.arguments import (
     ClusterOption,
     ForOption,
+    NodeArgument,
     OfOption,
     OpenArgument,
     OutputOption,
@@ -52,7 +53,7 @@ async def abort(
 @working
 async def ack_off(
     context: typer.Context,
-    node: OpenArgument,
+    node: NodeArgument,
     *,
     who: Annotated[str, typer.Option("--who", help="Who saw it off.")],
     reason: Annotated[str, typer.Option("--reason", "-r", help="How you saw it: at the rack, at the switch, ...")],
@@ -96,7 +97,7 @@ async def _at_stake(session: Session, node: str) -> list[str]:
 @working
 async def hold(
     context: typer.Context,
-    node: OpenArgument,
+    node: NodeArgument,
     *,
     duration: ForOption = "",
     until: UntilOption = "",

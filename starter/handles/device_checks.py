@@ -119,7 +119,13 @@ class DeviceCheckHandle:
                 )
         except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
             raise SilentError(await why_silent(self._client, self.workflow_id, self._what)) from error
-        report: DeviceReport = await accepted.result()
+        try:
+            report: DeviceReport = await accepted.result()
+        except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                # The SDK has an error of its own for a cancelled wait; a caller's time-out knows only asyncio's.
+                raise asyncio.CancelledError from error
+            raise SilentError(await why_silent(self._client, self.workflow_id, self._what)) from error
         return report
 
     async def _memory(self) -> DeviceMemory:

@@ -382,7 +382,8 @@ class ScannerStandIn:
 
 @workflow.defn(name="DeviceCheck", sandboxed=False)
 class DeviceCheckStandIn:
-    """Says that `node-1` answers and `node-2` has not for two hours. `unreadable` and `forbidden` say how reading fails.
+    """Says that `node-1` answers and `node-2` has not for two hours. `unreadable` and `forbidden` say how reading fails,
+    `endless` never answers.
 
     What it hands on to the next run is how many there were; the latency of `node-1` grows with them.
     """
@@ -409,6 +410,8 @@ class DeviceCheckStandIn:
         now = workflow.now()
         runs = self._input.memory.answered.get("runs", {}).get("", 0)
         self._asking -= 1
+        if request.node.startswith("endless"):
+            await workflow.wait_condition(lambda: False)
         if request.node.startswith("unreadable"):
             raise ApplicationError("the cluster can't be read: no answer", type="Unreachable", non_retryable=True)
         if request.node.startswith("forbidden"):

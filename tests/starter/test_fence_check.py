@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 
@@ -49,6 +50,13 @@ async def test_a_cluster_that_does_not_answer_is_another_end_than_one_that_refus
     with pytest.raises(RequestError, match="nodes is forbidden") as refused:
         await warden.check_devices(cluster, "forbidden")
     assert refused.value.exit_code == 1
+
+
+async def test_a_caller_that_stops_waiting_gets_its_own_time_out(warden: Nodewarden, cluster: str) -> None:
+    """As `ack-off` does before its question, beside a device that hangs: the SDK has an error of its own for a cancelled wait."""
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(2):
+            await warden.check_devices(cluster, "endless")
 
 
 async def test_what_one_run_has_learnt_is_handed_to_the_next(warden: Nodewarden, cluster: str) -> None:
