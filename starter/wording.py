@@ -149,7 +149,7 @@ def trouble(episode: EpisodeStatus) -> str:
 
 def held_off(held: Backoff, now: datetime) -> str:
     """That a node gets no episode for now, how long, and why. Without an end the reason says what ends it."""
-    left = f" for {countdown(held.until, now)}" if held.until is not None else ""
+    left = f" for another {countdown(held.until, now)}" if held.until is not None else ""
     return f"held off{left}: {held.reason}"
 
 

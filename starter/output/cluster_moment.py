@@ -79,16 +79,17 @@ Sections = list[tuple[str, Sequence[tuple[EpisodeThen | None, str]]]]
 
 
 def asked_moment(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
-    """A moment as people write it: ISO 8601, or `03:12` for the last time that it was that late; without an offset in that zone,
-    None: in this machine's. Raises ValueError."""
+    """A moment as people write it: ISO 8601, or `03:12` or `03:12:07` for the last time that it was that late; without an
+    offset in that zone, None: in this machine's. Raises ValueError."""
 
     def placed(moment: datetime) -> datetime:
         return moment if moment.tzinfo else moment.replace(tzinfo=zone) if zone else moment.astimezone()
 
     said = text.strip()
+    of_a_day = 0 < len(said) <= len("03:12") or said[2:3] == said[5:6] == ":"
     try:
         today = now.astimezone(zone).date()
-        days = (today, today - timedelta(days=1)) if 0 < len(said) <= len("03:12") else ("",)
+        days = (today, today - timedelta(days=1)) if of_a_day else ("",)
         found = next(each for each in (placed(datetime.fromisoformat(f"{day} {said}".strip())) for day in days) if each <= now)
     except (ValueError, OverflowError, StopIteration):
         found = datetime.min.replace(tzinfo=UTC)

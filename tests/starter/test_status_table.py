@@ -137,7 +137,7 @@ def test_who_waits_and_why() -> None:
     assert "1 of 1 permits in use" in lines[0]
     first = lines.index("node-3    queued for a permit: 1 of 1 permits are held: node-2")
     assert lines[first + 1 : first + 3] == [
-        "node-4    held off for 40s: aborted by amy",
+        "node-4    held off for another 40s: aborted by amy",
         "node-5    Budget: 1 of 1 permits are in use",
     ]
 

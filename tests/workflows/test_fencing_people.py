@@ -359,8 +359,9 @@ async def test_an_abort_in_the_queue_is_an_abort_and_no_refusal(env: WorkflowEnv
     world = World(need=Need(kind=NeedKind.PERSON, reason="drill"), ready=True, answers=[QUEUED] * 100_000)
     async with fencing(env, world, permit_granted=False) as run:
         await run.until(lambda status: status.phase is Phase.QUEUED)
-        await run.abort()
+        answer = await run.abort()
         result = await run.result(Outcome.ABORTED)
+    assert answer.endswith("it has no permit yet, and nothing was done to the node")
     assert result.message == "aborted before anything was done by ada (identity not verified): drill"
     assert set(world.acts) == {"pin", "ask-permit"}
 

@@ -54,7 +54,7 @@ class Fencing(EpisodeConversation):
         if self._story.wants_acknowledgement() and self.episode.state.abort_asked is None:
             return ""
         doing = f"{self.episode.state.phase.value}, {self.episode.state.doing}"
-        return f"acknowledge_off: expected an episode that needs a person because off is not proven; this one: {doing}"
+        return f"{word.value}: expected an episode that needs a person because off is not proven; this one: {doing}"
 
     @workflow.update(description="Say that you saw the machine off: it stands for the proof, so be sure that it is this one.")
     async def acknowledge_off(self, request: AcknowledgeRequest) -> str:

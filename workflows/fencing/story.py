@@ -679,6 +679,8 @@ class FencingStory:
 
     def what_abort_means(self, request: AbortRequest) -> str:
         """What comes of an abort now, for the person who asks for it."""
+        if not self.began and self.episode.state.phase is Phase.QUEUED:
+            return "the episode ends; it has no permit yet, and nothing was done to the node"
         if not self.touched:
             removed, stays = "power has not been touched, our cordon and annotation are removed", self._stays_cut
             return f"{removed}; but {', '.join(stays)} stays cut: pods may have been freed behind it" if stays else removed
