@@ -27,16 +27,18 @@ NOT_RECORDED = "circuit breakers, conditions of nodes, and holds of nodes that h
 
 
 class Stood(StrEnum):
-    """How an episode stood at the moment: it was open, had ended shortly before, or began shortly after."""
+    """How an episode stood at the moment: it was open, had ended or was refused shortly before, or began shortly after."""
 
     OPEN = "open"
     ENDED = "ended"
+    REFUSED = "refused"
     BEGAN = "began"
 
 
 HEADINGS = {
     Stood.OPEN: "Open at that moment",
     Stood.ENDED: f"Ended in the {wording.span(AROUND)} before",
+    Stood.REFUSED: f"Refused in the {wording.span(AROUND)} before",
     Stood.BEGAN: f"Began in the {wording.span(AROUND)} after",
 }
 
@@ -121,8 +123,8 @@ async def cluster_moment(history: History, scanner: ScannerHandle, moment: datet
 
 
 def episodes_then(records: Sequence[EpisodeRecord], moment: datetime) -> tuple[EpisodeThen, ...]:
-    """The oldest first. Requests that were refused never began."""
-    found = (each for each in records if each.outcome != Outcome.REFUSED)
+    """The oldest first. A request that was refused later never began."""
+    found = (each for each in records if each.outcome != Outcome.REFUSED or (each.ended is not None and each.ended <= moment))
     return tuple(_then(each, moment) for each in sorted(found, key=lambda each: (each.started, each.node)))
 
 
@@ -139,9 +141,12 @@ def _then(record: EpisodeRecord, moment: datetime) -> EpisodeThen:
             holds.pop(owner, None)
             if (each.act, each.outcome) == ("hold", "asked"):
                 holds[owner] = each.detail
+    stood = Stood.BEGAN if record.started > moment else Stood.ENDED if over else Stood.OPEN
+    if record.outcome == Outcome.REFUSED:
+        stood = Stood.REFUSED
     return EpisodeThen(
         node=record.node,
-        stood=Stood.BEGAN if record.started > moment else Stood.ENDED if over else Stood.OPEN,
+        stood=stood,
         kind=record.kind,
         incident=record.incident,
         why=record.why,
@@ -168,7 +173,8 @@ def sections(found: ClusterMoment) -> Sections:
     ]
     for stood, heading in HEADINGS.items():
         lines = [(each, _sentence(each, found.at)) for each in found.episodes if each.stood is stood]
-        told.append((heading, lines or [(None, "no episode, as far as Temporal remembers")]))
+        if lines or stood is not Stood.REFUSED:
+            told.append((heading, lines or [(None, "no episode, as far as Temporal remembers")]))
     more = f"; episodes beyond the {MOST_LISTED} latest" if found.more else ""
     return [*told, ("Not shown", [(None, f"{NOT_RECORDED}, which are not recorded{more}")])]
 

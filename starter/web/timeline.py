@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import groupby, zip_longest
 
 from policy.checks.verdicts import Health
-from policy.episode.messages import Phase, RecordEntry
+from policy.episode.messages import Outcome, Phase, RecordEntry
 from policy.objects.nodes import READY
 from policy.scan.pauses import Pauses, since
 from policy.scan.scan_report import TargetRow
@@ -31,6 +31,7 @@ WORDS = frozenset({"abort", "acknowledge-off", "extend", "hold", "isolate", "rel
 SPOKEN = frozenset({"asked", "given", "taken back"})
 """An entry of a record is a person's word where its act is among those, and its outcome among these."""
 NONE_BEGINS = ", and no episode could begin during a pause"
+LATELY = timedelta(hours=1)
 NOT_RECORDED = "the queue for permits, open circuit breakers and a view that was not live"
 """What may have been why, and is in no record."""
 
@@ -236,12 +237,26 @@ def why_at(known: NodeTimeline, moment: datetime, pauses: Pauses) -> list[str]:
         last = next((each for each in reversed(own) if each not in {episode, phase}), None)
         said += [f"last before it, {wording.span(moment - last.at)} earlier: {_line(last)}"] if last is not None else []
     if not episodes:
+        said += _refusal(known, moment)
         said.append(
             "no episode of the node was open, as far as Temporal remembers: nothing was done to it"
             + (NONE_BEGINS if paused else "")
         )
     recorded = episodes or any(each.kind is TimelineKind.CONDITION for each in holding)
     return [*said, f"not recorded, and so not shown here: {NOT_RECORDED}{'' if recorded else '; conditions of that time'}"]
+
+
+def _refusal(known: NodeTimeline, moment: datetime) -> list[str]:
+    """The last request for the node that was refused within an hour before, and why."""
+    refused = [
+        each for each in known.entries if each.kind is TimelineKind.EPISODE and each.what.endswith(f": {Outcome.REFUSED.value}")
+    ]
+    asked = next((each for each in reversed(refused) if (each.until or each.at) <= moment < each.at + LATELY), None)
+    if asked is None:
+        return []
+    why = next((each.detail for each in reversed(known.entries) if each.incident == asked.incident and each is not asked), "")
+    what = asked.what.partition(":")[0]
+    return [f"{what} was asked for {wording.span(moment - asked.at)} earlier, and refused: {why or asked.detail}"]
 
 
 def _so(said: str, entry: TimelineEntry, moment: datetime) -> str:

@@ -116,10 +116,11 @@ def test_each_episode_stands_with_what_it_was_at_and_what_came_before_and_after(
     found = moment_of(
         later, PARKED, refused, before, pauses=(PastPause(pause=amy, ended=ago(300), ended_by="bob", ended_why="ok"),)
     )
-    (_, parked, _) = found.episodes
+    (_, parked, _, _) = found.episodes
     assert [(each.node, each.stood) for each in found.episodes] == [
         ("node-1", Stood.ENDED),
         ("node-9", Stood.OPEN),
+        ("node-3", Stood.REFUSED),
         ("node-4", Stood.BEGAN),
     ]
     assert (parked.phase, parked.step) == ("needs-human", "power-management")
@@ -134,6 +135,7 @@ def test_each_episode_stands_with_what_it_was_at_and_what_came_before_and_after(
         "ended 2026-11-21 12:58:20+01:00, recovered: as the script says",
     )
     over = "ended 2026-11-21 12:48:20+01:00, recovered: as the script says"
+    no = "ended 2026-11-21 12:49:20+01:00, refused: as the script says"
     assert drawn(as_text(found), width=1000) == [
         "prod at 2026-11-21 12:50:00+01:00 (CET)",
         "What kept everything from being begun",
@@ -142,6 +144,8 @@ def test_each_episode_stands_with_what_it_was_at_and_what_came_before_and_after(
         f"  node-9: {'; '.join(of_parked)}",
         "Ended in the 10m00s before",
         f"  node-1: Fencing since 2026-11-21 12:26:40+01:00; because Ready is Unknown; {over}",
+        "Refused in the 10m00s before",
+        f"  node-3: Fencing since 2026-11-21 12:49:10+01:00; because Ready is Unknown; {no}",
         "Began in the 10m00s after",
         "  node-4: Fencing since 2026-11-21 12:51:40+01:00; because Ready is Unknown",
         "Not shown",

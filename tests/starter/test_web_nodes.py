@@ -159,6 +159,21 @@ async def test_at_a_moment_it_is_said_what_was_so_and_what_had_been_done_and_wha
     assert f"{missing}; conditions of that time</li>" in body
 
 
+async def test_at_a_moment_a_refusal_of_the_hour_before_says_why_nothing_was_done(
+    page: aiohttp.ClientSession, happened: ScriptedWarden
+) -> None:
+    (old,) = happened.past
+    why = "circuit breaker open: 6 of 12"
+    refused = dataclasses.replace(
+        old, kind=Kind.FENCING, outcome="refused", message=why, incident="inc-no", started=ago(hours=2, minutes=50)
+    )
+    happened.past = (dataclasses.replace(refused, ended=ago(hours=2, minutes=49)), old)
+    sentence = f"Fencing was asked for 20m00s earlier, and refused: {why}"
+    assert sentence in await then(page, ago(hours=2, minutes=30))
+    assert "and refused" not in await then(page, ago(hours=2, minutes=55)), "that was still to come"
+    assert "and refused" not in await then(page, ago(hours=1, minutes=30)), "that was long before"
+
+
 async def test_at_a_moment_nothing_is_said_of_what_came_later(page: aiohttp.ClientSession, happened: ScriptedWarden) -> None:
     """An episode that has been terminated was open then; the pause had been asked for until a later moment."""
     (pause,) = happened.heard
