@@ -192,7 +192,7 @@ async def test_a_message_to_people_holds_no_markup_call_or_link(receiver: Receiv
     """Of mail that is HTML and of a chat; `json` with a format is both of them in Apprise."""
     receiver.file.write_text(receiver.file.read_text().strip() + "?format=html\n")
     async with notifier(receiver.file) as people:
-        people.tell(replace(PARKED, text=f"{FORGED} [it is off](https://evil.example.com)", node="node-7\nforged"))
+        people.notify(replace(PARKED, text=f"{FORGED} [it is off](https://evil.example.com)", node="node-7\nforged"))
         [title] = await receiver.has(1)
     text = receiver.got[0]["message"]
     assert holds_nothing_obeyed(text)

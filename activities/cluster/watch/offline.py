@@ -123,7 +123,7 @@ class ClusterSnapshot:
 
     def _put(self, obj: JsonObject, ref: ObjectRef, source: str) -> None:
         kind = _kind_of(ref, obj)
-        if is_health_check(obj):  # also a kind in other letters, which its reader names
+        if (kind is not None and kind.destination is Destination.CHECKS) or (kind is None and _is_misspelt_check(ref, obj)):
             self._put_check(ref, obj, source)
             return
         if not ref.name:
@@ -193,6 +193,13 @@ def _kind_of(ref: ObjectRef, obj: JsonObject) -> ReadKind | None:
     """The row of what is read from files, whatever its version: files outlive the one that was stored. None for all else."""
     found = (kind for kind in read_by(Reader.FILES) if _group_and_kind(kind.resource) == _group_and_kind(ref))
     return next((kind for kind in found if kind.about(obj)), None)
+
+
+def _is_misspelt_check(ref: ObjectRef, obj: JsonObject) -> bool:
+    """Whether its kind is that of a health check in other letters, which the reader of the check names as the mistake."""
+    group, kind = _group_and_kind(ref)
+    checks = (_group_and_kind(each.resource) for each in read_by(Reader.FILES) if each.destination is Destination.CHECKS)
+    return any((group, kind.casefold()) == (named[0], named[1].casefold()) for named in checks) and is_health_check(obj)
 
 
 def _group_and_kind(named: ObjectRef | Resource) -> tuple[str, str]:
