@@ -107,7 +107,7 @@ async def picture(request: Request, cluster: str, name: str) -> Response:
 async def node(request: Request, cluster: str, name: str, at: str = "", offset: str = "") -> Response:
     """Why it is, or is not, touched; at: also at that moment, as browsers write it, in the zone with that offset."""
     found = await seen(views_of(request), cluster, name)
-    answer, headline = found.explained, _headline(found)
+    answer, headline = found.explained, headline_of(found)
     then = _then(found, at + offset) if at else {}
     said = [*answer.problems, *(scanner_lines(answer, answer.scanner) if answer.scanner is not None else ())]
     return render(
@@ -130,7 +130,7 @@ async def node(request: Request, cluster: str, name: str, at: str = "", offset: 
     )
 
 
-def _headline(found: NodeSeen) -> str:
+def headline_of(found: NodeSeen) -> str:
     """Whether something is done to it, and why, by the source that knows most; without the time left, which is shown beside
     it."""
     answer = found.explained
@@ -140,7 +140,12 @@ def _headline(found: NodeSeen) -> str:
         return f"No: {conclusion(answer) if answer.explanation.found else 'the Node is gone'}"
     if found.row is not None:
         halted = f"; nothing is begun: {answer.halted}" if answer.halted and found.row.health is not Health.HEALTHY else ""
-        return f"No episode is open: {wording.verdict(found.row, answer.at)}{halted}"
+        verdict = wording.verdict(found.row, answer.at)
+        if answer.unread:
+            return (
+                f"Not known: no episode is open, and the cluster can't be read now; the scanner last saw it as {verdict}{halted}"
+            )
+        return f"No episode is open: {verdict}{halted}"
     return "Not known: no episode of it is open, and no health check's verdict is known here"
 
 

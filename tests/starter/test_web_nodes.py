@@ -16,11 +16,12 @@ from policy.scan.pauses import PastPause, Pause
 from policy.values.times import written
 from starter.handles.history import EndedEpisode
 from starter.handles.status import NodeEpisodes
+from starter.output.explanation import NodeExplanation
 from starter.web.answers import UnreadableError
-from starter.web.nodes import covers
-from starter.web.timeline import asked_moment
+from starter.web.nodes import NodeSeen, covers, headline_of
+from starter.web.timeline import NodeTimeline, asked_moment
 from starter.web.views import Views
-from tests.starter.builders import episode
+from tests.starter.builders import episode, row
 from tests.starter.test_web import CLUSTER, ScriptedWarden, text
 from tests.starter.test_web import scripted as scripted  # noqa: PLC0414 - a fixture
 from tests.starter.test_web_api import conforms
@@ -157,6 +158,17 @@ async def test_at_a_moment_it_is_said_what_was_so_and_what_had_been_done_and_wha
     assert "the cluster was paused by ann" in body
     assert "no episode of the node was open" in body
     assert f"{missing}; conditions of that time</li>" in body
+
+
+def test_a_node_that_can_t_be_read_now_is_not_called_healthy() -> None:
+    """S44: what the scanner saw before is named as that."""
+    known = NodeTimeline(cluster=CLUSTER, node="node-9", at=NOW, entries=())
+    answer = NodeExplanation(node="node-9", at=NOW)
+    found = NodeSeen(explained=answer, timeline=known, row=row("node-9"), devices=None, pauses=())
+    assert headline_of(found) == "No episode is open: healthy"
+    unread = dataclasses.replace(found, explained=dataclasses.replace(answer, unread=True))
+    assert headline_of(unread).startswith("Not known: no episode is open, and the cluster can't be read now;")
+    assert headline_of(unread).endswith("the scanner last saw it as healthy")
 
 
 async def test_at_a_moment_a_refusal_of_the_hour_before_says_why_nothing_was_done(
