@@ -458,7 +458,7 @@ async def test_what_the_kernel_still_holds_of_a_call_that_is_over_is_thrown_away
     server = await asyncio.start_server(listen, "127.0.0.1", 0)
     async with server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        await fails(stand.driver(endpoint_url=url).off(within(BRIEF)), ErrorType.AMBIGUOUS)
+        await fails(stand.driver(endpoint_url=url).off(within(2.0)), ErrorType.AMBIGUOUS)
         assert await asyncio.wait_for(ends.get(), 10) is ConnectionResetError
 
 
