@@ -1,0 +1,1 @@
+"""What nodewarden saw and did not repair, and what became of it."""

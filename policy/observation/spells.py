@@ -1,0 +1,86 @@
+"""A spell of sickness: one node from the moment at which a repair was due until it is well, replaced, repaired or given up.
+
+The scanner keeps the spells of nodes that it does not repair (because of the mode, an open circuit breaker, a pause, a hold, a
+cap, a back-off), and records each once it has ended, as a workflow of the type `Observation`. Wire types: they grow by fields
+with defaults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from policy.values.mode import Mode
+
+
+class Ending(StrEnum):
+    """What became of a node."""
+
+    CAME_BACK = "came-back"
+    """It was well again, and no trace of another hand was found."""
+    OTHERS = "repaired-by-others"
+    """A person or another system rebooted, cordoned, replaced or deleted it, or switched it off or on."""
+    OURS = "repaired"
+    """An episode of ours began for it: `Spell.incident`."""
+    STILL_SICK = "still-sick"
+    """The record was closed (it had lasted for too long, or the scanner was stopped) while the node was sick."""
+    NOT_OURS = "not-watched"
+    """No check asks for it any more: the check, its selector or its time-out changed, or the check was deleted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldSpan:
+    """What kept the node from a repair, and when. code: of `policy.scan.permit_rules.AdmissionRefusal`, or the name of a row of
+    `policy.episode.gate.RULES`. until: None while it lasts."""
+
+    code: str
+    message: str
+    since: datetime
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spell:
+    """One spell. since: from when on the node was sick, as its condition says. due: when a repair would have begun
+    but for `held`.
+
+    check: the key of the health check that asks. cause: what is wrong, as one stable word (`ReadyUnknown`). steps: what would
+    have been done, in its order, in words. place: how many candidates stood before it when it came due. mode: the one that
+    held for it then. boot_id, uid: of the Node at `due`. held: what kept it, oldest span first, the same code never twice in a
+    row. ended: None while it lasts. ending, traces: what became of it and by which signs (`another boot id`, `cordoned by
+    kubectl`). incident: of our episode, "" for none. storm: the id that all spells of one storm share, "" outside of one.
+    """
+
+    node: str
+    check: str
+    cause: str
+    since: datetime
+    due: datetime
+    uid: str = ""
+    boot_id: str = ""
+    steps: tuple[str, ...] = ()
+    place: int = 0
+    mode: Mode = Mode.REPAIR
+    held: tuple[HeldSpan, ...] = ()
+    ended: datetime | None = None
+    ending: Ending | None = None
+    traces: tuple[str, ...] = ()
+    incident: str = ""
+    storm: str = ""
+
+    @property
+    def lasted(self) -> timedelta | None:
+        """From the beginning of the sickness to its end, None while it lasts."""
+        return self.ended - self.since if self.ended is not None else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDays:
+    """How long nodes were looked at, one day (UTC), one check, one mode: the denominator of every rate. seconds: summed over the
+    nodes that the check covers, only while the view of the cluster was live."""
+
+    day: str
+    check: str
+    mode: Mode
+    seconds: float
