@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
@@ -95,7 +95,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class JudgedSpell:
     """One spell. begins: when a repair would have begun, None where it would not have."""
 
     spell: Spell
@@ -172,7 +172,7 @@ class CheckComparison:
     brakes: tuple[BrakeTally, ...]
     timeouts: tuple[LongerTimeout, ...]
     armed: ArmedTally | None
-    cases: tuple[Case, ...]
+    cases: tuple[JudgedSpell, ...]
 
     @property
     def false_repairs(self) -> int:
@@ -203,7 +203,7 @@ def compare(
     """The report on the time from midnight (UTC) of `since` to `now`. episodes: ended ones of the whole cluster. check: the key
     of one, or its name alone; "" for all."""
     since = since.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    recorded = [each for each in spells if since <= each.spell.due <= now]
+    recorded = [each for each in _joined(spells) if since <= each.spell.due <= now]
     days = [each for each in node_days if f"{since:%Y-%m-%d}" <= each.day <= f"{now.astimezone(UTC):%Y-%m-%d}"]
     ended = [each for each in episodes if since <= each.ended <= now]
     found = {each.spell.check for each in recorded} | {each.check for each in days} | {each.check for each in ended}
@@ -217,6 +217,23 @@ def compare(
     whole = (since + _DAY * number for number in range((now - since) // _DAY))
     missing = tuple(each for each in (f"{day:%Y-%m-%d}" for day in whole) if each not in seen)
     return Comparison(since=since, until=now, repair_time=usual, checks=checks, missing_days=missing)
+
+
+def _joined(spells: Iterable[RecordedSpell]) -> list[RecordedSpell]:
+    """One for each sickness: a record that was closed while the node was sick goes on in the next one."""
+    found = list[RecordedSpell]()
+    for each in sorted(spells, key=lambda each: (each.spell.node, each.spell.check, each.spell.due)):
+        last, spell = found[-1].spell if found else None, each.spell
+        if last is not None and last.ending is Ending.STILL_SICK and _sickness(last) == _sickness(spell):
+            both = replace(last, held=last.held + spell.held, ended=spell.ended, ending=spell.ending, traces=spell.traces)
+            found[-1] = RecordedSpell(spell=both, workflow_id=each.workflow_id)
+        else:
+            found.append(each)
+    return found
+
+
+def _sickness(spell: Spell) -> tuple[str, str, str, datetime]:
+    return spell.node, spell.check, spell.uid, spell.since
 
 
 def repair_time(episodes: Iterable[EpisodeResult]) -> RepairTime:
@@ -234,7 +251,7 @@ def cases_of(
     usual: timedelta,
     now: datetime,
     due: Callable[[Spell], datetime | None] = lambda spell: spell.due,
-) -> tuple[Case, ...]:
+) -> tuple[JudgedSpell, ...]:
     """Each spell, and what would have come of its repair, the oldest first. due: the moment at which it would have been due, None
     for never; another one than was recorded tries another time-out. That is exact, as a condition's verdict depends on nothing
     but its moment; what held the node is taken as it was."""
@@ -242,7 +259,7 @@ def cases_of(
     for each in sorted(spells, key=lambda each: (each.spell.due, each.spell.node)):
         begun = begins(each.spell, due(each.spell), now)
         judged = _judge(each.spell, begun, usual, now)
-        found.append(Case(spell=each.spell, judgement=judged, begins=begun, workflow_id=each.workflow_id))
+        found.append(JudgedSpell(spell=each.spell, judgement=judged, begins=begun, workflow_id=each.workflow_id))
     return tuple(found)
 
 
@@ -309,7 +326,7 @@ def _compare(
     )
 
 
-def _by_others(cases: Iterable[Case], usual: timedelta) -> RepairsByOthers | None:
+def _by_others(cases: Iterable[JudgedSpell], usual: timedelta) -> RepairsByOthers | None:
     after = [
         each.spell.ended - each.begins
         for each in cases

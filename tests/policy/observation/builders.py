@@ -25,7 +25,9 @@ def held(code: str, since: datetime, until: datetime | None = None) -> HeldSpan:
     return HeldSpan(code=code, message=f"{code} holds it", since=since, until=until)
 
 
-def spell(node: str = "node-7", *, lasted: timedelta | None = timedelta(minutes=3), ending: Ending | None = None, **fields: Any) -> Spell:
+def spell(
+    node: str = "node-7", *, lasted: timedelta | None = timedelta(minutes=3), ending: Ending | None = None, **fields: Any
+) -> Spell:
     """Observed, and back by itself so long after it was due; lasted None: it goes on."""
     due: datetime = fields.pop("due", NOON)
     ended = due + lasted if lasted is not None else None

@@ -184,6 +184,18 @@ def test_a_repair_did_not_help_if_the_node_is_sick_again_within_a_day() -> None:
     assert found.not_helped == 0
 
 
+def test_a_sickness_that_is_recorded_in_parts_counts_once() -> None:
+    """A record is closed after a week, and where the scanner is stopped; the next one has the same beginning."""
+    first = spell(ending=Ending.STILL_SICK, lasted=minutes(60))
+    second = replace(spell(due=NOON + minutes(61), lasted=minutes(30), ending=Ending.OTHERS), since=first.since)
+    check = compared(second, first, spell("node-8", ending=Ending.STILL_SICK))
+    assert check.judgements == {Judgement.OTHERS: 1, Judgement.STILL_SICK: 1}
+    assert check.others is not None
+    assert check.others.after == minutes(91)
+    again = replace(second, since=first.since + minutes(1))
+    assert compared(first, again).judgements == {Judgement.OTHERS: 1, Judgement.STILL_SICK: 1}
+
+
 def test_days_that_are_not_recorded_are_named_and_one_check_is_found_by_its_name() -> None:
     other = replace(spell("o"), check="MachineHealthCheck/default/workers")
     found = compare(recorded(spell(), other), (node_days(1),), (), since=SINCE, now=NOW)
