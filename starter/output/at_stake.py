@@ -12,7 +12,7 @@ from activities.cluster.objects.workload import read_pods
 from activities.errors import ErrorType, error_type
 from policy.episode.messages import EpisodeStatus
 from policy.fence.device_check import Reachability
-from policy.values.display_text import counted
+from policy.values.display_text import counted, some_of
 from starter.client import Nodewarden
 from starter.errors import RequestError
 from starter.wording import span
@@ -28,7 +28,7 @@ async def pods_on(connection: ClusterConnection, node: str) -> str:
     except ApplicationError as error:
         return unread("what runs on it", error)
     claims = sorted({f"{pod.metadata.namespace}/{claim}" for pod in pods if not pod.finished for claim in pod.claims})
-    named = ", ".join(claims[:MOST_NAMED]) + (f" and {len(claims) - MOST_NAMED} more" if len(claims) > MOST_NAMED else "")
+    named = some_of(claims, MOST_NAMED)
     return f"{counted(len(pods), 'pod')} on it, with {counted(len(claims), 'persistent volume')}{named and f': {named}'}"
 
 
