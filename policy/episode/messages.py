@@ -63,6 +63,11 @@ class Need:
     delegate: str = ""
     word: SealedCommand | None = None
 
+    @property
+    def check_key(self) -> str:
+        """Of the health check that asks, "" where none does."""
+        return self.check.key if self.kind is NeedKind.CHECK and self.check is not None else ""
+
 
 def need_gone(need: Need, verdict: Verdict | None) -> bool:
     """Whether the reason for an episode is gone. verdict: of the need's check, None if the check no longer covers the node.
@@ -444,7 +449,8 @@ class EpisodeStatus:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeResult:
     """How an episode ended, and on what proof. left_off: the machine was left powered off, on purpose. missing: there is no such
-    target, and nothing was begun."""
+    target, and nothing was begun. check: the key of the health check that asked for it, cause: what was wrong, as its need has
+    it; "" where no check asked, and of an episode before these were recorded."""
 
     outcome: Outcome
     incident: str
@@ -461,6 +467,8 @@ class EpisodeResult:
     kernel_dead: KernelDead | None = None
     """The latest proof on which pods were freed before off was proven; None if none were."""
     missing: bool = False
+    check: str = ""
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

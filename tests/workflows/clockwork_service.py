@@ -45,7 +45,7 @@ T = TypeVar("T")
 Act = Callable[[Any], Any]
 
 PATIENCE = timedelta(seconds=20)
-"""So long a test waits for something on a server, before it fails; where it does not say so itself (`StaffedClockwork.patient`)."""
+"""So long a test waits for something on a server before it fails, where it says nothing else (`StaffedClockwork.patient`)."""
 ROUNDS = 12
 """So many times everybody else in the loop has its turn before time passes: what an act brings about is over by then."""
 NOTHING_TO_DO = 0.01

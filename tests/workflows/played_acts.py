@@ -1,4 +1,4 @@
-"""Everything that an episode may ask of the played machine and its Node, as the activities do it; and what is wrong with it just now."""
+"""Everything that an episode may ask of the played machine and its Node, done as the activities do it; what is wrong just now."""
 
 from __future__ import annotations
 
