@@ -102,13 +102,14 @@ def workflow_serving(client: Client, *, page: str) -> Serving:
     from workers.temporal_namespace import holder
     from workflows.definitions.device_check import DeviceCheck
     from workflows.definitions.fencing import Fencing
+    from workflows.definitions.observation import Observation
     from workflows.definitions.preservation import Preservation
     from workflows.definitions.remediation import Remediation
     from workflows.definitions.scanner import HealthScanner
 
     return Serving(
         queue=WORKFLOW_QUEUE,
-        workflows=(HealthScanner, Fencing, Preservation, Remediation, DeviceCheck),
+        workflows=(HealthScanner, Fencing, Preservation, Remediation, DeviceCheck, Observation),
         activities=activities_of(EpisodeService(client, task_queue=WORKFLOW_QUEUE, holder=holder, page=page)),
     )
 
@@ -134,6 +135,7 @@ async def _cluster_serving(
     from activities.cluster.acts.fence_devices import ClusterFenceDevices
     from activities.cluster.acts.freeing import ClusterFreeing
     from activities.cluster.acts.isolation import ClusterIsolation
+    from activities.cluster.acts.observations import ClusterObservations
     from activities.cluster.acts.preservation import ClusterPreservation
     from activities.cluster.acts.remediation import ClusterRemediation
     from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
@@ -147,6 +149,7 @@ async def _cluster_serving(
     from activities.cluster.watch.view import ClusterView
     from activities.device_check_client import DeviceCheckClient
     from activities.node_action_dispatcher import NodeActionDispatcher
+    from activities.observation_starter import ObservationStarter
     from activities.scanner_permits import ScannerPermits
     from workers.preload import load_drivers
 
@@ -222,6 +225,7 @@ async def _cluster_serving(
             ClusterPreservation(served, target.last_look, pools=settings.preservation.known_pools()),
             ClusterFailedVolumes(served),
             ClusterRemediationObjects(served, target.last_look),
+            ClusterObservations(served, start=ObservationStarter(client, task_queue=WORKFLOW_QUEUE).start),
             ClusterEvidence(served, evidence_directory(settings), licences),
         ),
         guards=(cluster_guard,),

@@ -109,6 +109,7 @@ def _of_the_others(report: ScanReport, watched: frozenset[str], in_hand: frozens
         (report.inventory, report.checks, report.groups, report.candidates_left_out, of_nodes),
         [row for row in rows if row.node not in in_hand],
         [node for node in at_risk if node not in in_hand],
+        [(each.node, each.standing, each.uid, each.boot_id, each.code) for each in report.watched],
     )
 
 

@@ -100,6 +100,18 @@ def report(cluster: str) -> ActivityConfig:
     )
 
 
+def observations(cluster: str) -> ActivityConfig:
+    """Recording what was not repaired: after all others, and begun again by the scanner until it is done."""
+    return ActivityConfig(
+        task_queue=cluster_queue(cluster),
+        start_to_close_timeout=timedelta(seconds=30),
+        heartbeat_timeout=LOST_WORKER,
+        schedule_to_close_timeout=timedelta(seconds=60),
+        retry_policy=RetryPolicy(maximum_interval=LONGEST_RETRY_PAUSE),
+        priority=_PATIENT,
+    )
+
+
 def temporal_call() -> ActivityConfig:
     """A call to Temporal itself from the workflow queue; idempotent by workflow id."""
     return ActivityConfig(
