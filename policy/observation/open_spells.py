@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from policy.episode.messages import NeedKind
+from policy.episode.permits import Permit
 from policy.observation.spells import Ending, HeldSpan, NodeDays, Spell
 from policy.scan.admission import Refused
 from policy.scan.scan_report import MAXIMUM_WATCHED, NodeStanding, ScanReport, WatchedNode
@@ -48,12 +49,12 @@ def next_spells(
     report: ScanReport,
     refused: Iterable[Refused],
     *,
-    begun: Mapping[str, str],
+    begun: Mapping[str, Permit],
     busy: Collection[str] = (),
     waiting: int = 0,
     now: datetime,
 ) -> SpellChanges:
-    """refused: by the decision about this report. begun: the incident of the open episode of each node that has one. busy: nodes
+    """refused: by the decision about this report. begun: the permits of open episodes, by node. busy: nodes
     of which the report says nothing now: an episode is being opened, or has just ended. waiting: how many spells have ended and
     are not recorded yet."""
     live = report.view.synced and not report.view.stale
@@ -64,7 +65,8 @@ def next_spells(
     for node, spell in spells.items():
         found, seen = due.get(node), watched.get(node)
         if node in begun:
-            ended.append(replace(_closed(spell, Ending.OURS, now), incident=begun[node]))
+            permit = begun[node]
+            ended.append(replace(_closed(spell, Ending.OURS, max(permit.granted_at, spell.due)), incident=permit.incident))
         elif node in busy:
             kept[node] = spell
         elif found is not None and _is_another(spell.uid, found.uid):

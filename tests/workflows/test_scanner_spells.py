@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 from temporalio.testing import WorkflowEnvironment
 
 from policy.observation.spells import Ending, ObservationRecord
 from policy.scan.scan_report import NodeStanding, WatchedNode
 from tests.workflows.scanned import ScriptedCluster, report, scanning
-from tests.workflows.surroundings import eventually
+from tests.workflows.surroundings import eventually, let_pass
 from workers.payloads.converter import DATA_CONVERTER
 from workflows.definitions.scanner import HealthScanner
 from workflows.kit.messages import StopRequest
@@ -34,19 +35,25 @@ async def test_a_node_that_waits_has_a_spell_until_it_is_well_and_then_a_record(
         await eventually(env, lambda: world.requests[-1].spells == ("b",))
         assert (await scan.until(lambda status: len(status.spells) == 1)).open_spells == 1, "left out is not well"
         world.show(report("a", watched=well("b")))
+        await eventually(env, lambda: world.fails["record"] == 0)
+        assert (await scan.until(lambda status: status.open_spells == 0)).spells, "over, and not recorded"
+        await let_pass(env, scan.handle, timedelta(seconds=61))
+        world.show(report("a"))
         await eventually(env, lambda: bool(world.recorded))
-        status = await scan.until(lambda status: not status.spells)
+        await scan.until(lambda status: not status.spells)
         assert endings(world.recorded) == {"b": Ending.CAME_BACK}
-        assert world.fails["record"] == 0
 
 
 async def test_a_node_that_is_repaired_after_waiting_has_its_incident_on_record(env: WorkflowEnvironment) -> None:
     world = ScriptedCluster(report("a", "b"))
     async with scanning(env, world) as scan:
         await scan.until(lambda status: bool(status.spells))
+        await scan.has_opened(1)
         await scan.release(world.opened[0])
         world.show(report("b"))
         await scan.has_opened(2)
+        await scan.until(lambda status: status.opened == 2)
+        world.show(report("b"))
         await eventually(env, lambda: bool(world.recorded))
         (spell,) = world.recorded[0].spells
         assert (spell.node, spell.ending, spell.incident) == ("b", Ending.OURS, world.opened[1].incident)

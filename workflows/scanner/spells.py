@@ -48,7 +48,7 @@ class Spells:
         """After each decision about a report. opening: the nodes of which an episode is being opened."""
         state = self._state
         begun = {
-            each.node: each.incident
+            each.node: each
             for each in state.permits.values()
             if each.holding is not PermitState.RESERVED and each.node not in opening
         }

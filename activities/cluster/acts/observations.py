@@ -43,7 +43,7 @@ class ClusterObservations(ClusterActivities, ObservationActivities):
             await self._start(record)
 
     async def _looked_at(self, spell: Spell) -> Spell:
-        if spell.ending is not Ending.CAME_BACK:
+        if spell.ending is not Ending.CAME_BACK or "/" in spell.node:  # a Machine that never had a Node
             return spell
         async with self._room:
             node = await find_node(self._connection, spell.node)

@@ -7,6 +7,8 @@ from datetime import timedelta
 
 import pytest
 
+from policy.episode.messages import Kind
+from policy.episode.permits import Permit, PermitState
 from policy.observation import open_spells
 from policy.observation.open_spells import ANOTHER_BOOT, ANOTHER_NODE, DELETED, next_spells, to_be_watched, with_traces
 from policy.observation.spells import Ending, HeldSpan, ObservationRecord, Spell
@@ -17,6 +19,7 @@ from policy.values.mode import Mode
 from tests.workflows.scanned import CHECK, NOW, candidate, report
 
 LATER = NOW + timedelta(minutes=1)
+PERMIT = Permit(node="a", workflow_id="w", incident="i-1", kind=Kind.FENCING, holding=PermitState.OPEN, granted_at=NOW)
 CAP, PAUSED = AdmissionRefusal.CAP, AdmissionRefusal.PAUSED
 
 
@@ -40,8 +43,8 @@ def test_a_due_node_that_is_refused_has_a_spell_with_what_holds_it() -> None:
     assert (spell.uid, spell.mode, spell.place, spell.ended) == ("uid-a", Mode.REPAIR, 0, None)
 
 
-@pytest.mark.parametrize("stands_against_it", [{"begun": {"a": "i-1"}}, {"busy": {"a"}}])
-def test_a_node_with_an_episode_of_ours_has_none(stands_against_it: dict[str, dict[str, str]]) -> None:
+@pytest.mark.parametrize("stands_against_it", [{"begun": {"a": PERMIT}}, {"busy": {"a"}}])
+def test_a_node_with_an_episode_of_ours_has_none(stands_against_it: dict[str, object]) -> None:
     arguments = {"begun": {}} | stands_against_it
     assert not next_spells({}, report("a"), refused("a"), now=NOW, **arguments).spells  # type: ignore[arg-type]
 
@@ -95,7 +98,7 @@ def test_a_long_list_of_spans_keeps_its_beginning_and_its_end() -> None:
 
 
 def test_an_episode_of_ours_ends_it_as_repaired() -> None:
-    changes = next_spells(opened("a"), report("a"), refused("a"), begun={"a": "i-1"}, now=LATER)
+    changes = next_spells(opened("a"), report("a"), refused("a"), begun={"a": replace(PERMIT, granted_at=LATER)}, now=LATER)
     (spell,) = changes.ended
     assert (spell.ending, spell.incident, spell.ended, spell.held[-1].until) == (Ending.OURS, "i-1", LATER, LATER)
     assert not changes.spells
