@@ -102,14 +102,14 @@ def workflow_serving(client: Client, *, page: str) -> Serving:
     from workers.temporal_namespace import holder
     from workflows.definitions.device_check import DeviceCheck
     from workflows.definitions.fencing import Fencing
-    from workflows.definitions.observation import Observation
+    from workflows.definitions.observation import RecordedObservation
     from workflows.definitions.preservation import Preservation
     from workflows.definitions.remediation import Remediation
     from workflows.definitions.scanner import HealthScanner
 
     return Serving(
         queue=WORKFLOW_QUEUE,
-        workflows=(HealthScanner, Fencing, Preservation, Remediation, DeviceCheck, Observation),
+        workflows=(HealthScanner, Fencing, Preservation, Remediation, DeviceCheck, RecordedObservation),
         activities=activities_of(EpisodeService(client, task_queue=WORKFLOW_QUEUE, holder=holder, page=page)),
     )
 

@@ -10,7 +10,7 @@ from policy.observation.spells import OBSERVATION, ObservationRecord
 
 
 @workflow.defn(name=OBSERVATION)
-class Observation:
+class RecordedObservation:
     """Returns the record that it is started with, if it bears the record's own id: by that no record is made twice."""
 
     @workflow.run
