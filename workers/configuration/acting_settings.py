@@ -64,7 +64,7 @@ class RepeatAlarmSettings(Section):
         return RepeatAlarm(count=self.count, window=self.window)
 
 
-class FenceCheckSettings(Section):
+class DeviceCheckSettings(Section):
     """How often all fence devices are read; each cluster's check takes this when its scanner is started."""
 
     enabled: bool = Field(default=True, description="false: only on request (nodewarden fence check)")
