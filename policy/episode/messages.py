@@ -443,7 +443,7 @@ class EpisodeStatus:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeResult:
     """How an episode ended, and on what proof. left_off: the machine was left powered off, on purpose. missing: there is no such
-    target, and nothing was begun."""
+    target, and nothing was begun. cause: what was wrong with the node, as one stable word; "" if a person asked."""
 
     outcome: Outcome
     incident: str
@@ -460,6 +460,7 @@ class EpisodeResult:
     kernel_dead: KernelDead | None = None
     """The latest proof on which pods were freed before off was proven; None if none were."""
     missing: bool = False
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
