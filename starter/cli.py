@@ -16,7 +16,6 @@ from starter.commands import (
     codec,
     deploy,
     episodes,
-    evaluate,
     explain,
     fence,
     history,
@@ -83,7 +82,7 @@ app.command("record")(history.record)
 app.command("offenders")(history.offenders)
 app.command("report")(history.report)
 app.command("doctor")(installation.doctor)
-app.command("evaluate")(evaluate.evaluate)
+app.command("evaluate")(explain.evaluate)
 app.command("explain")(explain.explain)
 app.add_typer(fence.app, name="fence")
 app.add_typer(remediate.app, name="remediate")

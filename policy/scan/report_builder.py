@@ -47,6 +47,7 @@ from policy.scan.scan_report import (
     ReportParts,
     TargetRow,
 )
+from policy.values.display_text import some_of
 from policy.values.errors import PolicyError
 from policy.values.object_refs import Dialect, dialect_of
 
@@ -308,8 +309,7 @@ def notices(known: LedgerSnapshot, check: HealthCheck, overlaps: tuple[str, ...]
     )
     found += [f"{each.paused}: nothing is begun for its nodes" for each in paused if each.key in covered]
     if overlaps:
-        more = f" and {len(overlaps) - MAXIMUM_OVERLAPS} more" if len(overlaps) > MAXIMUM_OVERLAPS else ""
-        found.append(f"its sick targets are covered by {', '.join(overlaps[:MAXIMUM_OVERLAPS])}{more} too")
+        found.append(f"its sick targets are covered by {some_of(overlaps, MAXIMUM_OVERLAPS)} too")
     if mixed_control_plane(check, known.counts[check.ref.key]):
         found.append("it covers control-plane and worker machines: give them a check each, or set maxUnhealthy to 1")
     return tuple(found)

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from activities.cluster.api.connection import ClusterConnection
     from starter.client import Nodewarden
-    from starter.handles.episodes import EpisodeHandle
     from workers.configuration.clusters import ClusterSettings
     from workers.configuration.settings import Settings
 
@@ -348,22 +347,6 @@ def show(
     from starter.output.console import fitting_console
 
     fitting_console(width=width).print(as_text(), soft_wrap=soft_wrap)
-
-
-def print_begun(
-    session: Session,
-    episode: EpisodeHandle,
-    noun: str,
-    stands: str,
-    *,
-    permit: bool | None = None,
-    until: datetime | None = None,
-) -> None:
-    """That an episode has begun or was joined, and how it stands. permit, until: see Begun."""
-    from starter.output.begun import begun, in_words
-
-    found = begun(episode, stands, permit=permit, until=until)
-    print_answer(session, in_words(found, noun), lambda: found)
 
 
 def print_command_answer(session: Session, answer: str, *, cluster: str, node: str = "", workflow_id: str = "") -> None:

@@ -25,9 +25,9 @@ from policy.values.object_refs import ObjectRef
 from tests.workflows import contract
 from tests.workflows import world as scripted
 from tests.workflows.attempts import START, Attempt, Lost
-from tests.workflows.ladder_acts import named
-from tests.workflows.owned import MACHINE, MACHINE_UID, SUCCESSOR
+from tests.workflows.machine import MACHINE, MACHINE_UID, SUCCESSOR
 from tests.workflows.plans import MINUTE, TEMPLATE, step
+from tests.workflows.played_acts import named
 from tests.workflows.world import ScriptedTarget, World
 
 CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers", namespace="")

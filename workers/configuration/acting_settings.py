@@ -83,7 +83,7 @@ class OffenderSettings(Section):
         return OffenderRules(limit=self.limit, window=self.window, answer=self.answer)
 
 
-class FenceCheckSettings(Section):
+class DeviceCheckSettings(Section):
     """How often all fence devices are read; each cluster's check takes this when its scanner is started."""
 
     enabled: bool = Field(default=True, description="false: only on request (nodewarden fence check)")

@@ -21,7 +21,7 @@ from pydantic_settings import SettingsError as SourceError
 from policy.checks.fence_policies import PolicySource
 from policy.values.object_refs import FENCE_NAMESPACE
 from workers.configuration.acting_settings import (
-    FenceCheckSettings,
+    DeviceCheckSettings,
     FencingSettings,
     NodeFenceSettings,
     OffenderSettings,
@@ -85,7 +85,7 @@ class Settings(BaseSettings):
     scan: ScanSettings = ScanSettings()
     repeat_alarm: RepeatAlarmSettings = RepeatAlarmSettings()
     offenders: OffenderSettings = OffenderSettings()
-    fence_check: FenceCheckSettings = FenceCheckSettings()
+    fence_check: DeviceCheckSettings = DeviceCheckSettings()
     node_fence: NodeFenceSettings = NodeFenceSettings()
     fencing: FencingSettings = FencingSettings()
     page_url: WebAddress = Field(

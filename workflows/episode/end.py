@@ -92,5 +92,6 @@ async def close(
         record=tuple(episode.state.record),
         kernel_dead=episode.state.kernel_dead,
         missing=end.missing,
+        check=episode.state.check,
         cause=episode.state.cause,
     )

@@ -372,6 +372,8 @@ class EpisodeState:
     override: SealedCommand | None = None
     """The word by which a person overrides a circuit breaker for this episode (S17)."""
     cause: str = ""
+    check: str = ""
+    """The key of the health check that asked for it."""
     zone: str = ""
     workloads: tuple[str, ...] = ()
     """What was seen to stand against the node when it was to be freed."""

@@ -409,7 +409,11 @@ class FencingStory:
         if self._adjust is not None:
             pin = replace(pin, plan=self._adjust(pin.plan))
         episode = self.episode
-        episode.state.cause, episode.state.control_plane = pin.need.cause, pin.control_plane
+        episode.state.cause, episode.state.check, episode.state.control_plane = (
+            pin.need.cause,
+            pin.need.check_key,
+            pin.control_plane,
+        )
         episode.see(pin.observation)
         episode.state.pinned = pin.pinned
         episode.state.acknowledged_boot = episode.state.acknowledged_boot or pin.pinned.boot_id

@@ -256,7 +256,11 @@ class RemediationStory:
             )
         except ActivityError as error:
             return refusal(error_message(error), missing=error_type(error) is ErrorType.NOT_FOUND)
-        episode.state.cause, episode.state.control_plane = pin.need.cause, pin.control_plane
+        episode.state.cause, episode.state.check, episode.state.control_plane = (
+            pin.need.cause,
+            pin.need.check_key,
+            pin.control_plane,
+        )
         episode.state.owner, episode.state.removes = pin.owner, removes(pin.ladder)
         episode.state.machine = f"{pin.machine.namespace}/{pin.machine.name}" if pin.machine is not None else ""
         episode.see(pin.observation)
