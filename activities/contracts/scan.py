@@ -43,7 +43,7 @@ class ScanRequest:
     that the scanner has seen; a cache that is behind catches up first or reports a stale view. holder: identity for the cluster
     Lease (Temporal address and namespace). work_in_hand: episodes are open or asked for, so the Lease is needed even without a
     policy. watching: nodes of open episodes and of held-off ones, observed even without our mark. told: a stamp of the latest
-    observation that each of those episodes got (`policy.scan.report_urgency.stamp_of`); if a report has no room for all nodes,
+    observation that each of those episodes got (`policy.scan.report_builder.stamp_of`); if a report has no room for all nodes,
     changed ones go first. begun: machines for which a preservation was begun or notified; none gets a place in its pool twice.
     in_flight, refusals: published beside what the scan itself sees; None: not known yet, and no check's status is written.
     halted: why nothing is begun, published on every check and in a metric (S44), "" while episodes may begin. need_person,

@@ -17,8 +17,7 @@ from policy.checks.targets import NEVER, JudgedTarget
 from policy.checks.verdicts import Health, Standing, Verdict
 from policy.objects.nodes import EXCLUDE_LABEL
 from policy.remediation.control_plane import objection_by_count
-from policy.remediation.ladder import body_of, possible, removes
-from policy.remediation.remedies import RESTORING, orphaned, remedy
+from policy.remediation.ladder import RESTORING, body_of, orphaned, possible, remedy, removes
 from policy.remediation.strategies import Action
 from policy.scan.candidates import gives_the_remedy, in_turn, judged_by_objects
 from policy.scan.ledger_snapshot import LedgerSnapshot

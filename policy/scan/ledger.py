@@ -30,8 +30,8 @@ from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject
 from policy.objects.surroundings import Surroundings
 from policy.preservation.preservation_index import NONE_EXEMPT, ExemptNodes
+from policy.remediation.ladder import Unusable
 from policy.remediation.memory import DEFAULT_RETRIES
-from policy.remediation.remedies import Unusable
 from policy.scan.candidates import failing
 from policy.scan.ledger_snapshot import BadCheck, LedgerSnapshot
 from policy.scan.report_builder import build_report_parts, shown

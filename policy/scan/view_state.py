@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 
-from policy.scan.report_urgency import is_sick
+from policy.scan.report_builder import is_sick
 from policy.scan.scan_report import ClusterLease, ReportParts, ViewState
 from policy.values.times import format_duration, written
 

@@ -78,8 +78,8 @@ def from_files(files: list[str], node: str, now: str, overlap: Overlap) -> NodeE
 
 async def _live(session: Session, node: str) -> NodeExplanation:
     """Ask cluster, scanner and episodes; what does not answer is named, and the others' answers are shown."""
+    from policy.scan import readiness
     from policy.scan.explanation import explain as explain_node
-    from starter import wording
     from starter.client import Nodewarden
     from starter.errors import MissingError, RequestError
     from starter.output.explanation import NodeExplanation
@@ -95,7 +95,7 @@ async def _live(session: Session, node: str) -> NodeExplanation:
         async with Nodewarden.connect(settings) as warden:
             try:
                 scanner = await warden.scanner_status(name)
-                halted = wording.halted(scanner)
+                halted = readiness.halted(scanner.report, scanner.pauses)
             except RequestError as error:
                 problems.append(str(error))
                 halted = str(error) if isinstance(error, MissingError) else ""

@@ -83,7 +83,7 @@ class ScannerState:
 
     # What was published
     told: dict[str, str] = field(default_factory=dict)
-    """By node, the stamp (`policy/scan/report_urgency.py`) of what its episode was last notified of."""
+    """By node, the stamp (`policy/scan/report_builder.py`) of what its episode was last notified of."""
     preservations: dict[str, PreservationNotice] = field(default_factory=dict)
     """By machine; bounded, as a report is."""
     untold: list[Repetition] = field(default_factory=list)

@@ -14,14 +14,13 @@ from policy.objects.machines import PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, SKI
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, ZONE_LABEL, Condition, NodeView
 from policy.objects.remediations import RemediationObject
 from policy.preservation.kept_machine import CONDITION
-from policy.remediation.remedies import RESTORING
+from policy.remediation.ladder import RESTORING
 from policy.remediation.strategies import Action
 from policy.scan.admission import admit
 from policy.scan.evaluation import evaluate
 from policy.scan.ledger import Ledger
 from policy.scan.permit_rules import AdmissionRefusal
-from policy.scan.report_builder import NOT_COVERED
-from policy.scan.report_urgency import stamp_of
+from policy.scan.report_builder import NOT_COVERED, stamp_of
 from policy.scan.scan_report import MAXIMUM_CANDIDATES, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS
 from policy.values.object_refs import Dialect, ObjectRef
 from tests.policy.builders import NOW, WORKER, a_check, a_node, a_report, ago, check_ref, ledger_of, mark_text
