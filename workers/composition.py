@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from activities.notification_sender import Notify
     from activities.power.kdump_listener import KdumpListener
     from policy.episode.notices import Notice
+    from policy.observation.offenders import OffenderRules
     from workers.configuration.credentials import ObjectSource
 
 
@@ -47,7 +48,7 @@ async def compose(
         notify = await _notify(stack, settings)
         servings: list[Serving] = []
         if role in {Role.ALL, Role.WORKFLOWS}:
-            servings.append(workflow_serving(client, page=settings.page_url))
+            servings.append(workflow_serving(client, page=settings.page_url, offenders=settings.offenders.rules()))
         connections: dict[str, ClusterConnection] = {}
         if needs_clusters(settings, role):
             for name, cluster in clusters.items():
@@ -96,7 +97,7 @@ def needs_clusters(settings: Settings, role: Role) -> bool:
     return role in {Role.ALL, Role.CLUSTER} or (role is Role.POWER and settings.secrets_directory is None)
 
 
-def workflow_serving(client: Client, *, page: str) -> Serving:
+def workflow_serving(client: Client, *, page: str, offenders: OffenderRules | None = None) -> Serving:
     """Workflows, and the activities that hold the Temporal client. page: see EpisodeService."""
     from activities.episodes import EpisodeService
     from workers.temporal_namespace import holder
@@ -110,7 +111,9 @@ def workflow_serving(client: Client, *, page: str) -> Serving:
     return Serving(
         queue=WORKFLOW_QUEUE,
         workflows=(HealthScanner, Fencing, Preservation, Remediation, DeviceCheck, RecordedObservation),
-        activities=activities_of(EpisodeService(client, task_queue=WORKFLOW_QUEUE, holder=holder, page=page)),
+        activities=activities_of(
+            EpisodeService(client, task_queue=WORKFLOW_QUEUE, holder=holder, page=page, offenders=offenders)
+        ),
     )
 
 
