@@ -50,7 +50,8 @@ class ScanRequest:
     permits, queued: for metrics: open episodes that wait for a person, permits in use, requests that wait for one. remind:
     episodes that wait for a person, and since when, about which people are reminded. halted_is_new: `halted` differs from the
     last request's. halt_over: how a halt ended, "" if that need not be published. number: of the poll; a worker that has not
-    served the poll before does not know what was published last.
+    served the poll before does not know what was published last. spells: nodes with an open spell that were no candidates in the
+    last report: `ScanReport.watched` says how they stand, and nothing else depends on it.
     """
 
     cluster: str
@@ -74,6 +75,7 @@ class ScanRequest:
     remind: tuple[OpenEpisode, ...] = ()
     halted_is_new: bool = False
     halt_over: str = ""
+    spells: tuple[str, ...] = ()
 
 
 class ScanActivities(ABC):

@@ -124,6 +124,11 @@ SECTIONS = (
         ("says Ready", "can't be looked at"),
     ),
     RunbookSection(
+        "The machine is repaired again and again",
+        "`nodewarden offenders` lists its repairs with their reasons: the hardware may be worn out",
+        ("this machine (system UUID",),
+    ),
+    RunbookSection(
         "The node does not come back",
         "look at the machine's console: it may check its disks, or find no boot device",
         ("does not say on", "is not back Ready", "its time is over, and"),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from enum import IntEnum
 from heapq import nsmallest
@@ -35,19 +35,24 @@ from policy.objects.scopes import CLUSTER, GroupCount
 from policy.remediation.ladder import OWNER_REMEDIATED, EscalationStep, most_at_once, orphaned, step_of
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
 from policy.remediation.strategies import REPLACING_OWNERS, Strategy
-from policy.scan.candidates import choose
+from policy.scan.candidates import choose, due_under, judged_by_objects, left_alone
 from policy.scan.ledger_snapshot import LedgerSnapshot
+from policy.scan.permit_rules import AdmissionRefusal, ObjectLimits
+from policy.scan.permit_rules import objections as permit_objections
 from policy.scan.scan_report import (
     MAXIMUM_GROUPS,
     MAXIMUM_LEFT_OVER,
     MAXIMUM_OBSERVATIONS,
     MAXIMUM_ROWS,
+    MAXIMUM_WATCHED,
     Candidate,
     CheckReport,
     LeftOver,
+    NodeStanding,
     ReportParts,
     ScanReport,
     TargetRow,
+    WatchedNode,
 )
 from policy.values.display_text import some_of
 from policy.values.errors import PolicyError
@@ -204,10 +209,15 @@ def shown(target: JudgedTarget) -> object:
 
 
 def build_report_parts(
-    known: LedgerSnapshot, *, watching: frozenset[str], told: Mapping[str, str], names: Iterator[str]
+    known: LedgerSnapshot,
+    *,
+    watching: frozenset[str],
+    told: Mapping[str, str],
+    names: Iterator[str],
+    spells: frozenset[str] = frozenset(),
 ) -> ReportParts:
-    """The report's parts. told: the stamp of the last observation that each episode has been sent (`stamp_of`), by
-    node; `names`: of all Nodes in order."""
+    """The report's parts. told: the stamp of the last observation that each episode has been sent (`stamp_of`), by node; `names`:
+    of all Nodes in order; spells: nodes with an open spell."""
     choice = choose(known, watching)
     observations = _observations(known, watching, told)
     overlaps = overlapping(known)
@@ -237,6 +247,7 @@ def build_report_parts(
         policies=known.policies,
         groups=_groups(known, choice.candidates, observations),
         left_over=left_over(known, watching),
+        watched=_watched(known, spells, watching, choice.candidates),
     )
 
 
@@ -407,6 +418,69 @@ def _others(known: LedgerSnapshot, name: str) -> str:
     return "; ".join(sorted(set(states)))[:MAXIMUM_OTHERS]
 
 
+# What spells see ----------------------------------------------------------------------------------------------------
+
+
+def _watched(
+    known: LedgerSnapshot, spells: frozenset[str], watching: frozenset[str], candidates: tuple[Candidate, ...]
+) -> tuple[WatchedNode, ...]:
+    """The nodes with an open spell, then other due ones, the oldest first: whatever keeps them from the list of candidates. Of
+    the ones that are candidates the candidate says all."""
+    offered = {each.node for each in candidates}
+    asked = sorted(spells - offered)[:MAXIMUM_WATCHED]
+    left = offered.union(asked, watching)
+    others = {
+        (verdict.since or NEVER, target.victim_name): None
+        for target in known.sick.values()
+        for verdict in target.verdicts.values()
+        if verdict.standing is Standing.UNHEALTHY
+        and target.victim_name not in left
+        and target.victim_name not in known.exempt.unsettled
+    }
+    more = dict.fromkeys(name for _, name in nsmallest(MAXIMUM_WATCHED, others))
+    return tuple(_watched_node(known, name) for name in [*asked, *more][:MAXIMUM_WATCHED])
+
+
+def _watched_node(known: LedgerSnapshot, name: str) -> WatchedNode:
+    targets = known.called(name)
+    if not targets:
+        return WatchedNode(node=name, standing=NodeStanding.GONE)
+    victim, view = targets[0].victim, next((each.node for each in targets if each.node is not None), None)
+    opinions, choice = known.verdicts_on(victim), due_under(known, victim)
+    seen = WatchedNode(
+        node=name,
+        standing=NodeStanding.UNCOVERED if not opinions else NodeStanding.WELL,
+        uid=view.uid if view is not None else "",
+        boot_id=view.boot_id if view is not None else "",
+        ready=view is not None and view.ready,
+        ready_since=view.ready_since if view is not None else None,
+    )
+    if choice is None:
+        well = all(verdict.health is Health.HEALTHY for pairs in opinions.values() for _, verdict in pairs)
+        return seen if well else replace(seen, standing=NodeStanding.UNCLEAR)
+    held = _held_by(known, victim, name, choice.key)
+    return replace(
+        seen,
+        standing=NodeStanding.DUE,
+        check=choice.key,
+        cause=choice.verdict.reason,
+        since=choice.since,
+        steps=tuple(each.name for each in choice.steps),
+        code=held[0],
+        message=held[1],
+    )
+
+
+def _held_by(known: LedgerSnapshot, victim: str, name: str, key: str) -> tuple[str, str]:
+    """What keeps a due node from being a candidate, or keeps others before it: a code and a sentence."""
+    if (alone := left_alone(known, victim, exempt=known.exempt.kept.get(name, ""))) is not None:
+        return alone.rule, alone.words
+    limits = judged_by_objects(known, victim, key)
+    if (found := next(permit_objections(limits, ObjectLimits.of(known)), None)) is not None:
+        return found.code.value, found.message
+    return AdmissionRefusal.CAP.value, "other candidates stand before it"
+
+
 # What people see ----------------------------------------------------------------------------------------------------
 
 
@@ -555,6 +629,7 @@ def _of_the_others(report: ScanReport, watched: frozenset[str], in_hand: frozens
         (report.inventory, report.checks, report.groups, report.candidates_left_out, of_nodes),
         [row for row in rows if row.node not in in_hand],
         [node for node in at_risk if node not in in_hand],
+        [(each.node, each.standing, each.uid, each.boot_id, each.code) for each in report.watched],
     )
 
 

@@ -363,9 +363,10 @@ def duration_of(option: str, text: str) -> timedelta:
     from workers.configuration.setting_sources import SettingsError
 
     hours = LONGEST_PRESERVATION // timedelta(hours=1)
-    message = f"{option}: expected a duration above 0 and of at most {hours}h, such as 72h or 90m, got {text!r}"
+    message = f"{option}: expected a duration above 0 and of at most {hours}h, such as 72h, 90m or 30d, got {text!r}"
+    days = text.removesuffix("d")
     try:
-        duration = parse_duration(text)
+        duration = parse_duration(f"{int(days) * 24}h" if text.endswith("d") and days.isdecimal() and len(days) < 6 else text)
     except ValueError:
         raise SettingsError(message) from None
     if not timedelta(0) < duration <= LONGEST_PRESERVATION:

@@ -195,6 +195,7 @@ class ClusterScan(ScanActivities):
                 watching=request.watching,
                 told=request.told,
                 begun=request.begun,
+                spells=request.spells,
                 doubt=wrong_clock.get(),
             )
             if request is self._latest and given_back == self._given_back:  # one that was cancelled hears of it seconds later
