@@ -176,9 +176,9 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         if holder.kind is not Kind.PRESERVATION or holder.incident.startswith(FOREIGN):
             held_by = holder.incident if holder.incident.startswith(FOREIGN) else f"{holder.kind.value} {holder.incident}"
             return PreserveOutcome(victim=need.victim, opened=Opened.REFUSED, holder=held_by)
-        news = PreservationUpdate(unhealthy=need.unhealthy, released=need.released)
+        update = PreservationUpdate(unhealthy=need.unhealthy, released=need.released)
         try:
-            await self._client.get_workflow_handle(workflow_id).signal("look_again", news)
+            await self._client.get_workflow_handle(workflow_id).signal("look_again", update)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise failure(ErrorType.UNREACHABLE, f"Temporal can't tell {workflow_id}: {error.message}") from error
