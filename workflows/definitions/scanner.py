@@ -328,8 +328,8 @@ class HealthScanner:
             self._scan_problem = another_cluster(self._input.cluster, report.cluster_uid, state.cluster_uid)
             await workflow.sleep(BREATH, summary="before the cluster is scanned again: another one has answered")
             return None
-        state.report, state.cluster_uid = report, state.cluster_uid or report.cluster_uid
         self._spells.count_days(report)
+        state.report, state.cluster_uid = report, state.cluster_uid or report.cluster_uid
         state.scans += 1
         # It came in after every release that has arrived, so what it says of their nodes may be believed again. It may be older
         # than the latest by a moment, and the worker's view a little older still; for marks that is what `CLOSING` is for.
