@@ -19,8 +19,8 @@ from policy.checks.health_check import DEFAULT_MIN_HEALTHY_PERIOD, MOST_RETRIES,
 from policy.objects.machines import OPENSHIFT_MACHINE_ANNOTATION, MachineView
 from policy.objects.nodes import ETCD_LABEL, SERVING_LABELS, NodeView
 from policy.objects.surroundings import CURRENT_CONFIG_ANNOTATION
+from policy.remediation.ladder import OWNER_REMEDIATED
 from policy.remediation.memory import read_memory
-from policy.remediation.remedies import OWNER_REMEDIATED
 from policy.values.display_text import some_of
 from policy.values.fields import Fields
 

@@ -17,8 +17,7 @@ from policy.checks.targets import NEVER, JudgedTarget
 from policy.checks.verdicts import Health, Standing, Verdict
 from policy.objects.nodes import EXCLUDE_LABEL
 from policy.remediation.control_plane import objection_by_count
-from policy.remediation.ladder import body_of, possible, removes
-from policy.remediation.remedies import RESTORING, orphaned, remedy
+from policy.remediation.ladder import RESTORING, body_of, orphaned, possible, remedy, removes
 from policy.remediation.strategies import Action
 from policy.scan.candidates import gives_the_remedy, in_turn, judged_by_objects
 from policy.scan.ledger_snapshot import LedgerSnapshot
@@ -134,7 +133,7 @@ def _judge(
         action, held = Action.NONE, _Held(breaker.message, under=check.ref.key)
     if action in _ACTS:
         held = _held_by(known, check, breaker, target)
-        if held.words:
+        if held.why:
             action = Action.NONE
         else:
             held = guard.objection(check, target)
@@ -148,7 +147,7 @@ def _judge(
         verdict=verdict,
         due_in=_due_in(known.now, check, verdict),
         action=action,
-        held_by=held.words,
+        held_by=held.why,
         held_under=held.under,
         message=message,
         held_by_rule=held.rule,
@@ -159,7 +158,7 @@ def _judge(
 class _Held(NamedTuple):
     """Why a target is held back, under which check, by which rule of a permit, and by which row of the gate; "" for none."""
 
-    words: str = ""
+    why: str = ""
     under: str = ""
     rule: str = ""
     vetoed_by: str = ""
@@ -252,7 +251,7 @@ class _ControlPlaneGuard:
             target.node_name for target in known.nodes.values() if target.control_plane and (target.marked or target.remediations)
         )
         for check, target in in_turn(known):
-            if self._is_member(target) and not self.objection(check, target).words:
+            if self._is_member(target) and not self.objection(check, target).why:
                 self._taken.append(target.victim)
 
     def objection(self, check: HealthCheck, target: JudgedTarget) -> _Held:

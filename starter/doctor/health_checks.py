@@ -26,7 +26,7 @@ from policy.fence.device_check import devices_of
 from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice
 from policy.fence.plan_compiler import compile_config
 from policy.objects.nodes import NodeView
-from policy.remediation.remedies import TemplateSight, Unusable
+from policy.remediation.ladder import TemplateSight, Unusable
 from policy.scan.evaluation import evaluate
 from policy.values.display_text import counted, some_of
 from policy.values.errors import PolicyError

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from policy.checks.verdicts import Health, Standing
 from policy.episode.messages import EpisodeStatus, Kind
 from policy.fence.power import PowerState
+from policy.observation.offenders import RepairedMachine
 from policy.remediation.strategies import Action, Strategy
 from policy.scan.pauses import PauseEnd
 from policy.values.object_refs import Dialect
@@ -139,6 +140,18 @@ class HistoryAnswer:
     cluster: str
     episodes: tuple[HistoryLine, ...]
     pauses: tuple[PauseLine, ...]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffendersAnswer:
+    """The machines that were repaired since then, the one with most repairs first. limit: from how many repairs on a machine
+    offends. more: there are older repairs within that time, which were not read."""
+
+    cluster: str
+    since: datetime
+    limit: int
+    machines: tuple[RepairedMachine, ...]
     more: bool
 
 

@@ -20,6 +20,7 @@ from policy.checks.targets import SICKNESS
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeStatus, Phase
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, fenceable
+from policy.scan import readiness
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import opened_breakers, seen_at
 from policy.scan.scan_report import AtRisk, CheckReport, ScanReport, TargetRow
@@ -263,9 +264,11 @@ def _table(found: Sequence[ClusterStatus], within: bool) -> Table:
 
 
 def _condition(status: ClusterStatus) -> Text:
-    if status.scanner is None:
+    scanner = status.scanner
+    if scanner is None:
         return Text(status.problem or "no scanner", style="red")
-    return Text(wording.view(status.scanner, status.at), style="red" if wording.halted(status.scanner) else "")
+    halted = readiness.halted(scanner.report, scanner.pauses)
+    return Text(wording.view(scanner, status.at), style="red" if halted else "")
 
 
 # A check of fence devices: what needs attention first.

@@ -12,7 +12,7 @@ from activities.errors import ErrorType
 from policy.checks.circuit_breakers import OpenReason
 from policy.episode import advice
 from policy.episode.operator_commands import Verb
-from policy.remediation.remedies import Unusable
+from policy.remediation.ladder import Unusable
 from policy.scan.permit_rules import AdmissionRefusal
 from tests.docs.reading import ROOT, pages
 

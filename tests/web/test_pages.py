@@ -20,6 +20,7 @@ VIEWS = {
     "kept": f"{AT}/kept",
     "devices": f"{AT}/devices",
     "history": f"{AT}/history?since=720h",
+    "would-have": f"{AT}/compare",
     "node": f"{AT}/nodes/node-7?at=03:12",
     "node-that-waits-for-a-person": f"{AT}/nodes/node-9",
     "record": f"{AT}/record/inc-node-7",

@@ -282,6 +282,7 @@ class ScriptedRemediation:
                 provider_id="sim://7",
                 zone="a",
                 boot_id=world.node.boot_id,
+                system_uuid=world.node.system_uuid,
             ),
             need=request.need or world.need,
             ladder=world.ladder if request.ladder is None else request.ladder,

@@ -24,6 +24,7 @@ from workers.configuration.acting_settings import (
     DeviceCheckSettings,
     FencingSettings,
     NodeFenceSettings,
+    OffenderSettings,
     PreservationSettings,
     RemediationSettings,
     RepeatAlarmSettings,
@@ -83,6 +84,7 @@ class Settings(BaseSettings):
     )
     scan: ScanSettings = ScanSettings()
     repeat_alarm: RepeatAlarmSettings = RepeatAlarmSettings()
+    offenders: OffenderSettings = OffenderSettings()
     fence_check: DeviceCheckSettings = DeviceCheckSettings()
     node_fence: NodeFenceSettings = NodeFenceSettings()
     fencing: FencingSettings = FencingSettings()
