@@ -13,7 +13,7 @@ from policy.episode.advice import section_of
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase
 from policy.scan import pauses, readiness
 from policy.scan.mode_table import limited
-from policy.scan.readiness import BY_PEOPLE, Obstacle, ObstacleCode
+from policy.scan.readiness import Obstacle, ObstacleCode
 from policy.scan.scan_report import AtRisk, CheckReport, NodeAtRisk, TargetRow
 from policy.values.display_text import counted
 from policy.values.times import written
@@ -250,11 +250,6 @@ def obstacles(scanner: ScannerStatus, now: datetime) -> tuple[Obstacle, ...]:
     found = readiness.obstacles(scanner.report, paused=paused, problem=scanner.problem, wait=scanner.wait, now=now)
     mode = limited(scanner.modes)
     return (*found, *([Obstacle(code=ObstacleCode.MODE, text=mode)] if mode else []))
-
-
-def halted(scanner: ScannerStatus) -> str:
-    """What people have said of it, with who and until when (S44); "" where they have said nothing."""
-    return "; ".join(each.text for each in obstacles(scanner, scanner.started) if each.code in BY_PEOPLE)
 
 
 def view(scanner: ScannerStatus, now: datetime) -> str:

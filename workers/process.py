@@ -73,6 +73,7 @@ async def temporal(
                         port=settings.embedded.port,
                         ui_port=settings.embedded.ui_port,
                         search_attributes=attributes,
+                        retention=settings.embedded.retention,
                     )
                 )
                 endpoint = server.endpoint

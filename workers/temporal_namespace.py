@@ -102,6 +102,17 @@ def _type_name(kind: IndexedValueType.ValueType) -> str:
     return IndexedValueType.Name(kind).removeprefix("INDEXED_VALUE_TYPE_").title()
 
 
+async def retention(client: Client) -> timedelta | None:
+    """How long the namespace remembers closed workflows; None where we may not ask."""
+    try:
+        described = await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+    except RPCError as error:
+        if error.status in {RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.UNAUTHENTICATED}:
+            return None
+        raise
+    return described.config.workflow_execution_retention_ttl.ToTimedelta()
+
+
 # Our name on a cluster's Lease (S38) -----------------------------------------------------------------------------------
 #
 # One Temporal namespace is one deployment, however its address is spelled. The namespace's id is what tells two deployments

@@ -4,12 +4,12 @@
 set -eu
 
 if ! temporal operator namespace describe --namespace "$TEMPORAL_NAMESPACE" >/dev/null 2>&1; then
-    temporal operator namespace create --namespace "$TEMPORAL_NAMESPACE" --retention "${RETENTION:-30d}"
+    temporal operator namespace create --namespace "$TEMPORAL_NAMESPACE" --retention "${RETENTION:-90d}"
 fi
 
 # A type for each name: of several names with one type the CLI adds only the first, and says nothing.
 set --
-for attribute in Cluster Node Zone Kind Phase Reason Outcome; do
+for attribute in Cluster Node Zone Kind Phase Reason Outcome Hardware; do
     set -- "$@" --name "$attribute" --type Keyword
 done
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from policy.episode.operator_commands import AcceptedCommand, Verb
+from policy.values.display_text import some_of
 
 MOST_NAMED = 5
 ASK_STATUS = "`nodewarden status` says what to do"
@@ -41,8 +42,7 @@ def waiting(nodes: Sequence[str]) -> str:
     """Names the nodes that need a person, for a list of all episodes; "" for none. Their episodes do not go on by themselves."""
     if not nodes:
         return ""
-    named = ", ".join(sorted(nodes)[:MOST_NAMED]) + (f" and {len(nodes) - MOST_NAMED} more" if len(nodes) > MOST_NAMED else "")
-    return f"a person is needed for {named}: {ASK_STATUS}"
+    return f"a person is needed for {some_of(sorted(nodes), MOST_NAMED)}: {ASK_STATUS}"
 
 
 def ways(node: str, consequences: Mapping[Verb, str], question: int) -> tuple[AcceptedCommand, ...]:
@@ -82,11 +82,11 @@ PAGE = "runbooks/needs-a-person.html"
 
 
 class RunbookSection(NamedTuple):
-    """step: the section begins with it; NODE is the node. words: texts that problems of this section contain."""
+    """step: the section begins with it; NODE is the node. phrases: texts that problems of this section contain."""
 
     heading: str
     step: str
-    words: tuple[str, ...] = ()
+    phrases: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:
@@ -124,6 +124,11 @@ SECTIONS = (
         ("says Ready", "can't be looked at"),
     ),
     RunbookSection(
+        "The machine is repaired again and again",
+        "`nodewarden offenders` lists its repairs with their reasons: the hardware may be worn out",
+        ("this machine (system UUID",),
+    ),
+    RunbookSection(
         "The node does not come back",
         "look at the machine's console: it may check its disks, or find no boot device",
         ("does not say on", "is not back Ready", "its time is over, and"),
@@ -154,5 +159,5 @@ SECTIONS = (
 def section_of(problem: str) -> RunbookSection:
     """The section with the word that comes first in the problem; of several words at one place, the longest. A problem that only
     names a device is about the device."""
-    found = [(problem.find(word), -len(word), each) for each in SECTIONS for word in each.words if word in problem]
+    found = [(problem.find(word), -len(word), each) for each in SECTIONS for word in each.phrases if word in problem]
     return min(found)[2] if found else DEVICE if "://" in problem else FIRST

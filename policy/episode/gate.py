@@ -25,7 +25,7 @@ from policy.preservation.requests import KEEPING, Annotated, Intent, requested
 from policy.remediation.control_plane import BlockingRule, ControlPlaneObjection
 from policy.values.mode import Mode
 from policy.values.times import format_duration
-from policy.values.unread import Unread, unread_in_words
+from policy.values.unread import Unread, unread_text
 
 # What labels, annotations and taints of people and other systems mean. Functions that return a text return the reason, "" for
 # none.
@@ -306,7 +306,7 @@ def _rows(operation: Operation, by: By) -> tuple[Rule, ...]:
 
 
 def _doubts(seen: Seen, _now: datetime) -> Answer:
-    return unread_in_words(seen.doubts)
+    return unread_text(seen.doubts)
 
 
 def _need_gone(seen: Seen, _now: datetime) -> Answer:

@@ -16,13 +16,14 @@ from policy.checks.health_check import HealthCheck, Storm, over
 from policy.checks.targets import NEVER, JudgedTarget
 from policy.checks.verdicts import Health, Standing, Verdict
 from policy.objects.nodes import EXCLUDE_LABEL
-from policy.remediation.ladder import body_of, possible, removes
-from policy.remediation.remedies import RESTORING, orphaned, remedy
+from policy.remediation.control_plane import objection_by_count
+from policy.remediation.ladder import RESTORING, body_of, orphaned, possible, remedy, removes
 from policy.remediation.strategies import Action
 from policy.scan.candidates import gives_the_remedy, in_turn, judged_by_objects
 from policy.scan.ledger_snapshot import LedgerSnapshot
-from policy.scan.permit_rules import AdmissionRefusal, ObjectLimits, control_plane_guard, objections
+from policy.scan.permit_rules import AdmissionRefusal, ObjectLimits, objections
 from policy.scan.report_builder import notices, overlapping
+from policy.values.display_text import some_of
 from policy.values.object_refs import Dialect
 
 LONGEST_PAUSE = timedelta(hours=1)
@@ -119,8 +120,7 @@ def _objects_missing(known: LedgerSnapshot, check: HealthCheck, targets: Iterabl
 def _exclusion_misspelled(targets: Iterable[JudgedTarget]) -> tuple[str, ...]:
     """The warning that an exclude label has a value that does not exclude."""
     found = [target.node.name for target in targets if target.node is not None and target.node.misspells_exclusion]
-    named = ", ".join(sorted(found)[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
-    return (f"the label {EXCLUDE_LABEL} excludes only with the value true: not {named}",) if found else ()
+    return (f"the label {EXCLUDE_LABEL} excludes only with the value true: not {some_of(sorted(found))}",) if found else ()
 
 
 def _judge(
@@ -133,7 +133,7 @@ def _judge(
         action, held = Action.NONE, _Held(breaker.message, under=check.ref.key)
     if action in _ACTS:
         held = _held_by(known, check, breaker, target)
-        if held.words:
+        if held.why:
             action = Action.NONE
         else:
             held = guard.objection(check, target)
@@ -147,7 +147,7 @@ def _judge(
         verdict=verdict,
         due_in=_due_in(known.now, check, verdict),
         action=action,
-        held_by=held.words,
+        held_by=held.why,
         held_under=held.under,
         message=message,
         held_by_rule=held.rule,
@@ -158,7 +158,7 @@ def _judge(
 class _Held(NamedTuple):
     """Why a target is held back, under which check, by which rule of a permit, and by which row of the gate; "" for none."""
 
-    words: str = ""
+    why: str = ""
     under: str = ""
     rule: str = ""
     vetoed_by: str = ""
@@ -251,7 +251,7 @@ class _ControlPlaneGuard:
             target.node_name for target in known.nodes.values() if target.control_plane and (target.marked or target.remediations)
         )
         for check, target in in_turn(known):
-            if self._is_member(target) and not self.objection(check, target).words:
+            if self._is_member(target) and not self.objection(check, target).why:
                 self._taken.append(target.victim)
 
     def objection(self, check: HealthCheck, target: JudgedTarget) -> _Held:
@@ -278,7 +278,7 @@ class _ControlPlaneGuard:
         ready = max(nodes.ready, sum(each.node is not None and each.node.ready for each in machines))
         target_ready = target.node is not None and target.node.ready
         replaced = removes(possible(check, body_of(target))[0])
-        return control_plane_guard(members, ready, target_ready=target_ready, open_member_episodes=(), removes=replaced)
+        return objection_by_count(members, ready, target_ready=target_ready, open_member_episodes=(), removes=replaced)
 
 
 def _of_one_group(one: JudgedTarget, other: JudgedTarget) -> bool:

@@ -58,6 +58,7 @@ async def _temporal(settings: Settings, cluster: str, *, fix: bool) -> list[Exam
             reached = Examined(check="Temporal", findings=(ok(f"it answers, namespace {warden.client.namespace!r}"),))
             checks: Checks = {
                 "search attributes": partial(temporal.search_attributes, warden, fix=fix),
+                "memory": partial(temporal.memory, warden),
                 "workers": partial(temporal.workers, warden, cluster, settings.sites),
                 "scanner": partial(temporal.scanner, warden, cluster),
                 "fence devices": partial(temporal.devices, warden, cluster),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from policy.fence.device_check import acted_on
+from policy.scan import readiness
 from policy.scan.mode_table import limited
 from policy.values.display_text import counted
 from policy.values.times import written
@@ -15,9 +16,11 @@ from starter.client import Nodewarden
 from starter.doctor.findings import Finding, ok, problem, warning
 from starter.errors import MissingError, RequestError
 from workers.errors import SearchAttributesError
-from workers.temporal_namespace import ensure_search_attributes
+from workers.temporal_namespace import ensure_search_attributes, retention
 from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue, power_queue
 
+EXPECTED_MEMORY = timedelta(days=90)
+"""As the Temporal that we ship remembers: a quarter, so that a month can be compared with the one before."""
 MOST_SHOWN = 5
 """Devices with a problem; `nodewarden fence check` shows the others."""
 
@@ -29,6 +32,21 @@ async def search_attributes(warden: Nodewarden, *, fix: bool) -> list[Finding]:
     except SearchAttributesError as error:
         return [problem(str(error), "`nodewarden doctor --fix` makes those that are missing, where you may")]
     return [ok(f"made {', '.join(made)}" if made else "all there")]
+
+
+async def memory(warden: Nodewarden) -> list[Finding]:
+    """How far back `history`, `report` and `compare` can look: Temporal deletes what ended before."""
+    kept = await retention(warden.client)
+    if kept is None:
+        what = "how long Temporal remembers what has ended can't be read: the namespace may not be described"
+        return [warning(what, f"ask its administrator for the retention of {warden.client.namespace!r}")]
+    what = f"what has ended is remembered for {counted(kept // timedelta(days=1), 'day')}"
+    if kept >= EXPECTED_MEMORY:
+        return [ok(what)]
+    told = f"{what}: `history` and `compare --since` see nothing older, and count too little where they are asked for more"
+    return [
+        warning(told, f"`temporal operator namespace update -n {warden.client.namespace} --retention 90d`, or in Temporal Cloud")
+    ]
 
 
 async def workers(warden: Nodewarden, cluster: str, sites: Iterable[str]) -> list[Finding]:
@@ -59,7 +77,7 @@ async def scanner(warden: Nodewarden, cluster: str) -> list[Finding]:
     except RequestError as error:
         return [problem(str(error), "look at the log of the worker that serves workflows")]
     view = wording.view(status, datetime.now(UTC))
-    if halted := wording.halted(status):
+    if halted := readiness.halted(status.report, status.pauses):
         return [warning(f"it runs, and begins nothing: {halted}", "end it once it is no longer meant")]
     report = status.report
     if status.problem or report is None or report.view.stale or not report.view.synced or report.lease.problem:

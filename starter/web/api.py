@@ -177,10 +177,10 @@ async def openapi(request: Request) -> Response:
 
 def problem(error: Exception) -> Response:
     """For programs: why there is no other answer."""
-    return answer(answers.RequestProblem(error=in_words(error)), status=status_of(error))
+    return answer(answers.RequestProblem(error=error_text(error)), status=status_of(error))
 
 
-def in_words(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """What people read of it."""
     if isinstance(error, RequestValidationError):
         return expectations([{**each, "loc": each["loc"][1:]} for each in error.errors()], "request")

@@ -10,6 +10,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from temporalio.api.namespace.v1 import NamespaceConfig
+from temporalio.api.workflowservice.v1 import UpdateNamespaceRequest
+from temporalio.service import RPCError, RPCStatusCode
 
 from activities.cluster.api.connection import ClusterConnection
 from policy.checks.fence_policies import DEFAULT_SOURCE
@@ -261,6 +264,32 @@ async def test_the_side_of_temporal_is_looked_at(warden: Nodewarden, cluster: st
     await warden.scanner(cluster).pause(who="amy", reason="drill")
     only(await temporal.scanner(warden, cluster), Level.WARNING, "paused by amy", "drill")
     assert levels(await temporal.search_attributes(warden, fix=False)) == [Level.OK]
+
+
+async def test_a_namespace_that_forgets_early_is_named_with_what_is_lost(warden: Nodewarden) -> None:
+    """`history` and `compare` answer from what Temporal remembers."""
+    service, namespace = warden.client.workflow_service, warden.client.namespace
+    found = {}
+    for days in (1, 89, 90):
+        config = NamespaceConfig()
+        config.workflow_execution_retention_ttl.FromTimedelta(timedelta(days=days))
+        await service.update_namespace(UpdateNamespaceRequest(namespace=namespace, config=config))
+        (found[days],) = await temporal.memory(warden)
+    assert found[1].what.startswith("what has ended is remembered for 1 day: `history` and `compare --since` see nothing older")
+    assert [found[days].level for days in found] == [Level.WARNING, Level.WARNING, Level.OK]
+    assert "--retention 90d" in found[89].do
+
+
+async def test_a_namespace_that_may_not_be_described_is_no_failure(warden: Nodewarden, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Temporal Cloud with a worker's key."""
+
+    async def refused(*_: object) -> None:
+        raise RPCError("no", RPCStatusCode.PERMISSION_DENIED, b"")
+
+    monkeypatch.setattr(type(warden.client.workflow_service), "describe_namespace", refused, raising=False)
+    (found,) = await temporal.memory(warden)
+    assert found.level is Level.WARNING
+    assert "can't be read" in found.what
 
 
 async def test_a_device_that_an_open_episode_could_not_use_is_not_called_well(

@@ -184,6 +184,9 @@ class EmbeddedSettings(Section):
 
     port: int = Field(default=7233, ge=1, le=65535, description="of the frontend")
     ui_port: int = Field(default=8233, ge=1, le=65535, description="of the web UI")
+    retention: Annotated[Duration, between("24h", "87600h")] = Field(
+        default=timedelta(days=90), description="how long it remembers what has ended, from 24h to 87600h (ten years)"
+    )
 
 
 # Who is notified of what, by which services, in which words.

@@ -121,7 +121,8 @@ STOP_WITHIN = timedelta(seconds=10)
 LOOK_EVERY = timedelta(milliseconds=250)
 PORT_BACK_WITHIN = timedelta(seconds=10)
 STARTS_IN_A_ROW = 5
-RETENTION = timedelta(days=30)
+RETENTION = timedelta(days=90)
+"""How long closed workflows are remembered where nothing else is set."""
 
 
 def running_endpoint(state: Path) -> Endpoint | None:
@@ -134,11 +135,18 @@ class EmbeddedTemporal:
     """The server of one state directory, started or joined on enter. On exit it ends if it is ours to look after."""
 
     def __init__(
-        self, state: Path, *, port: int = 7233, ui_port: int = 8233, search_attributes: Mapping[str, str] | None = None
+        self,
+        state: Path,
+        *,
+        port: int = 7233,
+        ui_port: int = 8233,
+        search_attributes: Mapping[str, str] | None = None,
+        retention: timedelta = RETENTION,
     ) -> None:
         self._place = StateDirectory(state)
         self._wish = Endpoint(port=port, ui_port=ui_port, ui_host=own_loopback())
         self._search_attributes = dict(search_attributes or {})
+        self._retention = retention
         self._owner_lock: int | None = None
         self._endpoint: Endpoint | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -199,7 +207,7 @@ class EmbeddedTemporal:
             endpoint = self._place.endpoint()
             if endpoint is not None and await _answers(endpoint):
                 if self.ours:
-                    await _keep_history(endpoint)
+                    await _keep_history(endpoint, self._retention)
                 self._endpoint = endpoint
                 return
             await asyncio.sleep(0.05)
@@ -324,11 +332,11 @@ class EmbeddedTemporal:
         return f"its log {self._place.log} ends: {self._place.log_tail()}"
 
 
-async def _keep_history(endpoint: Endpoint) -> None:
-    """A development server forgets closed workflows after a day; what happened at the weekend is asked on Monday."""
+async def _keep_history(endpoint: Endpoint, retention: timedelta) -> None:
+    """A development server forgets closed workflows after a day."""
     client = await Client.connect(endpoint.address, lazy=True, runtime=runtime())
     config = NamespaceConfig()
-    config.workflow_execution_retention_ttl.FromTimedelta(RETENTION)
+    config.workflow_execution_retention_ttl.FromTimedelta(retention)
     await client.workflow_service.update_namespace(UpdateNamespaceRequest(namespace="default", config=config))
 
 

@@ -41,6 +41,7 @@ from workflows.kit.interrupts import (
     Interrupt,
     NeedGone,
     NonRetryable,
+    OffenderFound,
     ProofLost,
     StepFailed,
     TargetChanged,
@@ -53,10 +54,7 @@ Ending = Callable[[], Awaitable[End]]
 
 
 class FencingStory:
-    """One fencing of one node. What is declared here without a value exists once the target is pinned."""
-
-    power_management: PowerManagement
-    crash_dump: CrashDump
+    """One fencing of one node: before its target is pinned nothing is known of it but what was asked for."""
 
     def __init__(
         self,
@@ -84,10 +82,14 @@ class FencingStory:
 
     @property
     def case(self) -> Case:
-        """Everything about the node; there is something once the target is pinned."""
-        if self._case is None:
-            raise RuntimeError("the target has not been pinned yet")
+        """Everything about the node, once the target is pinned."""
+        assert self._case is not None
         return self._case
+
+    @property
+    def power_management(self) -> PowerManagement:
+        """What is done about the power of the pinned machine."""
+        return PowerManagement(self.case)
 
     # The story ------------------------------------------------------------------------------------------------------
 
@@ -206,13 +208,13 @@ class FencingStory:
                 return None
             if self.case.pinned_node.is_gone() and not self._is_a_step:
                 reason += self._not_given_up()  # no look before that could ever say go (S9)
-        return await self._last_resort(reason)
+        return await self._last_resort(reason, OffenderFound if issubclass(interrupt, OffenderFound) else NonRetryable)
 
-    async def _last_resort(self, problem: str) -> End | None:
-        """A person is asked; where this is a step of a ladder, the next one goes first."""
+    async def _last_resort(self, problem: str, of_a_step: type[Interrupt] = NonRetryable) -> End | None:
+        """A person is asked; where this is a step of a ladder, the next one goes first. of_a_step: how the ladder learns it."""
         if self._is_a_step:
             await self.case.freeing.leave()
-            raise NonRetryable(problem)
+            raise of_a_step(problem)
         while True:
             if (ended := await self._park(problem)) is not None:
                 return ended
@@ -222,7 +224,7 @@ class FencingStory:
 
     async def _flow(self) -> End:
         """The three steps. A restart of the flow finds what is proven and does only the rest (S5)."""
-        case, act = self.case, self.power_management
+        case, act, crash_dump = self.case, self.power_management, CrashDump(self.case)
         if self._request.seen_off and case.lacks_proof:
             raise NonRetryable("a person said off, which no longer stands; nothing was switched off on that word")
         if not case.plan.levels and case.power.proof is None:
@@ -232,9 +234,9 @@ class FencingStory:
         if not case.progress.freeing.done:
             if case.power.proof is None and not await act.was_switched_off():
                 await self._isolate()
-                await self.crash_dump.free_at_once()
+                await crash_dump.free_at_once()
                 await self._wait_before_power()
-                await self.crash_dump.wait()
+                await crash_dump.wait()
                 await case.tries.carry_out(FenceStep.POWER_MANAGEMENT, act.try_off)
             await case.tries.carry_out(FenceStep.POWER_MANAGEMENT, act.try_free)
         if case.leaves_off:
@@ -251,11 +253,20 @@ class FencingStory:
             await act.report_finished(f"{off}, and the machine is left off")
             return await self._restored(Outcome.FENCED_OFF, f"{off}, and the plan leaves the machine off")
         proof = case.power.proof
+        await self._ask_about_an_offender()
         await act.switch_on()
         off = f"off {proof.former_basis if proof is not None else 'was proven'}"
         await act.report_finished(f"{off}, and the machine is switched on again")
         await act.wait_for_return()
         return await self._returned()
+
+    async def _ask_about_an_offender(self) -> None:
+        """Before a machine that a program has repaired again and again is switched on: once, and a person's answer holds."""
+        episode = self.episode
+        found = await episode.find_repairs()
+        if found.asks and self.case.need.kind.automatic and not self.case.progress.switched_on:
+            episode.state.repairs = replace(found, asks=False)
+            raise OffenderFound(f"{found.offence}; `resume` switches it on, `abort` leaves it off")
 
     # Beginning ------------------------------------------------------------------------------------------------------
 
@@ -399,7 +410,11 @@ class FencingStory:
         if self._adjust is not None:
             pin = replace(pin, plan=self._adjust(pin.plan))
         episode = self.episode
-        episode.state.cause, episode.state.control_plane = pin.need.cause, pin.control_plane
+        episode.state.cause, episode.state.check, episode.state.control_plane = (
+            pin.need.cause,
+            pin.need.check_key,
+            pin.control_plane,
+        )
         episode.see(pin.observation)
         episode.state.pinned = pin.pinned
         episode.state.acknowledged_boot = episode.state.acknowledged_boot or pin.pinned.boot_id
@@ -424,8 +439,6 @@ class FencingStory:
 
     def _open(self, progress: FencingProgress) -> None:
         self._case = open_case(self.episode, progress, configured=Configured(template=self._request.template))
-        self.power_management = PowerManagement(self.case)
-        self.crash_dump = CrashDump(self.case)
 
     async def _mark(self) -> None:
         await self.case.node_writer.write(TargetActivities.mark, "isolation: marks the node")

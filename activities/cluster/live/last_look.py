@@ -49,7 +49,7 @@ from policy.objects.nodes import NodeEvent, NodeView
 from policy.remediation.control_plane import ControlPlaneObjection, taking_of
 from policy.values.errors import PolicyError
 from policy.values.mode import MODE_KEY
-from policy.values.unread import Unread, unread_in_words
+from policy.values.unread import Unread, unread_text
 
 READ_SECONDS = 8.0
 """All reads run side by side, so this also bounds the look, well inside an activity's time. A control plane is read after them,
@@ -89,7 +89,7 @@ class _Doubt:
         return Unread(what=self.what, why="no answer in time" if late else error_message(self.error) or type(self.error).__name__)
 
     def __str__(self) -> str:
-        return unread_in_words([self.unread])
+        return unread_text([self.unread])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,7 +288,7 @@ class LastLook:
         if claim is not None:
             node = replace(claim.other.ref, name=request.target.pinned.node)
             await publish_on_both(self._connection, node, request.target.pinned.uid, claim)
-        return claim.words if claim is not None else ""
+        return claim.sentence if claim is not None else ""
 
     async def _foreign_lease(self, request: LookRequest, now: datetime) -> LeaseView | None:
         """The lease of another owner. Where the step in hand is to be covered, taking the lease tells that; a deployment that has

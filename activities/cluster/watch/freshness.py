@@ -19,6 +19,7 @@ from activities.cluster.api.refusals import Unconnected
 from activities.cluster.watch.reflector import version_number
 from activities.cluster.watch.watches import Following, Watches
 from policy.scan.scan_report import SeenVersion
+from policy.values.display_text import some_of
 from policy.values.times import format_duration
 from policy.values.unread import Unread, by_cause
 
@@ -167,7 +168,7 @@ class ManagementCluster:
         """What has not been listed even once."""
         return [each for each in self._watches.elsewhere() if not each.lists and not each.absent]
 
-    def unheard(self) -> str:
+    def unlisted(self) -> str:
         """Until the management cluster has been listed, it is not known which of its checks cover our nodes too, and are
         paused: a worker that starts while it is down would act past the open circuit breakers of its predecessor."""
         if not (missing := self.never_listed()):
@@ -200,8 +201,7 @@ class ManagementCluster:
 def listed(reflectors: Iterable[Following]) -> str:
     """Kinds, and what is the matter with them, by cause: an outage has one. Of many kinds the first ones."""
     found = by_cause(Unread(what=each.resource.plural, why=each.problem or "no answer") for each in reflectors)
-    more = {cause: f" and {len(kinds) - MOST_NAMED} more" if len(kinds) > MOST_NAMED else "" for cause, kinds in found.items()}
-    return "; ".join(f"{', '.join(kinds[:MOST_NAMED])}{more[cause]} ({cause})" for cause, kinds in found.items())
+    return "; ".join(f"{some_of(kinds, MOST_NAMED)} ({cause})" for cause, kinds in found.items())
 
 
 def longest_silence(reflectors: Iterable[Following]) -> float:
