@@ -26,9 +26,8 @@ from policy.episode.operator_commands import (
     reason_problem,
 )
 from policy.fence.config import ShownConfig, shown_config
-from policy.preservation.requests import LONGEST_PRESERVATION
+from policy.preservation.requests import parse_hold
 from policy.scan.permit_rules import OVERRIDABLE, against_requests
-from policy.values.times import parse_duration
 from starter import wording
 from starter.client import Nodewarden
 from starter.errors import MissingError, RefusedError, RequestError
@@ -105,11 +104,8 @@ class CommandRequest(BaseModel):
     @property
     def span(self) -> timedelta | None:
         """Raises UnreadableError."""
-        try:
-            found = parse_duration(self.hold) if self.hold else None
-        except ValueError:
-            found = timedelta(0)
-        if found is not None and not timedelta(0) < found <= LONGEST_PRESERVATION:
+        found = parse_hold(self.hold)
+        if self.hold and found is None:
             raise UnreadableError(f"for: expected a duration above 0 such as 24h or 90m, got {self.hold!r}")
         return found
 

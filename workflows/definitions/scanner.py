@@ -338,8 +338,8 @@ class HealthScanner:
             return None
         if poll.request.modes != state.modes:
             return None
-        state.report, state.cluster_uid = report, state.cluster_uid or report.cluster_uid
         self._spells.count_days(report)
+        state.report, state.cluster_uid = report, state.cluster_uid or report.cluster_uid
         state.scans += 1
         # It came in after every release that has arrived, so what it says of their nodes may be believed again. It may be older
         # than the latest by a moment, and the worker's view a little older still; for marks that is what `CLOSING` is for.
