@@ -14,6 +14,7 @@ from typer.core import TyperOption
 
 from starter.commands import (
     codec,
+    compare,
     deploy,
     episodes,
     explain,
@@ -81,6 +82,7 @@ app.command("status")(status.status)
 app.command("ui")(ui.ui)
 app.command("history")(history.history)
 app.command("record")(history.record)
+app.command("compare")(compare.compare)
 app.command("offenders")(history.offenders)
 app.command("report")(history.report)
 app.command("doctor")(installation.doctor)

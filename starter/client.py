@@ -48,6 +48,7 @@ from starter.handles.device_checks import DeviceCheckHandle
 from starter.handles.episodes import EpisodeHandle, named
 from starter.handles.history import History
 from starter.handles.node_actions import Speaker, attested, own_connection
+from starter.handles.observations import Observations
 from starter.handles.preservations import PreservedNodes, open_preservations
 from starter.handles.scanners import ScannerHandle, StartedScanner
 from starter.handles.status import ClusterStatus, NodeEpisodes, SilentEpisode
@@ -79,6 +80,8 @@ class Nodewarden:
         self.page = page
         self.history = History(client)
         """Episodes that have ended, and the decision record of each."""
+        self.observations = Observations(client, self.history, page=page)
+        """What was seen of nodes and not repaired."""
         self._speaker = speaker
         self._last: dict[str, ScannerStatus | None] = {}
 

@@ -10,11 +10,13 @@ from policy.fence.config import ShownConfig
 from policy.fence.device_check import DeviceReport
 from policy.observation.outcomes import OutcomesReport
 from starter.doctor.examination import DoctorAnswer
+from starter.handles.observations import ClusterComparison
 from starter.handles.preservations import PreservedNodes
 from starter.handles.scanners import StartedScanner
 from starter.handles.status import ClusterStatus
 from starter.output import models
 from starter.output.cluster_moment import ClusterMoment
+from starter.output.comparison import ReplayAnswer
 from starter.output.encoding import schemas_of
 from starter.output.models import PreservePlanAnswer
 from starter.uninstall.leftovers import UninstallAnswer
@@ -33,11 +35,13 @@ ANSWERS: Mapping[str, type[Any]] = {
     "mode": models.ModesAnswer,
     "history --at": ClusterMoment,
     "record": models.RecordAnswer,
+    "compare": ClusterComparison,
     "offenders": models.OffendersAnswer,
     "report": OutcomesReport,
     "doctor": DoctorAnswer,
     "uninstall": UninstallAnswer,
     "evaluate": models.EvaluateAnswer,
+    "evaluate --replay": ReplayAnswer,
     "fence": models.Begun,
     "fence --wait": EpisodeResult,
     "fence plan": ShownConfig,

@@ -30,6 +30,7 @@ from workflows.kit.messages import (
     OperatorCommand,
     PauseRequest,
     ScannerResult,
+    ScannerSpells,
     ScannerStatus,
     StopRequest,
     UnpauseRequest,
@@ -140,6 +141,10 @@ class ScannerHandle:
             return await ask(self._client, self.workflow_id, "status", ScannerStatus, what=self._what, only_open=True)
         except MissingError as error:
             raise MissingError(f"{error}, nothing is begun: {await self._why_none()}") from error
+
+    async def spells(self) -> ScannerSpells:
+        """What it saw and did not repair, as far as it is not recorded yet. Raises as `status` does."""
+        return await ask(self._client, self.workflow_id, "spells", ScannerSpells, what=self._what, only_open=True)
 
     async def last_run(self) -> str:
         """The run of the scanner, or of the last one; "" where there was none, as far as Temporal remembers."""
