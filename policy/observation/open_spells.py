@@ -121,6 +121,9 @@ def _due(report: ScanReport, refused: Iterable[Refused]) -> Iterator[WatchedNode
         if each.need is not NeedKind.CHECK or no is None:
             continue
         vetoed = each.vetoed_by and no.message == each.refused
+        code, message = (each.vetoed_by if vetoed else no.reason.value), no.message
+        if no.also is not None:
+            code, message = no.also.value, no.also_message
         yield WatchedNode(
             node=each.node,
             standing=NodeStanding.DUE,
@@ -130,8 +133,9 @@ def _due(report: ScanReport, refused: Iterable[Refused]) -> Iterator[WatchedNode
             cause=each.reason,
             since=each.since,
             steps=each.steps,
-            code=each.vetoed_by if vetoed else no.reason.value,
-            message=no.message,
+            mode=each.mode,
+            code=code,
+            message=message,
         )
     yield from (each for each in report.watched if each.standing is NodeStanding.DUE)
 
@@ -147,7 +151,7 @@ def _begun(found: WatchedNode, place: int, now: datetime) -> Spell:
         boot_id=found.boot_id,
         steps=found.steps,
         place=place,
-        mode=Mode.REPAIR,
+        mode=found.mode,
         held=(HeldSpan(code=found.code, message=in_a_line(found.message, LONGEST_TEXT), since=now),),
     )
 
@@ -209,8 +213,9 @@ def counted_days(
     found = {(each.day, each.check, each.mode): each for each in days}
     day = now.astimezone(UTC).date().isoformat()
     for check in report.checks:
-        key = day, check.ref.key, Mode.REPAIR
-        if check.total:
-            last = found.get(key) or NodeDays(day=day, check=check.ref.key, mode=Mode.REPAIR, seconds=0.0)
-            found[key] = replace(last, seconds=last.seconds + check.total * (now - since).total_seconds())
+        for mode, number in (check.modes or {Mode.REPAIR: check.total}).items():
+            if number:
+                key = day, check.ref.key, mode
+                last = found.get(key) or NodeDays(day=day, check=check.ref.key, mode=mode, seconds=0.0)
+                found[key] = replace(last, seconds=last.seconds + number * (now - since).total_seconds())
     return tuple(found.values())

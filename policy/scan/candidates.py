@@ -374,6 +374,7 @@ def _candidate(known: LedgerSnapshot, victim: str, key: str, refused: str, choic
         checks=tuple(sorted(opinions)),
         steps=tuple(each.name for each in steps),
         boot_id=view.boot_id if view else "",
+        mode=known.mode_of(victim, key).mode,
     )
 
 

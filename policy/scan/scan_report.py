@@ -8,7 +8,8 @@ list here grows with the number of nodes (see the MAXIMUM_ constants), so a repo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -20,6 +21,7 @@ from policy.episode.messages import NeedKind, Observation
 from policy.objects.scopes import GroupCount
 from policy.preservation.preservation_index import PreservationNeed
 from policy.remediation.ladder import EscalationStep
+from policy.values.mode import Mode
 from policy.values.object_refs import Dialect, ObjectRef
 
 MAXIMUM_CANDIDATES = 50
@@ -95,6 +97,8 @@ class CheckReport(StandingCounts):
     first; the other controller writes the status all the same."""
     breached: bool = False
     """The threshold alone would open the circuit breaker."""
+    modes: Mapping[Mode, int] = field(default_factory=dict)
+    """How many of its targets programs may go how far with, counted within the last minute; {}: all in mode repair."""
     at_once: int | None = None
     """How many of its targets may be remediated at once (`nodewarden.io/max-in-flight`); None where it sets no limit."""
 
@@ -154,6 +158,8 @@ class Candidate:
     dated: bool = True
     steps: tuple[str, ...] = ()
     boot_id: str = ""
+    mode: Mode = Mode.REPAIR
+    """How far a program may go with it under this check."""
 
 
 class NodeStanding(StrEnum):
@@ -171,8 +177,8 @@ class NodeStanding(StrEnum):
 class WatchedNode:
     """A node that is no candidate of the report, as `policy/observation/` needs it: the scanner has asked about it, or it is due.
 
-    check, cause, since, steps: of a due one, as a candidate's. code, message: what keeps a due one from being a candidate, or
-    from being acted on: as `policy.observation.spells.HeldSpan` has them.
+    check, cause, since, steps, mode: of a due one, as a candidate's. code, message: what keeps a due one from being a candidate,
+    or from being acted on: as `policy.observation.spells.HeldSpan` has them.
     """
 
     node: str
@@ -185,6 +191,7 @@ class WatchedNode:
     cause: str = ""
     since: datetime | None = None
     steps: tuple[str, ...] = ()
+    mode: Mode = Mode.REPAIR
     code: str = ""
     message: str = ""
 
