@@ -9,6 +9,7 @@ the cluster live by one clock, which is ahead of ours.
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -153,6 +154,7 @@ class Month:
 @asynccontextmanager
 async def month(cluster: str, history: FleetHistory, *, state: Path) -> AsyncIterator[Month]:
     """Runs all of it but the scanner, which a client starts."""
+    warnings.filterwarnings("ignore", "Cannot find activity to cancel")  # the scan that goes on when all is over
     async with AsyncExitStack() as stack:
         simulated = SimulatedCluster(
             nodes=0, demo_workloads=False, controllers_elsewhere=True, custom_resource_definitions=[CRDS], state_dir=state
@@ -163,7 +165,7 @@ async def month(cluster: str, history: FleetHistory, *, state: Path) -> AsyncIte
         env = await WorkflowEnvironment.start_time_skipping_v2(
             ts_config=TimeSkippingConfig(max_session_skip_count=SKIPS),
             dev_server_existing_path=str(find_binary()),
-            dev_server_extra_args=[argument for setting in SERVER for argument in ("--dynamic-config-value", setting)],
+            dev_server_extra_args=["--output", "none", *(f"--dynamic-config-value={setting}" for setting in SERVER)],
             dev_server_log_level="error",
             plugins=[PLUGIN],
             search_attributes=search.ALL,
