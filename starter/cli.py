@@ -21,6 +21,7 @@ from starter.commands import (
     fence,
     history,
     installation,
+    mode,
     preserve,
     remediate,
     scan,
@@ -76,6 +77,7 @@ app.command("worker")(worker.worker)
 app.add_typer(scan.app, name="scan")
 app.command("pause")(scan.pause)
 app.command("unpause")(scan.unpause)
+app.add_typer(mode.app, name="mode")
 app.command("status")(status.status)
 app.command("ui")(ui.ui)
 app.command("history")(history.history)

@@ -39,6 +39,7 @@ from policy.episode.messages import (
 from policy.fence.device_check import DeviceReport, acted_on
 from policy.remediation.ladder import read_strategies
 from policy.scan.repeat_alarm import DEFAULT_ALARM, RepeatAlarm
+from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef, in_natural_order
 from starter import wording
 from starter.errors import EpisodeHeldError, MissingError, RequestError, SilentError
@@ -336,9 +337,10 @@ class Nodewarden:
         wait: timedelta = timedelta(seconds=60),
         repeat_alarm: RepeatAlarm = DEFAULT_ALARM,
         check_every: timedelta | None = CHECK_EVERY,
+        mode: Mode | None = Mode.REPAIR,
     ) -> StartedScanner:
         """See `ScannerHandle.start`. check_every: between two checks of the fence devices beside it, None for none."""
-        started = await self.scanner(cluster).start(cap=cap, wait=wait, repeat_alarm=repeat_alarm)
+        started = await self.scanner(cluster).start(cap=cap, wait=wait, repeat_alarm=repeat_alarm, mode=mode)
         if check_every is not None:
             await self.device_check(cluster).repeat(check_every)
         else:

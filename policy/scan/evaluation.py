@@ -171,7 +171,7 @@ def _held_by(known: LedgerSnapshot, check: HealthCheck, breaker: CircuitBreaker,
     applicant = judged_by_objects(known, victim, key)
     if (found := next(objections(applicant, ObjectLimits.of(known)), None)) is not None:
         own = found.code is AdmissionRefusal.CIRCUIT_BREAKER and found.check == key
-        vetoed_by = applicant.vetoed_by if found.code is AdmissionRefusal.HELD_OFF else ""
+        vetoed_by = applicant.vetoed_by if found.code in {AdmissionRefusal.HELD_OFF, AdmissionRefusal.MODE} else ""
         words = f"its open circuit breaker ({breaker.reason}): {breaker.message}" if own else found.message
         return _Held(words, found.check, found.code, vetoed_by)
     first = gives_the_remedy(known, victim)

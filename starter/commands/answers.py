@@ -22,7 +22,8 @@ from starter.output.models import PreservePlanAnswer
 from starter.uninstall.leftovers import UninstallAnswer
 from workflows.kit.messages import ScannerStatus
 
-_WORDS = ("abort", "ack-off", "hold", "resume", "return-path", "release", "preserve extend", "pause", "unpause", "scan stop")
+_OF_EPISODES = ("abort", "ack-off", "hold", "resume", "return-path", "release", "preserve extend")
+_OF_CLUSTERS = ("pause", "unpause", "mode set", "mode unset", "scan stop")
 
 ANSWERS: Mapping[str, type[Any]] = {
     "status": ClusterStatus,
@@ -31,6 +32,7 @@ ANSWERS: Mapping[str, type[Any]] = {
     "scan start": StartedScanner,
     "explain": models.ExplainAnswer,
     "history": models.HistoryAnswer,
+    "mode": models.ModesAnswer,
     "history --at": ClusterMoment,
     "record": models.RecordAnswer,
     "compare": ClusterComparison,
@@ -53,7 +55,7 @@ ANSWERS: Mapping[str, type[Any]] = {
     "codec serve": models.CodecServed,
     "settings show": models.SettingsShown,
     "version": models.Versions,
-    **dict.fromkeys(_WORDS, models.CommandAnswer),
+    **dict.fromkeys((*_OF_EPISODES, *_OF_CLUSTERS), models.CommandAnswer),
 }
 """By the words that follow `nodewarden`. `fence` and `remediate` print the result of `--wait` also where it has ended at once."""
 

@@ -105,6 +105,8 @@ async def _live(session: Session, node: str) -> NodeExplanation:
                 problems.append(str(error))
     except TemporalUnreachableError as error:
         problems.append(f"episodes are not shown: {error}")
+    if found is not None and scanner is not None:
+        found.ledger.modes = scanner.modes
     return NodeExplanation(
         node=node,
         at=at,

@@ -85,7 +85,7 @@ class CommandRequest(BaseModel):
         """Raises UnreadableError that names the field."""
         if said := reason_problem(self.reason):
             raise UnreadableError(f"reason: {said}")
-        if self.word is Verb.STOP_SCAN:
+        if self.word in {Verb.STOP_SCAN, Verb.SET_MODE}:
             raise UnreadableError("word: expected another one; use `nodewarden scan stop` on the command line")
         if bool(self.node) is (self.word in OF_THE_CLUSTER):
             raise UnreadableError(f"node: expected {'none' if self.node else 'a node'} with {self.word.value}")
