@@ -133,9 +133,9 @@ def _due(report: ScanReport, refused: Iterable[Refused]) -> Iterator[WatchedNode
             cause=each.reason,
             since=each.since,
             steps=each.steps,
-            mode=each.mode,
             code=code,
             message=message,
+            mode=each.mode,
         )
     yield from (each for each in report.watched if each.standing is NodeStanding.DUE)
 
@@ -213,9 +213,9 @@ def counted_days(
     found = {(each.day, each.check, each.mode): each for each in days}
     day = now.astimezone(UTC).date().isoformat()
     for check in report.checks:
-        for mode, number in (check.modes or {Mode.REPAIR: check.total}).items():
-            if number:
-                key = day, check.ref.key, mode
-                last = found.get(key) or NodeDays(day=day, check=check.ref.key, mode=mode, seconds=0.0)
-                found[key] = replace(last, seconds=last.seconds + number * (now - since).total_seconds())
+        for mode, nodes in check.modes or ((Mode.REPAIR, check.total),):
+            key = day, check.ref.key, mode
+            last = found.get(key) or NodeDays(day=day, check=check.ref.key, mode=mode, seconds=0.0)
+            if nodes:
+                found[key] = replace(last, seconds=last.seconds + nodes * (now - since).total_seconds())
     return tuple(found.values())

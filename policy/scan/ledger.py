@@ -11,10 +11,10 @@ lists one check's verdicts on all targets, and `activities/cluster/` keeps the c
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from policy.checks.circuit_breakers import CircuitBreaker, Circumstances, OpenReason, Tally, circuit_breaker, threshold_breached
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
@@ -24,7 +24,7 @@ from policy.checks.rules import Rules, rules_of
 from policy.checks.targets import MACHINE, JudgedTarget
 from policy.checks.verdicts import HEALTHY, Health, Standing
 from policy.episode.fencing_requests import FencingRequest
-from policy.episode.modes import REPAIRS, mode_of
+from policy.episode.modes import REPAIRS
 from policy.episode.notices import KnownNode
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import NodeView
@@ -38,10 +38,7 @@ from policy.scan.ledger_snapshot import BadCheck, LedgerSnapshot
 from policy.scan.report_builder import build_report_parts, shown
 from policy.scan.scan_report import ReportParts
 from policy.values.agenda import Agenda
-from policy.values.mode import MODE_KEY, Mode
 from policy.values.object_refs import Dialect, ObjectRef
-
-MODES_COUNTED_EVERY = timedelta(minutes=1)
 
 
 class Ledger:
@@ -55,9 +52,6 @@ class Ledger:
         self._overlap = overlap
         self._retries = retries
         self.modes = REPAIRS
-        self._with_label: set[str] = set()
-        """Nodes with a label that sets their mode."""
-        self._mode_counts: tuple[object, datetime, dict[str, dict[Mode, int]]] | None = None
         """What is set for the cluster, as the caller of the next report knows it."""
         self._checks: dict[str, HealthCheck] = {}
         self._rules: dict[str, Rules] = {}
@@ -163,14 +157,12 @@ class Ledger:
     def put_node(self, node: NodeView, now: datetime) -> None:
         """A Node as last seen, new or changed."""
         self._note_moment(now)
-        (self._with_label.add if MODE_KEY in node.labels else self._with_label.discard)(node.name)
         seen = self._inventory.clusters_seen, self._inventory.groups.version
         self._judge_touched(self._inventory.put_node(node))
         self._version += seen != (self._inventory.clusters_seen, self._inventory.groups.version)
 
     def remove_node(self, name: str) -> None:
         """A Node object that is gone."""
-        self._with_label.discard(name)
         target, touched = self._inventory.remove_node(name)
         if target is not None:
             self._remove(target)
@@ -293,23 +285,7 @@ class Ledger:
         gone. told: the stamp of the last observation that each episode has been sent, by node. spells: nodes with an open
         spell."""
         known, names = replace(self.known(now), exempt=exempt), self.names()
-        known = replace(known, mode_counts=self._count_modes(known))
         return build_report_parts(known, watching=frozenset(watching), told=dict(told), names=names, spells=frozenset(spells))
-
-    def _count_modes(self, known: LedgerSnapshot) -> dict[str, dict[Mode, int]]:
-        """By check. Where one mode holds for a whole cluster that costs nothing; else the targets are walked once a minute."""
-        if not self.modes.rules and not self._with_label:
-            under = {key: mode_of(self.modes, "", {}, check.mode, key).mode for key, check in known.checks.items()}
-            return {key: {mode: known.counts[key].total} for key, mode in under.items()}
-        stamp = self.modes, {key: (check.mode, known.counts[key].total) for key, check in known.checks.items()}
-        if self._mode_counts is None or self._mode_counts[0] != stamp or known.now - self._mode_counts[1] >= MODES_COUNTED_EVERY:
-            found: dict[str, Counter[Mode]] = {key: Counter() for key in known.checks}
-            for target in (*known.nodes.values(), *known.machines.values()):
-                for key, verdict in target.verdicts.items():
-                    if verdict.standing is not Standing.LEFT_OUT:
-                        found[key][known.mode_of(target.victim, key).mode] += 1
-            self._mode_counts = stamp, known.now, {key: dict(each) for key, each in found.items()}
-        return self._mode_counts[2]
 
     def failing(self, now: datetime, watching: Collection[str] = ()) -> dict[str, datetime | None]:
         """Victims that a check would have acted on now unless a pool keeps them, by name, and since when it is called

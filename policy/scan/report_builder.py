@@ -57,7 +57,7 @@ from policy.scan.scan_report import (
 )
 from policy.values.display_text import some_of
 from policy.values.errors import PolicyError
-from policy.values.mode import Mode
+from policy.values.mode import MODE_KEY, Mode
 from policy.values.object_refs import Dialect, dialect_of
 
 # Left over: remediation objects, and requests to owners, that no episode needs and no open episode will take back, because their
@@ -224,7 +224,14 @@ def build_report_parts(
     choice = choose(known, watching)
     observations = _observations(known, watching, told)
     overlaps = overlapping(known)
-    reports = [_check_report(known, key, choice.waiting.get(key, Counter()), overlaps.get(key, ())) for key in known.checks]
+    varied = known.modes.rules or any(MODE_KEY in each.node.labels for each in known.nodes.values() if each.node is not None)
+    reports = [
+        replace(
+            _check_report(known, key, choice.waiting.get(key, Counter()), overlaps.get(key, ())),
+            modes=_counted_by_mode(known, key, varied=bool(varied)),
+        )
+        for key in known.checks
+    ]
     reports += [
         CheckReport(
             ref=bad.ref,
@@ -311,7 +318,6 @@ def _check_report(known: LedgerSnapshot, key: str, waiting: Counter[str], overla
         storm_cooling=storm.cooling,
         another_controller=known.controllers.get(check.dialect, ""),
         breached=breaker.breached,
-        modes=known.mode_counts.get(key, {}),
         at_once=most_at_once(check.max_in_flight, counts.total) if check.max_in_flight is not None else None,
     )
 
@@ -404,6 +410,20 @@ def _observation(known: LedgerSnapshot, name: str) -> Observation:
         others="; ".join(filter(None, (_modes(known, name, checks), _others(known, name)))),
         checks=checks,
     )
+
+
+def _counted_by_mode(known: LedgerSnapshot, key: str, *, varied: bool) -> tuple[tuple[Mode, int], ...]:
+    """How many targets of a check are in which mode. varied: a rule or a label may set it for single nodes."""
+    total = known.counts[key].total
+    if not varied:
+        return ((known.mode_of("", key).mode, total),) if total else ()
+    targets = (known.machines if known.checks[key].of_machines else known.nodes).values()
+    counted = (
+        known.mode_of(each.victim, key).mode
+        for each in targets
+        if key in each.verdicts and each.verdicts[key].standing is not Standing.LEFT_OUT
+    )
+    return tuple(sorted(Counter(counted).items()))
 
 
 def _modes(known: LedgerSnapshot, name: str, checks: tuple[str, ...]) -> str:

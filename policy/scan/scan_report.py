@@ -8,8 +8,7 @@ list here grows with the number of nodes (see the MAXIMUM_ constants), so a repo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
@@ -71,7 +70,8 @@ class CheckReport(StandingCounts):
     unhealthy: those that need remediation. The dialects' own status counts as unhealthy every target that is not healthy, so
     also soon, starting, deleting, excluded and recovering ones. left_out ones are not in the total at all. remaining: how many
     targets that now count as healthy may be disrupted before the circuit breaker opens. To disrupt a target that is unhealthy
-    already uses none of it, so a closed circuit breaker with 0 remaining still lets those be repaired.
+    already uses none of it, so a closed circuit breaker with 0 remaining still lets those be repaired. modes: how many of its
+    targets are in which mode.
     """
 
     ref: ObjectRef
@@ -92,13 +92,12 @@ class CheckReport(StandingCounts):
     mixed_control_plane: bool = False
     no_targets: str = ""
     """In words, that its selector matches no existing object, which may be right for an empty pool; "" where it matches some."""
+    modes: tuple[tuple[Mode, int], ...] = ()
     another_controller: str = ""
     """Which other controller acts on the checks of this dialect, in words. `reason` names a pause or a mistake in the object
     first; the other controller writes the status all the same."""
     breached: bool = False
     """The threshold alone would open the circuit breaker."""
-    modes: Mapping[Mode, int] = field(default_factory=dict)
-    """How many of its targets programs may go how far with, counted within the last minute; {}: all in mode repair."""
     at_once: int | None = None
     """How many of its targets may be remediated at once (`nodewarden.io/max-in-flight`); None where it sets no limit."""
 
@@ -159,7 +158,6 @@ class Candidate:
     steps: tuple[str, ...] = ()
     boot_id: str = ""
     mode: Mode = Mode.REPAIR
-    """How far a program may go with it under this check."""
 
 
 class NodeStanding(StrEnum):
@@ -177,8 +175,8 @@ class NodeStanding(StrEnum):
 class WatchedNode:
     """A node that is no candidate of the report, as `policy/observation/` needs it: the scanner has asked about it, or it is due.
 
-    check, cause, since, steps, mode: of a due one, as a candidate's. code, message: what keeps a due one from being a candidate,
-    or from being acted on: as `policy.observation.spells.HeldSpan` has them.
+    check, cause, since, steps: of a due one, as a candidate's. code, message: what keeps a due one from being a candidate, or
+    from being acted on: as `policy.observation.spells.HeldSpan` has them. mode: under that check.
     """
 
     node: str
@@ -191,9 +189,9 @@ class WatchedNode:
     cause: str = ""
     since: datetime | None = None
     steps: tuple[str, ...] = ()
-    mode: Mode = Mode.REPAIR
     code: str = ""
     message: str = ""
+    mode: Mode = Mode.REPAIR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

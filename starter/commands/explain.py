@@ -176,16 +176,16 @@ def _replay(session: Session, cluster: ClusterSnapshot, path: str) -> Exit:
 
     for each in cluster.mistakes:
         complain(described(each))
-    file, found = spell_file.read(path), list[ReplayedCheck]()
-    usual = timedelta(seconds=file.head.repair_seconds)
+    (head, spells), found = spell_file.read(path), list[ReplayedCheck]()
+    usual, known = timedelta(seconds=head.repair_seconds), {each.check: each for each in head.checks}
     for check in cluster.checks:
-        if (then := file.checks.get(check.ref.key)) is None:
-            expected = ", ".join(sorted(file.checks)) or "a file that was exported where the cluster's objects can be read"
+        if (then := known.get(check.ref.key)) is None:
+            expected = ", ".join(sorted(known)) or "a file that was exported where the cluster's objects can be read"
             raise SettingsError(f"--replay: {path}: {check.ref.key}: expected a check of that file: {expected}")
         try:
-            found.append(replay(check, then, file.spells, usual, file.head.until))
+            found.append(replay(check, then, spells, usual, head.until))
         except PolicyError as error:
             raise SettingsError(f"-f: {error}") from None
-    answer = ReplayAnswer(cluster=file.head.cluster, repair_time=usual, checks=tuple(found))
+    answer = ReplayAnswer(cluster=head.cluster, repair_time=usual, checks=tuple(found))
     show(session, lambda: answer, lambda: as_text(replayed_parts(answer)))
     return Exit.FAILED if cluster.mistakes or not found else Exit.OK

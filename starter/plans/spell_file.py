@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from policy.checks.health_check import HealthCheck
 from policy.observation.comparison import RecordedSpell
 from policy.observation.replay import CheckThen, check_then
-from policy.observation.spells import NodeDays, Spell
+from policy.observation.spells import Spell
 from policy.values.errors import shown
 from policy.values.times import written
 from starter.handles.observations import ClusterComparison, Observed
@@ -28,17 +28,19 @@ from starter.output.encoding import decoded, schemas_of, to_json
 from workers.configuration.setting_sources import SettingsError
 from workers.errors import expectations
 
-LARGEST_LINE, MOST_LINES = 64 * 1024, 200_000
+LARGEST_LINE, MOST_LINES = 256 * 1024, 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportHead:
-    """The first line. repair_seconds: how long a repair took. version: of all lines; only fields are added to it."""
+    """The first line. repair_seconds: how long a repair took. checks: as far as a replay compares them; none where the cluster's
+    objects could not be read. version: of all lines; only fields are added to it."""
 
     cluster: str
     since: datetime
     until: datetime
     repair_seconds: float
+    checks: tuple[CheckThen, ...]
     version: Literal[1]
     kind: Literal["export"] = "export"
 
@@ -52,23 +54,7 @@ class SpellLine:
     kind: Literal["spell"] = "spell"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DaysLine:
-    """How long the nodes of a check were observed on one day."""
-
-    days: NodeDays
-    kind: Literal["node-days"] = "node-days"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckLine:
-    """A health check, as far as a replay compares it."""
-
-    check: CheckThen
-    kind: Literal["check"] = "check"
-
-
-LINES: dict[str, type[Any]] = {"export": ExportHead, "check": CheckLine, "spell": SpellLine, "node-days": DaysLine}
+LINES: dict[str, type[Any]] = {"export": ExportHead, "spell": SpellLine}
 """By the `kind` that each line has."""
 
 
@@ -77,15 +63,6 @@ def schema() -> dict[str, Any]:
     found = schemas_of(LINES)
     title = "One line of what `nodewarden compare --export` writes"
     return {"$schema": found["$schema"], "title": title, "oneOf": list(found["commands"].values()), "$defs": found["$defs"]}
-
-
-class SpellFile:
-    """What a file holds."""
-
-    def __init__(self, head: ExportHead) -> None:
-        self.head = head
-        self.checks = dict[str, CheckThen]()
-        self.spells = list[RecordedSpell]()
 
 
 def write(path: str, found: Observed, compared: ClusterComparison, checks: Sequence[HealthCheck]) -> int:
@@ -98,11 +75,10 @@ def write(path: str, found: Observed, compared: ClusterComparison, checks: Seque
         since=report.since,
         until=report.until,
         repair_seconds=report.repair_time.span.total_seconds(),
+        checks=tuple(check_then(each) for each in checks if each.ref.key in keys),
     )
     spells = [each for each in found.spells if each.spell.check in keys and each.spell.due >= report.since]
-    lines: list[Any] = [head, *(CheckLine(check=check_then(each)) for each in checks if each.ref.key in keys)]
-    lines += [SpellLine(spell=each.spell, workflow_id=each.workflow_id) for each in spells]
-    lines += [DaysLine(days=each) for each in found.days if each.check in keys]
+    lines = [head, *(SpellLine(spell=each.spell, workflow_id=each.workflow_id) for each in spells)]
     try:
         with nullcontext(sys.stdout) if path == "-" else Path(path).open("w", encoding="utf-8") as out:
             out.writelines(f"{to_json(each)}\n" for each in lines)
@@ -111,26 +87,24 @@ def write(path: str, found: Observed, compared: ClusterComparison, checks: Seque
     return len(spells)
 
 
-def read(path: str) -> SpellFile:
+def read(path: str) -> tuple[ExportHead, list[RecordedSpell]]:
     """Raises SettingsError, naming line and field."""
-    found: SpellFile | None = None
+    head: ExportHead | None = None
+    spells = list[RecordedSpell]()
     for number, line in _lines(path):
         where = f"--replay: {path}, line {number}"
         read = _parsed(line, where)
-        if isinstance(read, ExportHead) is (found is not None):
-            expected = "a second one is none of this file's" if found else "the first line has to be"
-            raise SettingsError(f"{where}: kind: expected one export line, and {expected}")
+        if isinstance(read, ExportHead) is (number > 1):
+            raise SettingsError(f"{where}: kind: expected export in the first line, and only there")
         if isinstance(read, ExportHead):
-            found = SpellFile(read)
-        elif found is not None and isinstance(read, CheckLine):
-            found.checks[read.check.check] = read.check
-        elif found is not None and isinstance(read, SpellLine):
+            head = read
+        elif isinstance(read, SpellLine):
             if problem := _unsound(read.spell):
                 raise SettingsError(f"{where}: spell.{problem}")
-            found.spells.append(RecordedSpell(spell=read.spell, workflow_id=read.workflow_id))
-    if found is None:
+            spells.append(RecordedSpell(spell=read.spell, workflow_id=read.workflow_id))
+    if head is None:
         raise SettingsError(f"--replay: {path}: expected what `nodewarden compare --export` writes, got an empty file")
-    return found
+    return head, spells
 
 
 def _lines(path: str) -> Iterator[tuple[int, str]]:
@@ -173,8 +147,6 @@ def _unsound(spell: Spell) -> str:
         return f"due: expected a moment from {written(spell.since)} on, got {written(spell.due)}"
     if spell.ended is not None and spell.ended < spell.since:
         return f"ended: expected a moment from {written(spell.since)} on, got {written(spell.ended)}"
-    return (
-        "ending: expected one of a spell that has ended, and none of one that lasts"
-        if (spell.ended is None) is (spell.ending is not None)
-        else ""
-    )
+    if (spell.ended is None) is not (spell.ending is None):
+        return "ending: expected one of a spell that has ended, and none of one that lasts"
+    return ""

@@ -53,8 +53,8 @@ async def turned(page: Page, *, width: int, scheme: Scheme) -> None:
 
 
 _KEPT: dict[Browser, Page] = {}
-"""A page that nobody looks at now, in a context for UTC. To go from one address to the next costs a quarter of what a new context
-costs, which has a process of its own that compiles every script anew."""
+"""A page that no test looks at now, in a context for UTC. To go from one address to the next costs a quarter of a new context,
+which has a process of its own that compiles every script anew."""
 
 
 async def _fresh(browser: Browser, zone: str) -> Page:

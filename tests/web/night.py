@@ -354,7 +354,7 @@ def devices(count: int = 24) -> DeviceReport:
 
 
 def preserved() -> PreservedNodes:
-    """One that failed and is kept for somebody to look at, and one that is merely kept."""
+    """One that failed and is kept for a person to look at, and one that is merely kept."""
     kept = PreservedNode(
         node="node-3",
         phase=Phase.FAILED_PRESERVED,

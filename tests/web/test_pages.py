@@ -111,7 +111,7 @@ async def test_a_keyboard_reaches_everything_and_sees_where_it_is(browser: Brows
             if at["body"] or (len(stops) > 1 and at["what"] == stops[0]):
                 break  # once round: a window of its own may have a stop between the last and the first
             assert at["marked"], f"no mark of the focus: {at['what']}"
-            assert at["seen"], f"the focus is where nobody sees it: {at['what']}"
+            assert at["seen"], f"the focus is out of sight: {at['what']}"
             if at["what"] not in stops[-1:]:  # a browser stops at each part of a moment, and at its calendar
                 stops.append(at["what"])
         assert len(stops) == wanted

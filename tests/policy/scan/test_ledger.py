@@ -8,13 +8,11 @@ from datetime import datetime, timedelta
 import pytest
 
 from policy.checks.inventory import ControlPlane
-from policy.episode.modes import ClusterModes, ModeRule
 from policy.episode.notices import KnownNode
 from policy.objects.nodes import CONTROL_PLANE_LABELS, Condition
 from policy.scan.ledger import Ledger
 from policy.scan.scan_report import CheckReport
-from policy.values.mode import MODE_KEY, Mode
-from tests.policy.builders import NOW, WORKER, a_check, a_node, ledger_of
+from tests.policy.builders import NOW, a_check, a_node, ledger_of
 
 
 def only_check(ledger: Ledger, now: datetime = NOW) -> CheckReport:
@@ -109,20 +107,3 @@ def test_of_a_node_its_labels_and_the_checks_that_cover_it_are_known_as_long_as_
     ledger.put_node(a_node("b", unreadable="its labels are no map"), NOW)
     ledger.remove_node("a")
     assert (ledger.described("a"), ledger.described("b")) == (None, None)
-
-
-def test_the_nodes_of_each_mode_are_counted_under_each_check() -> None:
-    """S52: a rule arms a rack, a label takes one node of it out, and the annotation of another check takes all."""
-    armed, out, plain = ({WORKER: "", "rack": "r7"}, {WORKER: "", "rack": "r7", MODE_KEY: "observe"}, {WORKER: ""})
-    checks = a_check("workers"), replace(a_check("observed"), mode="observe")
-    ledger = ledger_of(*checks, a_node("a", labels=armed), a_node("b", labels=out), a_node("c", labels=plain))
-    ledger.modes = ClusterModes(setting=Mode.OBSERVE)
-
-    def counted(now: datetime = NOW) -> dict[str, dict[Mode, int]]:
-        return {each.ref.name: dict(each.modes) for each in ledger.report_parts(now).checks}
-
-    assert counted() == {"workers": {Mode.OBSERVE: 3}, "observed": {Mode.OBSERVE: 3}}
-    ledger.modes = ledger.modes.ruled(ModeRule(mode=Mode.REPAIR, by="ada", reason="tried", at=NOW, selector="rack=r7"))
-    assert counted() == {"workers": {Mode.REPAIR: 1, Mode.OBSERVE: 2}, "observed": {Mode.OBSERVE: 3}}
-    ledger.put_node(a_node("c", labels=armed), NOW)
-    assert counted(NOW + timedelta(minutes=1))["workers"] == {Mode.REPAIR: 2, Mode.OBSERVE: 1}
