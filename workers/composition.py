@@ -18,16 +18,19 @@ from temporalio.client import Client
 from activities.licences import Licences
 from policy.scan.data_at_risk import DataAtRisk
 from workers.configuration.clusters import ClusterSettings, open_connection
+from workers.configuration.process_settings import StreamSettings
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
 from workers.deployment_keys import keyring_of
 from workers.interceptors.activity_guards import ClusterGuard, seen_by_scanner
 from workers.runtime import runtime
+from workers.tracing import EXTRA, headers_of
 from workers.worker import Role, Serving, activities_of
 from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import ClusterConnection
+    from activities.decision_stream import RecordDecisions, Sink
     from activities.evidence_directory import EvidenceDirectory
     from activities.notification_sender import Notify
     from activities.power.kdump_listener import KdumpListener
@@ -45,6 +48,8 @@ async def compose(
     """What this process serves, with connections that live as long as the context. Raises SettingsError for a bad connection."""
     async with AsyncExitStack() as stack:
         notify = await _notify(stack, settings)
+        serves_clusters = role in {Role.ALL, Role.CLUSTER}
+        record = await _decision_stream(stack, settings.stream, client) if serves_clusters else None
         servings: list[Serving] = []
         if role in {Role.ALL, Role.WORKFLOWS}:
             servings.append(workflow_serving(client, page=settings.page_url))
@@ -57,7 +62,7 @@ async def compose(
             for name, connection in connections.items()
         }
         licences = Licences(await keyring_of(settings, clusters, connections)) if role is not Role.WORKFLOWS else None
-        if licences is not None and role in {Role.ALL, Role.CLUSTER}:
+        if licences is not None and record is not None:
             for name, connection in connections.items():
                 elsewhere = clusters[name].machines
                 opened = open_connection(f"{name}.machines", elsewhere) if elsewhere is not None else None
@@ -79,6 +84,7 @@ async def compose(
                         machines=machines,
                         at_risk=at_risk,
                         notify=notify,
+                        record=record,
                         has_power=role is Role.ALL,
                     )
                 )
@@ -125,6 +131,7 @@ async def _cluster_serving(
     machines: ClusterConnection | None,
     at_risk: DataAtRisk,
     notify: Notify,
+    record: RecordDecisions,
     has_power: bool,
 ) -> Serving:
     """has_power: this process serves the power devices as well."""
@@ -193,6 +200,7 @@ async def _cluster_serving(
             notify_device_check=partial(device_check.notify_of_policies, name),
             meter=runtime().metric_meter,
             notify=notify_with_node,
+            record=record,
         )
     )
     identities = Identities(served.connections, scan.view)
@@ -205,6 +213,7 @@ async def _cluster_serving(
         identities=identities,
         checked=device_check,
         notify=notify_with_node,
+        record=record,
         verified_words=verified,
     )
     return Serving(
@@ -214,7 +223,7 @@ async def _cluster_serving(
             target,
             ClusterAttestation(served, licences, required=verified),
             devices,
-            ClusterIsolation(served, target.last_look, permits, licences, fences=fences, notify=notify_with_node),
+            ClusterIsolation(served, target.last_look, permits, licences, fences=fences, notify=notify_with_node, record=record),
             ClusterFreeing(
                 served, target.last_look, licences, identities=identities, checked=device_check, verified_words=verified
             ),
@@ -243,6 +252,28 @@ async def _notify(stack: AsyncExitStack, settings: Settings) -> Notify:
         for number, each in enumerate(settings.notifications)
     ]
     return (await stack.enter_async_context(Notifier(recipients, page=settings.page_url, meter=runtime().metric_meter))).notify
+
+
+async def _decision_stream(stack: AsyncExitStack, settings: StreamSettings, client: Client) -> RecordDecisions:
+    """One for the process. Raises SettingsError where a sink can't be opened."""
+    from activities.decision_stream import DecisionStream, FileSink, OtlpSink, discard_decisions
+
+    sinks: list[Sink] = []
+    if settings.file is not None:
+        try:
+            sinks.append(FileSink(settings.file if str(settings.file) != "-" else None))
+        except OSError as error:
+            raise SettingsError(f"stream.file: expected a file that can be written: {error}") from error
+    if (otlp := settings.otlp) is not None:
+        headers = headers_of("stream.otlp", otlp)
+        identity = client.service_client.config.identity
+        try:
+            sinks.append(OtlpSink(otlp.endpoint, headers=headers, ca_file=otlp.ca_file, identity=identity))
+        except ImportError as error:
+            raise SettingsError(f"stream.otlp: {EXTRA} ({error})") from error
+    if not sinks:
+        return discard_decisions
+    return (await stack.enter_async_context(DecisionStream(sinks, meter=runtime().metric_meter))).record
 
 
 def evidence_directory(settings: Settings) -> EvidenceDirectory | None:

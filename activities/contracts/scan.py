@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from temporalio import activity
 
+from policy.episode.decisions import Decision
 from policy.episode.messages import Kind
 from policy.scan.repeat_alarm import Repetition
 from policy.scan.scan_report import ScanReport, SeenVersion
@@ -74,6 +75,8 @@ class ScanRequest:
     remind: tuple[OpenEpisode, ...] = ()
     halted_is_new: bool = False
     halt_over: str = ""
+    decisions: tuple[Decision, ...] = ()
+    """Of the scanner, for the decision stream; sent again until a scan with them was answered."""
 
 
 class ScanActivities(ABC):

@@ -10,6 +10,7 @@ import pytest
 from temporalio import workflow
 
 from policy.checks.fence_policies import Attempts, PowerMoment
+from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import Kind
 from policy.episode.permits import NeedsPerson, Permit, PermitDecision, PermitRequest, PermitState, Portion, Replacing
 from policy.scan.pauses import PastPause, Pause
@@ -53,6 +54,9 @@ FULL = ScannerState(
     need_person={"d": NeedsPerson(node="d", incident="k", told=NOW)},
     halted="paused by ada",
     cluster_uid="uid-of-kube-system",
+    decided=6,
+    decisions=[Decision(id="run/6", at=NOW, cluster="prod", kind=DecisionKind.REFUSED, node="d")],
+    refused={"d": "CapReached"},
 )
 EMPTY = ScannerState(started=NOW)
 

@@ -212,7 +212,7 @@ class Preflight:
             wanted = LicenceWanted(act=licenses, not_after=until) if licenses is not None else None
             result = await self._look(operation, leased=leased, along=along, licenses=wanted)
             licence = Licence(until=until, signed=result.licence, endpoints=result.endpoints)
-            self._episode.note("last-look", result.verdict.value, result.reason)
+            self._episode.note("last-look", result.verdict.value, result.reason, version=result.version)
             patience_is_over = workflow.now() - under.began - under.waited.get(PERMIT, timedelta(0)) >= LICENCE_PATIENCE
             match result.verdict:
                 case LookVerdict.GO if along is not None:
@@ -279,7 +279,7 @@ class Preflight:
                 raise NonRetryable(f"the machine is left off: {result.reason}")
             if result.verdict is not LookVerdict.GO:
                 unseen = f"whether the machine is to be left off can't be read: {result.reason}"
-                self._episode.note("last-look", result.verdict.value, unseen)
+                self._episode.note("last-look", result.verdict.value, unseen, version=result.version)
                 raise Unlicensed(unseen)
             if workflow.now() < until:
                 return Licence(until=until, signed=result.licence, endpoints=result.endpoints)

@@ -191,6 +191,7 @@ class LastLook:
             until=found.until if found is not None else None,
             permitted=sight.permit[0],
             endpoints=sight.endpoints,
+            version=sight.node.view.resource_version if sight.node is not None else "",
         )
 
     async def _guarded(self, request: LookRequest, sight: _Sight, answer: _Answer, *, seconds: float) -> _Answer:
