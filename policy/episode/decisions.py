@@ -6,6 +6,7 @@ They are for the operator's own store. How they reach it at least once: docs/adr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -17,30 +18,35 @@ VERSION = 1
 
 
 class DecisionKind(StrEnum):
-    """What a record is about."""
+    """What a record is about; `MEANINGS` has each."""
 
     ADMITTED = "admitted"
-    """An episode is begun, or an open one is given a permit to disrupt its node."""
     REFUSED = "refused"
-    """A node that something asks to act on is not acted on, or has to queue: `rule` says by which rule. Once for each rule in a
-    row, and not for each scan."""
     LOOKED = "looked"
-    """The node, its devices or its objects were read before an act."""
     ACTED = "acted"
-    """A step, or a part of one, was done, has failed, or was left out."""
     READ_BACK = "read-back"
-    """A device was read after a command, or something is proven by such readings."""
     ENTERED = "entered"
-    """The episode has entered another phase."""
     ASKED = "asked"
-    """The episode waits for a person."""
     ANSWERED = "answered"
-    """A person has commanded something: an answer, or a wish of their own."""
     ENDED = "ended"
     MODE_CHANGED = "mode-changed"
-    """A person has set how far programs may go with nodes, or has taken that back."""
     OBSERVED = "observed"
-    """A spell of sickness that was not repaired has ended."""
+
+
+MEANINGS: Mapping[DecisionKind, str] = {
+    DecisionKind.ADMITTED: "An episode is begun, or an open one is given a permit to disrupt its node.",
+    DecisionKind.REFUSED: "A node that something asks to act on is not acted on, or has to queue: `rule` says by which rule. "
+    "One record for each change of the rule, and not for each scan.",
+    DecisionKind.LOOKED: "The node, its devices or its objects were read before an act.",
+    DecisionKind.ACTED: "A step, or a part of one, was done, has failed, or was left out.",
+    DecisionKind.READ_BACK: "A device was read after a command, or something is proven by such readings.",
+    DecisionKind.ENTERED: "The episode has entered another phase.",
+    DecisionKind.ASKED: "The episode waits for a person.",
+    DecisionKind.ANSWERED: "A person has commanded something: an answer, or a wish of their own.",
+    DecisionKind.ENDED: "The episode is over; `outcome` and `numbers` say how.",
+    DecisionKind.MODE_CHANGED: "A person has set how far programs may go with nodes, or has taken that back.",
+    DecisionKind.OBSERVED: "A spell of sickness that was not repaired has ended.",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

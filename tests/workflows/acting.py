@@ -10,7 +10,7 @@ from random import Random
 
 from policy.checks.fence_policies import NO_POLICIES
 from policy.episode.gate import By, Objection, Operation, Seen, objection
-from policy.episode.messages import Need
+from policy.episode.messages import Need, RecordEntry
 from policy.fence.plan import FencingPlan
 from policy.fence.power import PowerState
 from tests.workflows.attempts import START, Attempt
@@ -66,6 +66,8 @@ class Acting:
     silent: set[str] = field(default_factory=set)
     locked: set[str] = field(default_factory=set)
     asked_for_a_person: int = 0
+    streamed: dict[tuple[str, int], RecordEntry] = field(default_factory=dict)
+    """The lines of records that were written to the decision stream, by incident and number."""
     noted: set[str] = field(default_factory=set)
     """What the latest episode has noted as cut, or found noted when it began."""
     meddled: bool = False
