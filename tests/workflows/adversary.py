@@ -109,9 +109,10 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
         mishap = self._next(method, COUNTED if getattr(attempt.request, "counts", False) else method)
         self._require_answer(attempt, method)
         self._hear(attempt)
-        self._stream(attempt)
         self._judge(attempt, method)
-        return self._befall(mishap, attempt, act)
+        answer = self._befall(mishap, attempt, act)
+        self._stream(attempt)
+        return answer
 
     def _settle(self) -> None:
         """What has come of itself until now."""
@@ -250,7 +251,8 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
             self.asked_for_a_person += event.reason == "NeedsHuman"
 
     def _stream(self, attempt: Attempt) -> None:
-        """Lines of the record, as an activity writes them to the decision stream: perhaps again, and always the same."""
+        """Lines of the record, as an activity writes them to the decision stream: perhaps again, and always the same. An
+        attempt that does not complete has written none, for all that can be relied on."""
         look = look_of(attempt.request)
         news: contract.Publication | None = getattr(look, "news", None)
         for entry in news.entries if news is not None else ():
