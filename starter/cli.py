@@ -16,7 +16,6 @@ from starter.commands import (
     codec,
     deploy,
     episodes,
-    evaluate,
     explain,
     fence,
     history,
@@ -80,8 +79,10 @@ app.command("status")(status.status)
 app.command("ui")(ui.ui)
 app.command("history")(history.history)
 app.command("record")(history.record)
+app.command("offenders")(history.offenders)
+app.command("report")(history.report)
 app.command("doctor")(installation.doctor)
-app.command("evaluate")(evaluate.evaluate)
+app.command("evaluate")(explain.evaluate)
 app.command("explain")(explain.explain)
 app.add_typer(fence.app, name="fence")
 app.add_typer(remediate.app, name="remediate")

@@ -232,7 +232,9 @@ class Nodewarden:
     ) -> EpisodeHandle:
         cluster, node, reason = request.cluster, request.node, request.reason
         await self._expect_served(cluster)
-        word = await attested(self._speaker, cluster, OperatorCommand(who=request.requester, reason=reason), request.spoken())
+        word = await attested(
+            self._speaker, cluster, OperatorCommand(who=request.requester, reason=reason), request.node_action()
+        )
         requester = word.who
         request = replace(request, requester=requester, action=word.action)
         if not isinstance(request, PreservationInput):

@@ -12,7 +12,7 @@ from policy.checks.verdicts import Health
 from policy.episode.advice import section_of
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase
 from policy.scan import pauses, readiness
-from policy.scan.readiness import BY_PEOPLE, Obstacle
+from policy.scan.readiness import Obstacle
 from policy.scan.scan_report import AtRisk, CheckReport, NodeAtRisk, TargetRow
 from policy.values.display_text import counted
 from policy.values.times import written
@@ -247,11 +247,6 @@ def obstacles(scanner: ScannerStatus, now: datetime) -> tuple[Obstacle, ...]:
     """What keeps everything from being begun in its cluster, as of that moment."""
     paused = pauses.described(scanner.pauses)
     return tuple(readiness.obstacles(scanner.report, paused=paused, problem=scanner.problem, wait=scanner.wait, now=now))
-
-
-def halted(scanner: ScannerStatus) -> str:
-    """What people have said of it, with who and until when (S44); "" where they have said nothing."""
-    return "; ".join(each.text for each in obstacles(scanner, scanner.started) if each.code in BY_PEOPLE)
 
 
 def view(scanner: ScannerStatus, now: datetime) -> str:

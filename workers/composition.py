@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from activities.notification_sender import Notify
     from activities.power.kdump_listener import KdumpListener
     from policy.episode.notices import Notice
+    from policy.observation.offenders import OffenderRules
     from workers.configuration.credentials import ObjectSource
 
 
@@ -52,7 +53,7 @@ async def compose(
         record = await _decision_stream(stack, settings.stream, client) if serves_clusters else None
         servings: list[Serving] = []
         if role in {Role.ALL, Role.WORKFLOWS}:
-            servings.append(workflow_serving(client, page=settings.page_url))
+            servings.append(workflow_serving(client, page=settings.page_url, offenders=settings.offenders.rules()))
         connections: dict[str, ClusterConnection] = {}
         if needs_clusters(settings, role):
             for name, cluster in clusters.items():
@@ -102,20 +103,23 @@ def needs_clusters(settings: Settings, role: Role) -> bool:
     return role in {Role.ALL, Role.CLUSTER} or (role is Role.POWER and settings.secrets_directory is None)
 
 
-def workflow_serving(client: Client, *, page: str) -> Serving:
+def workflow_serving(client: Client, *, page: str, offenders: OffenderRules | None = None) -> Serving:
     """Workflows, and the activities that hold the Temporal client. page: see EpisodeService."""
     from activities.episodes import EpisodeService
     from workers.temporal_namespace import holder
     from workflows.definitions.device_check import DeviceCheck
     from workflows.definitions.fencing import Fencing
+    from workflows.definitions.observation import RecordedObservation
     from workflows.definitions.preservation import Preservation
     from workflows.definitions.remediation import Remediation
     from workflows.definitions.scanner import HealthScanner
 
     return Serving(
         queue=WORKFLOW_QUEUE,
-        workflows=(HealthScanner, Fencing, Preservation, Remediation, DeviceCheck),
-        activities=activities_of(EpisodeService(client, task_queue=WORKFLOW_QUEUE, holder=holder, page=page)),
+        workflows=(HealthScanner, Fencing, Preservation, Remediation, DeviceCheck, RecordedObservation),
+        activities=activities_of(
+            EpisodeService(client, task_queue=WORKFLOW_QUEUE, holder=holder, page=page, offenders=offenders)
+        ),
     )
 
 
@@ -141,6 +145,7 @@ async def _cluster_serving(
     from activities.cluster.acts.fence_devices import ClusterFenceDevices
     from activities.cluster.acts.freeing import ClusterFreeing
     from activities.cluster.acts.isolation import ClusterIsolation
+    from activities.cluster.acts.observations import ClusterObservations
     from activities.cluster.acts.preservation import ClusterPreservation
     from activities.cluster.acts.remediation import ClusterRemediation
     from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
@@ -154,6 +159,7 @@ async def _cluster_serving(
     from activities.cluster.watch.view import ClusterView
     from activities.device_check_client import DeviceCheckClient
     from activities.node_action_dispatcher import NodeActionDispatcher
+    from activities.observation_starter import ObservationStarter
     from activities.scanner_permits import ScannerPermits
     from workers.preload import load_drivers
 
@@ -231,6 +237,7 @@ async def _cluster_serving(
             ClusterPreservation(served, target.last_look, pools=settings.preservation.known_pools()),
             ClusterFailedVolumes(served),
             ClusterRemediationObjects(served, target.last_look),
+            ClusterObservations(served, start=ObservationStarter(client, task_queue=WORKFLOW_QUEUE).start, stream=record),
             ClusterEvidence(served, evidence_directory(settings), licences),
         ),
         guards=(cluster_guard,),

@@ -81,17 +81,17 @@ class PublishDeviceNoticesRequest:
 class FenceDeviceActivities(ABC):
     """Served on `cluster.<name>`."""
 
-    @activity.defn(name="fence-check.list-nodes")
+    @activity.defn(name="device-check.list-nodes")
     @abstractmethod
     async def list_nodes(self, request: NodeNamesRequest) -> NodeNames:
         """The names of the cluster's nodes."""
 
-    @activity.defn(name="fence-check.find-devices")
+    @activity.defn(name="device-check.find-devices")
     @abstractmethod
     async def find_devices(self, request: FenceDevicesRequest) -> FenceDevices:
         """The devices as an episode begun now would pin them. A node without a usable configuration fails nothing."""
 
-    @activity.defn(name="fence-check.tell")
+    @activity.defn(name="device-check.notify")
     @abstractmethod
     async def publish_device_notices(self, request: PublishDeviceNoticesRequest) -> None:
         """Write the Events on the Nodes. A repetition writes none twice."""
@@ -100,7 +100,7 @@ class FenceDeviceActivities(ABC):
 class DeviceReadingActivities(ABC):
     """Served on `power.<site>`."""
 
-    @activity.defn(name="fence-check.read-devices")
+    @activity.defn(name="device-check.read-devices")
     @abstractmethod
     async def read_devices(self, request: ReadDevicesRequest) -> DevicesRead:
         """Read each device. A device that does not answer is no error of the request."""

@@ -44,14 +44,15 @@ class ScanRequest:
     that the scanner has seen; a cache that is behind catches up first or reports a stale view. holder: identity for the cluster
     Lease (Temporal address and namespace). work_in_hand: episodes are open or asked for, so the Lease is needed even without a
     policy. watching: nodes of open episodes and of held-off ones, observed even without our mark. told: a stamp of the latest
-    observation that each of those episodes got (`policy.scan.report_urgency.stamp_of`); if a report has no room for all nodes,
+    observation that each of those episodes got (`policy.scan.report_builder.stamp_of`); if a report has no room for all nodes,
     changed ones go first. begun: machines for which a preservation was begun or notified; none gets a place in its pool twice.
     in_flight, refusals: published beside what the scan itself sees; None: not known yet, and no check's status is written.
     halted: why nothing is begun, published on every check and in a metric (S44), "" while episodes may begin. need_person,
     permits, queued: for metrics: open episodes that wait for a person, permits in use, requests that wait for one. remind:
     episodes that wait for a person, and since when, about which people are reminded. halted_is_new: `halted` differs from the
     last request's. halt_over: how a halt ended, "" if that need not be published. number: of the poll; a worker that has not
-    served the poll before does not know what was published last.
+    served the poll before does not know what was published last. spells: nodes with an open spell that were no candidates in the
+    last report: `ScanReport.watched` says how they stand, and nothing else depends on it.
     """
 
     cluster: str
@@ -75,6 +76,7 @@ class ScanRequest:
     remind: tuple[OpenEpisode, ...] = ()
     halted_is_new: bool = False
     halt_over: str = ""
+    spells: tuple[str, ...] = ()
     decisions: tuple[Decision, ...] = ()
     """Of the scanner, for the decision stream; sent again until a scan with them was answered."""
 

@@ -58,6 +58,10 @@ class NotSentError(Exception):
     """A request of a call that is over, or a client's second one for one call."""
 
 
+class NotThereError(PowerError):
+    """The API answered that there is no such thing (404): never a state, and nothing was carried out."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRequest:
     """As a client has built and signed it."""

@@ -53,7 +53,7 @@ class DeviceReadings(DeviceReadingActivities):
         self._guard = guard
         self._drivers = drivers
 
-    @activity.defn(name="fence-check.read-devices")
+    @activity.defn(name="device-check.read-devices")
     async def read_devices(self, request: ReadDevicesRequest) -> DevicesRead:
         """Never fails for what one device does."""
         gate = asyncio.Semaphore(READ_AT_ONCE)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from policy.episode.operator_commands import AcceptedCommand, Verb
+from policy.values.display_text import some_of
 
 MOST_NAMED = 5
 ASK_STATUS = "`nodewarden status` says what to do"
@@ -41,8 +42,7 @@ def waiting(nodes: Sequence[str]) -> str:
     """Names the nodes that need a person, for a list of all episodes; "" for none. Their episodes do not go on by themselves."""
     if not nodes:
         return ""
-    named = ", ".join(sorted(nodes)[:MOST_NAMED]) + (f" and {len(nodes) - MOST_NAMED} more" if len(nodes) > MOST_NAMED else "")
-    return f"a person is needed for {named}: {ASK_STATUS}"
+    return f"a person is needed for {some_of(sorted(nodes), MOST_NAMED)}: {ASK_STATUS}"
 
 
 def ways(node: str, consequences: Mapping[Verb, str], question: int) -> tuple[AcceptedCommand, ...]:
@@ -122,6 +122,11 @@ SECTIONS = (
         "The node still says Ready",
         "do not `ack-off`: compare `nodewarden fence plan NODE` with the rack, the device may be another machine's",
         ("says Ready", "can't be looked at"),
+    ),
+    RunbookSection(
+        "The machine is repaired again and again",
+        "`nodewarden offenders` lists its repairs with their reasons: the hardware may be worn out",
+        ("this machine (system UUID",),
     ),
     RunbookSection(
         "The node does not come back",

@@ -2,12 +2,13 @@
 
 One pod that a filter refuses stops the whole drain before anything is evicted (S29): half a drain does not help. A pod passes
 the filters until one of them leaves it out or refuses it; kubectl keeps the last filter's warning only, nodewarden keeps all.
+Apart from kubectl's filters, `is_single_writer` withholds pods on a node that does not answer (S36).
 `activities/cluster/acts/drain.py` reads the pods and asks for the evictions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -15,6 +16,9 @@ from enum import StrEnum
 LEAST_GRACE = 1
 """Seconds. With 0 the API server removes a pod at once, whether or not its kubelet has ended it: on a node that is not proven
 off another one would run beside it (S1, S30). Kubectl, too, turns `--grace-period=0` without --force into 1."""
+
+SHARED_MODES = frozenset({"ReadWriteMany", "ReadOnlyMany"})
+"""Access modes of a volume that another machine may mount while this one still has it. Unknown modes are not among them."""
 
 _YES, _NO = frozenset({"true", "yes", "1", "on"}), frozenset({"false", "no", "0", "off"})
 
@@ -74,6 +78,32 @@ class DrainPod:
     mirror: bool = False
     empty_dir: bool = False
     managed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainClaim:
+    """A PersistentVolumeClaim of a pod. volume: the name of its PersistentVolume, "" while it is bound to none."""
+
+    volume: str
+    modes: frozenset[str]
+
+
+def is_single_writer(claims: Iterable[DrainClaim | None], attached: Collection[str], *, running: bool, inline_disk: bool) -> bool:
+    """Whether the pod has a volume to which one machine writes, which its node may still be writing to (S36).
+
+    claims: None for one that is gone, of which nothing is known. attached: names of the PersistentVolumes attached to the node,
+    "" for a disk that a pod names in its own spec. What is never attached (NFS, local disks) is in use where its pod runs:
+    others would start another writer at once.
+    """
+    if inline_disk and "" in attached:
+        return True
+    for claim in claims:
+        if claim is None:
+            if attached or running:
+                return True
+        elif claim.volume and (claim.volume in attached or running) and not (claim.modes and claim.modes <= SHARED_MODES):
+            return True
+    return False
 
 
 class Fate(StrEnum):

@@ -74,6 +74,8 @@ class EventReason(StrEnum):
     REPLACEMENT_LATE = "ReplacementLate"
     REPEATED_FENCING = "RepeatedFencing"
     """The same node for the same reason again and again (`policy/scan/repeat_alarm.py`)."""
+    REPEATED_REPAIRS = "RepeatedRepairs"
+    """The same machine again and again, whatever its Node is called (`policy/observation/offenders.py`)."""
 
 
 WARNINGS = frozenset(
@@ -94,6 +96,7 @@ WARNINGS = frozenset(
         EventReason.PRESERVED_NOT_FENCED,
         EventReason.PRESERVED_NOT_ISOLATED,
         EventReason.REPEATED_FENCING,
+        EventReason.REPEATED_REPAIRS,
     }
 )
 """Always of type Warning. The end of an episode is a Warning unless the node recovered."""

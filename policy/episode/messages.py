@@ -5,6 +5,7 @@ All of it travels in workflow inputs, signals and results, so a class only ever 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -62,6 +63,11 @@ class Need:
     delegate: str = ""
     word: SealedCommand | None = None
 
+    @property
+    def check_key(self) -> str:
+        """Of the health check that asks, "" where none does."""
+        return self.check.key if self.kind is NeedKind.CHECK and self.check is not None else ""
+
 
 def need_gone(need: Need, verdict: Verdict | None) -> bool:
     """Whether the reason for an episode is gone. verdict: of the need's check, None if the check no longer covers the node.
@@ -82,7 +88,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeInput:
+class EpisodeInput(ABC):
     """What every kind of episode is begun with. holder: how the cluster Lease names us; "" until the scanner's permit says so."""
 
     cluster: str = ""  # both have defaults so that an input without them fails the workflow clearly, instead of wedging it
@@ -95,16 +101,16 @@ class EpisodeInput:
     """The object by which Kubernetes attests the requester; None: the name is not verified."""
 
     attested_fields: ClassVar[tuple[str, ...]] = ()
-    """The fields of its kind that `spoken` covers."""
+    """The fields of its kind that `node_action` covers."""
 
     @property
+    @abstractmethod
     def by_a_person(self) -> bool:
         """Whether a person wants it: the need of a program can be checked live, the need of a person can't."""
-        raise NotImplementedError
 
-    def spoken(self) -> NodeActionSpec:
-        """What a NodeAction has to say to attest this request."""
-        raise NotImplementedError
+    @abstractmethod
+    def node_action(self) -> NodeActionSpec:
+        """The NodeAction that attests this request."""
 
     def unattested_field(self) -> str:
         """The field by which it asks for more than its NodeAction says, "" if none does: a person who attested "remediate node-7"
@@ -144,7 +150,7 @@ class FencingInput(EpisodeInput):
         """Also if no need is given, and always if the requester vouches for off (S8)."""
         return self.seen_off or self.need is None or self.need.kind is NeedKind.PERSON
 
-    def spoken(self) -> NodeActionSpec:
+    def node_action(self) -> NodeActionSpec:
         """With the template, if one is named."""
         template = f"{self.template.namespace}/{self.template.name}" if self.template is not None else ""
         action = Verb.ACK_OFF if self.seen_off else Verb.FENCE
@@ -174,7 +180,7 @@ class PreservationInput(EpisodeInput):
         """Not if its objects ask for it already, or a pool has room."""
         return self.keep and not self.automatic
 
-    def spoken(self) -> NodeActionSpec:
+    def node_action(self) -> NodeActionSpec:
         """With its duration, and whether it is cut off."""
         return NodeActionSpec(action=Verb.PRESERVE, node=self.node, reason=self.reason, hold=self.hold, isolate=self.isolate)
 
@@ -223,7 +229,7 @@ class RemediationInput(EpisodeInput):
         """Also if no need is given."""
         return self.need is None or self.need.kind is NeedKind.PERSON
 
-    def spoken(self) -> NodeActionSpec:
+    def node_action(self) -> NodeActionSpec:
         """With the steps, if some are named."""
         return NodeActionSpec(
             action=Verb.REMEDIATE,
@@ -453,7 +459,8 @@ class EpisodeStatus:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeResult:
     """How an episode ended, and on what proof. left_off: the machine was left powered off, on purpose. missing: there is no such
-    target, and nothing was begun."""
+    target, and nothing was begun. check: the key of the health check that asked for it, cause: what was wrong, as its need has
+    it; "" where no check asked, and of an episode before these were recorded."""
 
     outcome: Outcome
     incident: str
@@ -470,6 +477,8 @@ class EpisodeResult:
     kernel_dead: KernelDead | None = None
     """The latest proof on which pods were freed before off was proven; None if none were."""
     missing: bool = False
+    check: str = ""
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

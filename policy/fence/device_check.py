@@ -19,7 +19,7 @@ from policy.fence.drivers import bmc_of, canonical_driver, device_behind, parame
 from policy.fence.drivers.contract import DriverParameters, ParameterError
 from policy.fence.plan import Act, FencingPlan, PowerDevice
 from policy.fence.power import PowerState, another_machine
-from policy.values.display_text import counted
+from policy.values.display_text import counted, some_of
 from policy.values.object_refs import in_natural_order
 from policy.values.times import written
 
@@ -279,9 +279,8 @@ class DeviceClaims:
         others = self._others(node, endpoint)
         if not others:
             return ""
-        more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
-        named = ", ".join(f"Node/{each}" for each in others[:MOST_NAMED])
-        shared = f"{endpoint} is configured as the device of Node/{node} and of {named}{more}"
+        named = some_of([f"Node/{each}" for each in others], MOST_NAMED)
+        shared = f"{endpoint} is configured as the device of Node/{node} and of {named}"
         return f"{shared}: find out which node it belongs to, or the wrong machine is switched off"
 
     @property

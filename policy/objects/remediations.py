@@ -2,7 +2,7 @@
 
 The kind is that of the template without the word Template: a `SelfNodeRemediation`, a `Metal3Remediation`. Such an object stands
 for a remediation under way: it is created once, followed by its conditions and deleted when its node is well. What is to be done
-with one is `policy/remediation/remedies.py`.
+with one is `policy/remediation/ladder.py`.
 """
 
 from __future__ import annotations

@@ -4,14 +4,13 @@ The preconditions are KubeadmControlPlane's. They also serve control planes with
 from the Nodes and the pods of etcd (`members_from_nodes`). Before a control plane is initialized the rules that protect it do
 not apply: there is nothing yet that could be lost.
 
-The last section computes what is left of etcd. OpenShift's own guard of etcd is `policy/objects/surroundings.py`. Admission
-checks that the remaining Nodes are Ready (`policy.scan.permit_rules.control_plane_guard`), and all of this is checked again
-right before the act (`activities/cluster/live/control_planes.py`).
+A scan knows only how many members there are and how many are Ready (`objection_by_count`). All of it is checked again right
+before the act (`activities/cluster/live/control_planes.py`). OpenShift's own guard of etcd is `policy/objects/surroundings.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -20,8 +19,9 @@ from policy.checks.health_check import DEFAULT_MIN_HEALTHY_PERIOD, MOST_RETRIES,
 from policy.objects.machines import OPENSHIFT_MACHINE_ANNOTATION, MachineView
 from policy.objects.nodes import ETCD_LABEL, SERVING_LABELS, NodeView
 from policy.objects.surroundings import CURRENT_CONFIG_ANNOTATION
+from policy.remediation.ladder import OWNER_REMEDIATED
 from policy.remediation.memory import read_memory
-from policy.remediation.remedies import OWNER_REMEDIATED
+from policy.values.display_text import some_of
 from policy.values.fields import Fields
 
 ETCD_MEMBER, ETCD_POD = "EtcdMemberHealthy", "EtcdPodHealthy"
@@ -267,10 +267,8 @@ def objection_to(plane: ControlPlaneView, name: str, taking: MemberFate) -> Cont
         return ControlPlaneObjection(rule=BlockingRule.UPGRADE_PENDING, why=why)
     if not plane.initialized:
         return None
-    if not others or (plane.replicas is not None and plane.replicas <= 1):
-        return ControlPlaneObjection(
-            rule=BlockingRule.LAST_MEMBER, why=f"{name} is the only member that the control plane has or wants"
-        )
+    if why := only_member(name, len(others), wanted=plane.replicas):
+        return ControlPlaneObjection(rule=BlockingRule.LAST_MEMBER, why=why)
     if joining := sorted(member.name for member in others if not member.node and not member.unhealthy and not member.deleting):
         return ControlPlaneObjection(
             rule=BlockingRule.PROVISIONING, why=f"{', '.join(joining)} is about to join; that goes first"
@@ -278,6 +276,46 @@ def objection_to(plane: ControlPlaneView, name: str, taking: MemberFate) -> Cont
     if deleting := sorted(member.name for member in others if member.deleting):
         return ControlPlaneObjection(rule=BlockingRule.DELETING, why=f"{', '.join(deleting)} is being deleted; one at a time")
     return _without_api_server(plane, name) or _of_etcd(plane, target.node if target is not None else name, taking)
+
+
+def objection_by_count(
+    members: int,
+    ready: int,
+    *,
+    target_ready: bool,
+    open_member_episodes: Collection[str],
+    removes: bool = False,
+    lost: Collection[str] = (),
+) -> str:
+    """Why a member may not be taken now where only numbers are known, "" where it may.
+
+    Never the only member, never while another member's episode is open (also a parked one: its machine may be off), and never
+    so that fewer Ready members are left than a quorum: of today's members, or where its machine is replaced (`removes`) of
+    those that are left then, so that one of two may be. lost: members without a Node that is counted
+    (`ScanReport.members_without_node`); each may vote in etcd, and none is Ready.
+    """
+    if open_member_episodes:
+        return f"another control-plane member is in an episode: {', '.join(sorted(open_member_episodes))}"
+    members += len(lost)
+    if why := only_member("it", members - 1):
+        return why
+    counted = members - 1 if removes else members
+    left, needed = ready - (1 if target_ready else 0), _quorum(counted)
+    if left < needed:
+        why = f"{left} of {counted} control-plane members would be left Ready, a quorum needs {needed}"
+        return why + (f"; {some_of(sorted(lost))} counted without a Node: the machine may run and vote in etcd" if lost else "")
+    return ""
+
+
+def only_member(name: str, others: int, *, wanted: int | None = None) -> str:
+    """Why the last member is never taken, "" where others are left. wanted: how many the control plane is to have, None where
+    no object says."""
+    last = others < 1 or (wanted is not None and wanted <= 1)
+    return f"{name} is the only member that the control plane has or wants" if last else ""
+
+
+def _quorum(voters: int) -> int:
+    return voters // 2 + 1
 
 
 def _without_api_server(plane: ControlPlaneView, name: str) -> ControlPlaneObjection | None:
@@ -361,7 +399,7 @@ def _projected(running: Sequence[EtcdMember], change: str, stopped: Sequence[Etc
     voting = len(present) - learners
     unwell = [member for member in running if not member.well]
     unhealthy = len(unwell) + sum(not member.learner for member in stopped)
-    quorum = voting // 2 + 1
+    quorum = _quorum(voting)
     safe = voting - unhealthy >= quorum and learners == 0
     return Projection(
         safe=safe,

@@ -266,6 +266,13 @@ def in_turn(known: LedgerSnapshot) -> list[tuple[HealthCheck, JudgedTarget]]:
     return [(known.checks[key], target) for _, _, key, target in sorted(turns, key=lambda turn: turn[:2])]
 
 
+def due_under(known: LedgerSnapshot, victim: str) -> _Choice | None:
+    """The check that would act on the victim, whether or not a circuit breaker lets it; None where none calls it unhealthy."""
+    opinions = known.verdicts_on(victim)
+    offended = [key for key, pairs in opinions.items() if any(verdict.calls_for_action for _, verdict in pairs)]
+    return _under_which(known, opinions, offended) if offended else None
+
+
 def _under_which(
     known: LedgerSnapshot, opinions: Mapping[str, list[tuple[JudgedTarget, Verdict]]], offended: Iterable[str]
 ) -> _Choice:
@@ -362,6 +369,8 @@ def _candidate(known: LedgerSnapshot, victim: str, key: str, refused: str, choic
         fresh=machine is not None and not machine.node_name and LAST_REMEDIATION_ANNOTATION not in machine.annotations,
         created=machine.created if machine and ladder else None,
         checks=tuple(sorted(opinions)),
+        steps=tuple(each.name for each in steps),
+        boot_id=view.boot_id if view else "",
     )
 
 

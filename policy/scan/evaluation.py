@@ -16,13 +16,14 @@ from policy.checks.health_check import HealthCheck, Storm, over
 from policy.checks.targets import NEVER, JudgedTarget
 from policy.checks.verdicts import Health, Standing, Verdict
 from policy.objects.nodes import EXCLUDE_LABEL
-from policy.remediation.ladder import body_of, possible, removes
-from policy.remediation.remedies import RESTORING, orphaned, remedy
+from policy.remediation.control_plane import objection_by_count
+from policy.remediation.ladder import RESTORING, body_of, orphaned, possible, remedy, removes
 from policy.remediation.strategies import Action
 from policy.scan.candidates import gives_the_remedy, in_turn, judged_by_objects
 from policy.scan.ledger_snapshot import LedgerSnapshot
-from policy.scan.permit_rules import AdmissionRefusal, ObjectLimits, control_plane_guard, objections
+from policy.scan.permit_rules import AdmissionRefusal, ObjectLimits, objections
 from policy.scan.report_builder import notices, overlapping
+from policy.values.display_text import some_of
 from policy.values.object_refs import Dialect
 
 LONGEST_PAUSE = timedelta(hours=1)
@@ -119,8 +120,7 @@ def _objects_missing(known: LedgerSnapshot, check: HealthCheck, targets: Iterabl
 def _exclusion_misspelled(targets: Iterable[JudgedTarget]) -> tuple[str, ...]:
     """The warning that an exclude label has a value that does not exclude."""
     found = [target.node.name for target in targets if target.node is not None and target.node.misspells_exclusion]
-    named = ", ".join(sorted(found)[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
-    return (f"the label {EXCLUDE_LABEL} excludes only with the value true: not {named}",) if found else ()
+    return (f"the label {EXCLUDE_LABEL} excludes only with the value true: not {some_of(sorted(found))}",) if found else ()
 
 
 def _judge(
@@ -278,7 +278,7 @@ class _ControlPlaneGuard:
         ready = max(nodes.ready, sum(each.node is not None and each.node.ready for each in machines))
         target_ready = target.node is not None and target.node.ready
         replaced = removes(possible(check, body_of(target))[0])
-        return control_plane_guard(members, ready, target_ready=target_ready, open_member_episodes=(), removes=replaced)
+        return objection_by_count(members, ready, target_ready=target_ready, open_member_episodes=(), removes=replaced)
 
 
 def _of_one_group(one: JudgedTarget, other: JudgedTarget) -> bool:

@@ -30,8 +30,8 @@ from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject
 from policy.objects.surroundings import Surroundings
 from policy.preservation.preservation_index import NONE_EXEMPT, ExemptNodes
+from policy.remediation.ladder import Unusable
 from policy.remediation.memory import DEFAULT_RETRIES
-from policy.remediation.remedies import Unusable
 from policy.scan.candidates import failing
 from policy.scan.ledger_snapshot import BadCheck, LedgerSnapshot
 from policy.scan.report_builder import build_report_parts, shown
@@ -276,11 +276,13 @@ class Ledger:
         watching: Collection[str] = (),
         exempt: ExemptNodes = NONE_EXEMPT,
         told: Iterable[tuple[str, str]] = (),
+        spells: Collection[str] = (),
     ) -> ReportParts:
         """The parts of a report now. watching: nodes of open episodes, observed even without our mark and even when they are
-        gone. told: the stamp of the last observation that each episode has been sent, by node."""
-        known = replace(self.known(now), exempt=exempt)
-        return build_report_parts(known, watching=frozenset(watching), told=dict(told), names=self.names())
+        gone. told: the stamp of the last observation that each episode has been sent, by node. spells: nodes with an open
+        spell."""
+        known, names = replace(self.known(now), exempt=exempt), self.names()
+        return build_report_parts(known, watching=frozenset(watching), told=dict(told), names=names, spells=frozenset(spells))
 
     def failing(self, now: datetime, watching: Collection[str] = ()) -> dict[str, datetime | None]:
         """Victims that a check would have acted on now unless a pool keeps them, by name, and since when it is called

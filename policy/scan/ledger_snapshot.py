@@ -24,8 +24,8 @@ from policy.objects.remediations import RemediationObject
 from policy.objects.scopes import GroupTally
 from policy.objects.surroundings import Surroundings
 from policy.preservation.preservation_index import NONE_EXEMPT, ExemptNodes
+from policy.remediation.ladder import Unusable
 from policy.remediation.memory import DEFAULT_RETRIES
-from policy.remediation.remedies import Unusable
 from policy.values.object_refs import Dialect, ObjectRef
 
 

@@ -27,8 +27,10 @@ from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import Permit, PermitState, Replacing
 from policy.objects.machines import machine_behind
 from policy.objects.scopes import CLUSTER, GroupCount, group_phrase, scope_of
+from policy.remediation.control_plane import objection_by_count
 from policy.scan.ledger_snapshot import LedgerSnapshot
 from policy.scan.scan_report import Candidate, CheckReport, ScanReport
+from policy.values.display_text import some_of
 from policy.values.times import format_duration, written
 
 OVERRIDABLE = frozenset({OpenReason.TOO_MANY_UNHEALTHY, OpenReason.STORM})
@@ -304,7 +306,7 @@ class Occupancy(ObjectLimits):
         for limit in limits:
             busy = [node for node, checks in held if checks is None or limit.ref.key in checks]
             if limit.at_once is not None and len(busy) >= limit.at_once:
-                return f"{limit.ref.key} lets {limit.at_once} be remediated at once: {_some(busy) or 'none'}"
+                return f"{limit.ref.key} lets {limit.at_once} be remediated at once: {some_of(sorted(busy)) or 'none'}"
         return ""
 
     def _counted_under(self, permit: Permit) -> frozenset[str] | None:
@@ -329,7 +331,7 @@ class Occupancy(ObjectLimits):
             busy = [node for node, theirs in held if _may_share(each.scope, mine, theirs)]
             if len(busy) >= each.cap:
                 where = group_phrase(min(mine)) if mine else f"whatever {each.scope} it is in"
-                return f"{len(busy)} of {each.cap} permits of {where} are held: {_some(busy)}"
+                return f"{len(busy)} of {each.cap} permits of {where} are held: {some_of(sorted(busy))}"
         return ""
 
 
@@ -349,12 +351,6 @@ def _may_share(scope: str, mine: Collection[str], theirs: Collection[str]) -> bo
     """Whether two nodes may be in one group of a scope; where it is not known, they may."""
     them = {group for group in theirs if scope_of(group) == scope}
     return not mine or not them or bool(them.intersection(mine))
-
-
-def _some(nodes: Collection[str]) -> str:
-    """Some names for a sentence, never those of a whole fleet."""
-    shown = sorted(nodes)[:3]
-    return ", ".join(shown) + (f" and {len(nodes) - len(shown)} more" if len(nodes) > len(shown) else "")
 
 
 # The rules, in the order of the table ---------------------------------------------------------------------------------
@@ -499,7 +495,7 @@ def quorum(applicant: Applicant, room: Occupancy) -> str:
     if not applicant.control_plane or room.report is None:
         return ""
     plane, lost = room.report.control_plane, room.report.members_without_node(applicant.node, applicant.uid)
-    return control_plane_guard(
+    return objection_by_count(
         plane.members,
         plane.ready,
         target_ready=applicant.ready and applicant.node not in lost,
@@ -507,35 +503,6 @@ def quorum(applicant: Applicant, room: Occupancy) -> str:
         removes=applicant.removes,
         lost=lost,
     )
-
-
-def control_plane_guard(
-    members: int,
-    ready: int,
-    *,
-    target_ready: bool,
-    open_member_episodes: Collection[str],
-    removes: bool = False,
-    lost: Collection[str] = (),
-) -> str:
-    """Why a control-plane member may not be taken, "" where it may (S15).
-
-    Never the only member, never while another member's episode is open (also a parked one: its machine may be off), and never
-    so that fewer Ready members are left than a quorum: of today's members, or where its machine is replaced (`removes`) of
-    those that are left then, so that one of two may be. lost: members without a Node that is counted
-    (`ScanReport.members_without_node`); each may vote in etcd, and none is Ready.
-    """
-    if open_member_episodes:
-        return f"another control-plane member is in an episode: {', '.join(sorted(open_member_episodes))}"
-    members += len(lost)
-    if members <= 1:
-        return "it is the only control-plane member"
-    counted = members - 1 if removes else members
-    left, needed = ready - (1 if target_ready else 0), counted // 2 + 1
-    if left < needed:
-        why = f"{left} of {counted} control-plane members would be left Ready, a quorum needs {needed}"
-        return why + (f"; {_some(lost)} counted without a Node: the machine may run and vote in etcd" if lost else "")
-    return ""
 
 
 def _quiet_time(applicant: Applicant, room: Occupancy) -> _Answer:
@@ -554,7 +521,7 @@ def _cap(_applicant: Applicant, room: Occupancy) -> _Answer:
     if len(names := room.names) + room.ahead < room.cap:
         return ""
     before = f", {room.ahead} asked before" if room.ahead else ""
-    return f"{len(names)} of {room.cap} permits are held: {_some(names) or 'none'}{before}"
+    return f"{len(names)} of {room.cap} permits are held: {some_of(sorted(names)) or 'none'}{before}"
 
 
 @dataclass(frozen=True, slots=True)

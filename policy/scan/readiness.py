@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from policy.checks.circuit_breakers import OpenReason
 from policy.episode.events import When
+from policy.scan.pauses import Pause, described
 from policy.scan.scan_report import CheckReport, ScanReport
 from policy.values.display_text import counted
 from policy.values.times import format_duration, written
@@ -65,13 +66,22 @@ class Obstacle:
         return BRIEFLY[self.code]
 
 
-def obstacles(report: ScanReport | None, *, paused: str, problem: str, wait: timedelta, now: datetime) -> Iterator[Obstacle]:
-    """All obstacles, people's commands first. report: the last one; paused, problem: the scanner's own state, "" for nothing.
-    wait: how long a scan without a change takes (`scan.wait`)."""
+def halted(report: ScanReport | None, pauses: tuple[Pause, ...]) -> str:
+    """What people have commanded against anything being begun, with who and until when (S44); "" for nothing."""
+    return "; ".join(each.text for each in _by_people(report, described(pauses)))
+
+
+def _by_people(report: ScanReport | None, paused: str) -> Iterator[Obstacle]:
     if paused:
         yield Obstacle(code=ObstacleCode.PAUSED, text=paused)
     for why in report.policies.switched_off if report is not None else ():
         yield Obstacle(code=ObstacleCode.SWITCHED_OFF, text=f"fencing is switched off: {why}")
+
+
+def obstacles(report: ScanReport | None, *, paused: str, problem: str, wait: timedelta, now: datetime) -> Iterator[Obstacle]:
+    """All obstacles, people's commands first. report: the last one; paused, problem: the scanner's own state, "" for nothing.
+    wait: how long a scan without a change takes (`scan.wait`)."""
+    yield from _by_people(report, paused)
     if problem:
         yield Obstacle(code=ObstacleCode.SCANNER, text=problem)
     if report is None:

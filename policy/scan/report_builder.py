@@ -3,20 +3,23 @@
 It is built from the targets that are not well, never from all of them, and cut to the sizes of `policy/scan/scan_report.py`.
 `policy/scan/ledger.py` keeps the verdicts; `policy/scan/candidates.py` says which target is acted on first.
 
-The first section finds remediation objects that are left over; `build_report_parts` builds the report.
+The first section finds remediation objects that are left over; `build_report_parts` builds the report; the last section says
+how soon a changed report is sent (`urgency`).
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
+from enum import IntEnum
 from heapq import nsmallest
 from itertools import islice
 
 from policy.checks.circuit_breakers import Counts, StandingCounts
-from policy.checks.fence_policies import NO_POLICIES
+from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.health_check import HealthCheck, Storm
 from policy.checks.rules.medik8s import CONFIRMED_ANNOTATION
 from policy.checks.targets import NEVER, SICKNESS, JudgedTarget
@@ -29,24 +32,29 @@ from policy.objects.marks import mark_of
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, READY
 from policy.objects.remediations import RemediationObject, kind_of
 from policy.objects.scopes import CLUSTER, GroupCount
-from policy.remediation.ladder import EscalationStep, most_at_once, step_of
+from policy.remediation.ladder import OWNER_REMEDIATED, EscalationStep, most_at_once, orphaned, step_of
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
-from policy.remediation.remedies import OWNER_REMEDIATED, orphaned
 from policy.remediation.strategies import REPLACING_OWNERS, Strategy
-from policy.scan.candidates import choose
+from policy.scan.candidates import choose, due_under, judged_by_objects, left_alone
 from policy.scan.ledger_snapshot import LedgerSnapshot
-from policy.scan.report_urgency import stamp_of
+from policy.scan.permit_rules import AdmissionRefusal, ObjectLimits
+from policy.scan.permit_rules import objections as permit_objections
 from policy.scan.scan_report import (
     MAXIMUM_GROUPS,
     MAXIMUM_LEFT_OVER,
     MAXIMUM_OBSERVATIONS,
     MAXIMUM_ROWS,
+    MAXIMUM_WATCHED,
     Candidate,
     CheckReport,
     LeftOver,
+    NodeStanding,
     ReportParts,
+    ScanReport,
     TargetRow,
+    WatchedNode,
 )
+from policy.values.display_text import some_of
 from policy.values.errors import PolicyError
 from policy.values.object_refs import Dialect, dialect_of
 
@@ -201,10 +209,15 @@ def shown(target: JudgedTarget) -> object:
 
 
 def build_report_parts(
-    known: LedgerSnapshot, *, watching: frozenset[str], told: Mapping[str, str], names: Iterator[str]
+    known: LedgerSnapshot,
+    *,
+    watching: frozenset[str],
+    told: Mapping[str, str],
+    names: Iterator[str],
+    spells: frozenset[str] = frozenset(),
 ) -> ReportParts:
-    """The report's parts. told: the stamp of the last observation that each episode has been sent (`report_urgency.stamp_of`), by
-    node; `names`: of all Nodes in order."""
+    """The report's parts. told: the stamp of the last observation that each episode has been sent (`stamp_of`), by node; `names`:
+    of all Nodes in order; spells: nodes with an open spell."""
     choice = choose(known, watching)
     observations = _observations(known, watching, told)
     overlaps = overlapping(known)
@@ -234,6 +247,7 @@ def build_report_parts(
         policies=known.policies,
         groups=_groups(known, choice.candidates, observations),
         left_over=left_over(known, watching),
+        watched=_watched(known, spells, watching, choice.candidates),
     )
 
 
@@ -308,8 +322,7 @@ def notices(known: LedgerSnapshot, check: HealthCheck, overlaps: tuple[str, ...]
     )
     found += [f"{each.paused}: nothing is begun for its nodes" for each in paused if each.key in covered]
     if overlaps:
-        more = f" and {len(overlaps) - MAXIMUM_OVERLAPS} more" if len(overlaps) > MAXIMUM_OVERLAPS else ""
-        found.append(f"its sick targets are covered by {', '.join(overlaps[:MAXIMUM_OVERLAPS])}{more} too")
+        found.append(f"its sick targets are covered by {some_of(overlaps, MAXIMUM_OVERLAPS)} too")
     if mixed_control_plane(check, known.counts[check.ref.key]):
         found.append("it covers control-plane and worker machines: give them a check each, or set maxUnhealthy to 1")
     return tuple(found)
@@ -405,6 +418,69 @@ def _others(known: LedgerSnapshot, name: str) -> str:
     return "; ".join(sorted(set(states)))[:MAXIMUM_OTHERS]
 
 
+# What spells see ----------------------------------------------------------------------------------------------------
+
+
+def _watched(
+    known: LedgerSnapshot, spells: frozenset[str], watching: frozenset[str], candidates: tuple[Candidate, ...]
+) -> tuple[WatchedNode, ...]:
+    """The nodes with an open spell, then other due ones, the oldest first: whatever keeps them from the list of candidates. Of
+    the ones that are candidates the candidate says all."""
+    offered = {each.node for each in candidates}
+    asked = sorted(spells - offered)[:MAXIMUM_WATCHED]
+    left = offered.union(asked, watching)
+    others = {
+        (verdict.since or NEVER, target.victim_name): None
+        for target in known.sick.values()
+        for verdict in target.verdicts.values()
+        if verdict.standing is Standing.UNHEALTHY
+        and target.victim_name not in left
+        and target.victim_name not in known.exempt.unsettled
+    }
+    more = dict.fromkeys(name for _, name in nsmallest(MAXIMUM_WATCHED, others))
+    return tuple(_watched_node(known, name) for name in [*asked, *more][:MAXIMUM_WATCHED])
+
+
+def _watched_node(known: LedgerSnapshot, name: str) -> WatchedNode:
+    targets = known.called(name)
+    if not targets:
+        return WatchedNode(node=name, standing=NodeStanding.GONE)
+    victim, view = targets[0].victim, next((each.node for each in targets if each.node is not None), None)
+    opinions, choice = known.verdicts_on(victim), due_under(known, victim)
+    seen = WatchedNode(
+        node=name,
+        standing=NodeStanding.UNCOVERED if not opinions else NodeStanding.WELL,
+        uid=view.uid if view is not None else "",
+        boot_id=view.boot_id if view is not None else "",
+        ready=view is not None and view.ready,
+        ready_since=view.ready_since if view is not None else None,
+    )
+    if choice is None:
+        well = all(verdict.health is Health.HEALTHY for pairs in opinions.values() for _, verdict in pairs)
+        return seen if well else replace(seen, standing=NodeStanding.UNCLEAR)
+    held = _held_by(known, victim, name, choice.key)
+    return replace(
+        seen,
+        standing=NodeStanding.DUE,
+        check=choice.key,
+        cause=choice.verdict.reason,
+        since=choice.since,
+        steps=tuple(each.name for each in choice.steps),
+        code=held[0],
+        message=held[1],
+    )
+
+
+def _held_by(known: LedgerSnapshot, victim: str, name: str, key: str) -> tuple[str, str]:
+    """What keeps a due node from being a candidate, or keeps others before it: a code and a sentence."""
+    if (alone := left_alone(known, victim, exempt=known.exempt.kept.get(name, ""))) is not None:
+        return alone.rule, alone.words
+    limits = judged_by_objects(known, victim, key)
+    if (found := next(permit_objections(limits, ObjectLimits.of(known)), None)) is not None:
+        return found.code.value, found.message
+    return AdmissionRefusal.CAP.value, "other candidates stand before it"
+
+
 # What people see ----------------------------------------------------------------------------------------------------
 
 
@@ -452,4 +528,143 @@ def _row(known: LedgerSnapshot, victim: str) -> TargetRow:
         due=verdict.due,
         schedulable=not view.unschedulable if view is not None else True,
         machine=f"{machine.namespace}/{machine.name}" if machine is not None else "",
+    )
+
+
+# How soon a changed report is sent to the scanner, so that a storm is not one scan per write.
+#
+# Most changes while nodes are acted upon are our own marks, cordons and taints, which the writer knows already: they are reported
+# together. A change that may change a decision is reported at once. Nothing is lost: a report is a level, and the next one is
+# complete.
+
+
+class Urgency(IntEnum):
+    """How soon a changed report is sent. none: no reader uses the change. rarely: people read it, about a node that has an
+    episode, and the episode reports more. later: no decision depends on it. soon: an open episode waits for it. now: admission
+    may decide otherwise."""
+
+    NONE = 0
+    RARELY = 1
+    LATER = 2
+    SOON = 3
+    NOW = 4
+
+
+def urgency(previous: ScanReport, current: ScanReport, watching: Collection[str], in_hand: Collection[str]) -> Urgency:
+    """How soon the scanner, which has the report `previous`, needs the report `current`.
+
+    watching: nodes of open episodes, and those held off. Admission depends on the other nodes only. in_hand: the nodes of open
+    episodes alone.
+    """
+    watched, held = frozenset(watching), frozenset(in_hand)
+    if _decisive(previous, watched) != _decisive(current, watched):
+        return Urgency.NOW
+    if _spared(previous, watched) != _spared(current, watched):
+        return Urgency.NOW
+    if _matters_to_episodes(previous, current, watched, held):
+        return Urgency.SOON
+    if _of_the_others(previous, watched, held) != _of_the_others(current, watched, held) or _unexpected(previous, current, held):
+        return Urgency.LATER
+    return Urgency.RARELY if _read_by_people(previous) != _read_by_people(current) else Urgency.NONE
+
+
+def _decisive(report: ScanReport, watched: frozenset[str]) -> object:
+    """The part that admission, preservation and clean-ups decide by (S15, S17, S18, S38)."""
+    lease = report.lease
+    return (
+        (report.view, report.cluster_uid, lease.held, lease.needed, lease.holder),
+        (report.control_plane, report.policies, _stormy_groups(report.policies, report.groups)),
+        [_breaker(check) for check in report.checks],
+        _candidates(report, watched),
+        (report.preservations, report.preservations_left_out, report.left_over),
+    )
+
+
+def _candidates(report: ScanReport, watched: frozenset[str]) -> list[Candidate]:
+    """The candidates without an episode: the others concern their episodes, not admission."""
+    return [candidate for candidate in report.candidates if candidate.node not in watched]
+
+
+def _spared(report: ScanReport, watched: frozenset[str]) -> list[tuple[str, int]]:
+    """How many healthy targets each check can still spare, of the checks that the waiting candidates would take one from. We
+    must not take one too many."""
+    keys = {key for candidate in _candidates(report, watched) for key in candidate.healthy_under}
+    return [(check.ref.key, check.remaining) for check in report.checks if check.ref.key in keys]
+
+
+def _breaker(check: CheckReport) -> object:
+    """Whether and why its circuit breaker is open, without its counts."""
+    why = check.reason, check.paused, check.error, check.another_controller
+    return check.ref, check.uid, check.allowed, check.breached, check.at_once, why
+
+
+def _stormy_groups(policies: FencePolicies, groups: Collection[GroupCount]) -> object:
+    """The groups in which fence policies forbid new fencing."""
+    cluster = next((count for count in groups if count.group == CLUSTER), None)
+    return bool(policies.storage_down(cluster)), policies.storms_among(groups)
+
+
+def _matters_to_episodes(previous: ScanReport, current: ScanReport, watched: frozenset[str], in_hand: frozenset[str]) -> bool:
+    """Whether a node in hand has changed in a way that its episode may wait for. A node without an earlier observation counts
+    if it is Ready or gone: it was sick when its episode began."""
+    before = {each.node: each for each in previous.observations if each.node in watched}
+    return any(
+        facts_for_episode(each) != facts_for_episode(before[each.node]) if each.node in before else each.ready or not each.present
+        for each in current.observations
+        if each.node in before or each.node in in_hand
+    )
+
+
+def _of_the_others(report: ScanReport, watched: frozenset[str], in_hand: frozenset[str]) -> object:
+    """The part of the digest that no urgent decision needs: without the state of nodes in hand, and without nodes that are
+    watched no more. Marks, cordons and taints that an open episode writes are shown to people only."""
+    limits = {check.ref.key for check in report.checks if check.at_once is not None}
+    of_nodes = []
+    for seen in report.observations:
+        counted = seen.groups, limits.intersection(seen.checks)
+        if any(counted) if seen.node in in_hand else seen.node in watched or seen.incident or seen.mark_problem:
+            of_nodes.append((seen.node, counted) if seen.node in in_hand else seen)
+    rows, at_risk = _read_by_people(report)
+    return (
+        (report.inventory, report.checks, report.groups, report.candidates_left_out, of_nodes),
+        [row for row in rows if row.node not in in_hand],
+        [node for node in at_risk if node not in in_hand],
+        [(each.node, each.standing, each.uid, each.boot_id, each.code) for each in report.watched],
+    )
+
+
+def _unexpected(previous: ScanReport, current: ScanReport, in_hand: frozenset[str]) -> bool:
+    """Whether a node in hand is seen for the first time, in another state than its episode must have found."""
+    known = {each.node for each in previous.observations}
+    return any(each.node in in_hand and each.node not in known and not plainly_sick(each) for each in current.observations)
+
+
+def _read_by_people(report: ScanReport) -> tuple[list[TargetRow], list[str]]:
+    """The rows of sick nodes, and the nodes with data at risk."""
+    return [row for row in report.rows if is_sick(row)], [each.node for each in report.at_risk.nearest]
+
+
+def is_sick(row: TargetRow) -> bool:
+    """Whether it is not well. The rows of other targets are for people only, and fill up the list."""
+    return row.health in {Health.UNHEALTHY, Health.SOON}
+
+
+def plainly_sick(seen: Observation) -> bool:
+    """Whether it shows no more than the illness for which an episode is opened: that episode looks for itself."""
+    more = seen.asked_by or seen.preserved or seen.confirmed_well or seen.others
+    return seen.present and seen.unhealthy and not seen.ready and not more
+
+
+def stamp_of(seen: Observation) -> str:
+    """A short hash of `facts_for_episode`: it changes when the observation changes for the episode."""
+    return hashlib.sha256(str(facts_for_episode(seen)).encode()).hexdigest()[:16]
+
+
+def facts_for_episode(seen: Observation) -> object:
+    """The part of an observation that the episode of its node uses: all but its own mark, and the groups that only permits
+    need."""
+    since = seen.ready_since.isoformat() if seen.ready_since is not None else ""
+    return (
+        (seen.node, seen.present, seen.uid, seen.ready, since, seen.boot_id, seen.provider_id, seen.system_uuid),
+        (seen.unhealthy, seen.soon, seen.asked_by, seen.preserved, seen.confirmed_well, seen.others),
     )

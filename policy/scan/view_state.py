@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 
-from policy.scan.report_urgency import is_sick
+from policy.scan.report_builder import is_sick
 from policy.scan.scan_report import ClusterLease, ReportParts, ViewState
 from policy.values.times import format_duration, written
 
@@ -109,6 +109,7 @@ def digest(parts: ReportParts, *, view: ViewState, lease: ClusterLease, cluster_
         parts.preservations_left_out,
         sick,
         (parts.at_risk.nodes, parts.at_risk.unread),
+        [(each.node, each.standing, each.uid, each.boot_id, each.code) for each in parts.watched],
         view,
         (lease.held, lease.needed, lease.holder),
         cluster_uid,

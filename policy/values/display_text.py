@@ -8,6 +8,8 @@ comparisons use the text as it is; only output goes through here.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from itertools import islice
 from typing import Any
 
 LONGEST = 8000
@@ -51,7 +53,13 @@ def cleaned(found: Any) -> Any:
     return {in_a_line(name): cleaned(each) for name, each in found.items()} if isinstance(found, dict) else found
 
 
-# Numbers with nouns as people write them: `1 pod`, `2 pods`.
+# Lists and numbers as people write them: `a, b and 7 more`; `1 pod`, `2 pods`.
+
+
+def some_of(names: Collection[str], most: int = 3) -> str:
+    """The first ones in their order, and how many more there are; never the names of a whole fleet."""
+    more = len(names) - most
+    return ", ".join(islice(names, most)) + (f" and {more} more" if more > 0 else "")
 
 
 def counted(number: int, noun: str) -> str:

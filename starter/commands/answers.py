@@ -8,6 +8,7 @@ from typing import Any
 from policy.episode.messages import EpisodeResult
 from policy.fence.config import ShownConfig
 from policy.fence.device_check import DeviceReport
+from policy.observation.outcomes import OutcomesReport
 from starter.doctor.examination import DoctorAnswer
 from starter.handles.preservations import PreservedNodes
 from starter.handles.scanners import StartedScanner
@@ -30,6 +31,8 @@ ANSWERS: Mapping[str, type[Any]] = {
     "history": models.HistoryAnswer,
     "history --at": ClusterMoment,
     "record": models.RecordAnswer,
+    "offenders": models.OffendersAnswer,
+    "report": OutcomesReport,
     "doctor": DoctorAnswer,
     "uninstall": UninstallAnswer,
     "evaluate": models.EvaluateAnswer,

@@ -23,7 +23,7 @@ from starter.commands.arguments import (
     YesOption,
 )
 from starter.commands.session import Exit, Session, ending, given, print_command_answer, session_of, working
-from starter.commands.started_episode import FREEING, name_typed, report_decision
+from starter.commands.started_episode import FREEING, follow, name_typed
 
 if TYPE_CHECKING:
     from starter.client import Nodewarden
@@ -79,14 +79,14 @@ async def ack_off(
     async with session.connected() as (warden, settings, name):
         if not question and not await warden.episode(name, node).is_open():
             await session.expect_node(settings, name, node)
-            return await report_decision(session, await warden.fence(name, node, requester=who, seen_off=True, **said), FREEING)
+            return await follow(session, await warden.fence(name, node, requester=who, seen_off=True, **said), FREEING)
     await send_command(session, node, lambda _, episode: episode.ack_off(who=who, question=question, **said))
     return None
 
 
 async def _at_stake(session: Session, node: str) -> list[str]:
     from starter.handles.node_actions import own_connection
-    from starter.output.at_stake import device_lines, pods_on
+    from starter.plans.fence_plans import device_lines, pods_on
 
     async with session.connected() as (warden, settings, name), own_connection(settings, name) as connection:
         episode = warden.episode(name, node)

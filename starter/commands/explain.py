@@ -1,7 +1,7 @@
-"""The command `nodewarden explain NODE`: why a node is, or is not, acted on; live, or from files.
+"""What health checks think: `nodewarden explain NODE` says why a node is, or is not, acted on, live or from files; `nodewarden
+evaluate` judges all objects in files, without any cluster or server.
 
-Here: its options, and what it reads and asks. `policy/scan/explanation.py` decides, `starter/output/explanation.py`
-prints.
+`policy/scan/explanation.py` and `evaluation.py` decide, `starter/output/` prints.
 """
 
 from __future__ import annotations
@@ -14,13 +14,21 @@ import typer
 from policy.checks.health_check import Overlap
 from starter.commands import completion
 from starter.commands.arguments import ClusterOption, FilesOption, NowOption, OutputOption, asked_now, read_cluster
-from starter.commands.evaluate import OverlapOption
 from starter.commands.session import Exit, Session, session_of, show, working
 
 if TYPE_CHECKING:
     from activities.cluster.watch.offline import ClusterSnapshot
     from starter.output.explanation import NodeExplanation
     from workers.configuration.settings import Settings
+
+OverlapOption = Annotated[
+    Overlap,
+    typer.Option(
+        "--overlap",
+        help="Whether one open circuit breaker among the checks that cover a node holds it, or each check acts by its own.",
+    ),
+]
+
 
 NodeArgument = Annotated[
     str,
@@ -70,8 +78,8 @@ def from_files(files: list[str], node: str, now: str, overlap: Overlap) -> NodeE
 
 async def _live(session: Session, node: str) -> NodeExplanation:
     """Ask cluster, scanner and episodes; what does not answer is named, and the others' answers are shown."""
+    from policy.scan import readiness
     from policy.scan.explanation import explain as explain_node
-    from starter import wording
     from starter.client import Nodewarden
     from starter.errors import MissingError, RequestError
     from starter.output.explanation import NodeExplanation
@@ -87,7 +95,7 @@ async def _live(session: Session, node: str) -> NodeExplanation:
         async with Nodewarden.connect(settings) as warden:
             try:
                 scanner = await warden.scanner_status(name)
-                halted = wording.halted(scanner)
+                halted = readiness.halted(scanner.report, scanner.pauses)
             except RequestError as error:
                 problems.append(str(error))
                 halted = str(error) if isinstance(error, MissingError) else ""
@@ -121,3 +129,28 @@ async def _read(session: Session, settings: Settings, problems: list[str]) -> Cl
     except (SilentError, SettingsError) as error:
         problems.append(f"{error}; its objects are not shown")
         return None
+
+
+@working
+async def evaluate(
+    context: typer.Context,
+    *,
+    filename: FilesOption = None,
+    now: NowOption = "",
+    overlap: OverlapOption = Overlap.STRICTEST,
+    output: OutputOption = None,
+) -> Exit:
+    """Judge objects from files by the health checks among them: each verdict, each circuit breaker, and what would be done.
+
+    The files hold what kubectl get -o yaml prints, a must-gather, or manifests that were never applied. Exit code 1: some object
+    could not be used; everything else was evaluated all the same.
+    """
+    from policy.scan.evaluation import evaluate as evaluate_checks
+    from starter.output.evaluation import as_model, as_table
+
+    session = session_of(context, output=output)
+    at = asked_now(now)
+    cluster = read_cluster(filename, at, overlap=overlap)
+    checks = evaluate_checks(cluster.ledger.known(at))
+    show(session, lambda: as_model(checks, cluster.mistakes), lambda: as_table(checks, cluster.mistakes, now=at))
+    return Exit.FAILED if cluster.mistakes else Exit.OK

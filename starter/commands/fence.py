@@ -24,11 +24,11 @@ from starter.commands.arguments import (
     YesOption,
 )
 from starter.commands.session import Exit, Session, given, session_of, show, working
+from starter.commands.started_episode import FENCING, confirmed, follow
 from starter.output import PIPE_WIDTH
 
 if TYPE_CHECKING:
     from policy.values.object_refs import ObjectRef
-from starter.commands.started_episode import FENCING, confirmed, report_decision, see_through
 
 TemplateOption = Annotated[
     str,
@@ -72,9 +72,7 @@ async def begin(
         return refused
     async with session.connected() as (warden, _, name):
         episode = await warden.fence(name, node, reason=why, requester=who, template=named, override=",".join(override or ()))
-        if wait:
-            return await see_through(session, episode, FENCING)
-        return await report_decision(session, episode, FENCING)
+        return await follow(session, episode, FENCING, to_its_end=wait)
 
 
 @app.command("plan")
@@ -149,7 +147,7 @@ async def check(
 
     Exit code 1: some device did not answer, or some node has no usable fence configuration.
     """
-    from starter.output.device_table import as_table
+    from starter.output.status_table import devices_table
 
     if admit and not node:
         raise typer.BadParameter("expected --node with it: each new address is one person's decision", param_hint="--admit")
@@ -158,5 +156,5 @@ async def check(
         if node:
             await session.expect_node(settings, name, node)
         report = await warden.check_devices(name, node, admit=admit)
-    show(session, lambda: report, lambda: as_table(report), width=PIPE_WIDTH)
+    show(session, lambda: report, lambda: devices_table(report), width=PIPE_WIDTH)
     return Exit.FAILED if report.problems else Exit.OK

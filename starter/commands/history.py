@@ -1,4 +1,4 @@
-"""`nodewarden history` and `nodewarden record`: what has been done, as long as Temporal remembers it."""
+"""`nodewarden history`, `record`, `offenders` and `report`: what has been done, as long as Temporal remembers it."""
 
 from __future__ import annotations
 
@@ -92,4 +92,54 @@ async def record(
     async with session.connected() as (warden, _, known):
         found = await warden.history.record(known, name)
     show(session, lambda: as_model(found), lambda: as_table(found))
+    return Exit.OK
+
+
+@working
+async def offenders(
+    context: typer.Context,
+    *,
+    since: Annotated[
+        str, typer.Option("--since", metavar="DURATION", help="Begun within this time; default: offenders.window.")
+    ] = "",
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> Exit:
+    """Show which machines were repaired, by their hardware: under which names of their Nodes, how often, for which reasons.
+
+    From `offenders.limit` repairs on a machine offends: its episode says so, and by `offenders.answer: ask` a person is asked
+    before it is switched on again.
+    """
+    from datetime import UTC, datetime
+
+    from starter.output.models import OffendersAnswer
+    from starter.output.repairs_tables import offenders_table
+
+    session = session_of(context, cluster=cluster, output=output)
+    async with session.connected() as (warden, settings, name):
+        rules = settings.offenders.rules()
+        began = datetime.now(UTC) - (duration_of("--since", since) if since else rules.window)
+        machines, more = await warden.history.offenders(name, began, rules)
+    answer = OffendersAnswer(cluster=name, since=began, limit=rules.limit, machines=machines, more=more)
+    show(session, lambda: answer, lambda: offenders_table(answer))
+    return Exit.OK
+
+
+@working
+async def report(
+    context: typer.Context, *, since: SinceOption = "720h", cluster: ClusterOption = "", output: OutputOption = None
+) -> Exit:
+    """Show what helps: for each reason and step how often it was tried, how often the node was back at work or replaced by it,
+    how long it took until the machine was proven off and until then, and how long people were waited for.
+    """
+    from datetime import UTC, datetime
+
+    from starter.handles.history import OPEN_LISTED, outcomes_of
+    from starter.output.repairs_tables import report_table
+
+    session = session_of(context, cluster=cluster, output=output)
+    began = datetime.now(UTC) - duration_of("--since", since)
+    async with session.connected() as (warden, _, name):
+        found = outcomes_of(await warden.history.ended(name, since=began, limit=OPEN_LISTED), began)
+    show(session, lambda: found, lambda: report_table(found))
     return Exit.OK

@@ -31,11 +31,11 @@ from starter.commands.session import (
     duration_of,
     given,
     moment_of,
-    print_begun,
     session_of,
     show,
     working,
 )
+from starter.commands.started_episode import print_begun
 from starter.output import PIPE_WIDTH
 
 if TYPE_CHECKING:
@@ -132,12 +132,12 @@ async def release(
 @working
 async def preserved(context: typer.Context, *, cluster: ClusterOption = "", output: OutputOption = None) -> Exit:
     """List the nodes that are preserved: who asked, why, since when, until when, and for how many hours they have been held."""
-    from starter.output.preserved_table import as_table
+    from starter.output.status_table import preservations_table
 
     session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, _, name):
         found = await warden.preserved(name)
-    show(session, lambda: found, lambda: as_table(found), width=PIPE_WIDTH)
+    show(session, lambda: found, lambda: preservations_table(found), width=PIPE_WIDTH)
     return Exit.UNREACHABLE if found.silent and not found.preservations else Exit.OK
 
 

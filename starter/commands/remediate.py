@@ -28,7 +28,7 @@ from starter.commands.arguments import (
     read_cluster,
 )
 from starter.commands.session import Exit, Session, complain, given, session_of, show, working
-from starter.commands.started_episode import REMEDIATION, confirmed, report_decision, see_through
+from starter.commands.started_episode import REMEDIATION, confirmed, follow
 
 if TYPE_CHECKING:
     from policy.remediation.ladder import EscalationStep
@@ -90,9 +90,7 @@ async def begin(
     async with session.connected() as (warden, _, name):
         asked = {"reason": why, "requester": who, "skip_impossible": skip_impossible, "override": ",".join(override or ())}
         episode = await warden.remediate(name, node, strategies=strategies, **asked)
-        if wait:
-            return await see_through(session, episode, REMEDIATION)
-        return await report_decision(session, episode, REMEDIATION)
+        return await follow(session, episode, REMEDIATION, to_its_end=wait)
 
 
 async def _show_steps(session: Session, node: str, named: tuple[EscalationStep, ...] | None) -> None:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from activities.cluster.api.connection import ClusterConnection
     from starter.client import Nodewarden
-    from starter.handles.episodes import EpisodeHandle
     from workers.configuration.clusters import ClusterSettings
     from workers.configuration.settings import Settings
 
@@ -350,22 +349,6 @@ def show(
     fitting_console(width=width).print(as_text(), soft_wrap=soft_wrap)
 
 
-def print_begun(
-    session: Session,
-    episode: EpisodeHandle,
-    noun: str,
-    stands: str,
-    *,
-    permit: bool | None = None,
-    until: datetime | None = None,
-) -> None:
-    """That an episode has begun or was joined, and how it stands. permit, until: see Begun."""
-    from starter.output.begun import begun, in_words
-
-    found = begun(episode, stands, permit=permit, until=until)
-    print_answer(session, in_words(found, noun), lambda: found)
-
-
 def print_command_answer(session: Session, answer: str, *, cluster: str, node: str = "", workflow_id: str = "") -> None:
     """What a workflow has answered to a person's word."""
     from starter.output.models import CommandAnswer
@@ -380,9 +363,10 @@ def duration_of(option: str, text: str) -> timedelta:
     from workers.configuration.setting_sources import SettingsError
 
     hours = LONGEST_PRESERVATION // timedelta(hours=1)
-    message = f"{option}: expected a duration above 0 and of at most {hours}h, such as 72h or 90m, got {text!r}"
+    message = f"{option}: expected a duration above 0 and of at most {hours}h, such as 72h, 90m or 30d, got {text!r}"
+    days = text.removesuffix("d")
     try:
-        duration = parse_duration(text)
+        duration = parse_duration(f"{int(days) * 24}h" if text.endswith("d") and days.isdecimal() and len(days) < 6 else text)
     except ValueError:
         raise SettingsError(message) from None
     if not timedelta(0) < duration <= LONGEST_PRESERVATION:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 import typer
 
 from policy.values.display_text import visible
-from starter.commands.session import Exit, Session, complain, folded, print_answer, print_begun
+from starter.commands.session import Exit, Session, complain, folded, print_answer
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from policy.episode.messages import EpisodeResult
     from starter.handles.episodes import EpisodeHandle
 
@@ -82,17 +84,28 @@ def on_a_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-async def report_decision(session: Session, episode: EpisodeHandle, words: RequestWords) -> Exit:
-    """Say what was begun and what the scanner says to it; a refusal is the command's own."""
+async def follow(session: Session, episode: EpisodeHandle, words: RequestWords, *, to_its_end: bool = False) -> Exit:
+    """Print what has begun and what the scanner decides, or all that it does to its end. A refusal is the command's own."""
+    if to_its_end:
+        return await _see_through(session, episode, words)
     from policy.episode.messages import EpisodeResult
     from starter import wording
 
     decision = await episode.decided()
     if isinstance(decision, EpisodeResult):
         return _ended(session, episode, decision, words)
-    permit = decision is not None and decision.permit
-    print_begun(session, episode, words.noun, wording.standing(decision), permit=permit)
+    print_begun(session, episode, words.noun, wording.standing(decision), permit=decision is not None and decision.permit)
     return Exit.OK
+
+
+def print_begun(
+    session: Session, episode: EpisodeHandle, noun: str, stands: str, *, permit: bool | None = None, until: datetime | None = None
+) -> None:
+    """That an episode has begun or was joined, and how it stands. permit, until: see Begun."""
+    from starter.output.models import Begun
+
+    found = Begun.of(episode, stands, permit=permit, until=until)
+    print_answer(session, found.sentence(noun), lambda: found)
 
 
 def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, words: RequestWords) -> Exit:
@@ -108,7 +121,7 @@ def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, word
     return Exit.OK if result.outcome in wording.REPAIRED else Exit.FAILED
 
 
-async def see_through(session: Session, episode: EpisodeHandle, words: RequestWords) -> Exit:
+async def _see_through(session: Session, episode: EpisodeHandle, words: RequestWords) -> Exit:
     """Print what it does on stderr until it ends; one that waits for a person is not waited for."""
     from policy.episode.messages import EpisodeStatus, Phase
     from starter.errors import MissingError, SilentError

@@ -80,7 +80,15 @@ async def ui(
     async with stop_on_signals() as stop, session.connected_to_all() as (warden, settings, names):
         keeper = _keeper(warden, settings, login=not is_loopback(host) or behind_proxy)
         reading, temporal = partial(read_named, settings), _temporal_ui(settings)
-        views = Views(warden, names, source=settings.policy_source(), reading=reading, temporal=temporal, docs=settings.docs_url)
+        views = Views(
+            warden,
+            names,
+            source=settings.policy_source(),
+            reading=reading,
+            temporal=temporal,
+            docs=settings.docs_url,
+            offenders=settings.offenders.rules(),
+        )
         try:
             async with serving(views, host=host, port=port, keeper=keeper, tls=tls, sessions=sessions) as address:
                 typer.echo(folded(f"the page is at {address}  (Ctrl-C ends it)", sys.stdout))
@@ -110,7 +118,15 @@ async def page_beside(settings: Settings, client: Client, clusters: tuple[str, .
     speaker = Speaker(partial(own_connection, settings), otherwise=me(), complain=log.warning)
     warden = Nodewarden(client, speaker=speaker, page=settings.page_url)
     reading, temporal = partial(read_named, settings), _temporal_ui(settings)
-    views = Views(warden, clusters, source=settings.policy_source(), reading=reading, temporal=temporal, docs=settings.docs_url)
+    views = Views(
+        warden,
+        clusters,
+        source=settings.policy_source(),
+        reading=reading,
+        temporal=temporal,
+        docs=settings.docs_url,
+        offenders=settings.offenders.rules(),
+    )
     async with AsyncExitStack() as stack:
         page = serving(views, host="127.0.0.1", port=port, keeper=_keeper(warden, settings, login=False))
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from starter.commands.ui import PAGE_PORT, page_beside
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from activities.cluster.api.connection import ClusterConnection
     from starter.client import Nodewarden
     from starter.handles.scanners import StartedScanner
     from starter.handles.status import ClusterStatus
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from workers.process import Running
 
 LOOK_SECONDS = 0.5
+LEASE_LOOK_SECONDS, LEASE_MARGIN_SECONDS = 1.0, 5.0
 
 
 @working
@@ -112,7 +115,6 @@ async def _refuse_a_rival(
 ) -> None:
     """Once the Lease is another's: stay if it lapses, else stop the scanner that we started and raise."""
     from starter.errors import ClusterHeldError
-    from starter.rivals import is_alive
     from workers.configuration.clusters import open_connection
 
     async with await open_connection(scanner.cluster, cluster) as connection:
@@ -125,3 +127,32 @@ async def _refuse_a_rival(
                     await warden.device_check(scanner.cluster).stop()
                 raise refusal
             await asyncio.sleep(LOOK_SECONDS)
+
+
+async def is_alive(connection: ClusterConnection, holder: str) -> bool:
+    """Whether the deployment that a cluster's Lease names is alive, or only left its name there when it was killed: the scanner
+    decides by itself when a Lease has lapsed, this only says whether it is worth staying.
+
+    Watch the Lease until its holder renews it (True) or lets its whole duration pass, or it changes hands (False).
+
+    By our own clock alone: the clocks of two hosts may differ by more than a Lease lasts.
+    """
+    from temporalio.exceptions import ApplicationError
+
+    from activities.cluster.api.leases import CLUSTER_LEASE, LeaseView, read_lease
+
+    loop = asyncio.get_running_loop()
+    first: LeaseView | None = None
+    end = loop.time() + LEASE_MARGIN_SECONDS
+    while loop.time() < end:
+        with contextlib.suppress(ApplicationError):  # an API that is down for a moment proves nothing either way
+            lease = read_lease(await connection.get(CLUSTER_LEASE))
+            if lease.holder != holder:
+                return False
+            if lease.duration is None or (first is not None and lease.renewed != first.renewed):
+                return True
+            if first is None:
+                first = lease
+                end = loop.time() + lease.duration.total_seconds() + LEASE_MARGIN_SECONDS
+        await asyncio.sleep(LEASE_LOOK_SECONDS)
+    return False

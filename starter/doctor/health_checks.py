@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from temporalio.exceptions import ApplicationError
@@ -26,9 +26,9 @@ from policy.fence.device_check import devices_of
 from policy.fence.plan import CredentialKind, CredentialRef, PowerDevice
 from policy.fence.plan_compiler import compile_config
 from policy.objects.nodes import NodeView
-from policy.remediation.remedies import TemplateSight, Unusable
+from policy.remediation.ladder import TemplateSight, Unusable
 from policy.scan.evaluation import evaluate
-from policy.values.display_text import counted
+from policy.values.display_text import counted, some_of
 from policy.values.errors import PolicyError
 from starter.doctor.findings import Finding, ok, problem, warning
 from starter.output.evaluation import described
@@ -70,11 +70,6 @@ class _Named:
     unusable: dict[str, str] = field(default_factory=dict)
 
 
-def _some(nodes: Sequence[str]) -> str:
-    more = len(nodes) - MOST_NAMED
-    return ", ".join(nodes[:MOST_NAMED]) + (f" and {counted(more, 'more node')}" if more > 0 else "")
-
-
 async def credentials(connection: ClusterConnection, machines: ClusterConnection | None, source: PolicySource) -> list[Finding]:
     """Whether the Secrets that nodes would be fenced with exist, and have the keys that are named. Only names stay."""
     nodes = await read_views(connection, NODES, NODE_DECODING)
@@ -83,7 +78,7 @@ async def credentials(connection: ClusterConnection, machines: ClusterConnection
     for node, why in named.unusable.items():
         without[why.replace(f"node-{node}", "node-NODE")].append(node)
     found = [
-        warning(f"no fence configuration can be used for {_some(affected)}: {why}", PLAN)
+        warning(f"no fence configuration can be used for {some_of(affected, MOST_NAMED)}: {why}", PLAN)
         for why, affected in sorted(without.items(), key=lambda each: -len(each[1]))[:MOST_NAMED]
     ]
     objects: dict[str, frozenset[str] | Finding] = {}

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from policy.fence.device_check import acted_on
+from policy.scan import readiness
 from policy.values.display_text import counted
 from policy.values.times import written
 from starter import wording
@@ -75,7 +76,7 @@ async def scanner(warden: Nodewarden, cluster: str) -> list[Finding]:
     except RequestError as error:
         return [problem(str(error), "look at the log of the worker that serves workflows")]
     view = wording.view(status, datetime.now(UTC))
-    if halted := wording.halted(status):
+    if halted := readiness.halted(status.report, status.pauses):
         return [warning(f"it runs, and begins nothing: {halted}", "end it once it is no longer meant")]
     report = status.report
     if status.problem or report is None or report.view.stale or not report.view.synced or report.lease.problem:

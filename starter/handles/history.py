@@ -16,6 +16,8 @@ from temporalio.service import RPCError
 
 from activities.contracts import search
 from policy.episode.messages import EpisodeResult, Kind, OffProof, Outcome, RecordEntry, episode_id
+from policy.observation.offenders import OffenderRules, Repair, RepairedMachine, machines
+from policy.observation.outcomes import EndedRepair, OutcomesReport, outcomes
 from policy.values.times import written
 from starter import wording
 from starter.errors import MissingError, RequestError, SilentError
@@ -24,6 +26,7 @@ from starter.handles.episodes import EpisodeHandle
 from starter.handles.scanners import SCANNER
 
 MOST_LISTED = 500
+MOST_REPAIRS = 10_000
 OPEN_LISTED = 1000
 OF_ONE_NODE = 10
 ASKED_AT_ONCE = 50
@@ -84,6 +87,23 @@ class EpisodeRecord:
     entries: tuple[RecordEntry, ...] = ()
     run_id: str = ""
     """In Temporal, of one that has ended."""
+
+
+def outcomes_of(found: EndedEpisodes, since: datetime) -> OutcomesReport:
+    """What helped, by those of them that repair and have a result."""
+    repairs = [
+        EndedRepair(
+            kind=each.kind,
+            cause=each.result.cause,
+            outcome=each.outcome,
+            started=each.started,
+            ended=each.ended,
+            record=each.result.record,
+        )
+        for each in found.episodes
+        if each.result is not None and each.kind is not Kind.PRESERVATION
+    ]
+    return outcomes(found.cluster, since, repairs, more=found.more)
 
 
 class History:
@@ -168,6 +188,17 @@ class History:
             started=min([runs[0].start_time, *(each.at for each in entries[:1])]),
             entries=entries,
         )
+
+    async def offenders(self, cluster: str, since: datetime, rules: OffenderRules) -> tuple[tuple[RepairedMachine, ...], bool]:
+        """The machines that were repaired since then, by their hardware, and whether there are older repairs that were not read.
+        rules: how many make an offender."""
+        query, found = search.repairs(cluster.replace(QUOTE, ""), since), list[Repair]()
+        try:
+            async for run in self._client.list_workflows(query, limit=MOST_REPAIRS + 1, rpc_timeout=ANSWER_WITHIN):
+                found.append(search.repair(run.typed_search_attributes, run.start_time))
+        except RPCError as error:
+            raise unanswered(error, what=f"repairs of {cluster}") from error
+        return machines(found[:MOST_REPAIRS], rules), len(found) > MOST_REPAIRS
 
     async def was_scanned(self, cluster: str, moment: datetime) -> bool:
         """Whether a scanner ran at that moment, as far as Temporal remembers."""

@@ -20,8 +20,7 @@ from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.episode.permits import PermitState
 from policy.scan.evaluation import TargetEvaluation
-from policy.scan.explanation import CheckOpinion, Explanation, conclude
-from policy.scan.outlook import Outlook
+from policy.scan.explanation import CheckOpinion, Explanation, Outlook, conclude
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.values.times import written
 from starter import wording

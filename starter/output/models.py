@@ -7,14 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from policy.checks.verdicts import Health, Standing
 from policy.episode.messages import EpisodeStatus, Kind
 from policy.fence.power import PowerState
+from policy.observation.offenders import RepairedMachine
 from policy.remediation.strategies import Action, Strategy
 from policy.scan.pauses import PauseEnd
 from policy.values.object_refs import Dialect
 from workers.configuration.setting_sources import EffectiveSetting
+
+if TYPE_CHECKING:
+    from starter.handles.episodes import EpisodeHandle
 
 Seconds = int | float
 
@@ -35,6 +40,25 @@ class Begun:
     stands: str
     permit: bool | None = None
     until: datetime | None = None
+
+    @classmethod
+    def of(cls, episode: EpisodeHandle, stands: str, *, permit: bool | None = None, until: datetime | None = None) -> Begun:
+        """An episode that this process has just begun or joined."""
+        return cls(
+            cluster=episode.cluster,
+            node=episode.node,
+            workflow_id=episode.workflow_id,
+            run_id=episode.run_id,
+            joined=episode.joined,
+            stands=stands,
+            permit=permit,
+            until=until,
+        )
+
+    def sentence(self, noun: str) -> str:
+        """For people, the same on the command line and on the page. noun: what has begun."""
+        how = f"{'joined the' if self.joined else 'started'} {noun} of {self.node}"
+        return f"{how}: {self.stands} ({self.workflow_id}, run {self.run_id})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +140,18 @@ class HistoryAnswer:
     cluster: str
     episodes: tuple[HistoryLine, ...]
     pauses: tuple[PauseLine, ...]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffendersAnswer:
+    """The machines that were repaired since then, the one with most repairs first. limit: from how many repairs on a machine
+    offends. more: there are older repairs within that time, which were not read."""
+
+    cluster: str
+    since: datetime
+    limit: int
+    machines: tuple[RepairedMachine, ...]
     more: bool
 
 

@@ -1,6 +1,6 @@
 """How a remediation would go, in words and as JSON: for `nodewarden explain` and `nodewarden remediate plan`.
 
-What is true is `policy/scan/outlook.py`.
+What is true is `policy/scan/explanation.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rich.table import Table
 from policy.checks.health_check import RetryRules
 from policy.episode.permits import Permit, PermitState
 from policy.remediation.memory import LastRemediation, NextRemediation
-from policy.scan.outlook import ConcurrencyLimit, Outlook, OwnersTurn, PlannedStep
+from policy.scan.explanation import ConcurrencyLimit, Outlook, OwnersTurn, PlannedStep
 from policy.values.times import format_duration, written
 from starter.output.models import LastAnswer, LimitAnswer, OwnersAnswer, RemediationAnswer, RetriesAnswer, StepAnswer
 

@@ -1,4 +1,5 @@
-"""The live table: nodes with verdicts and countdowns, checks with their circuit breakers, episodes with their step.
+"""The live table: nodes with verdicts and countdowns, checks with their circuit breakers, episodes with their step; then those
+of a check of devices and of open preservations.
 
 Pure rendering of a `ClusterStatus` at a moment, so that countdowns move without asking anybody. Where there is no terminal
 `starter/output/display.py` says the same in lines. Words come from `starter/wording.py`.
@@ -18,7 +19,8 @@ from rich.text import Text
 from policy.checks.targets import SICKNESS
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeStatus, Phase
-from policy.fence.device_check import DeviceRow
+from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, fenceable
+from policy.scan import readiness
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import opened_breakers, seen_at
 from policy.scan.scan_report import AtRisk, CheckReport, ScanReport, TargetRow
@@ -26,6 +28,7 @@ from policy.values.display_text import counted
 from policy.values.object_refs import in_natural_order
 from policy.values.times import written
 from starter import wording
+from starter.handles.preservations import PreservedNode, PreservedNodes
 from starter.handles.status import ClusterStatus
 from starter.output.console import Sentences
 from starter.output.permits import still_stopped_by
@@ -261,6 +264,106 @@ def _table(found: Sequence[ClusterStatus], within: bool) -> Table:
 
 
 def _condition(status: ClusterStatus) -> Text:
-    if status.scanner is None:
+    scanner = status.scanner
+    if scanner is None:
         return Text(status.problem or "no scanner", style="red")
-    return Text(wording.view(status.scanner, status.at), style="red" if wording.halted(status.scanner) else "")
+    halted = readiness.halted(scanner.report, scanner.pauses)
+    return Text(wording.view(scanner, status.at), style="red" if halted else "")
+
+
+# A check of fence devices: what needs attention first.
+
+_STYLES = {True: "green", None: "yellow", False: "red"}
+
+
+def devices_table(report: DeviceReport) -> RenderableType:
+    """One line for each device, and for each node that has none."""
+    below = [(" ".join(filter(None, (row.node, row.endpoint))), _device_problem(row)) for row in report.rows]
+    parts: list[RenderableType] = [Sentences(table=partial(_device_table, report), below=below)] if report.rows else []
+    if report.left_out:
+        parts.append(Text(f"… and {report.left_out} more lines, no worse than these", style="dim"))
+    parts.append(_device_summary(report))
+    return Group(*parts)
+
+
+def _device_table(report: DeviceReport, within: bool) -> Table:
+    names = ("NODE", "DEVICE", "STATE", "LATENCY", "LAST SUCCESS")
+    table = columns(*names, *(("PROBLEM",) if within else ()), flexible="PROBLEM" if within else "DEVICE")
+    for row in report.rows:
+        told = (_device_problem(row),) if within else ()
+        latency = f"{row.latency_ms} ms" if row.latency_ms is not None else "-"
+        table.add_row(row.node, row.endpoint or "-", _device_state(row), latency, _last_success(row, report), *told)
+    return table
+
+
+def _device_state(row: DeviceRow) -> Text:
+    if row.answer is Reachability.ANSWERS:
+        return Text(row.state.value, style="yellow" if row.warning else "green")
+    return Text("silent", style="red") if row.answer is Reachability.SILENT else Text("not read", style="yellow")
+
+
+def _last_success(row: DeviceRow, report: DeviceReport) -> str:
+    if not row.endpoint:
+        return "-"
+    if row.last_success is None:
+        return "not known"
+    return f"{wording.span(report.ended - row.last_success)} ago"
+
+
+def _device_problem(row: DeviceRow) -> Text:
+    return Text(row.problem, style="red") if row.problem else Text(row.warning, style="yellow")
+
+
+def _device_summary(report: DeviceReport) -> Text:
+    if not report.nodes:
+        return Text(f"no node in {report.cluster}", style="yellow")
+    devices = counted(report.devices, "device")
+    nodes = counted(report.nodes, "node")
+    text = Text(f"{report.answering} of {devices} of {nodes} answered", style=_STYLES[fenceable(report)[0]])
+    if report.problems:
+        text.append(f", {counted(report.problems, 'problem')}")
+    if held := len({row.node for row in report.rows if row.held}):
+        text.append(f"; not read: those of {counted(held, 'node')} with an open episode", style="yellow")
+    return text
+
+
+# Open preservations: the one that ends first is the first.
+
+
+def preservations_table(found: PreservedNodes) -> RenderableType:
+    """One line for each, and how long all of them have been kept together."""
+    if not found.preservations and not found.silent:
+        return Text(f"no node of {found.cluster} is preserved", style="dim")
+    below = [(each.node, _why_preserved(each)) for each in found.preservations]
+    below += [(silent.node, Text(silent.problem, style="red")) for silent in found.silent]
+    hours = sum(each.hours for each in found.preservations)
+    count = len(found.preservations)
+    parts: list[RenderableType] = [Sentences(table=partial(_preservation_table, found), below=below)]
+    parts.append(Text(f"{counted(count, 'node')} preserved, {hours:.1f} machine hours held so far", style="dim"))
+    if found.left_out:
+        parts.append(Text(f"… and {found.left_out} more", style="dim"))
+    return Group(*parts)
+
+
+def _preservation_table(found: PreservedNodes, within: bool) -> Table:
+    names = ("NODE", "PHASE", "UNTIL", "LEFT", "HELD")
+    table = columns(*names, *(("WHY",) if within else ()), flexible="WHY" if within else "NODE")
+    for each in found.preservations:
+        table.add_row(
+            each.node,
+            Text(each.phase.value, style="yellow" if each.phase is Phase.FAILED_PRESERVED else "cyan"),
+            written(each.until) if each.until else "-",
+            wording.countdown(each.until, found.at) if each.until else "-",
+            f"{each.hours:.1f} h",
+            *((_why_preserved(each),) if within else ()),
+        )
+    for silent in found.silent:
+        said = (Text(silent.problem, style="red"),) if within else ()
+        table.add_row(silent.node, Text("no answer", style="red"), "", "", "", *said)
+    return table
+
+
+def _why_preserved(each: PreservedNode) -> Text:
+    """Who has it kept and why, and what is wrong."""
+    text = Text(wording.kept_by(each))
+    return text.append(f"\n{each.problem}", style="red") if each.problem else text

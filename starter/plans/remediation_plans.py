@@ -1,6 +1,6 @@
 """By which steps a node would be remediated, for `nodewarden remediate plan`: by hand, and by the scanner.
 
-Nothing is done. What is true is `policy/scan/outlook.py`, in which words `starter/output/outlooks.py`.
+Nothing is done. What is true is `policy/scan/explanation.py`, in which words `starter/output/outlooks.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from activities.cluster.watch.offline import ClusterSnapshot, ManifestMistake
 from policy.remediation.ladder import Body, EscalationStep
-from policy.scan.outlook import Outlook, outlook, outlook_by_hand
+from policy.scan.explanation import Outlook, outlook, outlook_by_hand
 from starter.output import outlooks
 from starter.output.evaluation import described, mistake_of
 from starter.output.models import RemediatePlanAnswer

@@ -34,11 +34,9 @@ from starter.client import Nodewarden
 from starter.errors import MissingError, RefusedError, RequestError
 from starter.handles.episodes import EpisodeHandle
 from starter.handles.node_actions import name_of
-from starter.output.at_stake import SECONDS_TO_READ, device_lines, pods_on, unread
-from starter.output.begun import begun, in_words
 from starter.output.models import Begun, CommandAnswer
 from starter.output.permits import in_the_way, refused_now, still_stopped_by
-from starter.plans.fence_plans import planned
+from starter.plans.fence_plans import SECONDS_TO_READ, device_lines, planned, pods_on, unread
 from starter.web import api
 from starter.web.answers import UnreadableError
 from starter.web.auth import Caller, ForbiddenError
@@ -191,14 +189,14 @@ async def _new_episode(warden: Nodewarden, cluster: str, act: CommandRequest, re
         raise RefusedError(found.message if found.outcome is Outcome.REFUSED else wording.ending(found))
     if act.word is Verb.PRESERVE:
         stands = wording.kept(found) if found is not None else wording.standing(None)
-        return begun(episode, stands, until=found.preserved_until if found is not None else None)
-    return begun(episode, wording.standing(found), permit=found is not None and found.permit)
+        return Begun.of(episode, stands, until=found.preserved_until if found is not None else None)
+    return Begun.of(episode, wording.standing(found), permit=found is not None and found.permit)
 
 
 def in_a_line(answer: CommandAnswer | Begun, word: Verb) -> str:
     """For people."""
     nouns = {Verb.FENCE: "fencing", Verb.REMEDIATE: "remediation", Verb.PRESERVE: "preservation"}
-    return answer.answer if isinstance(answer, CommandAnswer) else in_words(answer, nouns[word])
+    return answer.answer if isinstance(answer, CommandAnswer) else answer.sentence(nouns[word])
 
 
 async def preview(views: Views, caller: Caller, cluster: str, word: Verb, node: str) -> ActPreview:

@@ -19,7 +19,7 @@ from policy.scan.pauses import Pause
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import BLIND, BY_PEOPLE, opened_breakers, seen_at
 from policy.scan.scan_report import AtRisk, CheckReport, NodeAtRisk, ScanReport, TargetRow
-from policy.values.display_text import counted
+from policy.values.display_text import counted, some_of
 from policy.values.object_refs import in_natural_order
 from starter import wording
 from starter.handles.status import ClusterStatus, SilentEpisode
@@ -158,8 +158,7 @@ def _notices(persons: int, unfenceable: list[str]) -> Iterator[str]:
     if persons:
         yield f"{counted(persons, 'episode')} {'waits' if persons == 1 else 'wait'} for a person"
     if unfenceable:
-        more = f" and {len(unfenceable) - MOST_NAMED} more" if len(unfenceable) > MOST_NAMED else ""
-        named = f"{', '.join(unfenceable[:MOST_NAMED])}{more}"
+        named = some_of(unfenceable, MOST_NAMED)
         said = f"a fence device of {named} has a problem" if len(unfenceable) == 1 else f"fence devices of {named} have problems"
         yield f"{said}: fencing might wait for a person"
 

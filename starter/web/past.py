@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import accumulate, pairwise
@@ -13,13 +12,14 @@ from itertools import accumulate, pairwise
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from policy.episode.messages import Kind, Outcome, Phase, RecordEntry
+from policy.episode.messages import Kind, Outcome, Phase
 from policy.fence.config import FenceStep
+from policy.observation.outcomes import PHASE, quantile, spans
 from policy.scan import pauses
 from policy.values.display_text import counted
 from policy.values.times import parse_duration
 from starter import wording
-from starter.handles.history import OUTCOMES, EndedEpisode
+from starter.handles.history import OUTCOMES, EndedEpisode, outcomes_of
 from starter.output.cluster_moment import cluster_moment, sections
 from starter.web.answers import UnreadableError
 from starter.web.overview import NAMES
@@ -30,8 +30,6 @@ from starter.web.views import views_of
 # What ended episodes took, reckoned up: waiting for people apart from working, by outcome and by step, and day by day.
 
 MOST_DAYS = 31
-PHASE = "phase"
-"""The act of an entry that says that another phase begins."""
 WITHOUT_A_PERMIT = frozenset({Phase.NEW.value, Phase.QUEUED.value, Phase.NEEDS_HUMAN.value})
 REPAIRED = frozenset(each.value for each in wording.REPAIRED)
 
@@ -76,22 +74,12 @@ class DayTimes:
 def times(episode: EndedEpisode) -> EpisodeTimes:
     """By its record; where there is none, it is not known that anybody was waited for."""
     waited, steps = timedelta(0), defaultdict[str, timedelta](timedelta)
-    for entry, until, waits in _spans(episode.result.record if episode.result is not None else (), episode.ended):
+    for entry, until, waits in spans(episode.result.record if episode.result is not None else (), episode.ended):
         if waits:
             waited += until - entry.at
         elif entry.step in set(FenceStep):
             steps[NAMES[FenceStep(entry.step)]] += until - entry.at
     return EpisodeTimes(took=episode.ended - episode.started, waited=waited, steps=dict(steps))
-
-
-def _spans(record: Sequence[RecordEntry], ended: datetime) -> Iterable[tuple[RecordEntry, datetime, bool]]:
-    """Each entry, until when nothing else is on record, and whether a person is waited for meanwhile."""
-    waits = False
-    for number, entry in enumerate(record):
-        if entry.act == PHASE:
-            waits = entry.outcome == Phase.NEEDS_HUMAN.value
-        until = record[number + 1].at if number + 1 < len(record) else ended
-        yield entry, max(until, entry.at), waits
 
 
 def by_outcome(episodes: Sequence[EndedEpisode]) -> tuple[OutcomeTimes, ...]:
@@ -160,11 +148,6 @@ def _of_day(day: date, groups: dict[date, list[EndedEpisode]], held: Sequence[tu
     )
 
 
-def quantile(values: Sequence[timedelta], share: float) -> timedelta:
-    """The shortest of them within which that share of all lies: one that has been, and no mean of two."""
-    return sorted(values)[max(0, math.ceil(len(values) * share) - 1)]
-
-
 USUAL = timedelta(days=7)
 
 router = APIRouter(include_in_schema=False)
@@ -181,10 +164,11 @@ async def history(
         began = now - parse_duration(since)
     except (ValueError, OverflowError):
         problem, began = f"within: expected a duration such as 24h or 90m, got {since!r}", now - USUAL
-    ended, heard, status = await asyncio.gather(
+    ended, heard, status, offenders = await asyncio.gather(
         views.warden.history.ended(known, node=node.strip(), since=began),
         views.warden.scanner(known).pauses(),
         views.known(known).status(),
+        views.warden.history.offenders(known, began, views.offenders),
     )
     then, bad_moment = None, ""
     try:
@@ -210,6 +194,8 @@ async def history(
         then=sections(then) if then is not None else (),
         bad_moment=bad_moment,
         outcomes=OUTCOMES,
+        report=outcomes_of(ended, began),
+        offenders=[each for each in offenders[0] if each.offends],
         problem=problem,
     )
 

@@ -20,6 +20,8 @@ from activities.contracts.episode_start import TemporalUi
 from policy.checks.fence_policies import PolicySource
 from policy.episode.messages import Phase
 from policy.fence.device_check import DeviceReport, acted_on
+from policy.observation.offenders import OffenderRules
+from policy.scan import readiness
 from policy.scan.explanation import Explanation, explain
 from starter import wording
 from starter.client import Nodewarden
@@ -235,12 +237,14 @@ class Views:
         reading: Reading | None = None,
         temporal: TemporalUi | None = None,
         docs: str = "",
+        offenders: OffenderRules | None = None,
     ) -> None:
         """source: which of two fence configurations holds, as the workers have it; None: what fencing would do is not shown.
         reading: by which a cluster's objects are read; None: they are not shown. temporal: where Temporal's own pages are; None:
-        nothing leads there. docs: where our documentation is, "" for no links."""
+        nothing leads there. docs: where our documentation is, "" for no links. offenders: as the workers have it."""
         self.temporal, self.docs = temporal, docs.rstrip("/")
         self.clusters = clusters
+        self.offenders = offenders or OffenderRules()
         self.source = source
         self.warden = warden
         self._reading = reading
@@ -305,5 +309,5 @@ async def explained(views: Views, cluster: str, node: str) -> NodeExplanation:
 
 def _halted(status: ClusterStatus) -> str:
     if status.scanner is not None:
-        return wording.halted(status.scanner)
+        return readiness.halted(status.scanner.report, status.scanner.pauses)
     return "" if status.unanswered else status.problem

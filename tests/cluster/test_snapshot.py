@@ -14,8 +14,7 @@ from activities.cluster.watch.snapshot import take_snapshot
 from policy.checks.fence_policies import PolicySource
 from policy.checks.health_check import Overlap, RetryRules
 from policy.remediation.ladder import Body, body_of
-from policy.scan.explanation import explain
-from policy.scan.outlook import OwnersRules
+from policy.scan.explanation import OwnersRules, explain
 from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node, owner, with_template_of, with_templates
 from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, SYSTEMS, System, machine_of, turn

@@ -7,7 +7,7 @@ import pytest
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import Happening
 from activities.cluster.api.refusals import ATTEMPTS
-from activities.cluster.report.target_events import MOST_REFUSED, MachineConditions
+from activities.cluster.report.status_writer import MOST_REFUSED, MachineConditions
 from policy.dialects import parse
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.scan.ledger import Ledger

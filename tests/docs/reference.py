@@ -21,6 +21,7 @@ from activities.contracts.metrics import TABLE
 from policy.episode.decisions import MEANINGS, VERSION, Decision, DecisionKind
 from policy.episode.messages import EpisodeResult, FencingInput, PreservationInput, RemediationInput
 from policy.episode.phases import ARROWS, Arrows
+from policy.observation.spells import ObservationRecord
 from policy.values.times import format_duration
 from starter.cli import app
 from starter.commands import answers
@@ -34,6 +35,7 @@ from workers.configuration.setting_sources import PREFIX, STEP, TEMPORAL_VARIABL
 from workers.configuration.settings import Settings
 from workflows.definitions.device_check import DeviceCheck
 from workflows.definitions.fencing import Fencing
+from workflows.definitions.observation import RecordedObservation
 from workflows.definitions.preservation import Preservation
 from workflows.definitions.remediation import Remediation
 from workflows.definitions.scanner import HealthScanner
@@ -213,6 +215,7 @@ INPUTS: tuple[tuple[type, type, str], ...] = (
     (Preservation, PreservationInput, "episode/CLUSTER/NODE"),
     (HealthScanner, ScannerInput, "scanner/CLUSTER"),
     (DeviceCheck, DeviceCheckInput, "device-check/CLUSTER"),
+    (RecordedObservation, ObservationRecord, "observation/CLUSTER/NODE/DUE"),
 )
 """What is written into each from outside, and its workflow id. A history that goes on has a state beside it, which is ours."""
 

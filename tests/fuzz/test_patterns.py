@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from re import _constants as sre  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any
@@ -59,7 +59,7 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
         for path in sorted((ROOT / room).rglob("*.py")):
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
             source = path.read_text(encoding="utf-8")
-            if IMPORTS_RE.search(source):  # to take all files apart takes longer than all else of the collection, in each process
+            if IMPORTS_RE.search(source):
                 yield name, ast.parse(source)
 
 
@@ -84,7 +84,6 @@ def within(value: object) -> Iterator[re.Pattern[Any]]:
             yield from within(each)
 
 
-@cache
 def patterns() -> tuple[Found, ...]:
     found: dict[tuple[object, bool], Found] = {}
 
@@ -226,26 +225,20 @@ def slowest(found: Found) -> str:
     return ""
 
 
-def test_the_patterns_of_the_product_are_found() -> None:
-    """Or the next test would prove nothing."""
-    places = {each.where for each in patterns()}
-    assert len(places) > 70
-    assert any(where.startswith("policy.fence.drivers.agent_parameters") for where in places)
-    assert any(each.searched for each in patterns())
-
-
 @pytest.mark.parametrize("pattern", [r"[\w~.:@+-]*[\w~:@+-][\w~.:@+-]*(?:/x)?", r"(a|a)+b", r"(?:a+)+b", r"a*a*a*c"])
 def test_a_pattern_that_backtracks_is_found(pattern: str) -> None:
     """Or the next test would prove nothing: the first is the one that took a tenant's value for 13 s."""
     assert slowest(Found(where="here", pattern=re.compile(pattern), searched=False))
 
 
-TRIED = [each for each in patterns() if each.where not in HELD_ELSEWHERE]
-
-
-@pytest.mark.parametrize("found", TRIED, ids=lambda each: f"{each.where}{' searched' if each.searched else ''}")
-def test_no_text_takes_a_pattern_long(found: Found) -> None:
-    assert slowest(found) == ""
+@pytest.mark.timeout(300)
+def test_no_text_takes_a_pattern_long() -> None:
+    found = patterns()
+    assert len({each.where for each in found}) > 70
+    assert any(each.where.startswith("policy.fence.drivers.agent_parameters") for each in found)
+    assert any(each.searched for each in found)
+    tried = [(each, slowest(each)) for each in found if each.where not in HELD_ELSEWHERE]
+    assert [f"{each.where}: {problem}" for each, problem in tried if problem] == []
 
 
 def read_selector(text: str) -> object:

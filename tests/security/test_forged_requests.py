@@ -145,7 +145,7 @@ async def test_a_healthy_machine_that_is_pinned_by_hand_stays_on(attacker: Attac
     before = told(attacker.system)
     cluster = attacker.system.cluster_name
     asked = {"cluster": cluster, "nodes": ["node-3"]}
-    found = await attacker.forge("fence-check.find-devices", f"cluster.{cluster}", asked)
+    found = await attacker.forge("device-check.find-devices", f"cluster.{cluster}", asked)
     device = found["nodes"][0]["devices"][0]["device"]
     (true,) = await attacker.inputs("power-management.power-off")
     pinned = {**true["target"]["pinned"], "node": "node-3", "endpoints": [device["endpoint"]]}
@@ -166,7 +166,7 @@ async def test_no_credential_goes_to_a_device_of_his_own(attacker: Attacker) -> 
         for act in ("power-management.read-power", "isolation.read-path", "isolation.list-volumes"):
             assert "no worker of this deployment has signed it" in await attacker.refused(act, POWER, reading)
         checked = {"cluster": attacker.system.cluster_name, "devices": [{"device": device}]}
-        answers = (await attacker.forge("fence-check.read-devices", POWER, checked))["answers"]
+        answers = (await attacker.forge("device-check.read-devices", POWER, checked))["answers"]
         assert "no worker of this deployment has signed it" in answers[0]["problem"]
         bundle = {"cluster": attacker.system.cluster_name, "node": NODE, "incident": "x"}
         await attacker.refused("evidence.read-device", POWER, {"bundle": bundle, "device": device, "room": 1000})

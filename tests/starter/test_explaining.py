@@ -32,7 +32,7 @@ from starter import wording
 from starter.client import Nodewarden
 from starter.handles.preservations import PreservedNode, PreservedNodes
 from starter.handles.status import NodeEpisodes
-from starter.output import device_table, preserved_table
+from starter.output import status_table
 from starter.output.explanation import NodeExplanation, as_model, as_text, conclusion, scanner_lines
 from tests.starter import drawing
 from tests.starter.builders import NOW, ago, check, episode, report, result, row, scanner, status
@@ -181,7 +181,9 @@ def test_who_is_preserved_why_and_until_when_is_readable_at_80_columns() -> None
         incident="i",
         workflow_id="w",
     )
-    lines = drawing.drawn(preserved_table.as_table(PreservedNodes(cluster="prod", at=NOW, preservations=(kept,))), width=80)
+    lines = drawing.drawn(
+        status_table.preservations_table(PreservedNodes(cluster="prod", at=NOW, preservations=(kept,))), width=80
+    )
     assert f"{kept.node}: by system:serviceaccount:ops:amy: kernel hangs, ask ada" in " ".join(lines)
     assert "2026-11-21T14:00:00Z" in lines[1]
 
@@ -235,7 +237,7 @@ def test_devices_that_are_left_to_an_open_episode_are_said_to_be_unread() -> Non
     device = DeviceToCheck(device=PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623"))
     rows = held_rows(NodeToCheck(node="node-7", held="i7", devices=(device,)), {})
     found = report_of("prod", rows, began=NOW, ended=NOW, nodes=1)
-    page = " ".join(" ".join(drawing.drawn(device_table.as_table(found), width=80)).split())
+    page = " ".join(" ".join(drawing.drawn(status_table.devices_table(found), width=80)).split())
     assert (
         "node-7 ipmi://10.0.0.7:623: not read: incident i7 is open; `nodewarden fence check --node node-7` reads it all the same"
         in page

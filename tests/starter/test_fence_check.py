@@ -15,7 +15,7 @@ from policy.fence.power import PowerState
 from starter.client import Nodewarden
 from starter.errors import RequestError, SilentError
 from starter.handles import device_checks
-from starter.output.device_table import as_table
+from starter.output.status_table import devices_table
 from tests.starter.builders import NOW, ago
 from tests.starter.drawing import drawn
 from tests.starter.keyboard import nodewarden
@@ -109,7 +109,7 @@ def test_every_kind_of_line_has_its_words() -> None:
         warning="off although Ready",
     )
     shown = drawn(
-        as_table(
+        devices_table(
             report(
                 DeviceRow(node="node-3", endpoint="pdu://a/3", problem="no worker"),
                 DeviceRow(node="node-2", problem="Node/node-2 has no providerID"),
@@ -128,5 +128,5 @@ def test_every_kind_of_line_has_its_words() -> None:
 
 def test_what_is_left_out_is_counted_and_an_empty_cluster_is_said() -> None:
     rows = [DeviceRow(node=f"node-{number}", endpoint=f"pdu://a/{number}", answer=Reachability.ANSWERS) for number in range(4)]
-    assert "… and 2 more lines, no worse than these" in "\n".join(drawn(as_table(report(*rows, most=2))))
-    assert drawn(as_table(report(nodes=0))) == ["no node in prod"]
+    assert "… and 2 more lines, no worse than these" in "\n".join(drawn(devices_table(report(*rows, most=2))))
+    assert drawn(devices_table(report(nodes=0))) == ["no node in prod"]

@@ -17,7 +17,7 @@ from starter.errors import EpisodeHeldError, MissingError, RefusedError
 from starter.handles import preservations
 from starter.handles.preservations import PreservedNode, PreservedNodes
 from starter.handles.status import SilentEpisode
-from starter.output.preserved_table import as_table
+from starter.output.status_table import preservations_table
 from tests.starter.builders import NOW
 from tests.starter.keyboard import nodewarden
 from workers.temporal_namespace import holder
@@ -166,7 +166,9 @@ def test_who_did_not_answer_is_in_the_list_as_well() -> None:
     silent = SilentEpisode(node="node-2", workflow_id="w", problem="no answer within 10 s")
     console = Console(width=140)
     with console.capture() as captured:
-        console.print(as_table(PreservedNodes(cluster="prod", at=NOW, preservations=(kept,), silent=(silent,), left_out=4)))
+        console.print(
+            preservations_table(PreservedNodes(cluster="prod", at=NOW, preservations=(kept,), silent=(silent,), left_out=4))
+        )
     lines = [" ".join(line.split()) for line in captured.get().splitlines()]
     assert lines[1] == "node-1 Running:Preserved 2026-11-21T14:00:00Z 2h00m 5.0 h by amy: smoke"
     assert lines[2] == "nodes is forbidden"

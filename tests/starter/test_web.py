@@ -19,6 +19,7 @@ from policy.episode.messages import Kind, Phase, RecordEntry
 from policy.episode.operator_commands import AcceptedCommand, Verb
 from policy.episode.permits import PermitRequest
 from policy.fence.device_check import DeviceReport, DeviceRow
+from policy.observation.offenders import OffenderRules, Repair, RepairedMachine, machines
 from policy.scan.pauses import Pause, Pauses, described
 from policy.scan.permit_rules import AdmissionRefusal, unblocks
 from policy.scan.scan_report import AtRisk, ClusterLease, NodeAtRisk, ViewState
@@ -50,6 +51,7 @@ class ScriptedWarden:
         self.episodes = NodeEpisodes()
         self.records: tuple[EpisodeRecord, ...] = ()
         self.past: tuple[EndedEpisode, ...] = ()
+        self.repairs: tuple[Repair, ...] = ()
         self.entries: tuple[RecordEntry, ...] = ()
         self.heard: Pauses = ()
         self.devices: DeviceReport | None = None
@@ -87,6 +89,9 @@ class ScriptedWarden:
 
     async def preserved(self, cluster: str) -> PreservedNodes:
         return PreservedNodes(cluster=cluster, at=NOW)
+
+    async def offenders(self, cluster: str, since: datetime, rules: OffenderRules) -> tuple[tuple[RepairedMachine, ...], bool]:
+        return machines(self.repairs, rules), False
 
     async def ended(self, cluster: str, **_: Any) -> EndedEpisodes:
         return EndedEpisodes(cluster=cluster, episodes=self.past)

@@ -11,9 +11,11 @@ import aiohttp
 import pytest
 
 from policy.episode.messages import Kind, Outcome, RecordEntry
+from policy.observation.offenders import Repair
+from policy.observation.outcomes import quantile
 from policy.scan.pauses import PastPause, Pause
 from starter.handles.history import EndedEpisode, EpisodeRecord
-from starter.web.past import MOST_DAYS, by_day, by_outcome, quantile, times
+from starter.web.past import MOST_DAYS, by_day, by_outcome, times
 from tests.starter.builders import result
 from tests.starter.test_web import CLUSTER, ScriptedWarden, text
 from tests.starter.test_web import page as page  # noqa: PLC0414 - a fixture
@@ -136,6 +138,30 @@ async def test_the_page_says_who_was_waited_for_and_shows_days_and_pauses(
     assert "within: expected a duration" in empty
     assert "No episode has ended in that time" in empty
     assert "<svg" not in empty
+
+
+async def test_the_page_says_what_helped_and_which_machines_offend(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
+    """What kubelets and people wrote is text."""
+    now = datetime.now(UTC)
+    uuid, other = "4c4c4544-0042-3510-8052-b7c04f565931", "7d2f0a31-1111-4222-8333-944455556666"
+    scripted.past = (WAITED,)
+    scripted.repairs = tuple(
+        Repair(hardware=hardware, node=node, kind="Fencing", reason="Ready is <Unknown>", started=now)
+        for hardware, node in ((uuid, "gpu-1"), (uuid, "node-7"), (uuid, "node-7"), (other, "node-2"))
+    )
+    body = await text(page, f"/c/{CLUSTER}/history?since=48h")
+    helps = " ".join(re.sub("<[^>]+>", " ", body.partition("What helps")[2].partition("</section>")[0]).split())
+    assert "asked for by a person fencing 1 1" in helps
+    assert "40m00s, in 1 of them" in helps
+    assert "nodewarden report --since 48h" in helps
+    offend = body.partition("Machines repaired again and again")[2].partition("</section>")[0]
+    offend = " ".join(re.sub("<[^>]+>", " ", offend).split())
+    assert f"{uuid} gpu-1, node-7 3 Ready is &lt;Unknown&gt;" in offend
+    assert other not in offend, "one repair is none too many"
+    scripted.past = scripted.repairs = ()
+    body = await text(page, f"/c/{CLUSTER}/history?since=48h")
+    assert "What helps" not in body
+    assert "Machines repaired again and again" not in body
 
 
 async def test_everything_at_a_moment_is_in_the_zone_of_the_form_with_a_way_to_each_record(

@@ -16,6 +16,7 @@ from policy.episode.operator_commands import Verb
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
 from policy.fence.power import PowerState
+from policy.observation.offenders import OffenderRules, RepairedMachine
 from policy.scan.pauses import PastPause, Pause, Pauses
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import AtRisk, NodeAtRisk, TargetRow
@@ -404,6 +405,9 @@ def _past_episodes() -> tuple[EndedEpisode, ...]:
 @dataclass
 class _Past:
     episodes: tuple[EndedEpisode, ...] = field(default_factory=_past_episodes)
+
+    async def offenders(self, cluster: str, since: datetime, rules: OffenderRules) -> tuple[tuple[RepairedMachine, ...], bool]:
+        return (), False
 
     async def ended(self, cluster: str, *, node: str = "", since: datetime | None = None, limit: int = 500) -> EndedEpisodes:
         found = [each for each in self.episodes if node in {"", each.node} and (since is None or each.ended >= since)]

@@ -38,7 +38,16 @@ async def client(server: str) -> Client:
 
 
 async def test_missing_ones_are_created_and_usable_at_once(client: Client) -> None:
-    assert set(await ensure_search_attributes(client)) == {"Cluster", "Node", "Zone", "Kind", "Phase", "Reason", "Outcome"}
+    assert set(await ensure_search_attributes(client)) == {
+        "Cluster",
+        "Node",
+        "Zone",
+        "Kind",
+        "Phase",
+        "Reason",
+        "Outcome",
+        "Hardware",
+    }
     await client.start_workflow(
         "Anything",
         id="typed",

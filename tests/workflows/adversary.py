@@ -1,6 +1,6 @@
 """An adversary for the property tests: it plays everything that an episode speaks to, and plays it as badly as the world can.
 
-A script of mishaps is used up by one entry per attempt at an activity. What an activity does to the machine and its Node it does
+A script of faults is used up by one entry per attempt at an activity. What an activity does to the machine and its Node it does
 as the real ones do (`activities/cluster/`, `activities/power/`), with the same predicates; whether it should have been asked at
 all is for the referee, who knows the truth.
 """
@@ -23,12 +23,10 @@ from policy.fence.plan import FencingPlan
 from policy.fence.power import PowerState
 from tests.workflows import contract
 from tests.workflows.attempts import START, Attempt, Lost
-from tests.workflows.device_acts import DeviceActs
-from tests.workflows.ladder_acts import DELETION_ASKED, LadderActs
+from tests.workflows.faults import LASTING, SELF, SPOKEN, Fault
 from tests.workflows.machine import OURS
-from tests.workflows.mishaps import LASTING, SELF, SPOKEN, Mishap
-from tests.workflows.node_acts import NodeActs
 from tests.workflows.plans import ASKS
+from tests.workflows.played_acts import DELETION_ASKED, DeviceActs, LadderActs, NodeActs
 from workflows.kit.options import WORKFLOW_QUEUE
 
 CAPPED = 700
@@ -106,18 +104,18 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
             return act(attempt.request)
         endpoint = getattr(getattr(attempt.request, "device", None), "endpoint", "")
         self.acts.append(f"{method} {endpoint}".strip())
-        mishap = self._next(method, COUNTED if getattr(attempt.request, "counts", False) else method)
+        fault = self._next(method, COUNTED if getattr(attempt.request, "counts", False) else method)
         self._require_answer(attempt, method)
         self._hear(attempt)
         self._judge(attempt, method)
-        answer = self._befall(mishap, attempt, act)
+        answer = self._befall(fault, attempt, act)
         self._stream(attempt)
         return answer
 
     def _settle(self) -> None:
         """What has come of itself until now."""
         self.machine.settle(self.now)
-        if self.owned.settle(self.now):
+        if self.machine_object.settle(self.now):
             self.machine.give_up(self.now)
             self.machine.lose_node()
 
@@ -130,62 +128,62 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
         if method in KEEPS_BOOKS and self.now < self.busy_until:
             raise failure(ErrorType.TRANSIENT, f"{method}: etcdserver: request timed out")
 
-    def _next(self, method: str, also: str) -> Mishap:
+    def _next(self, method: str, also: str) -> Fault:
         """also: what else the attempt may be ambushed as."""
         if len(self.acts) == CAPPED:
             self.calm()
-        mishap, delay = self.script.popleft() if self.script else (Mishap.NOTHING, 0.0)
+        fault, delay = self.script.popleft() if self.script else (Fault.NOTHING, 0.0)
         self.counted.update({method, also})
         due = {(each, self.counted[each]) for each in (method, also)}
-        for ambush in [each for each in self.ambushes if (each.method, each.number) in due]:
-            self.ambushes.remove(ambush)
-            for mishap, delay in ambush.mishaps:
-                self._strike(mishap, delay)
-            return mishap
-        self._strike(mishap, delay)
-        return mishap
+        for placed in [each for each in self.placed_faults if (each.method, each.number) in due]:
+            self.placed_faults.remove(placed)
+            for fault, delay in placed.faults:
+                self._strike(fault, delay)
+            return fault
+        self._strike(fault, delay)
+        return fault
 
-    def _strike(self, mishap: Mishap, delay: float) -> None:
+    def _strike(self, fault: Fault, delay: float) -> None:
         self._delay = delay
-        if mishap in SPOKEN:
-            self.say(mishap, delay)
-        elif mishap in LASTING:
-            self._lasts(mishap, timedelta(seconds=delay))
-        elif delay and mishap not in SELF:
+        if fault in SPOKEN:
+            self.say(fault, delay)
+        elif fault in LASTING:
+            self._lasts(fault, timedelta(seconds=delay))
+        elif delay and fault not in SELF:
             at = self.now + timedelta(seconds=delay)
-            self.machine.later(at, lambda: self._happens(mishap, at))
+            self.machine.later(at, lambda: self._happens(fault, at))
         else:
-            self._happens(mishap, self.now)
+            self._happens(fault, self.now)
         self.machine.settle(self.now)
 
-    def _befall(self, mishap: Mishap, attempt: Attempt, act: Callable[[Any], Any]) -> Any:
+    def _befall(self, fault: Fault, attempt: Attempt, act: Callable[[Any], Any]) -> Any:
         method, request = act_of(attempt), attempt.request
-        self._mishap = mishap
+        self._fault = fault
         not_after: datetime | None = getattr(request, "not_after", None)
         if not_after is not None and self.clock > not_after and method != "last_look":
             raise failure(ErrorType.EXPIRED, f"{method} comes too late")
-        match mishap:
-            case Mishap.REFUSED:
+        match fault:
+            case Fault.REFUSED:
                 raise failure(ErrorType.TRANSIENT, f"{method} was refused")
-            case Mishap.UNREACHABLE:
+            case Fault.UNREACHABLE:
                 raise failure(ErrorType.UNREACHABLE, f"{method} reached nobody")
-            case Mishap.LOST_BEFORE:
+            case Fault.LOST_BEFORE:
                 if method in SWITCHES:  # for all that anybody knows it was commanded
                     state = PowerState.ON if method in {"power_on", "restore_path"} else PowerState.OFF
                     self.referee.commands_device(attempt, request.device, state, self.now, request.target.incident)
                 raise Lost
-            case Mishap.OWN_NODE if method in GUARDED:
+            case Fault.OWN_NODE if method in GUARDED:
                 raise failure(ErrorType.OWN_NODE, "this worker runs on that very node")
-            case Mishap.LATE if method in WRITES:
+            case Fault.LATE if method in WRITES:
                 self._later(act, request, not_after)
                 raise Lost
         objections = self._objections_to(method)
         answer = act(request)
         if self._is_done(answer):
             self.referee.heeds(self.acts[-1], self.now, objections)
-        if mishap is Mishap.UNSURE and method in COMMANDS:
+        if fault is Fault.UNSURE and method in COMMANDS:
             raise failure(ErrorType.AMBIGUOUS, f"{method}: the answer was lost")
-        if mishap in {Mishap.LOST_AFTER, Mishap.LATE}:
+        if fault in {Fault.LOST_AFTER, Fault.LATE}:
             self.referee.all_freed_by = ""  # for all that the episode knows
             raise Lost
         if isinstance(answer, Reading):
@@ -201,7 +199,7 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
         at = self.now + timedelta(seconds=8)
 
         def happens() -> None:
-            self.now, self._mishap = at, Mishap.LATE
+            self.now, self._fault = at, Fault.LATE
             if not_after is None or at <= not_after:
                 self.zombies += 1
                 try:
@@ -297,84 +295,84 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
         speak = any(self.machine.power[each.endpoint] is PowerState.ON for each in self.plan.devices if each.endpoint not in mute)
         return self.heard_since if speak else None
 
-    def _lasts(self, mishap: Mishap, duration: timedelta) -> None:
-        if mishap is Mishap.BUSY:
+    def _lasts(self, fault: Fault, duration: timedelta) -> None:
+        if fault is Fault.BUSY:
             self.busy_until = self.now + duration
         elif self.now >= self.forbidding[1]:
             self.forbidding = (self.now, self.now + duration)
 
-    def _happens(self, mishap: Mishap, now: datetime) -> None:
+    def _happens(self, fault: Fault, now: datetime) -> None:
         """What merely happens beside an activity."""
         machine = self.machine
-        match mishap:
-            case Mishap.FLAP:
+        match fault:
+            case Fault.FLAP:
                 machine.flap(now)
-            case Mishap.REBOOT:
+            case Fault.REBOOT:
                 machine.reboot(now)
-            case Mishap.OTHERS_ON | Mishap.OTHERS_OFF:
-                state = PowerState.ON if mishap is Mishap.OTHERS_ON else PowerState.OFF
-                self.meddled = mishap is Mishap.OTHERS_OFF
-                self.switched_on = self.switched_on or mishap is Mishap.OTHERS_ON
-                machine.plug(plugged=machine.plugged or mishap is Mishap.OTHERS_ON, now=now)
+            case Fault.OTHERS_ON | Fault.OTHERS_OFF:
+                state = PowerState.ON if fault is Fault.OTHERS_ON else PowerState.OFF
+                self.meddled = fault is Fault.OTHERS_OFF
+                self.switched_on = self.switched_on or fault is Fault.OTHERS_ON
+                machine.plug(plugged=machine.plugged or fault is Fault.OTHERS_ON, now=now)
                 for endpoint in machine.power:
                     machine.switch(endpoint, state, now)
-            case Mishap.PATH_OPENED:
+            case Fault.PATH_OPENED:
                 for endpoint, state in machine.paths.items():
                     if state is PowerState.OFF:
                         machine.paths[endpoint] = PowerState.ON
                         self.referee.opened_by_others[endpoint] = now
-            case Mishap.ATTACHED_AGAIN:
+            case Fault.ATTACHED_AGAIN:
                 machine.attached = dict.fromkeys(machine.attached, True)
-            case Mishap.NODE_GONE:
+            case Fault.NODE_GONE:
                 machine.lose_node()
-            case Mishap.NODE_ANEW | Mishap.NODE_REPLACED:
-                machine.register(now, another=mishap is Mishap.NODE_REPLACED)
-            case Mishap.NEED_GONE | Mishap.NEED_BACK:
-                self.unwanted = (self.unwanted or now) if mishap is Mishap.NEED_GONE else None
-            case Mishap.VETO:
+            case Fault.NODE_ANEW | Fault.NODE_REPLACED:
+                machine.register(now, another=fault is Fault.NODE_REPLACED)
+            case Fault.NEED_GONE | Fault.NEED_BACK:
+                self.unwanted = (self.unwanted or now) if fault is Fault.NEED_GONE else None
+            case Fault.VETO:
                 self.vetoed = self.vetoed or now
-            case Mishap.NO_VETO:
-                self.vetoed = self.owned.preserved = self.paused = None
-            case Mishap.LEASED:
+            case Fault.NO_VETO:
+                self.vetoed = self.machine_object.preserved = self.paused = None
+            case Fault.LEASED:
                 self.leased = self.leased or now
-            case Mishap.PRESERVED:
-                self.owned.preserved = self.owned.preserved or now
-            case Mishap.CLUSTER_PAUSED:
+            case Fault.PRESERVED:
+                self.machine_object.preserved = self.machine_object.preserved or now
+            case Fault.CLUSTER_PAUSED:
                 self.paused = self.paused or now
-            case Mishap.UNLICENSED_LONG | Mishap.LICENSED_AGAIN:
-                self.unlicensed = (self.unlicensed or now) if mishap is Mishap.UNLICENSED_LONG else None
-            case Mishap.BREAKER:
+            case Fault.UNLICENSED_LONG | Fault.LICENSED_AGAIN:
+                self.unlicensed = (self.unlicensed or now) if fault is Fault.UNLICENSED_LONG else None
+            case Fault.BREAKER:
                 self.refusing = True
-            case Mishap.TAKEN_OVER:
+            case Fault.TAKEN_OVER:
                 self._is_taken_over(now)
-            case Mishap.BACKUP:
+            case Fault.BACKUP:
                 machine.goes_back()
-            case Mishap.RECONFIGURED:
+            case Fault.RECONFIGURED:
                 self.reconfigure()
-            case Mishap.CORRECTED | Mishap.REGROUPED if self.plan.levels:
-                self.configured, self.changed = (mended if mishap is Mishap.CORRECTED else regrouped)(self.plan), now
-            case Mishap.UNMARKED:
+            case Fault.CORRECTED | Fault.REGROUPED if self.plan.levels:
+                self.configured, self.changed = (mended if fault is Fault.CORRECTED else regrouped)(self.plan), now
+            case Fault.UNMARKED:
                 machine.mark = None
-            case Mishap.STUBBORN:
+            case Fault.STUBBORN:
                 machine.stubborn = True
-            case Mishap.STUCK:
+            case Fault.STUCK:
                 self.stuck = set(self.plan.endpoints)
-            case Mishap.ONE_STUCK:
+            case Fault.ONE_STUCK:
                 self.stuck = {device.endpoint for device in self.plan.levels[0][-1:]} if self.plan.levels else set()
-            case Mishap.SILENT:
+            case Fault.SILENT:
                 self.silent = set(self.plan.endpoints)
-            case Mishap.FIRST_SILENT:
+            case Fault.FIRST_SILENT:
                 self.silent = {device.endpoint for level in self.plan.levels[:1] for device in level}
-            case Mishap.SPEAKS:
+            case Fault.SPEAKS:
                 self.silent, self.heard_since = set(self.dead), now
-            case Mishap.ONE_DEAD:
+            case Fault.ONE_DEAD:
                 self.dead = {device.endpoint for device in self.plan.levels[0][:1]} if self.several else set()
                 self.silent |= self.dead
-            case Mishap.LOCKED:
+            case Fault.LOCKED:
                 self.locked = set(self.plan.endpoints[:1])
-            case Mishap.DUMP:
+            case Fault.DUMP:
                 machine.crash(now)
-            case Mishap.HEAL:
+            case Fault.HEAL:
                 self.heal()
 
     def _is_taken_over(self, now: datetime) -> None:
@@ -413,35 +411,35 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
     def heal(self) -> None:
         """Every device works again, and nobody objects any more."""
         self.stuck, self.silent, self.locked, self.configured = set(), set(self.dead), set(), None
-        self.vetoed = self.leased = self.unlicensed = self.paused = self.owned.preserved = None
+        self.vetoed = self.leased = self.unlicensed = self.paused = self.machine_object.preserved = None
         self.machine.stubborn = self.refusing = False
         self.busy_until, self.forbidding = START, (START, START)
 
     def calm(self) -> None:
-        """No more mishaps."""
+        """No more faults."""
         self.script.clear()
-        self.ambushes.clear()
+        self.placed_faults.clear()
         self.heal()
 
     # Temporal -------------------------------------------------------------------------------------------------------
 
     def request_permit(self, request: contract.AskPermit) -> PermitAnswer:
-        mishap, _ = self.script.popleft() if self.script else (Mishap.NOTHING, 0.0)
+        fault, _ = self.script.popleft() if self.script else (Fault.NOTHING, 0.0)
         incident = request.permit.incident
         if request.permit.kind is Kind.FENCING and self.only_restores(incident):
             self.referee.fault("S17", "a permit is asked for by an episode that has nothing left to do but to switch on")
-        if mishap is Mishap.NO_PERMIT or self.refusing:
+        if fault is Fault.NO_PERMIT or self.refusing:
             return PermitAnswer(decision=PermitDecision.REFUSED, reason="a circuit breaker is open")
-        if mishap is Mishap.QUEUED:
+        if fault is Fault.QUEUED:
             self.grant()
             return PermitAnswer(decision=PermitDecision.QUEUED, reason="the cap is reached")
         self.referee.permit = True
         return PermitAnswer(decision=PermitDecision.GRANTED, holder="us")
 
     def ask_portion(self, request: contract.AskPortion) -> PortionAnswer:
-        if self._mishap is Mishap.QUEUED:
+        if self._fault is Fault.QUEUED:
             return PortionAnswer(again=self.now + timedelta(minutes=1))
-        if self._mishap is Mishap.NO_PERMIT:
+        if self._fault is Fault.NO_PERMIT:
             return PortionAnswer(problem="no scanner runs")
         pods = min(request.portion.pods, request.portion.per_minute)
         return PortionAnswer(pods=pods, until=self.now + timedelta(seconds=30))

@@ -139,7 +139,7 @@ def draw_ladder(random: Random) -> tuple[EscalationStep, ...]:
 
 
 def acts_of(plan: FencingPlan, ladder: tuple[EscalationStep, ...] = ()) -> list[str]:
-    """Of the acts that have their evils those that this plan may come to."""
+    """Of the acts that have known faults those that this plan may come to."""
     acts = ["last_look"]
     if plan.kdump is not None:
         acts += ["mark_unschedulable", "read_kdump", "free_while_dumping"]

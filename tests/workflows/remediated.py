@@ -25,9 +25,9 @@ from policy.values.object_refs import ObjectRef
 from tests.workflows import contract
 from tests.workflows import world as scripted
 from tests.workflows.attempts import START, Attempt, Lost
-from tests.workflows.ladder_acts import named
-from tests.workflows.owned import MACHINE, MACHINE_UID, SUCCESSOR
+from tests.workflows.machine import MACHINE, MACHINE_UID, SUCCESSOR
 from tests.workflows.plans import MINUTE, TEMPLATE, step
+from tests.workflows.played_acts import named
 from tests.workflows.world import ScriptedTarget, World
 
 CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers", namespace="")
@@ -282,6 +282,7 @@ class ScriptedRemediation:
                 provider_id="sim://7",
                 zone="a",
                 boot_id=world.node.boot_id,
+                system_uuid=world.node.system_uuid,
             ),
             need=request.need or world.need,
             ladder=world.ladder if request.ladder is None else request.ladder,

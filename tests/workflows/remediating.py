@@ -76,7 +76,7 @@ class Play:
             scripted_for = {*self.world.errors, *self.world.before, *self.world.after}
             assert scripted_for <= CALLS.keys(), "what is to befall an act is told by its name"
             assert self.clockwork.problems == []
-            assert self.world.broken == []
+            assert self.world.broken == [], self.world.broken
 
     @property
     def execution(self) -> Execution:

@@ -18,6 +18,7 @@ from activities.errors import ErrorType, failure
 from policy.episode.decisions import Decision
 from policy.episode.messages import FencingInput, Observation, episode_id, scanner_id
 from policy.episode.permits import PermitAnswer, PermitRequest, Release
+from policy.observation.spells import ObservationRecord
 from policy.scan.ledger import Ledger
 from policy.scan.scan_report import Candidate, CheckReport, ClusterLease, ScanReport, ViewState
 from policy.values.object_refs import ObjectRef
@@ -94,6 +95,7 @@ class ScriptedCluster:
     listed: int = 0
     repetitions: list[contract.RepetitionRequest] = field(default_factory=list)
     preserved: list[contract.PreserveRequest] = field(default_factory=list)
+    recorded: list[ObservationRecord] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
     """Openings and beginnings of preservations."""
     released: int = 0
@@ -190,6 +192,12 @@ class ScriptedCluster:
             )
         return contract.OpenResult(outcomes=tuple(outcomes))
 
+    async def record(self, request: contract.RecordRequest) -> contract.RecordResult:
+        self._fails("record", "Temporal is away")
+        ended = [ObservationRecord(cluster=request.cluster, spells=(each,)) for each in request.ended if not each.storm]
+        self.recorded += [*ended, *request.records]
+        return contract.RecordResult(of_storms=tuple(each for each in request.ended if each.storm))
+
     async def preserve(self, request: contract.PreserveRequest) -> contract.PreserveResult:
         self._fails("preserve", "Temporal is away")
         self.preserved.append(request)
@@ -274,7 +282,7 @@ async def scanning(
     request = replace(ScannerInput(cluster=cluster, holder="us"), **changes)  # type: ignore[arg-type]
     queue = f"scanners-{cluster}"
     at_temporal = served_by(world, contract.EpisodeActivities, contract.PreservationStarts)
-    in_the_cluster = served_by(world, contract.ScanActivities, contract.RepetitionActivities)
+    in_the_cluster = served_by(world, contract.ScanActivities, contract.RepetitionActivities, contract.ObservationActivities)
     async with (
         worker(client or env.client, task_queue=queue, workflows=[HealthScanner], workflow_failure_exception_types=[Exception]),
         worker(env.client, task_queue=WORKFLOW_QUEUE, activities=at_temporal),

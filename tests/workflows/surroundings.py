@@ -21,8 +21,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from activities.contracts.metrics import Metric
-from tests.workflows.clockwork_service import ClockworkService
-from tests.workflows.workshop import Workshop
+from tests.workflows.clockwork_service import ClockworkService, StaffedClockwork
 from workers.plugin import PLUGIN
 
 T = TypeVar("T")
@@ -35,27 +34,27 @@ class ClockworkEnvironment(WorkflowEnvironment):
     """The clockwork in the server's place."""
 
     def __init__(self) -> None:
-        self.workshop = Workshop()
-        super().__init__(Client(ClockworkService(self.workshop), plugins=[PLUGIN]))
+        self.clockwork = StaffedClockwork()
+        super().__init__(Client(ClockworkService(self.clockwork), plugins=[PLUGIN]))
 
     async def shutdown(self) -> None:
         """Nothing happens any more."""
-        await self.workshop.close()
-        assert self.workshop.problems == []
+        await self.clockwork.close()
+        assert self.clockwork.problems == []
 
     async def get_current_time(self, handle: WorkflowHandle[Any, Any] | None = None) -> datetime:
         """There is one clock for all."""
-        return self.workshop.now
+        return self.clockwork.now
 
     async def fast_forward(self, handle: WorkflowHandle[Any, Any], duration: timedelta | float | None = None, /) -> bool:
         """Let so much time pass, or what is left of a workflow."""
         assert isinstance(duration, timedelta)
-        return await self.workshop.skip(duration, handle.id)
+        return await self.clockwork.skip(duration, handle.id)
 
     @contextmanager
     def with_time_skipping_disabled(self) -> Iterator[None]:
         """Not for what begins in here, nor for anything else in this test."""
-        self.workshop.skips = False
+        self.clockwork.skips = False
         yield
 
 
@@ -69,22 +68,22 @@ def worker(
 ) -> AbstractAsyncContextManager[object]:
     """A worker where the client's workflows run."""
     if isinstance(client.service_client, ClockworkService):
-        return _hired(client.service_client.workshop, task_queue, workflows, activities)
+        return _hired(client.service_client.clockwork, task_queue, workflows, activities)
     return Worker(client, task_queue=task_queue, workflows=workflows, activities=activities, **options)
 
 
 @asynccontextmanager
 async def _hired(
-    workshop: Workshop, queue: str, workflows: Sequence[type], activities: Sequence[Callable[[Any], Any]]
+    clockwork: StaffedClockwork, queue: str, workflows: Sequence[type], activities: Sequence[Callable[[Any], Any]]
 ) -> AsyncIterator[None]:
-    workshop.learn(workflows)
-    hired = workshop.hire(queue, activities)
+    clockwork.learn(workflows)
+    hired = clockwork.hire(queue, activities)
     try:
         yield
     finally:
-        workshop.dismiss(hired)
+        clockwork.dismiss(hired)
         names = {kind.__name__ for kind in workflows}
-        for execution in workshop.executions.values():
+        for execution in clockwork.executions.values():
             if execution.definition.name in names:
                 execution.forget()
 
@@ -92,7 +91,7 @@ async def _hired(
 async def moment(env: WorkflowEnvironment) -> None:
     """Between two looks at something that is waited for."""
     if isinstance(env, ClockworkEnvironment):
-        await env.workshop.moment()
+        await env.clockwork.moment()
     else:
         await asyncio.sleep(POLL)
 
@@ -102,7 +101,7 @@ async def patience(env: WorkflowEnvironment, seconds: float) -> AsyncIterator[No
     """Wait for something so long, by the clock of where it is to happen."""
     async with asyncio.timeout(seconds):
         if isinstance(env, ClockworkEnvironment):
-            with env.workshop.patient(timedelta(seconds=seconds)):
+            with env.clockwork.patient(timedelta(seconds=seconds)):
                 yield
         else:
             yield

@@ -14,23 +14,23 @@ from policy.fence.plan import CORDON, UNCORDON, FencingPlan, Freeing
 from policy.fence.power import PowerState
 from policy.remediation.strategies import Strategy
 from tests.workflows.attempts import START
-from tests.workflows.drawing import NEEDS, Drawn, arranged
-from tests.workflows.mishaps import Ambush, Mishap
+from tests.workflows.faults import Fault, PlacedFault
 from tests.workflows.plans import BMC, CLOUD, CUTS, FREE, GIVEN_BACK, LIFT, PDUS, QUARANTINE, step
-from tests.workflows.playing import EPISODE, Play
+from tests.workflows.scenario_run import EPISODE, Play
+from tests.workflows.scenarios import NEEDS, Scenario, arranged
 from tests.workflows.world import plan
 
 HOUR = timedelta(hours=1)
 PATIENT = {"free_timeout": timedelta(minutes=5)}
 
 
-def at(method: str, *mishaps: Mishap | tuple[Mishap, float], number: int = 1) -> Ambush:
+def at(method: str, *faults: Fault | tuple[Fault, float], number: int = 1) -> PlacedFault:
     """Strike at the n-th attempt at an act: at once, or so many seconds later."""
-    drawn = tuple(each if isinstance(each, tuple) else (each, 0.0) for each in mishaps)
-    return Ambush(method=method, number=number, mishaps=drawn)
+    drawn = tuple(each if isinstance(each, tuple) else (each, 0.0) for each in faults)
+    return PlacedFault(method=method, number=number, faults=drawn)
 
 
-def played(drawn: Drawn) -> Play:
+def played(drawn: Scenario) -> Play:
     """Played to its end, and no rule was broken."""
     play = Play(drawn)
     assert play.run() == [], play.story()
@@ -61,15 +61,15 @@ CUT = plan(isolation=(CORDON, *CUTS, FREE), recovery=(*GIVEN_BACK, UNCORDON))
 QUARANTINED = plan(
     levels=((CLOUD,),), isolation=(CORDON, QUARANTINE), recovery=(LIFT, UNCORDON), freeing=Freeing.OUT_OF_SERVICE_TAINT
 )
-OTHERS, RESUME = (Mishap.OTHERS_ON, 1.0), {"reactions": ("resume",)}
+OTHERS, RESUME = (Fault.OTHERS_ON, 1.0), {"reactions": ("resume",)}
 
-FOUND: dict[str, tuple[Drawn, Callable[[Play], bool]]] = {
+FOUND: dict[str, tuple[Scenario, Callable[[Play], bool]]] = {
     **{
         f"S47: what was {mended.value} while a hold lasted, which came during the look before freeing, is seen after it": (
-            arranged(plan(), at("read_workload", (Mishap.HOLD, 0.01), (mended, 20.0)), reactions=("later", "abort-on")),
+            arranged(plan(), at("read_workload", (Fault.HOLD, 0.01), (mended, 20.0)), reactions=("later", "abort-on")),
             only_what_was_freed_before,
         )
-        for mended in (Mishap.NEED_GONE, Mishap.CORRECTED, Mishap.REGROUPED)
+        for mended in (Fault.NEED_GONE, Fault.CORRECTED, Fault.REGROUPED)
     },
     "without an adversary a node is fenced and comes back, or the rest of this module would mean nothing": (
         arranged(plan()),
@@ -78,44 +78,44 @@ FOUND: dict[str, tuple[Drawn, Callable[[Play], bool]]] = {
         ),
     ),
     "S35: a second cancellation does not end an episode in mid-air; its marks go, and what was switched off is read": (
-        arranged(plan(), at("power_off", (Mishap.CANCEL, 0.1), (Mishap.CANCEL, 0.3))),
+        arranged(plan(), at("power_off", (Fault.CANCEL, 0.1), (Fault.CANCEL, 0.3))),
         lambda play: play.result.outcome is Outcome.ABORTED,
     ),
     "S20: whoever was told that the episode is held may rely on it while the proof is read before a deletion": (
-        arranged(plan(freeing=Freeing.DELETION), at("read_power", Mishap.HOLD, number=2), **RESUME),
+        arranged(plan(freeing=Freeing.DELETION), at("read_power", Fault.HOLD, number=2), **RESUME),
         held,
     ),
     "S20: a Cluster that is paused in the middle has no machine switched off": (
-        arranged(plan(), at("last_look", Mishap.CLUSTER_PAUSED)),
+        arranged(plan(), at("last_look", Fault.CLUSTER_PAUSED)),
         lambda play: play.result.outcome is Outcome.RELEASED and not play.adversary.referee.commands,
     ),
-    "S20: the same for what lies behind a cut": (arranged(CUT, at("read_path", Mishap.HOLD, number=3), **RESUME), held),
+    "S20: the same for what lies behind a cut": (arranged(CUT, at("read_path", Fault.HOLD, number=3), **RESUME), held),
     "S20: a hold is obeyed before the pods of a dead kernel are freed": (
         arranged(
-            plan(kdump=KdumpRule(trusted=True)), at("mark_unschedulable", Mishap.DUMP), at("read_workload", Mishap.HOLD), **RESUME
+            plan(kdump=KdumpRule(trusted=True)), at("mark_unschedulable", Fault.DUMP), at("read_workload", Fault.HOLD), **RESUME
         ),
         lambda play: said(play) == ["hold", "resume"],
     ),
     "S20: there is no way back from giving a machine up, which a hold keeps from it while the proof is read": (
-        arranged(GIVEN_UP, at("read_power", Mishap.HOLD, number=3), **RESUME),
+        arranged(GIVEN_UP, at("read_power", Fault.HOLD, number=3), **RESUME),
         lambda play: (play.result.outcome, play.adversary.machine.terminated) == (Outcome.FENCED_OFF, True),
     ),
     "an abort ends every hold, so that nobody is told that one is obeyed": (
-        arranged(plan(), at("read_power", Mishap.ABORT_ON, (Mishap.HOLD, 0.3), number=2)),
+        arranged(plan(), at("read_power", Fault.ABORT_ON, (Fault.HOLD, 0.3), number=2)),
         lambda play: [bool(each.word.refused) for each in play.adversary.referee.said] == [False, True],
     ),
     "S32: giving paths back may take hours, in which somebody switches a machine on that an abort has left off": (
-        arranged(QUARANTINED, at("taint_out_of_service", Mishap.ABORT, Mishap.VETO, (Mishap.OTHERS_ON, 3.0))),
+        arranged(QUARANTINED, at("taint_out_of_service", Fault.ABORT, Fault.VETO, (Fault.OTHERS_ON, 3.0))),
         unexposed,
     ),
     "S1: a taint whose answer was lost may stand, and goes before a person is waited for": (
-        arranged(plan(tries=1, restarts=0), at("taint_out_of_service", (Mishap.OTHERS_ON, 32.0), Mishap.LOST_AFTER), **RESUME),
+        arranged(plan(tries=1, restarts=0), at("taint_out_of_service", (Fault.OTHERS_ON, 32.0), Fault.LOST_AFTER), **RESUME),
         lambda play: bool(play.adversary.asked_for_a_person) and unexposed(play),
     ),
     "S1, S6: somebody switches a machine on while the licence to give it up is waited for": (
         arranged(
             GIVEN_UP,
-            at("taint_out_of_service", (Mishap.UNLICENSED_LONG, 0.01), (Mishap.OTHERS_ON, 5.0)),
+            at("taint_out_of_service", (Fault.UNLICENSED_LONG, 0.01), (Fault.OTHERS_ON, 5.0)),
             reactions=("resume", "abort-on"),
         ),
         lambda play: not play.adversary.machine.terminated and unexposed(play),
@@ -123,8 +123,8 @@ FOUND: dict[str, tuple[Drawn, Callable[[Play], bool]]] = {
     "S6: a machine whose devices always say on is said to be off, and is plugged in again while it is being freed": (
         arranged(
             plan(**PATIENT),
-            at("power_off", Mishap.STUCK),
-            at("taint_out_of_service", Mishap.STUBBORN, OTHERS),
+            at("power_off", Fault.STUCK),
+            at("taint_out_of_service", Fault.STUBBORN, OTHERS),
             reactions=("acknowledge", "abort-on"),
         ),
         lambda play: (
@@ -132,26 +132,26 @@ FOUND: dict[str, tuple[Drawn, Callable[[Play], bool]]] = {
         ),
     ),
     "S7: a machine that somebody else has switched on after it was freed is not called fenced off": (
-        arranged(replace(GIVEN_UP, tries=1, restarts=1), at("taint_out_of_service", (Mishap.OTHERS_ON, 0.01))),
+        arranged(replace(GIVEN_UP, tries=1, restarts=1), at("taint_out_of_service", (Fault.OTHERS_ON, 0.01))),
         lambda play: play.result.outcome in {Outcome.ABORTED, Outcome.RECOVERED} and not play.adversary.machine.terminated,
     ),
     "S3: a device that was silent when off was read says on right before the end, which nobody who had asked could know": (
         arranged(
             plan(levels=((BMC,), PDUS[:2]), freeing=Freeing.NONE, power_on=False),
-            at("power_off", Mishap.FIRST_SILENT),
-            at("read_workload", (Mishap.SPEAKS, 0.01)),
+            at("power_off", Fault.FIRST_SILENT),
+            at("read_workload", (Fault.SPEAKS, 0.01)),
             miswired=True,
         ),
         lambda play: play.result.outcome is Outcome.FENCED_OFF and play.adversary.machine.runs,
     ),
     "S9, S35: the look before a machine is given up said no for ever, and the flow began anew as fast as it could": (
-        arranged(GIVEN_UP, at("read_workload", (Mishap.NODE_ANEW, 0.01)), reactions=("abort",)),
+        arranged(GIVEN_UP, at("read_workload", (Fault.NODE_ANEW, 0.01)), reactions=("abort",)),
         lambda play: (
             bool(play.adversary.asked_for_a_person) and not play.adversary.machine.terminated and len(play.adversary.acts) < 100
         ),
     ),
     "S9, S35: the look before a machine is given up said no for ever since its Node was gone, whatever a person said": (
-        arranged(replace(GIVEN_UP, power_on=True), at("taint_out_of_service", Mishap.NODE_GONE), need=NEEDS[1], **RESUME),
+        arranged(replace(GIVEN_UP, power_on=True), at("taint_out_of_service", Fault.NODE_GONE), need=NEEDS[1], **RESUME),
         lambda play: (
             (play.result.outcome, said(play)) == (Outcome.RECOVERED, ["resume"]) and not play.adversary.machine.terminated
         ),
@@ -159,9 +159,9 @@ FOUND: dict[str, tuple[Drawn, Callable[[Play], bool]]] = {
     "S35: an abort was heard between two tries of the power-on that it had asked for, and the machine was left off": (
         arranged(
             plan(freeing=Freeing.NONE, restarts=0),
-            at("power_off", (Mishap.SLOW, 2.0)),
-            at("read_power", Mishap.SILENT, number=2),
-            at("power_on", (Mishap.SPEAKS, 0.5)),
+            at("power_off", (Fault.SLOW, 2.0)),
+            at("read_power", Fault.SILENT, number=2),
+            at("power_on", (Fault.SPEAKS, 0.5)),
             reactions=("abort-on",),
         ),
         lambda play: play.result.outcome is Outcome.ABORTED and play.adversary.machine.runs,
@@ -186,7 +186,7 @@ def test_a_device_that_takes_no_password_hides_nothing_of_what_the_others_say() 
     """S8: a word ends when any device comes to say on."""
     drawn = arranged(
         plan(levels=((BMC,), PDUS[:2]), freeing=Freeing.DELETION, tries=1, restarts=0, **PATIENT),
-        at("delete_workload", Mishap.STUBBORN),
+        at("delete_workload", Fault.STUBBORN),
         reactions=("acknowledge", "abort"),
     )
     play = Play(drawn)
@@ -199,14 +199,14 @@ def test_a_device_that_takes_no_password_hides_nothing_of_what_the_others_say() 
 def test_a_wish_that_is_withdrawn_at_once_still_tells_of_the_paths_that_its_predecessor_had_cut() -> None:
     """S35: marks are adopted, and what is left is told."""
     cut = plan(isolation=(CORDON, *CUTS), recovery=(*GIVEN_BACK, UNCORDON))
-    play = played(arranged(cut, at("cut_path", (Mishap.NEED_GONE, 0.1), (Mishap.TERMINATE, 0.2)), need=NEEDS[2]))
+    play = played(arranged(cut, at("cut_path", (Fault.NEED_GONE, 0.1), (Fault.TERMINATE, 0.2)), need=NEEDS[2]))
     assert play.result.outcome is Outcome.REFUSED
     assert f"left cut: {CUTS[0].device.endpoint}" in play.result.message  # type: ignore[union-attr]
 
 
 def test_a_consequence_that_no_worker_took_has_not_begun() -> None:
     """S6: the machine is switched on by others, and off again by us; the need is asked for anew before anything is freed."""
-    drawn = arranged(plan(tries=2), at("read_power", (Mishap.OTHERS_ON, 10.0), number=2))
+    drawn = arranged(plan(tries=2), at("read_power", (Fault.OTHERS_ON, 10.0), number=2))
     play = Play(drawn)
     play.clockwork.unserved.add("taint_out_of_service")
     assert play.run() == [], play.story()
@@ -217,9 +217,9 @@ def test_an_off_that_others_have_undone_before_all_devices_were_read_proves_noth
     """S6: one supply says off, then on, while the other can't be read; what both say later is an off of somebody else's."""
     drawn = arranged(
         plan(levels=(PDUS[:2],)),
-        at("read_power", Mishap.UNREACHABLE, number=3),
-        at("read_power", Mishap.OTHERS_ON, number=5),
-        at("read_power", Mishap.OTHERS_OFF, number=7),
+        at("read_power", Fault.UNREACHABLE, number=3),
+        at("read_power", Fault.OTHERS_ON, number=5),
+        at("read_power", Fault.OTHERS_OFF, number=7),
         seed=2,
     )
     play = played(drawn)
@@ -228,10 +228,10 @@ def test_an_off_that_others_have_undone_before_all_devices_were_read_proves_noth
     assert play.result.outcome is Outcome.RECOVERED
 
 
-def climbing(*steps: Strategy, ambush: Ambush, planned: FencingPlan | None = None, **changes: object) -> Drawn:
+def climbing(*steps: Strategy, placed: PlacedFault, planned: FencingPlan | None = None, **changes: object) -> Scenario:
     """A remediation by these steps."""
     given = {"kinds": (Kind.REMEDIATION,), "ladder": tuple(step(each, HOUR) for each in steps)}
-    return arranged(planned or plan(), ambush, **(given | changes))
+    return arranged(planned or plan(), placed, **(given | changes))
 
 
 def left_off(play: Play, outcome: Outcome, said: str = "may be off") -> bool:
@@ -248,43 +248,43 @@ INSTANCE = plan(levels=((CLOUD,),))
 FENCE, REBOOT, DETACH, DELETE = Strategy.FENCE, Strategy.REBOOT, Strategy.DETACH_VOLUMES, Strategy.DELETE_MACHINE
 ABORT = {"reactions": ("abort",)}
 
-LADDERS: dict[str, tuple[Drawn, Callable[[Play], bool]]] = (
+LADDERS: dict[str, tuple[Scenario, Callable[[Play], bool]]] = (
     {
         "without an adversary a ladder fences and the node comes back": (
-            climbing(FENCE, ambush=at("drain", Mishap.ABORT)),
+            climbing(FENCE, placed=at("drain", Fault.ABORT)),
             lambda play: play.result.outcome is Outcome.RECOVERED and play.adversary.referee.freed,
         ),
         "S20: a Cluster that is paused in the middle of a ladder loses no Machine, and its owner is not asked": (
-            climbing(FENCE, DELETE, Strategy.REQUEST_OWNER, ambush=at("power_off", Mishap.LOCKED, Mishap.CLUSTER_PAUSED)),
-            lambda play: play.adversary.owned.deleting is None and play.adversary.owned.asked is None,
+            climbing(FENCE, DELETE, Strategy.REQUEST_OWNER, placed=at("power_off", Fault.LOCKED, Fault.CLUSTER_PAUSED)),
+            lambda play: play.adversary.machine_object.deleting is None and play.adversary.machine_object.asked is None,
         ),
         "S5, S33: a deletion that never ends would have the machine started anew in every history, by the step beside it": (
-            climbing(DELETE, REBOOT, ambush=at("power_on", (Mishap.ROLL, 300.0)), goes_after=None, need=NEEDS[1], **ABORT),
+            climbing(DELETE, REBOOT, placed=at("power_on", (Fault.ROLL, 300.0)), goes_after=None, need=NEEDS[1], **ABORT),
             lambda play: play.clockwork.executions[EPISODE].former is not None and len(offs(play)) == 1,
         ),
         "S35: a machine that a step has left off is a person's case though nobody asks for it any more, and not recovered": (
-            climbing(FENCE, DELETE, ambush=at("power_off", Mishap.NEED_GONE), planned=replace(GIVEN_UP, power_on=True), **ABORT),
+            climbing(FENCE, DELETE, placed=at("power_off", Fault.NEED_GONE), planned=replace(GIVEN_UP, power_on=True), **ABORT),
             lambda play: left_off(play, Outcome.ABORTED),
         ),
         "S9, S35: a Node that somebody deletes strands no machine unseen that a step has left off": (
-            climbing(FENCE, Strategy.EXTERNAL, ambush=at("read_power", Mishap.LOCKED, Mishap.NODE_GONE, number=2), **ABORT),
+            climbing(FENCE, Strategy.EXTERNAL, placed=at("read_power", Fault.LOCKED, Fault.NODE_GONE, number=2), **ABORT),
             lambda play: left_off(play, Outcome.REPLACED),
         ),
         "S35: where no step gives back what a predecessor had cut, the mark stays for a clean-up, and people hear why": (
             climbing(
                 Strategy.EXTERNAL,
-                ambush=at("cut_path", (Mishap.TERMINATE, 1.0)),
+                placed=at("cut_path", (Fault.TERMINATE, 1.0)),
                 planned=plan(isolation=(CORDON, *CUTS), recovery=(*GIVEN_BACK, UNCORDON)),
                 kinds=(Kind.FENCING, Kind.REMEDIATION),
             ),
             lambda play: f"left cut: {CUTS[0].device.endpoint}" in play.result.message,  # type: ignore[union-attr]
         ),
         "S9: no word makes a Node that was made anew the one that was pinned, so that each `resume` would ask for another one": (
-            climbing(REBOOT, ambush=at("read_power", Mishap.LOCKED, (Mishap.NODE_ANEW, 2.0)), **RESUME),
+            climbing(REBOOT, placed=at("read_power", Fault.LOCKED, (Fault.NODE_ANEW, 2.0)), **RESUME),
             lambda play: play.result.outcome in {Outcome.REPLACED, Outcome.RECOVERED},
         ),
         "S9, S35: a deleted Node takes along what its terminated episode has left off; nothing unpinned is touched": (
-            climbing(FENCE, ambush=at("read_workload", (Mishap.NODE_GONE, 0.01), (Mishap.TERMINATE, 0.01)), planned=INSTANCE),
+            climbing(FENCE, placed=at("read_workload", (Fault.NODE_GONE, 0.01), (Fault.TERMINATE, 0.01)), planned=INSTANCE),
             lambda play: (
                 left_off(play, Outcome.ABORTED, "there is no such Node")
                 and {each.incident for each in play.adversary.referee.commands} == {"incident-1"}
@@ -292,7 +292,7 @@ LADDERS: dict[str, tuple[Drawn, Callable[[Play], bool]]] = (
             ),
         ),
         "S35: a device that only others have switched off is left to them, and a person hears that the node does not come back": (
-            climbing(FENCE, ambush=at("mark_unschedulable", Mishap.OTHERS_OFF), planned=plan(levels=(PDUS, (BMC,)))),
+            climbing(FENCE, placed=at("mark_unschedulable", Fault.OTHERS_OFF), planned=plan(levels=(PDUS, (BMC,)))),
             lambda play: (
                 left_off(play, Outcome.ABORTED, "the node is not back Ready")
                 and play.adversary.machine.power
@@ -303,7 +303,7 @@ LADDERS: dict[str, tuple[Drawn, Callable[[Play], bool]]] = (
     }
     | {
         f"S5, S35: a later step switches on all that an earlier one has left off: {[*steps]}, {levels[0][0].driver} first": (
-            replace(drawn, ambushes=(*drawn.ambushes, at("power_on", Mishap.SILENT))),
+            replace(drawn, placed_faults=(*drawn.placed_faults, at("power_on", Fault.SILENT))),
             lambda play: (
                 {*offs(play)} == {*play.adversary.machine.power}
                 and {*play.adversary.machine.power.values()} == {PowerState.ON}
@@ -312,7 +312,7 @@ LADDERS: dict[str, tuple[Drawn, Callable[[Play], bool]]] = (
         )
         for levels in ((PDUS, (BMC,)), ((BMC,), PDUS[:2]))
         for steps in ((FENCE,), (REBOOT, FENCE), (DETACH, REBOOT))
-        for drawn in [climbing(*steps, ambush=at("power_off", Mishap.FIRST_SILENT), planned=plan(levels=levels))]
+        for drawn in [climbing(*steps, placed=at("power_off", Fault.FIRST_SILENT), planned=plan(levels=levels))]
     }
 )
 
@@ -324,8 +324,8 @@ def test_what_was_found_once_in_a_ladder_is_not_found_again(found: str) -> None:
 
 
 OFF_BEFORE = {
-    "by others": ((Kind.REMEDIATION,), at("find_volumes", Mishap.OTHERS_OFF)),
-    "by a terminated predecessor": ((Kind.FENCING, Kind.REMEDIATION), at("read_workload", (Mishap.TERMINATE, 0.1))),
+    "by others": ((Kind.REMEDIATION,), at("find_volumes", Fault.OTHERS_OFF)),
+    "by a terminated predecessor": ((Kind.FENCING, Kind.REMEDIATION), at("read_workload", (Fault.TERMINATE, 0.1))),
 }
 """How a machine is off that no step has switched off."""
 
@@ -334,8 +334,8 @@ OFF_BEFORE = {
 @pytest.mark.parametrize("planned", [plan(), INSTANCE], ids=["without a device", "of a cloud"])
 def test_a_ladder_that_only_detaches_brings_a_machine_back_that_was_off_or_says_why_not(off: str, planned: FencingPlan) -> None:
     """S35: by its own off and on; a step without a device touches none, and each `resume` asks again."""
-    kinds, ambush = OFF_BEFORE[off]
-    play = played(climbing(DETACH, ambush=ambush, planned=planned, kinds=kinds, need=NEEDS[1]))
+    kinds, placed = OFF_BEFORE[off]
+    play = played(climbing(DETACH, placed=placed, planned=planned, kinds=kinds, need=NEEDS[1]))
     if planned is INSTANCE:
         assert (play.adversary.machine.runs, play.result.outcome) == (True, Outcome.RECOVERED)
     else:
@@ -348,7 +348,7 @@ def test_a_ladder_that_has_detached_brings_a_machine_back_that_it_has_left_off(*
     """S35: nothing is left to be detached when a person has it go on, which had kept the machine off for ever."""
     once = replace(INSTANCE, tries=1, restarts=0)
     mend = {"need": NEEDS[1], "reactions": ("mend",)}
-    play = Play(climbing(DETACH, ambush=at("power_on", Mishap.SILENT), planned=once, **mend), rolls=rolls)
+    play = Play(climbing(DETACH, placed=at("power_on", Fault.SILENT), planned=once, **mend), rolls=rolls)
     assert play.run() == [], play.story()
     assert play.adversary.acts.count(f"detach_volume {CLOUD.endpoint}") == 1
     assert (play.result.outcome, play.adversary.machine.runs) == (Outcome.RECOVERED, True)
@@ -358,12 +358,12 @@ def test_a_ladder_that_has_detached_brings_a_machine_back_that_it_has_left_off(*
 
 PORTS = plan(isolation=(CORDON, *CUTS), recovery=(*GIVEN_BACK, UNCORDON), tries=1, restarts=0)
 PORT = CUTS[0].device.endpoint  # type: ignore[union-attr]
-STRIPPED = at("untaint_out_of_service", Mishap.UNMARKED, (Mishap.TERMINATE, 0.01))
+STRIPPED = at("untaint_out_of_service", Fault.UNMARKED, (Fault.TERMINATE, 0.01))
 """Pods are freed behind a machine that is off, then the episode is terminated, and its mark goes."""
 NOBODY_ASKS = {"need": NEEDS[2]}
 
 
-def in_both(drawn: Drawn) -> list[Play]:
+def in_both(drawn: Scenario) -> list[Play]:
     """Played in one history, and in a new one after every rest."""
     plays = [Play(drawn), Play(drawn, rolls=True)]
     for play in plays:
@@ -373,11 +373,11 @@ def in_both(drawn: Drawn) -> list[Play]:
 
 @pytest.mark.parametrize(
     "gives_up",
-    [at("cut_path", Mishap.NEED_GONE, number=3), at("cut_path", Mishap.NEED_GONE, Mishap.UNREACHABLE, number=3)],
+    [at("cut_path", Fault.NEED_GONE, number=3), at("cut_path", Fault.NEED_GONE, Fault.UNREACHABLE, number=3)],
     ids=["after it has commanded them", "before it has commanded any"],
 )
 @pytest.mark.parametrize("word", ["resume", "abort"])
-def test_who_finds_a_path_cut_and_no_mark_opens_it_on_a_word_only(word: str, gives_up: Ambush) -> None:
+def test_who_finds_a_path_cut_and_no_mark_opens_it_on_a_word_only(word: str, gives_up: PlacedFault) -> None:
     """S1, S35: it took the cut for its own, and opened it behind pods that run elsewhere by now."""
     for play in in_both(arranged(PORTS, STRIPPED, gives_up, reactions=(word,), **NOBODY_ASKS)):
         opened = play.adversary.machine.paths[PORT] is PowerState.ON
@@ -394,7 +394,7 @@ def test_who_finds_a_path_cut_and_no_mark_opens_it_after_a_restart() -> None:
 
 def test_a_path_that_was_never_cut_since_its_switch_was_away_is_left_alone_and_nobody_is_asked_for_it() -> None:
     """S35: it is read once its episode gives up; it was open all the time."""
-    for play in in_both(arranged(PORTS, at("cut_path", Mishap.NEED_GONE, Mishap.UNREACHABLE), **NOBODY_ASKS)):
+    for play in in_both(arranged(PORTS, at("cut_path", Fault.NEED_GONE, Fault.UNREACHABLE), **NOBODY_ASKS)):
         assert (play.result.outcome, "left cut" in play.result.message) == (Outcome.RECOVERED, False)
         assert [act for act in play.adversary.acts if act.startswith("restore_path")] == []
         assert said(play) == []
@@ -402,54 +402,54 @@ def test_a_path_that_was_never_cut_since_its_switch_was_away_is_left_alone_and_n
 
 def test_whether_a_path_was_open_is_not_known_where_the_answer_to_its_cut_was_lost() -> None:
     """S3, S35: the safe side; a person hears of it."""
-    lost = at("cut_path", Mishap.NEED_GONE, Mishap.LOST_AFTER)
+    lost = at("cut_path", Fault.NEED_GONE, Fault.LOST_AFTER)
     for play in in_both(arranged(PORTS, lost, reactions=("abort",), **NOBODY_ASKS)):
         assert f"left cut: {PORT}" in play.result.message
 
 
 def test_an_abort_that_comes_between_two_histories_is_heard_by_who_gives_a_path_back() -> None:
     """S35, S44: another machine has the name, its switch is silent, and each new history took the abort for an old one."""
-    silent = at("restore_path", Mishap.SILENT, (Mishap.NODE_REPLACED, 3.0))
-    for play in in_both(arranged(PORTS, at("cut_path", Mishap.NEED_GONE, number=2), silent, reactions=("abort",), **NOBODY_ASKS)):
+    silent = at("restore_path", Fault.SILENT, (Fault.NODE_REPLACED, 3.0))
+    for play in in_both(arranged(PORTS, at("cut_path", Fault.NEED_GONE, number=2), silent, reactions=("abort",), **NOBODY_ASKS)):
         assert f"left cut: {PORT}" in play.result.message
 
 
 def test_a_word_on_a_path_that_comes_between_two_histories_is_not_asked_for_again() -> None:
     """S44: the next history had forgotten that it had asked, and dropped the answer."""
     free = plan(levels=(), isolation=(CORDON, CUTS[0], FREE), recovery=(GIVEN_BACK[0], UNCORDON))
-    for play in in_both(arranged(free, at("free_cut_pods", (Mishap.FLAP, 0.1)), reactions=("resume",))):
+    for play in in_both(arranged(free, at("free_cut_pods", (Fault.FLAP, 0.1)), reactions=("resume",))):
         assert (play.adversary.asked_for_a_person, said(play)) == (1, ["return-path"])
 
 
 def test_a_path_is_not_given_back_on_a_signal_that_no_look_confirms() -> None:
     """S42, S43: it comes while the API answers nobody, and says that the node is on another boot."""
     free = plan(levels=(), isolation=(CORDON, CUTS[0], FREE), recovery=(GIVEN_BACK[0], UNCORDON))
-    lie = at("last_look", (Mishap.FORBIDDEN, 400.0), (Mishap.HEARSAY, 5.0), number=6)
-    play = played(arranged(free, at("free_cut_pods", (Mishap.FLAP, 0.1)), lie, reactions=("later", "later")))
+    lie = at("last_look", (Fault.FORBIDDEN, 400.0), (Fault.HEARSAY, 5.0), number=6)
+    play = played(arranged(free, at("free_cut_pods", (Fault.FLAP, 0.1)), lie, reactions=("later", "later")))
     assert (said(play), play.result.restart_proof) == (["return-path"], None)
 
 
-def unanswered(first: int) -> tuple[Ambush, ...]:
+def unanswered(first: int) -> tuple[PlacedFault, ...]:
     """The worker of a look dies three times in a row, after it has looked: that takes longer than an act may wait to begin."""
-    return tuple(at("last_look", Mishap.LOST_AFTER, number=number) for number in range(first, first + 3))
+    return tuple(at("last_look", Fault.LOST_AFTER, number=number) for number in range(first, first + 3))
 
 
 @pytest.mark.parametrize(
     "drawn",
     [
         arranged(plan(), *unanswered(1)),
-        arranged(replace(PORTS, tries=3), at("cut_path", Mishap.NEED_GONE, number=2), *unanswered(4), **NOBODY_ASKS),
+        arranged(replace(PORTS, tries=3), at("cut_path", Fault.NEED_GONE, number=2), *unanswered(4), **NOBODY_ASKS),
     ],
     ids=["before power-off", "before a path is given back"],
 )
-def test_a_look_that_was_answered_too_late_is_looked_again_before_anything_is_asked_for(drawn: Drawn) -> None:
+def test_a_look_that_was_answered_too_late_is_looked_again_before_anything_is_asked_for(drawn: Scenario) -> None:
     """S45: the device's worker would refuse it, and a try would be used up for nothing."""
     assert played(drawn).result.outcome is Outcome.RECOVERED
 
 
 def test_a_machine_that_a_step_has_left_off_comes_back_on_a_word_though_its_node_was_deleted() -> None:
     """S9, S35: each `resume` began from the first step, for which there was no Node to be marked."""
-    gone = at("read_power", Mishap.LOCKED, Mishap.NODE_GONE, number=2)
-    for play in in_both(climbing(FENCE, ambush=gone, need=NEEDS[1], reactions=("mend",))):
+    gone = at("read_power", Fault.LOCKED, Fault.NODE_GONE, number=2)
+    for play in in_both(climbing(FENCE, placed=gone, need=NEEDS[1], reactions=("mend",))):
         assert (play.adversary.machine.runs, said(play), offs(play)) == (True, ["resume"], [BMC.endpoint])
         assert play.result.outcome is Outcome.REPLACED  # by its new Node, of which nobody has said anything

@@ -98,7 +98,7 @@ class Devices(FenceDeviceActivities, DeviceReadingActivities):
         self.held_back = False
         self.may_begin.set()
 
-    @activity.defn(name="fence-check.list-nodes")
+    @activity.defn(name="device-check.list-nodes")
     async def list_nodes(self, request: NodeNamesRequest) -> NodeNames:
         if self.list_errors:
             self.list_errors -= 1
@@ -111,20 +111,20 @@ class Devices(FenceDeviceActivities, DeviceReadingActivities):
         self.checked += 1
         return NodeNames(names=tuple(sorted(self.nodes)))
 
-    @activity.defn(name="fence-check.find-devices")
+    @activity.defn(name="device-check.find-devices")
     async def find_devices(self, request: FenceDevicesRequest) -> FenceDevices:
         assert len(request.nodes) <= PAGE
         gone = [NodeToCheck(node=name, problem=f"Node/{name}: there is no such Node") for name in request.nodes]
         return FenceDevices(nodes=tuple(self.nodes.get(each.node, each) for each in gone))
 
-    @activity.defn(name="fence-check.tell")
+    @activity.defn(name="device-check.notify")
     async def publish_device_notices(self, request: PublishDeviceNoticesRequest) -> None:
         if self.telling_errors:
             self.telling_errors -= 1
             raise failure(ErrorType.FORBIDDEN, "events is forbidden")
         self.told += request.tidings
 
-    @activity.defn(name="fence-check.read-devices")
+    @activity.defn(name="device-check.read-devices")
     async def read_devices(self, request: ReadDevicesRequest) -> DevicesRead:
         if self.gate is not None:
             await self.gate.wait()

@@ -1,4 +1,4 @@
-"""Random mishaps, words and kills against whole fencings and ladders: the safety rules hold at every moment, and each comes to an
+"""Random faults, words and kills against whole fencings and ladders: the safety rules hold at every moment, and each comes to an
 end.
 
 They are played on a clockwork (`clockwork.py`), where an episode takes some hundredths of a second and a seed is the same run
@@ -20,10 +20,10 @@ from policy.episode.messages import Kind
 from policy.fence.plan import CORDON, UNCORDON
 from policy.remediation.ladder import EscalationStep
 from policy.remediation.strategies import Strategy
-from tests.workflows.drawing import Drawn, arranged
-from tests.workflows.mishaps import Ambush, Mishap
+from tests.workflows.faults import Fault, PlacedFault
 from tests.workflows.plans import CUTS, FREE, GIVEN_BACK, MINUTE, step
-from tests.workflows.playing import EPISODE, Play
+from tests.workflows.scenario_run import EPISODE, Play
+from tests.workflows.scenarios import Scenario, arranged
 from tests.workflows.world import plan
 
 EPISODES = int(os.environ.get("NODEWARDEN_TEST_EPISODES", "160"))
@@ -49,7 +49,7 @@ def test_whatever_happens_the_rules_hold_and_every_episode_ends(rolls: bool, par
     """S1-S10, S14, S16-S18, S20, S21, S32-S35, S38, S45: of fencings, of ladders, and of those that follow a terminated one."""
     problems: list[str] = []
     for seed in range(FIRST_SEED + rolls + 2 * part, FIRST_SEED + EPISODES, 2 * PARTS):
-        play = Play(Drawn.of(seed), rolls=rolls)
+        play = Play(Scenario.of(seed), rolls=rolls)
         if found := play.run():
             problems += found if len(problems) >= SHOWN else [*found, play.story()]
     assert problems == [], "\n".join(problems)
@@ -57,14 +57,17 @@ def test_whatever_happens_the_rules_hold_and_every_episode_ends(rolls: bool, par
 
 def test_a_seed_is_the_same_run_each_time() -> None:
     """Or nobody could look into what a seed has found."""
-    one, other = Play(Drawn.of(FIRST_SEED + 11)), Play(Drawn.of(FIRST_SEED + 11))
+    one, other = Play(Scenario.of(FIRST_SEED + 11)), Play(Scenario.of(FIRST_SEED + 11))
     assert (one.run(), one.adversary.acts) == (other.run(), other.adversary.acts)
 
 
 # A history may be left at any rest: the next one does what the same one would have done -------------------------------
 
 LADDER = (step(Strategy.EXTERNAL, MINUTE), step(Strategy.FENCE))
-TROUBLES = {"none": (), "an answer to off is lost": (Ambush(method="power_off", number=1, mishaps=((Mishap.LOST_AFTER, 0.0),)),)}
+TROUBLES = {
+    "none": (),
+    "an answer to off is lost": (PlacedFault(method="power_off", number=1, faults=((Fault.LOST_AFTER, 0.0),)),),
+}
 
 
 COMMANDS = ("power_o", "cut_path", "restore_path", "free_cut_pods", "taint_out_of_service", "create_object", "mark_unschedulable")
@@ -83,7 +86,7 @@ def histories(play: Play) -> int:
     return count
 
 
-def whole_and_rolled(drawn: Drawn) -> tuple[Play, Play]:
+def whole_and_rolled(drawn: Scenario) -> tuple[Play, Play]:
     """The same in one history, and in as many as there are rests."""
     whole, rolled = Play(drawn), Play(drawn, rolls=True)
     assert (whole.run(), rolled.run()) == ([], [])

@@ -10,7 +10,7 @@ from temporalio import workflow
 from activities.contracts.episodes import NotifyResult
 from policy.episode.messages import Kind, Observation
 from policy.episode.permits import Permit, PermitState
-from policy.scan.report_urgency import stamp_of
+from policy.scan.report_builder import stamp_of
 from policy.scan.scan_report import ViewState
 from tests.workflows.scanned import NOW, report
 from workflows.definitions.scanner import HealthScanner

@@ -119,7 +119,7 @@ async def test_a_replay_that_goes_another_way_is_found_wherever_a_worker_is_rest
         await moment(clockwork)
     async with worker(clockwork.client, task_queue="q", workflows=[Fickle]):
         await handle.result()
-    (found,) = clockwork.workshop.problems
+    (found,) = clockwork.clockwork.problems
     assert found == "fickle: its replay goes another way at task 0"
-    clockwork.workshop.problems.clear()
+    clockwork.clockwork.problems.clear()
     await clockwork.shutdown()

@@ -76,6 +76,10 @@ class World:
     uid: str = "uid-1"
     provider_id: str = "sim://7"
     boot_id: str = "boot-1"
+    system_uuid: str = "sys-7"
+    """No system UUID as machines have it: what is repaired is not known."""
+    repairs: contract.FoundRepairs | None = field(default_factory=contract.FoundRepairs)
+    """What visibility says of the machine; None: it can't be asked."""
     permits: list[PermitRequest] = field(default_factory=list)
     """Who asked the scanner for one, and what he said of the node."""
     strange_to: tuple[str, ...] = ()
@@ -258,7 +262,7 @@ class World:
             ready=self.ready,
             boot_id=self.boot_id,
             provider_id=self.provider_id,
-            system_uuid="sys-7",
+            system_uuid=self.system_uuid,
             ready_since=self.ready_since if self.ready else None,
             unhealthy=not self.ready,
             confirmed_well=self.confirmed_well,
@@ -378,7 +382,7 @@ class ScriptedTarget:
             node=NODE,
             uid=world.uid,
             provider_id=world.provider_id,
-            system_uuid="sys-7",
+            system_uuid=world.system_uuid,
             boot_id=world.boot_id,
             zone="a",
             not_ready_since=(world.not_ready_since or clock()) if not world.ready else None,
@@ -803,6 +807,13 @@ class ScriptedTarget:
         answer = self.world.answers.pop(0) if self.world.answers else PermitAnswer(decision=PermitDecision.GRANTED, holder="us")
         self.world.permitted = self.world.permitted or answer.decision is PermitDecision.GRANTED
         return answer
+
+    async def find_repairs(self, request: contract.RepairsRequest) -> contract.FoundRepairs:
+        await self.world.act("find repairs")
+        assert request.hardware == self.world.system_uuid
+        if self.world.repairs is None:
+            raise failure(ErrorType.UNREACHABLE, "visibility is away")
+        return self.world.repairs
 
     async def ask_portion(self, request: contract.AskPortion) -> PortionAnswer:
         await self.world.act(f"ask for {request.portion.pods} pods")

@@ -19,6 +19,7 @@ from policy.checks.health_check import (
     RetryRules,
 )
 from policy.objects.scopes import CLUSTER
+from policy.observation.offenders import OffenderAnswer, OffenderRules
 from policy.preservation.pools import Pool, pool_of
 from policy.remediation.remediation_objects import REMEDIATORS, Remediator
 from policy.scan.repeat_alarm import RepeatAlarm
@@ -64,7 +65,25 @@ class RepeatAlarmSettings(Section):
         return RepeatAlarm(count=self.count, window=self.window)
 
 
-class FenceCheckSettings(Section):
+class OffenderSettings(Section):
+    """What is done about a machine that is repaired again and again, by its hardware: see docs/remediation.md, Offenders."""
+
+    limit: int = Field(default=3, ge=2, le=50, description="how many repairs of one machine make it an offender")
+    window: Annotated[Duration, between("1h", "2160h")] = Field(
+        default=timedelta(days=28),
+        description="within which they are counted, from 1h to 2160h; what Temporal has forgotten is not",
+    )
+    answer: OffenderAnswer = Field(
+        default=OffenderAnswer.TELL,
+        description="tell: its episode says so; ask: and a person is asked before the machine is switched on again",
+    )
+
+    def rules(self) -> OffenderRules:
+        """The same as the typed rules that everything downstream knows."""
+        return OffenderRules(limit=self.limit, window=self.window, answer=self.answer)
+
+
+class DeviceCheckSettings(Section):
     """How often all fence devices are read; each cluster's check takes this when its scanner is started."""
 
     enabled: bool = Field(default=True, description="false: only on request (nodewarden fence check)")

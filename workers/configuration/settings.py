@@ -21,9 +21,10 @@ from pydantic_settings import SettingsError as SourceError
 from policy.checks.fence_policies import PolicySource
 from policy.values.object_refs import FENCE_NAMESPACE
 from workers.configuration.acting_settings import (
-    FenceCheckSettings,
+    DeviceCheckSettings,
     FencingSettings,
     NodeFenceSettings,
+    OffenderSettings,
     PreservationSettings,
     RemediationSettings,
     RepeatAlarmSettings,
@@ -84,7 +85,8 @@ class Settings(BaseSettings):
     )
     scan: ScanSettings = ScanSettings()
     repeat_alarm: RepeatAlarmSettings = RepeatAlarmSettings()
-    fence_check: FenceCheckSettings = FenceCheckSettings()
+    offenders: OffenderSettings = OffenderSettings()
+    fence_check: DeviceCheckSettings = DeviceCheckSettings()
     node_fence: NodeFenceSettings = NodeFenceSettings()
     fencing: FencingSettings = FencingSettings()
     page_url: WebAddress = Field(

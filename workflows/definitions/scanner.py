@@ -43,7 +43,7 @@ from policy.scan import pauses, repeat_alarm
 from policy.scan.admission import admit, orphans
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses
 from policy.scan.permit_rules import AdmissionRefusal
-from policy.scan.report_urgency import plainly_sick, stamp_of
+from policy.scan.report_builder import plainly_sick, stamp_of
 from policy.scan.scan_report import MAXIMUM_OBSERVATIONS, ScanReport
 from policy.scan.view_state import another_cluster
 from policy.values.display_text import without_calls
@@ -51,11 +51,20 @@ from policy.values.times import format_duration
 from workflows.episode.attestation import Command, refused, require_future, require_name_and_reason, verified_command
 from workflows.kit import continuation, options
 from workflows.kit.interrupts import never_began
-from workflows.kit.messages import PauseRequest, RefusedNode, ScannerResult, ScannerStatus, StopRequest, UnpauseRequest
+from workflows.kit.messages import (
+    PauseRequest,
+    RefusedNode,
+    ScannerResult,
+    ScannerSpells,
+    ScannerStatus,
+    StopRequest,
+    UnpauseRequest,
+)
 from workflows.scanner import backoff
 from workflows.scanner.background_tasks import BackgroundTasks, CoalescedTask
 from workflows.scanner.holders import LIST_LAG, Holders
 from workflows.scanner.permits import Permits
+from workflows.scanner.spells import MOST_SHOWN, Spells
 from workflows.scanner.state import PreservationNotice, ScannerInput, ScannerState
 
 ANSWER_PATIENCE = timedelta(seconds=15)
@@ -96,6 +105,7 @@ class HealthScanner:
         self._holders = Holders(request, state)
         self._background = BackgroundTasks()
         self._notifying = CoalescedTask(self._background, self._notify_episodes)
+        self._spells = Spells(request, state, self._background)
         # What is under way, and what is shown of it. A new history begins without any of it.
         self._scans_before = state.scans
         self._stop: StopRequest | None = None
@@ -163,6 +173,7 @@ class HealthScanner:
             self._background.reap()
             self._show()
         self._notifying.end()
+        await self._spells.end(stopped=self._stop is not None)
         await self._background.ended()
 
     async def _learn_our_name(self) -> None:
@@ -272,6 +283,7 @@ class HealthScanner:
                 for each in state.reminders_due(workflow.now())
             ),
             halted_is_new=bool(halted) and halted != state.halted,
+            spells=self._spells.to_be_watched(),
             halt_over=halt_over if state.halted and not halted else "",
             decisions=tuple(state.decisions),
         )
@@ -323,6 +335,7 @@ class HealthScanner:
             await workflow.sleep(BREATH, summary="before the cluster is scanned again: another one has answered")
             return None
         state.report, state.cluster_uid = report, state.cluster_uid or report.cluster_uid
+        self._spells.count_days(report)
         state.scans += 1
         # It came in after every release that has arrived, so what it says of their nodes may be believed again. It may be older
         # than the latest by a moment, and the worker's view a little older still; for marks that is what `CLOSING` is for.
@@ -444,6 +457,7 @@ class HealthScanner:
             # An episode that may begin looks for itself what it finds.
             state.told |= {each.node: AS_FOUND for each in reserved if each.permit_granted}
             self._background.begin(self._open(reserved))
+        self._spells.decide(report, admission.refused, self._opening)
         if not self._describing and (nodes := self._holders.to_be_described(report, self._opening)):
             self._describing = True
             self._background.begin(self._describe(nodes, report))
@@ -629,7 +643,14 @@ class HealthScanner:
             stopping=self._stop is not None,
             wait=self._input.wait,
             pauses=pauses.in_force(state.pauses, workflow.now()),
+            spells=self._spells.known(MOST_SHOWN).spells,
+            open_spells=len(state.spells) + state.spells_left_out,
         )
+
+    @workflow.query(description="What was seen and not repaired, as far as it is not recorded yet.")
+    def spells(self) -> ScannerSpells:
+        """What was seen and not repaired, as far as it is not recorded yet."""
+        return self._spells.known()
 
     @workflow.query(description="Which of those incidents may disrupt their nodes now.")
     def holds_permits(self, asked: PermitQuestions) -> PermitQuestions:

@@ -109,7 +109,7 @@ class EpisodeConversation:
 
     async def _learn_who_asks(self, request: History) -> str:
         """Verify who wants this episode, where Kubernetes attests it. Returns why it may not begin, or ""."""
-        word, spoken = requester_command(request), request.spoken()
+        word, spoken = requester_command(request), request.node_action()
         if problem := override_problem(spoken.override, spoken.action):
             return f"override: {problem}"
         if spoken.action is Verb.ACK_OFF and (problem := name_or_reason_problem(request.requester, request.reason)):

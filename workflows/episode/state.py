@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from activities.contracts.episodes import FoundRepairs
 from activities.contracts.preservation import NO_WISH, Hold, Wish
 from activities.contracts.remediation import FailedVolumes, RemediationPin
 from activities.contracts.target import OffNote, PinResult, PublishedEvent, Workload
@@ -373,6 +374,8 @@ class EpisodeState:
     override: SealedCommand | None = None
     """The word by which a person overrides a circuit breaker for this episode (S17)."""
     cause: str = ""
+    check: str = ""
+    """The key of the health check that asked for it."""
     zone: str = ""
     workloads: tuple[str, ...] = ()
     """What was seen to stand against the node when it was to be freed."""
@@ -464,6 +467,10 @@ class EpisodeState:
     latest_moment: datetime | None = None
     seals_tried: datetime | None = None
     """When new seals were asked for last, because the ones of `sealed_devices` end."""
+    hardware: str = ""
+    """Which machine was acted on, as `search.HARDWARE` names it; "" before that, and where it is not known."""
+    repairs: FoundRepairs | None = None
+    """Whether it is an offender; None before that was asked."""
     not_beyond: datetime | None = None
     """No rest lasts longer: at that moment the story has something else to do."""
     undertakings: dict[str, Undertaking] = field(default_factory=dict)

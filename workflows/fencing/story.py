@@ -41,6 +41,7 @@ from workflows.kit.interrupts import (
     Interrupt,
     NeedGone,
     NonRetryable,
+    OffenderFound,
     ProofLost,
     StepFailed,
     TargetChanged,
@@ -206,13 +207,13 @@ class FencingStory:
                 return None
             if self.case.pinned_node.is_gone() and not self._is_a_step:
                 reason += self._not_given_up()  # no look before that could ever say go (S9)
-        return await self._last_resort(reason)
+        return await self._last_resort(reason, OffenderFound if issubclass(interrupt, OffenderFound) else NonRetryable)
 
-    async def _last_resort(self, problem: str) -> End | None:
-        """A person is asked; where this is a step of a ladder, the next one goes first."""
+    async def _last_resort(self, problem: str, of_a_step: type[Interrupt] = NonRetryable) -> End | None:
+        """A person is asked; where this is a step of a ladder, the next one goes first. of_a_step: how the ladder learns it."""
         if self._is_a_step:
             await self.case.freeing.leave()
-            raise NonRetryable(problem)
+            raise of_a_step(problem)
         while True:
             if (ended := await self._park(problem)) is not None:
                 return ended
@@ -251,11 +252,20 @@ class FencingStory:
             await act.report_finished(f"{off}, and the machine is left off")
             return await self._restored(Outcome.FENCED_OFF, f"{off}, and the plan leaves the machine off")
         proof = case.power.proof
+        await self._ask_about_an_offender()
         await act.switch_on()
         off = f"off {proof.former_basis if proof is not None else 'was proven'}"
         await act.report_finished(f"{off}, and the machine is switched on again")
         await act.wait_for_return()
         return await self._returned()
+
+    async def _ask_about_an_offender(self) -> None:
+        """Before a machine that a program has repaired again and again is switched on: once, and a person's answer holds."""
+        episode = self.episode
+        found = await episode.find_repairs()
+        if found.asks and self.case.need.kind.automatic and not self.case.progress.switched_on:
+            episode.state.repairs = replace(found, asks=False)
+            raise OffenderFound(f"{found.offence}; `resume` switches it on, `abort` leaves it off")
 
     # Beginning ------------------------------------------------------------------------------------------------------
 
@@ -399,7 +409,11 @@ class FencingStory:
         if self._adjust is not None:
             pin = replace(pin, plan=self._adjust(pin.plan))
         episode = self.episode
-        episode.state.cause, episode.state.control_plane = pin.need.cause, pin.control_plane
+        episode.state.cause, episode.state.check, episode.state.control_plane = (
+            pin.need.cause,
+            pin.need.check_key,
+            pin.control_plane,
+        )
         episode.see(pin.observation)
         episode.state.pinned = pin.pinned
         episode.state.acknowledged_boot = episode.state.acknowledged_boot or pin.pinned.boot_id

@@ -64,6 +64,11 @@ class NonRetryable(Interrupt):
     """Trying again cannot help (wrong password, bad configuration): a person is needed at once."""
 
 
+class OffenderFound(Interrupt):
+    """The machine is repaired again and again, and a person is asked before it is switched on; also where this is a step of a
+    ladder, which then begins with no further one."""
+
+
 class TargetChanged(Interrupt):
     """What the API or a device shows now is not what was pinned (S9): nothing destructive may follow."""
 
@@ -89,6 +94,7 @@ INTERRUPTS = {
         PassingRefusal,
         TooSlow,
         NonRetryable,
+        OffenderFound,
         TargetChanged,
         NeedGone,
         Vetoed,

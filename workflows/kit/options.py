@@ -100,6 +100,18 @@ def report(cluster: str) -> ActivityConfig:
     )
 
 
+def observations(cluster: str) -> ActivityConfig:
+    """Recording what was not repaired: after all others, and begun again by the scanner until it is done."""
+    return ActivityConfig(
+        task_queue=cluster_queue(cluster),
+        start_to_close_timeout=timedelta(seconds=30),
+        heartbeat_timeout=LOST_WORKER,
+        schedule_to_close_timeout=timedelta(seconds=60),
+        retry_policy=RetryPolicy(maximum_interval=LONGEST_RETRY_PAUSE),
+        priority=_PATIENT,
+    )
+
+
 def temporal_call() -> ActivityConfig:
     """A call to Temporal itself from the workflow queue; idempotent by workflow id."""
     return ActivityConfig(
@@ -110,6 +122,15 @@ def temporal_call() -> ActivityConfig:
         retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=500), maximum_attempts=5),
         priority=URGENT,
     )
+
+
+def lookup() -> ActivityConfig:
+    """A question to Temporal's visibility that an episode goes on without: a machine stays off no longer for that."""
+    return temporal_call() | {
+        "start_to_close_timeout": timedelta(seconds=5),
+        "schedule_to_close_timeout": timedelta(seconds=10),
+        "retry_policy": RetryPolicy(initial_interval=timedelta(milliseconds=500), maximum_attempts=2),
+    }
 
 
 def former_run(task_queue: str) -> ActivityConfig:

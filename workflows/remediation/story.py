@@ -34,7 +34,17 @@ from workflows.episode.preflight import FIRST_PAUSE, LICENCE_PATIENCE, LONGEST_P
 from workflows.episode.state import End, LadderProgress, StepProgress
 from workflows.episode.tries import Patience
 from workflows.kit import options
-from workflows.kit.interrupts import AbortAsked, Interrupt, NeedGone, NonRetryable, StepFailed, TargetChanged, Unlicensed, Vetoed
+from workflows.kit.interrupts import (
+    AbortAsked,
+    Interrupt,
+    NeedGone,
+    NonRetryable,
+    OffenderFound,
+    StepFailed,
+    TargetChanged,
+    Unlicensed,
+    Vetoed,
+)
 from workflows.remediation.external_step import AnnotateExternal, ExternalRemediation
 from workflows.remediation.fencing_step import DetachingStep, FencingStep, RebootStep
 from workflows.remediation.ladder_step import LadderStep, RemediationTarget
@@ -103,6 +113,9 @@ class RemediationStory:
                 return End(outcome=Outcome.ABORTED, message=interrupt.reason)
             except TargetChanged as interrupt:
                 return End(outcome=Outcome.REPLACED, message=interrupt.reason)
+            except OffenderFound as interrupt:
+                self._progress.at, problem = None, interrupt.reason
+                continue
             if end is not None and not (but := self._speaks_against(end)):
                 return end
             if end is not None:
@@ -243,7 +256,11 @@ class RemediationStory:
             )
         except ActivityError as error:
             return refusal(error_message(error), missing=error_type(error) is ErrorType.NOT_FOUND)
-        episode.state.cause, episode.state.control_plane = pin.need.cause, pin.control_plane
+        episode.state.cause, episode.state.check, episode.state.control_plane = (
+            pin.need.cause,
+            pin.need.check_key,
+            pin.control_plane,
+        )
         episode.state.owner, episode.state.removes = pin.owner, removes(pin.ladder)
         episode.state.machine = f"{pin.machine.namespace}/{pin.machine.name}" if pin.machine is not None else ""
         episode.see(pin.observation)
@@ -307,8 +324,9 @@ class RemediationStory:
             if off := next((step for step in self._steps if isinstance(step, FencingStep) and step.comes_back), None):
                 await self._bring_back(off, problem)  # as an earlier history has begun to
                 continue
-            if episode.state.resumed is not None and self.left_off is not None and await target.preflight.need_is_gone():
-                await self._bring_back(self.left_off, problem)
+            off = self.left_off if episode.state.resumed is not None else None
+            if off is not None and (self._is_about_an_offender(problem) or await target.preflight.need_is_gone()):
+                await self._bring_back(off, problem)
                 continue
             wait = LOOK_WHILE_PARKED
             if (word := episode.state.resumed) is not None and not episode.is_held:
@@ -331,6 +349,11 @@ class RemediationStory:
         self._progress.at, self._progress.reached, self._progress.parked, episode.state.problem = None, -1, "", ""
         episode.enter(phase=Phase.RUNNING, doing="goes on, from the first step")
         return None
+
+    def _is_about_an_offender(self, problem: str) -> bool:
+        """Whether a person is asked before its machine is switched on again."""
+        found = self.episode.state.repairs
+        return found is not None and bool(found.offence) and problem.startswith(found.offence)
 
     @property
     def _node_is_gone(self) -> bool:

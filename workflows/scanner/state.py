@@ -15,6 +15,7 @@ from policy.checks.fence_policies import Attempts, PowerMoment
 from policy.episode.decisions import Decision
 from policy.episode.messages import Kind
 from policy.episode.permits import NeedsPerson, Permit, PermitRequest, PermitState, Portion, Replacing
+from policy.observation.spells import NodeDays, Spell
 from policy.scan.pauses import Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, PastIncident, RepeatAlarm, Repetition
 from policy.scan.scan_report import ScanReport
@@ -35,7 +36,8 @@ class PreservationNotice:
 
 @dataclass(slots=True, kw_only=True)
 class ScannerState:
-    """Bounded: it grows with open episodes, never with nodes. The order of `permits` and `queue` counts, on the wire as well."""
+    """Bounded: it grows with open episodes and spells, never with nodes. The order of `permits` and `queue` counts, on the wire
+    as well."""
 
     started: datetime
     holder: str = ""
@@ -82,9 +84,23 @@ class ScannerState:
     incidents: tuple[PastIncident, ...] = ()
     """What the alarm about repetitions remembers; bounded in `policy/scan/repeat_alarm.py`."""
 
+    # What was seen and not repaired (`spells.py`)
+    spells: dict[str, Spell] = field(default_factory=dict)
+    """The open ones, by node; bounded in `policy/observation/open_spells.py`."""
+    spells_left_out: int = 0
+    """How many due nodes of the last report had no room among them."""
+    spells_ended: list[Spell] = field(default_factory=list)
+    """Not looked at and not recorded yet."""
+    spells_of_storms: list[Spell] = field(default_factory=list)
+    """Ended and looked at; they are recorded once all of their storm are."""
+    node_days: tuple[NodeDays, ...] = ()
+    """Of this day, and of earlier ones until they are recorded."""
+    days_counted_at: datetime | None = None
+    """Up to when; None: the last report was not live."""
+
     # What was published
     told: dict[str, str] = field(default_factory=dict)
-    """By node, the stamp (`policy/scan/report_urgency.py`) of what its episode was last notified of."""
+    """By node, the stamp (`policy/scan/report_builder.py`) of what its episode was last notified of."""
     preservations: dict[str, PreservationNotice] = field(default_factory=dict)
     """By machine; bounded, as a report is."""
     untold: list[Repetition] = field(default_factory=list)

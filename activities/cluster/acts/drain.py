@@ -27,11 +27,11 @@ from activities.cluster.live.leases import cluster_lease_problem
 from activities.cluster.live.plans import live_policies
 from activities.cluster.objects.live_node import read_node
 from activities.cluster.objects.marks import require_held
-from activities.cluster.objects.workload import INLINE_DISKS, MIRROR_ANNOTATION, Pod, read_attachments, read_pods, volumes_of
+from activities.cluster.objects.workload import MIRROR_ANNOTATION, Pod, read_attachments, read_pods, volumes_of
 from activities.contracts.target import DrainRequest, DrainResult, Target
 from activities.errors import ErrorType, error_type, failure
 from activities.licences import Licences
-from policy.episode.drain import DrainPod, grace_seconds, plan_drain
+from policy.episode.drain import DrainClaim, DrainPod, grace_seconds, is_single_writer, plan_drain
 from policy.episode.gate import Operation, Seen, begun_as_failed
 from policy.episode.messages import Kind
 from policy.fence.plan import Chosen
@@ -43,8 +43,6 @@ AT_ONCE = 10
 MAXIMUM_NAMES = 10
 MAXIMUM_WORDS = 20
 LONGEST_WORDS = 300
-
-SHARED_MODES = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 
 FATAL = frozenset({ErrorType.FORBIDDEN, ErrorType.INVALID_CONFIG, ErrorType.NOT_SUPPORTED})
 """What no further round mends."""
@@ -158,25 +156,26 @@ class Drain(ClusterActivities):
         return await unless_gone(self._connection.get(DAEMON_SETS.path(daemon_set, namespace=namespace))) is not None
 
     async def _held_by_volumes(self, node: str, pods: Sequence[Pod]) -> list[Pod]:
-        """Those with a single-writer volume attached to the node, or with one of which that is not known. What is never attached
-        (NFS, local disks) is in use where its pod runs: others would start another writer at once."""
+        """Those that may still write alone to a volume from this node (S36)."""
         with_volumes = [pod for pod in pods if pod.claims or pod.has_inline_volume]
         attached = {each.volume for each in await read_attachments(self._connection, node)} if with_volumes else set[str]()
-        risky = await asyncio.gather(*(self._writes_alone(pod, attached) for pod in with_volumes))
-        return [pod for pod, held in zip(with_volumes, risky, strict=True) if held]
+        claims = await asyncio.gather(*(self._claims_of(pod) for pod in with_volumes))
+        return [
+            pod
+            for pod, its in zip(with_volumes, claims, strict=True)
+            if is_single_writer(its, attached, running=pod.running, inline_disk=pod.has_inline_volume)
+        ]
 
-    async def _writes_alone(self, pod: Pod, attached: set[str]) -> bool:
-        if "" in attached and any(INLINE_DISKS & volume.keys() for volume in pod.spec.volumes or ()):
-            return True
-        for claim in pod.claims:
-            found = await unless_gone(self._connection.get(CLAIMS.path(claim, namespace=pod.metadata.namespace)))
-            if found is None and (attached or pod.running):
-                return True
-            spec = (found or {}).get("spec") or {}
-            modes, volume = set(spec.get("accessModes") or ()), str(spec.get("volumeName") or "")
-            if volume and (volume in attached or pod.running) and not (modes and modes <= SHARED_MODES):
-                return True
-        return False
+    async def _claims_of(self, pod: Pod) -> list[DrainClaim | None]:
+        paths = [CLAIMS.path(claim, namespace=pod.metadata.namespace) for claim in pod.claims]
+        found = await asyncio.gather(*(unless_gone(self._connection.get(path)) for path in paths))
+        specs = [None if each is None else each.get("spec") or {} for each in found]
+        return [
+            None
+            if spec is None
+            else DrainClaim(volume=str(spec.get("volumeName") or ""), modes=frozenset(spec.get("accessModes") or ()))
+            for spec in specs
+        ]
 
     # Asking ---------------------------------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ from activities.cluster.objects.live_machines import (
 )
 from activities.cluster.objects.live_node import LiveNode, all_names, find_node, observe, pinned_of, readable_mark
 from activities.cluster.objects.machines_decoding import machine_decoding
-from activities.cluster.report.target_events import SUCCEEDED
+from activities.cluster.report.status_writer import SUCCEEDED
 from activities.contracts.remediation import (
     FollowedMachine,
     FollowRequest,
@@ -58,9 +58,8 @@ from policy.episode.gate import Operation, Seen
 from policy.episode.messages import Need, NeedKind, Pinned, RemediationInput
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, MachineView, of_control_plane, taken_name
 from policy.objects.nodes import Condition, NodeView
-from policy.remediation.ladder import EscalationStep, body_of, possible, read_strategies
+from policy.remediation.ladder import OWNER_REMEDIATED, EscalationStep, body_of, possible, read_strategies
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION, read_memory
-from policy.remediation.remedies import OWNER_REMEDIATED
 from policy.remediation.strategies import REPLACING_OWNERS
 from policy.values.errors import PolicyError, no_such_target
 from policy.values.machine_apis import CLUSTER_API, machine_api

@@ -34,7 +34,7 @@ from activities.cluster.watch.view import ClusterView
 from activities.contracts.scan import ScanActivities, ScanRequest
 from activities.decision_stream import RecordDecisions, discard_decisions
 from activities.notification_sender import Notify, discard_notice
-from policy.scan.report_urgency import Urgency, urgency
+from policy.scan.report_builder import Urgency, urgency
 from policy.scan.scan_report import ScanReport
 
 LATER_SECONDS = 1.0
@@ -201,6 +201,7 @@ class ClusterScan(ScanActivities):
                 watching=request.watching,
                 told=request.told,
                 begun=request.begun,
+                spells=request.spells,
                 doubt=wrong_clock.get(),
             )
             if request is self._latest and given_back == self._given_back:  # one that was cancelled hears of it seconds later

@@ -19,7 +19,7 @@ from policy.checks.circuit_breakers import OpenReason
 from policy.checks.health_check import ACTIVE, COOLING_DOWN
 from policy.episode.advice import waiting
 from policy.objects.remediations import RemediationObject
-from policy.remediation.remedies import Unusable
+from policy.remediation.ladder import Unusable
 from policy.scan.scan_report import CheckReport
 from policy.values.display_text import visible
 from policy.values.fields import mapping
@@ -511,7 +511,7 @@ def _machine_check_events(situation: Situation, before: Mapping[str, Any]) -> tu
         reason = "InvalidMachineHealthCheck" if why == INVALID else RESTRICTED
         return () if published else (happening(report, reason, report.error, warning=True),)
     if not report.allowed and (not was_closed or before.get("reason") != report.reason):
-        # `target_events.py` publishes too many unhealthy, once a target is to be remediated.
+        # `target_happenings` of the status writer publishes too many unhealthy, once a target is to be remediated.
         known = report.reason == OpenReason.TOO_MANY_UNHEALTHY
         return () if known else (happening(report, RESTRICTED, report.message, warning=True),)
     if report.allowed and was_closed:

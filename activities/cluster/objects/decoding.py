@@ -25,6 +25,7 @@ from policy.dialects.common import DEFAULT_NAMESPACE
 from policy.objects.nodes import Condition, NodeView, Taint
 from policy.objects.remediations import HEALTHY_DELAY_ANNOTATION, NODE_NAME_ANNOTATION, Owner, RemediationObject
 from policy.preservation.kept_machine import CONDITION
+from policy.remediation.ladder import OWNER_REMEDIATED
 from policy.remediation.remediation_objects import (
     REMEDIATORS,
     TEMPLATE_NAME_ANNOTATION,
@@ -32,7 +33,6 @@ from policy.remediation.remediation_objects import (
     Remediator,
     remediator_of,
 )
-from policy.remediation.remedies import OWNER_REMEDIATED
 from policy.values.object_refs import ObjectRef
 from policy.values.times import moment_of
 

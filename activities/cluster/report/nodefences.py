@@ -276,6 +276,7 @@ def _moment(fence: JsonObject, field: str) -> datetime | None:
 NOTIFIED: Mapping[str, When] = {
     EventReason.NEEDS_HUMAN: When.NEEDS_HUMAN,
     EventReason.CIRCUIT_BREAKER_OVERRIDDEN: When.CIRCUIT_BREAKER,
+    EventReason.REPEATED_REPAIRS: When.REPEATED,
 }
 
 PATIENCE_SECONDS = 3.0

@@ -19,6 +19,7 @@ from activities.cluster.api.refusals import Unconnected
 from activities.cluster.watch.reflector import version_number
 from activities.cluster.watch.watches import Following, Watches
 from policy.scan.scan_report import SeenVersion
+from policy.values.display_text import some_of
 from policy.values.times import format_duration
 from policy.values.unread import Unread, by_cause
 
@@ -200,8 +201,7 @@ class ManagementCluster:
 def listed(reflectors: Iterable[Following]) -> str:
     """Kinds, and what is the matter with them, by cause: an outage has one. Of many kinds the first ones."""
     found = by_cause(Unread(what=each.resource.plural, why=each.problem or "no answer") for each in reflectors)
-    more = {cause: f" and {len(kinds) - MOST_NAMED} more" if len(kinds) > MOST_NAMED else "" for cause, kinds in found.items()}
-    return "; ".join(f"{', '.join(kinds[:MOST_NAMED])}{more[cause]} ({cause})" for cause, kinds in found.items())
+    return "; ".join(f"{some_of(kinds, MOST_NAMED)} ({cause})" for cause, kinds in found.items())
 
 
 def longest_silence(reflectors: Iterable[Following]) -> float:

@@ -34,7 +34,7 @@ from policy.objects.machines import MachineView, machine_key
 from policy.objects.surroundings import EtcdGuard, Surroundings
 from policy.preservation.pools import read_policy
 from policy.preservation.preservation_index import PreservationIndex
-from policy.remediation.remedies import NoRemedy, TemplateSeen, no_remedy
+from policy.remediation.ladder import NoRemedy, TemplateSeen, no_remedy
 from policy.scan.ledger import Ledger
 from policy.values.errors import PolicyError, shown
 from policy.values.fields import mapping, mappings

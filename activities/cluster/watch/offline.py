@@ -27,10 +27,10 @@ from policy.checks.health_check import HealthCheck, Overlap, RetryRules
 from policy.dialects import is_health_check
 from policy.dialects.common import DEFAULT_NAMESPACE
 from policy.remediation.control_plane import read_strategy
+from policy.remediation.ladder import UNKNOWN, TemplateSeen
 from policy.remediation.memory import DEFAULT_RETRIES
-from policy.remediation.remedies import UNKNOWN, TemplateSeen
+from policy.scan.explanation import OwnersRules
 from policy.scan.ledger import Ledger
-from policy.scan.outlook import OwnersRules
 from policy.values.errors import PolicyError, shown
 from policy.values.fields import Fields
 from policy.values.object_refs import ObjectRef

@@ -2,7 +2,7 @@
 
 So that a check without its remedy says so when it is written, and is in use again once its template is there. A kind that we may
 not list says nothing of its templates, and its checks go on. What a template's absence means is judged by
-`policy/remediation/remedies.py`.
+`policy/remediation/ladder.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from activities.cluster.watch.kinds import ReadKind, template_kind
 from activities.cluster.watch.reflector import Reflector
 from policy.checks.health_check import HealthCheck
 from policy.fence.templates import is_fencing_template, is_own_template
-from policy.remediation.remedies import UNKNOWN, TemplateSeen, TemplateSight, judged, templates_of
+from policy.remediation.ladder import UNKNOWN, TemplateSeen, TemplateSight, judged, templates_of
 from policy.values.object_refs import ObjectRef
 
 C = TypeVar("C")

@@ -38,7 +38,7 @@ from requests.adapters import BaseAdapter
 from requests.utils import DEFAULT_CA_BUNDLE_PATH, select_proxy
 
 from activities.errors import ErrorType
-from activities.power.cloud_call import CallStage, CloudCall, HttpRequest, reason_of, tls_of
+from activities.power.cloud_call import CallStage, CloudCall, HttpRequest, NotThereError, reason_of, tls_of
 from activities.power.driver import PowerError
 
 # Our identity at Google, and the tokens that prove it: a service account by its key, or the worker's own identity.
@@ -138,10 +138,6 @@ def account_of(key: str) -> Account:
 # The session on which Google's client and its tokens work: what it is given is sent by the call, its refusal is typed.
 
 RATE_REASONS = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "quotaExceeded", "dailyLimitExceeded"})
-
-
-class NotThereError(PowerError):
-    """The API answered that there is no such thing (404): never a state, and nothing was carried out."""
 
 
 class _Adapter(BaseAdapter):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from activities.errors import ErrorType
-from activities.power.cloud_call import CallStage, CloudCall
+from activities.power.cloud_call import CallStage, CloudCall, NotThereError
 from activities.power.driver import (
     Deadline,
     DeviceCredentials,
@@ -28,7 +28,6 @@ from activities.power.driver import (
     parameters_of,
     require_own_cloud,
 )
-from activities.power.gce.client import NotThereError
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.drivers.gce import SERVICE_ACCOUNT, GceInstance, is_token_uri
 from policy.fence.power import PowerCapability, PowerState, VolumeState, instance_of

@@ -1,7 +1,7 @@
 """The rules of each dialect: which targets a check covers, and its verdict on one target at one moment.
 
 One module for each, with the shipped system's own words in its verdicts. The rules know nothing of counts
-(`policy/checks/circuit_breakers.py`) and nothing of acts (`policy/remediation/remedies.py`).
+(`policy/checks/circuit_breakers.py`) and nothing of acts (`policy/remediation/ladder.py`).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import Health
 from policy.dialects import is_health_check, parse
 from policy.dialects.node_fencing import parse_cluster_config, parse_fence_policy, read_policies
-from policy.remediation.remedies import remedy
+from policy.remediation.ladder import remedy
 from policy.remediation.strategies import Action
 from policy.values.errors import PolicyError
 from policy.values.object_refs import Dialect, dialect_of

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.episode.drain import DrainOptions, DrainPod, Fate, drain_options, grace_seconds, plan_drain, rule
+from policy.episode.drain import (
+    DrainClaim,
+    DrainOptions,
+    DrainPod,
+    Fate,
+    drain_options,
+    grace_seconds,
+    is_single_writer,
+    plan_drain,
+    rule,
+)
 from tests.vectors.fencing import VECTORS
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -121,3 +131,38 @@ def test_an_eviction_leaves_a_pod_to_its_kubelet(ours: int | None, own: int | No
     """S1, S30: never a grace period of 0."""
     options = DrainOptions(grace=timedelta(seconds=ours) if ours is not None else None)
     assert grace_seconds(options, own) == asked
+
+
+ALONE, SHARED, UNBOUND = (
+    DrainClaim(volume=volume, modes=frozenset({mode}))
+    for volume, mode in (("pv", "ReadWriteOnce"), ("pv", "ReadWriteMany"), ("", "ReadWriteOnce"))
+)
+UNKNOWN_MODES = DrainClaim(volume="pv", modes=frozenset())
+
+
+@pytest.mark.parametrize(
+    ("claim", "attached", "running", "held"),
+    [
+        (ALONE, {"pv"}, False, True),
+        (ALONE, set(), True, True),
+        (ALONE, {"another"}, False, False),
+        (SHARED, {"pv"}, True, False),
+        (UNKNOWN_MODES, {"pv"}, False, True),
+        (UNBOUND, {"pv"}, True, False),
+        (None, {"another"}, False, True),
+        (None, set(), True, True),
+        (None, set(), False, False),
+    ],
+)
+def test_a_volume_that_one_machine_writes_holds_its_pod(
+    claim: DrainClaim | None, attached: set[str], running: bool, held: bool
+) -> None:
+    """S36."""
+    assert is_single_writer((claim,), attached, running=running, inline_disk=False) is held
+    assert is_single_writer((SHARED, claim), attached, running=running, inline_disk=False) is held
+
+
+@pytest.mark.parametrize(("inline_disk", "attached", "held"), [(True, {""}, True), (True, {"pv"}, False), (False, {""}, False)])
+def test_a_disk_in_the_pods_own_spec_has_an_attachment_without_a_name(inline_disk: bool, attached: set[str], held: bool) -> None:
+    """S36."""
+    assert is_single_writer((), attached, running=True, inline_disk=inline_disk) is held

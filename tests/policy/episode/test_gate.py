@@ -269,7 +269,7 @@ ELSEWHERE = {
     "policy/scan/explanation.py": "of a paused check, not of a machine",
     "policy/dialects/common.py": "of a paused check, not of a machine",
     "activities/cluster/objects/machines_decoding.py": "of a paused Cluster, not of a machine",
-    "activities/cluster/report/target_events.py": "tells of a label that means nothing",
+    "activities/cluster/report/status_writer.py": "tells of a label that means nothing",
     "activities/cluster/acts/preservation.py": "writes what a person asks for",
     "policy/preservation/effects.py": "the request itself, which preservation carries out",
     "policy/preservation/preservation_index.py": "the request itself, which preservation carries out",

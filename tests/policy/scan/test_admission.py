@@ -17,11 +17,12 @@ from policy.episode.messages import Kind
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState, Replacing
 from policy.objects.scopes import CLUSTER, GroupCount
+from policy.remediation.control_plane import objection_by_count
 from policy.remediation.ladder import EscalationStep
 from policy.remediation.strategies import Strategy
 from policy.scan.admission import Refused, admit, answer_request, orphans
 from policy.scan.pauses import Pause
-from policy.scan.permit_rules import AdmissionRefusal, control_plane_guard
+from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import Candidate, ClusterLease, ScanReport, ViewState
 from tests.policy.builders import NOW, a_candidate, a_check_report, a_permit, a_report, ago, check_ref, seen
 
@@ -163,7 +164,7 @@ def test_a_closed_circuit_breaker_with_nothing_remaining_still_lets_the_unhealth
 
 
 ONE_OF_3, ONE_OF_2 = (f"1 of {members} control-plane members would be left Ready, a quorum needs 2" for members in (3, 2))
-LAST = "it is the only control-plane member"
+LAST = "it is the only member that the control plane has or wants"
 SICK, WELL = {"target_ready": False}, {"target_ready": True}
 REMOVED_SICK, REMOVED_WELL = SICK | {"removes": True}, WELL | {"removes": True}
 NO_NODE = REMOVED_SICK | {"lost": ("m",)}
@@ -206,7 +207,7 @@ def test_a_quorum_of_the_control_plane_stays(
     members: int, ready: int, target: dict[str, Any], others: tuple[str, ...], refusal: str
 ) -> None:
     """S15."""
-    found = control_plane_guard(members, ready, open_member_episodes=others, **target)
+    found = objection_by_count(members, ready, open_member_episodes=others, **target)
     assert refusal in found
     assert bool(found) is bool(refusal)
 

@@ -34,8 +34,8 @@ from policy.objects.machines import (
 from policy.objects.nodes import CONTROL_PLANE_LABELS, EXCLUDE_LABEL, Condition, NodeView
 from policy.objects.remediations import Owner, RemediationObject
 from policy.objects.surroundings import DESIRED_CONFIG_ANNOTATION, EtcdGuard, Surroundings
+from policy.remediation.ladder import RESTORING
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, LastRemediation, written_memory
-from policy.remediation.remedies import RESTORING
 from policy.remediation.strategies import Action
 from policy.scan.evaluation import ORPHANED, CheckEvaluation, TargetEvaluation, evaluate
 from policy.scan.ledger import Ledger

@@ -21,8 +21,7 @@ from policy.episode.permits import Permit, PermitDecision, PermitRequest, Permit
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, FAILED, PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, MachineView
 from policy.objects.nodes import CONTROL_PLANE_LABELS, EXCLUDE_LABEL, ZONE_LABEL, Condition, NodeView, Taint
 from policy.objects.surroundings import Surroundings
-from policy.remediation.ladder import removes
-from policy.remediation.remedies import RESTORING
+from policy.remediation.ladder import RESTORING, removes
 from policy.remediation.strategies import RULES, Action
 from policy.scan import permit_rules
 from policy.scan.admission import admit, answer_request

@@ -16,8 +16,8 @@ from policy.remediation.ladder import Body, read_strategies
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, REMEDIATION_FOR_ANNOTATION, LastRemediation, written_memory
 from policy.remediation.strategies import Action
 from policy.scan.evaluation import evaluate
+from policy.scan.explanation import Outlook, OwnersRules, outlook, outlook_by_hand
 from policy.scan.ledger import Ledger
-from policy.scan.outlook import Outlook, OwnersRules, outlook, outlook_by_hand
 from policy.values.object_refs import Dialect
 from tests.policy.builders import NOW, TEMPLATE, a_check, a_node, ago, check_object, ledger_of, put
 from tests.policy.pools import PROD, a_machine, cluster_api, openshift

@@ -11,7 +11,7 @@ from policy.checks.inventory import ControlPlane
 from policy.checks.verdicts import Health
 from policy.episode.messages import Observation
 from policy.objects.scopes import GroupCount
-from policy.scan.report_urgency import Urgency, urgency
+from policy.scan.report_builder import Urgency, urgency
 from policy.scan.scan_report import AtRisk, ClusterLease, NodeAtRisk, TargetRow, ViewState
 from tests.policy.builders import NOW, a_candidate, a_check_report, a_report, check_ref
 

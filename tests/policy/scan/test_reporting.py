@@ -14,15 +14,14 @@ from policy.objects.machines import PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, SKI
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, ZONE_LABEL, Condition, NodeView
 from policy.objects.remediations import RemediationObject
 from policy.preservation.kept_machine import CONDITION
-from policy.remediation.remedies import RESTORING
+from policy.remediation.ladder import RESTORING
 from policy.remediation.strategies import Action
 from policy.scan.admission import admit
 from policy.scan.evaluation import evaluate
 from policy.scan.ledger import Ledger
 from policy.scan.permit_rules import AdmissionRefusal
-from policy.scan.report_builder import NOT_COVERED
-from policy.scan.report_urgency import stamp_of
-from policy.scan.scan_report import MAXIMUM_CANDIDATES, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS
+from policy.scan.report_builder import NOT_COVERED, stamp_of
+from policy.scan.scan_report import MAXIMUM_CANDIDATES, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS, NodeStanding
 from policy.values.object_refs import Dialect, ObjectRef
 from tests.policy.builders import NOW, WORKER, a_check, a_node, a_report, ago, check_ref, ledger_of, mark_text
 from tests.policy.pools import PROD, a_machine, cluster_api, openshift
@@ -336,3 +335,38 @@ def test_rows_are_bounded_and_stay_in_order_as_nodes_come_and_go() -> None:
         "healthy-003",
         "healthy-004",
     ]
+
+
+def test_a_due_node_under_an_open_circuit_breaker_is_watched_although_it_is_no_candidate() -> None:
+    sick = [a_node(name, "Unknown", 60, labels={WORKER: ""}) for name in ("a", "b")]
+    parts = ledger_of(a_check(), *sick).report_parts(NOW, spells=("gone", "a"))
+    assert not parts.candidates
+    assert [(each.node, each.standing, each.code) for each in parts.watched] == [
+        ("a", NodeStanding.DUE, "CircuitBreakerOpen"),
+        ("gone", NodeStanding.GONE, ""),
+        ("b", NodeStanding.DUE, "CircuitBreakerOpen"),
+    ]
+    assert (parts.watched[0].since, parts.watched[0].cause, parts.watched[0].steps) == (
+        ago(60),
+        "ReadyUnknown",
+        ("FencingTemplate/nodewarden/bmc",),
+    )
+
+
+def test_a_watched_node_says_how_it_stands_and_a_candidate_is_none() -> None:
+    nodes = [a_node("sick", "Unknown", 60), a_node("soon", "Unknown", 0.5), a_node("stray", labels={})]
+    parts = ledger_of(a_check(), *nodes, *fleet(10)).report_parts(NOW, spells=("sick", "soon", "stray", "healthy-001"))
+    assert [each.node for each in parts.candidates] == ["sick"]
+    assert {each.node: each.standing for each in parts.watched} == {
+        "soon": NodeStanding.UNCLEAR,
+        "stray": NodeStanding.UNCOVERED,
+        "healthy-001": NodeStanding.WELL,
+    }
+
+
+def test_what_a_spell_watches_changes_no_decision() -> None:
+    """S14, S17: neither the order of the candidates nor what an episode sees depends on it."""
+    ledger = sick_ledger(a_node("a", "Unknown", 60), a_node("b", "Unknown", 90))
+    plain, watching = ledger.report_parts(NOW), ledger.report_parts(NOW, spells=("a", "b", "healthy-001"))
+    assert replace(watching, watched=()) == plain
+    assert [each.node for each in watching.watched] == ["healthy-001"]

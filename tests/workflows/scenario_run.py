@@ -18,13 +18,12 @@ from policy.fence.power import PowerState
 from tests.workflows.adversary import THEIRS, Adversary, look_of
 from tests.workflows.clockwork import Clockwork, Perils
 from tests.workflows.contract import Call
-from tests.workflows.drawing import Drawn
 from tests.workflows.executions import Execution, Word
-from tests.workflows.machine import NODE, OURS, Machine
-from tests.workflows.mishaps import Mishap
-from tests.workflows.owned import Owned
+from tests.workflows.faults import Fault
+from tests.workflows.machine import NODE, OURS, Machine, MachineObject
 from tests.workflows.plans import switches
 from tests.workflows.referee import EXPOSED, Said
+from tests.workflows.scenarios import Scenario
 from workflows.definitions.fencing import Fencing
 from workflows.definitions.remediation import Remediation
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest, PersonRequest, ResumeRequest
@@ -45,15 +44,19 @@ and two wrong clocks of three, needs a third."""
 class Play:
     """One machine, its episodes one after the other, and what was wrong with them."""
 
-    def __init__(self, drawn: Drawn, *, rolls: bool = False) -> None:
+    def __init__(self, drawn: Scenario, *, rolls: bool = False) -> None:
         """rolls: whether each history is left at its first rest."""
         self.drawn = drawn
         self.adversary = Adversary(
-            plan=drawn.plan, need=drawn.need, script=deque(drawn.script), ambushes=list(drawn.ambushes), lingers=drawn.lingers
+            plan=drawn.plan,
+            need=drawn.need,
+            script=deque(drawn.script),
+            placed_faults=list(drawn.placed_faults),
+            lingers=drawn.lingers,
         )
         self.adversary.machine.boot_seconds, self.adversary.per_minute = drawn.boot_seconds, drawn.per_minute
         self.adversary.machine.miswired, self.adversary.skews = drawn.miswired, drawn.skews
-        self.adversary.owned = drawn.owned()
+        self.adversary.machine_object = drawn.machine_object()
         self.adversary.referee.climbs = sum(switches(each, drawn.plan) for each in drawn.ladder) > 1
         self.adversary.say, self.adversary.grant = self._say, self._grant
         self.problems: list[str] = []
@@ -111,7 +114,7 @@ class Play:
         drawn, acts = self.drawn, [(act, len(list(same))) for act, same in groupby(self.adversary.acts)]
         ladder = ", ".join(each.name for each in drawn.ladder)
         told = [f"{', '.join(drawn.kinds)} ({ladder}), {drawn.need.kind}, {drawn.reactions}, {drawn.perils}, {drawn.skews}"]
-        told += [str(each) for each in drawn.ambushes]
+        told += [str(each) for each in drawn.placed_faults]
         return "\n".join(
             [str(drawn.plan), *told, *(f"  {act}" + (f", {times} times" if times > 1 else "") for act, times in acts[-LAST:])]
         )
@@ -166,24 +169,24 @@ class Play:
 
     # People ---------------------------------------------------------------------------------------------------------
 
-    def _say(self, mishap: Mishap, delay: float) -> None:
+    def _say(self, fault: Fault, delay: float) -> None:
         def speak() -> None:
             if (execution := self.clockwork.open(EPISODE)) is None:
                 return
-            match mishap:
-                case Mishap.ABORT | Mishap.ABORT_ON:
-                    self._abort(execution, who="bob", power_on=mishap is Mishap.ABORT_ON)
-                case Mishap.HOLD:
+            match fault:
+                case Fault.ABORT | Fault.ABORT_ON:
+                    self._abort(execution, who="bob", power_on=fault is Fault.ABORT_ON)
+                case Fault.HOLD:
                     word = execution.update("hold", PersonRequest(who="bob", reason="drawn"))
                     self.adversary.referee.said.append(Said(what="hold", word=word))
-                case Mishap.CANCEL:
+                case Fault.CANCEL:
                     execution.cancel("drawn")
                     self.adversary.referee.said.append(Said(what="cancel", word=Word(taken=self.clockwork.now)))
-                case Mishap.TERMINATE if self._episodes < 3:
+                case Fault.TERMINATE if self._episodes < 3:
                     execution.terminate()
-                case Mishap.ROLL:
+                case Fault.ROLL:
                     execution.suggests_rolling = True
-                case Mishap.HEARSAY:
+                case Fault.HEARSAY:
                     seen, now = self.adversary.machine.observation(), self.clockwork.now
                     lie = replace(seen, present=True, ready=True, ready_since=now, boot_id=f"{seen.boot_id}-or-so")
                     execution.signal("observe", lie)
@@ -210,7 +213,7 @@ class Play:
         self._resumed += 1
         adversary, machine = self.adversary, self.adversary.machine
         machine.settle(self.clockwork.now)
-        ours = machine.holder == OURS and not machine.terminated and machine.plugged and adversary.owned.deleting is None
+        ours = machine.holder == OURS and not machine.terminated and machine.plugged and adversary.machine_object.deleting is None
         ours = ours and not adversary.vetoes() and (machine.mark is None or machine.mark.incident != THEIRS)
         ours = ours and not adversary.is_off_by_others()
         works = not (adversary.dead or adversary.silent or adversary.locked or adversary.stuck)
@@ -320,7 +323,7 @@ def problems_of_the_end(adversary: Adversary, result: EpisodeResult) -> list[str
     """What is left behind, and what is said of it that is not so."""
     machine = adversary.machine
     found = [*_left_over(machine, result, adversary.noted, zombies=bool(adversary.zombies)), *_untrue(adversary, result)]
-    found += _still_asked_for(adversary.owned, result) if not adversary.zombies else []
+    found += _still_asked_for(adversary.machine_object, result) if not adversary.zombies else []
     exposed = machine.exposed_ready if adversary.referee.on_word else machine.exposed  # what nobody can tell, nobody can know
     if exposed > EXPOSED:
         found.append(f"S6: our out-of-service taint stood for {exposed} on a machine that ran")
@@ -349,18 +352,20 @@ def _left_over(machine: Machine, result: EpisodeResult, noted: set[str], *, zomb
     return found
 
 
-def _still_asked_for(owned: Owned, result: EpisodeResult) -> list[str]:
+def _still_asked_for(machine_object: MachineObject, result: EpisodeResult) -> list[str]:
     """S35: nothing that others were asked for stands any longer, or people are told."""
-    if not owned.present or "can't be" in result.message:
+    if not machine_object.present or "can't be" in result.message:
         return []
     found = [
-        f"S35: its {name} is left" for name, each in owned.objects.items() if (each.by, each.goes_at) == (result.incident, None)
+        f"S35: its {name} is left"
+        for name, each in machine_object.objects.items()
+        if (each.by, each.goes_at) == (result.incident, None)
     ]
-    if owned.annotated is not None and owned.annotated_by == result.incident:
+    if machine_object.annotated is not None and machine_object.annotated_by == result.incident:
         found.append("S35: its operator is still asked to remediate it")
-    if owned.deleting is None and owned.asked is not None and owned.asked_by == result.incident:
+    if machine_object.deleting is None and machine_object.asked is not None and machine_object.asked_by == result.incident:
         found.append("S35: its owner is still asked to remediate it")
-    if owned.deleting is None and owned.claimed_by == result.incident:
+    if machine_object.deleting is None and machine_object.claimed_by == result.incident:
         found.append("S35: our claim that it is being deleted is left")
     return found
 
@@ -392,7 +397,10 @@ def _untrue(adversary: Adversary, result: EpisodeResult) -> list[str]:
         found.append("S35: it is left off and nobody is told")
     ends = [each for each in adversary.referee.said if each.what in {"abort", "cancel"} and each.word.taken is not None]
     asked_on = (
-        bool(ends) and all(each.power_on for each in ends) and result.outcome is Outcome.ABORTED and adversary.owned.present
+        bool(ends)
+        and all(each.power_on for each in ends)
+        and result.outcome is Outcome.ABORTED
+        and adversary.machine_object.present
     )
     if ours and not machine.runs and asked_on and "power on: " not in result.message:
         found.append("S35: aborted with power-on, and left off")

@@ -11,9 +11,8 @@ from policy.fence.plan import FencingPlan, Freeing
 from policy.remediation.ladder import EscalationStep
 from policy.values.object_refs import ObjectRef
 from tests.workflows.clockwork import Perils
-from tests.workflows.evils import AMBUSHED, EVILS, KNOWN, OFTEN, THEMES, Known
-from tests.workflows.mishaps import SELF, Ambush, Mishap
-from tests.workflows.owned import Owned
+from tests.workflows.faults import FAULT_PRONE, FAULTS_AT, KNOWN, OFTEN, SELF, THEMES, Fault, Known, PlacedFault
+from tests.workflows.machine import MachineObject
 from tests.workflows.plans import MINUTE, acts_of, draw_ladder, draw_plan
 
 NEEDS = (
@@ -42,14 +41,14 @@ SKEWS = ((0.0,),) * 4 + ((9.0,), (-2.0, 2.0), (0.0, 120.0), (600.0, 0.0, -600.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
-    """One episode. script: a mishap per attempt, and how many seconds later it happens where it merely happens beside it."""
+class Scenario:
+    """One episode. script: a fault per attempt, and how many seconds later it happens where it merely happens beside it."""
 
     seed: int
     plan: FencingPlan
     need: Need
-    script: tuple[tuple[Mishap, float], ...]
-    ambushes: tuple[Ambush, ...]
+    script: tuple[tuple[Fault, float], ...]
+    placed_faults: tuple[PlacedFault, ...]
     reactions: tuple[str, ...]
     perils: Perils
     lingers: float
@@ -62,25 +61,25 @@ class Drawn:
     goes_after: timedelta | None = timedelta(minutes=2)
     owner_acts_after: timedelta | None = timedelta(minutes=1)
     operator_acts_after: timedelta | None = timedelta(minutes=1)
-    """As of `Owned`."""
+    """As of `MachineObject`."""
     miswired: bool = False
     skews: tuple[float, ...] = (0.0,)
 
-    def owned(self) -> Owned:
+    def machine_object(self) -> MachineObject:
         """The Machine behind the Node."""
-        return Owned(
+        return MachineObject(
             goes_after=self.goes_after, owner_acts_after=self.owner_acts_after, operator_acts_after=self.operator_acts_after
         )
 
     @classmethod
-    def of(cls, seed: int) -> Drawn:
-        """The same for the same seed, whatever the machine. Two known evils, each in an episode that is calm else, then a wild
-        one; and so on until each known evil has had its turn, and again."""
+    def of(cls, seed: int) -> Scenario:
+        """The same for the same seed, whatever the machine. Two known faults, each in an episode that is calm else, then a wild
+        one; and so on until each known fault has had its turn, and again."""
         random, (rounds, turn) = Random(seed), divmod(seed, 3)
         return cls._with(KNOWN[(2 * rounds + turn) % len(KNOWN)], seed, random) if turn < 2 else cls._wild(seed, random)
 
     @classmethod
-    def _with(cls, known: Known, seed: int, random: Random) -> Drawn:
+    def _with(cls, known: Known, seed: int, random: Random) -> Scenario:
         act, ladder = known.act, known.changes.get("ladder", ())
         plan = draw_plan(random)
         while act not in acts_of(plan, ladder) or not _comes_to(known, plan):
@@ -88,11 +87,11 @@ class Drawn:
         patient = replace(plan, free_timeout=timedelta(minutes=5), tries=max(plan.tries, 2))
         if act == "terminate":
             patient = replace(patient, freeing=Freeing.AUTOMATIC)
-        speaks = any(len(each.mishaps) > 1 for each in known.ambushes) or random.random() < 0.5
+        speaks = any(len(each.faults) > 1 for each in known.placed_faults) or random.random() < 0.5
         reactions = ("acknowledge" if speaks else "resume", "resume", "abort-on")
-        another = (draw_ambush(random, plan, ladder),) if random.random() < 0.2 else ()
+        another = (draw_placed_fault(random, plan, ladder),) if random.random() < 0.2 else ()
         drawn = replace(
-            arranged(patient, *known.ambushes, *another, need=random.choice(NEEDS[:2]), reactions=reactions),
+            arranged(patient, *known.placed_faults, *another, need=random.choice(NEEDS[:2]), reactions=reactions),
             seed=seed,
             perils=random.choice((Perils(), Perils(forgets=0.1))),
             boot_seconds=random.choice((40.0, 40.0, 700.0)),
@@ -100,7 +99,7 @@ class Drawn:
         return replace(drawn, **known.changes)
 
     @classmethod
-    def _wild(cls, seed: int, random: Random) -> Drawn:
+    def _wild(cls, seed: int, random: Random) -> Scenario:
         plan, kinds = draw_plan(random), random.choice(SUCCESSIONS)
         climbs = Kind.REMEDIATION in kinds
         ladder = draw_ladder(random) if climbs else ()
@@ -116,7 +115,7 @@ class Drawn:
             miswired=len(plan.levels) > 1 and len(plan.levels[0]) == 1 and random.random() < 0.3,
             skews=random.choice(SKEWS),
             script=draw_script(random),
-            ambushes=tuple(draw_ambush(random, plan, ladder) for _ in range(random.randint(0, 2))),
+            placed_faults=tuple(draw_placed_fault(random, plan, ladder) for _ in range(random.randint(0, 2))),
             reactions=tuple(random.choices(REACTIONS, weights=(3, 4, 1, 1, 1), k=random.randint(0, 4))),
             perils=random.choice(
                 (Perils(), Perils(forgets=0.05), Perils(forgets=0.02, dies=0.02, queues=0.03), Perils(queues=0.1, dies=0.05))
@@ -128,14 +127,14 @@ class Drawn:
         )
 
 
-def arranged(plan: FencingPlan, *ambushes: Ambush, **changes: object) -> Drawn:
+def arranged(plan: FencingPlan, *placed_faults: PlacedFault, **changes: object) -> Scenario:
     """One in which nothing is left to chance but how long things take."""
-    quiet = Drawn(
+    quiet = Scenario(
         seed=1,
         plan=plan,
         need=NEEDS[0],
         script=(),
-        ambushes=ambushes,
+        placed_faults=placed_faults,
         reactions=(),
         perils=Perils(),
         lingers=0.0,
@@ -146,31 +145,31 @@ def arranged(plan: FencingPlan, *ambushes: Ambush, **changes: object) -> Drawn:
     return replace(quiet, **changes)  # type: ignore[arg-type]
 
 
-def draw_script(random: Random) -> tuple[tuple[Mishap, float], ...]:
+def draw_script(random: Random) -> tuple[tuple[Fault, float], ...]:
     """Some peace, so that the later steps have their troubles, too; then a calm or wild mixture of what belongs together."""
     calm = random.choice((0.5, 0.7, 0.85, 0.95))
     themes = random.choices(THEMES, k=random.choice((1, 1, 2)))
-    kinds = [mishap for theme in themes for mishap in theme]
-    script = [(Mishap.NOTHING, 0.0)] * random.choice((0, 0, random.randint(0, 25)))
+    kinds = [fault for theme in themes for fault in theme]
+    script = [(Fault.NOTHING, 0.0)] * random.choice((0, 0, random.randint(0, 25)))
     for _ in range(random.randint(10, 80)):
-        mishap = Mishap.NOTHING if random.random() < calm else random.choice(kinds)
-        at_once = mishap not in SELF and random.random() < 0.4
-        delay = 0.0 if at_once else round(random.choice((1.0, 10.0, 15.0 if mishap in SELF else 120.0)) * random.random(), 2)
-        script.append((mishap, delay))
+        fault = Fault.NOTHING if random.random() < calm else random.choice(kinds)
+        at_once = fault not in SELF and random.random() < 0.4
+        delay = 0.0 if at_once else round(random.choice((1.0, 10.0, 15.0 if fault in SELF else 120.0)) * random.random(), 2)
+        script.append((fault, delay))
     return tuple(script)
 
 
-def draw_ambush(random: Random, plan: FencingPlan, ladder: tuple[EscalationStep, ...] = ()) -> Ambush:
-    """Where it hurts this plan: a known evil, or any one mishap at an act that matters."""
-    kinds = [mishap for mishap in Mishap if mishap not in {Mishap.NOTHING, Mishap.HEAL, Mishap.NO_VETO, Mishap.NEED_BACK}]
+def draw_placed_fault(random: Random, plan: FencingPlan, ladder: tuple[EscalationStep, ...] = ()) -> PlacedFault:
+    """Where it hurts this plan: a known fault, or any one fault at an act that matters."""
+    kinds = [fault for fault in Fault if fault not in {Fault.NOTHING, Fault.HEAL, Fault.NO_VETO, Fault.NEED_BACK}]
     if random.random() < 0.7:
-        method = random.choice([act for act in acts_of(plan, ladder) if act in EVILS])
-        mishaps = random.choice(EVILS[method])
+        method = random.choice([act for act in acts_of(plan, ladder) if act in FAULTS_AT])
+        faults = random.choice(FAULTS_AT[method])
     else:
-        method = random.choice(AMBUSHED)
-        mishaps = ((random.choice(kinds), round(random.choice((0.0, 0.0, 5.0)) * random.random(), 2)),)
+        method = random.choice(FAULT_PRONE)
+        faults = ((random.choice(kinds), round(random.choice((0.0, 0.0, 5.0)) * random.random(), 2)),)
     number = random.randint(1, 8) if method in OFTEN else random.choice((1, 1, 1, 2))
-    return Ambush(method=method, number=number, mishaps=mishaps)
+    return PlacedFault(method=method, number=number, faults=faults)
 
 
 def _comes_to(known: Known, plan: FencingPlan) -> bool:

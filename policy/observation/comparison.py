@@ -1,0 +1,464 @@
+"""The report that decides whether a check may be armed: what would have been repaired, and how often that would have been wrong.
+
+Everything is counted from what was recorded: spells, node-days, and the results of ended episodes; there is no model. A repair is
+*false* if the node came back by itself within the time that a repair takes (`RepairTime`). What is rare is shown with the exact
+interval for it, Poisson's for a rate and that of Clopper and Pearson for a share, and where there are too few cases the answer
+says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+from policy.episode.messages import EpisodeResult, Outcome, Phase
+from policy.observation.spells import Ending, NodeDays, Spell
+from policy.values.mode import Mode
+
+MODE = "mode"
+"""The code of a span in which nothing but the mode held the node: the row of `policy/episode/gate.py`."""
+
+USUAL_REPAIR = timedelta(minutes=10)
+"""How long a repair takes where too few of our own have ended: a power cycle with its proofs, and the boot of a server."""
+FEWEST_REPAIRS = 5
+"""So many have to have ended before their median counts."""
+FEWEST_CASES = 10
+"""With fewer decided cases a share says too little."""
+FEWEST_DAYS = 100
+"""With fewer node-days a rate says too little."""
+SICK_AGAIN = timedelta(hours=24)
+"""A repair did not help if the node is sick again within this time after it."""
+LONGER = tuple(timedelta(minutes=each) for each in (0, 1, 2, 5, 10, 15, 30, 60))
+"""By how much a time-out might be longer: the rows of the table."""
+
+_NONE = timedelta(0)
+_DAY = timedelta(days=1)
+_CONFIDENCE = 0.95
+_REPAIRED = frozenset({Outcome.RECOVERED, Outcome.REPLACED})
+
+
+class Judgement(StrEnum):
+    """What would have come of the repair of one spell."""
+
+    FALSE = "false-repair"
+    """The node came back by itself within the time that the repair takes."""
+    LATER = "came-back-later"
+    """By itself, but a repair would have been sooner."""
+    OTHERS = "repaired-by-others"
+    OURS = "repaired"
+    """By an episode of ours, because the check was armed or a person asked."""
+    STILL_SICK = "still-sick"
+    """For longer than a repair takes."""
+    UNDECIDED = "undecided"
+    """It has not lasted as long as a repair takes."""
+    NOT_WATCHED = "not-watched"
+    """No check asked for the node any more."""
+    HELD = "held"
+    """No repair would have begun, or none was to be observed: something other than the mode held the node to the end."""
+
+
+DECIDED = frozenset({Judgement.FALSE, Judgement.LATER, Judgement.OTHERS, Judgement.OURS, Judgement.STILL_SICK})
+"""The judgements of which a share is taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSpell:
+    """A spell, and the workflow that records it: its own, that of its storm, or the scanner's while the spell lasts."""
+
+    spell: Spell
+    workflow_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairTime:
+    """How long a repair takes: the median of so many ended episodes that waited for no person; repairs 0: `USUAL_REPAIR`."""
+
+    span: timedelta = USUAL_REPAIR
+    repairs: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A share, or a rate for 1,000 node-days, with its exact interval at 95 %. cases: the numerator; of: the denominator, cases
+    or node-days. enough: False where there are too few of them to say."""
+
+    cases: int
+    of: float
+    value: float
+    low: float
+    high: float
+    enough: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedSpell:
+    """One spell. begins: when a repair would have begun, None where it would not have."""
+
+    spell: Spell
+    judgement: Judgement
+    begins: datetime | None
+    workflow_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairsByOthers:
+    """after: how long after the moment at which ours would have begun the node was well. sooner: by how much ours would have
+    had it back before. Each the median, and what nine of ten did not exceed."""
+
+    after: timedelta
+    after_p90: timedelta
+    sooner: timedelta
+    sooner_p90: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrakeTally:
+    """What one rule held, and in how many storms. rightly: the node came back by itself. wrongly: it had to be repaired, or
+    stayed sick. The rest is not decided. held: the time, summed over the spells."""
+
+    code: str
+    spells: int
+    storms: int
+    rightly: int
+    wrongly: int
+    held: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongerTimeout:
+    """Had the time-out been longer by `longer`: so many repairs, so many of them false. later: how much longer the nodes that
+    need a repair would have been sick, all together."""
+
+    longer: timedelta
+    repairs: int
+    false_repairs: int
+    later: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmedTally:
+    """What the check's own episodes came to. not_helped: of the repairs, those after which the node was sick again within
+    `SICK_AGAIN`; share: of those for which that time is over. reboots: repairs with a proven restart; same_cause: of those, the
+    ones after which the same reason came back in that time. incidents: of the repairs that did not help."""
+
+    repairs: int
+    not_helped: int
+    undecided: int
+    share: Estimate | None
+    reboots: int
+    same_cause: int
+    otherwise: int
+    """Episodes that ended in another way: fenced off, aborted, released."""
+    incidents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckComparison:
+    """One check. observed_days, armed_days: node-days in a mode below repair, and in repair. would_repair: how many of the
+    cases have a judgement other than held. None: nothing to take it of."""
+
+    check: str
+    observed_days: float
+    armed_days: float
+    would_repair: int
+    judgements: Mapping[Judgement, int]
+    share: Estimate | None
+    rate: Estimate | None
+    others: RepairsByOthers | None
+    brakes: tuple[BrakeTally, ...]
+    timeouts: tuple[LongerTimeout, ...]
+    armed: ArmedTally | None
+    cases: tuple[JudgedSpell, ...]
+
+    @property
+    def false_repairs(self) -> int:
+        """How many of the repairs would have been false."""
+        return self.judgements.get(Judgement.FALSE, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Of all checks, sorted by key. missing_days: whole days within that time of which no node-days are recorded."""
+
+    since: datetime
+    until: datetime
+    repair_time: RepairTime
+    checks: tuple[CheckComparison, ...]
+    missing_days: tuple[str, ...] = field(default=())
+
+
+def compare(
+    spells: Iterable[RecordedSpell],
+    node_days: Iterable[NodeDays],
+    episodes: Iterable[EpisodeResult],
+    *,
+    since: datetime,
+    now: datetime,
+    check: str = "",
+) -> Comparison:
+    """The report on the time from midnight (UTC) of `since` to `now`. episodes: ended ones of the whole cluster. check: the key
+    of one, or its name alone; "" for all."""
+    since = since.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    recorded = [each for each in _joined(spells) if since <= each.spell.due <= now]
+    days = [each for each in node_days if f"{since:%Y-%m-%d}" <= each.day <= f"{now.astimezone(UTC):%Y-%m-%d}"]
+    ended = [each for each in episodes if since <= each.ended <= now]
+    found = {each.spell.check for each in recorded} | {each.check for each in days} | {each.check for each in ended}
+    usual = repair_time(ended)
+    checks = tuple(
+        _compare(key, recorded, days, ended, usual=usual.span, now=now)
+        for key in sorted(filter(None, found))
+        if not check or check in {key, key.rpartition("/")[2]}
+    )
+    seen = {each.day for each in days}
+    whole = (since + _DAY * number for number in range((now - since) // _DAY))
+    missing = tuple(each for each in (f"{day:%Y-%m-%d}" for day in whole) if each not in seen)
+    return Comparison(since=since, until=now, repair_time=usual, checks=checks, missing_days=missing)
+
+
+def _joined(spells: Iterable[RecordedSpell]) -> list[RecordedSpell]:
+    """One for each sickness: a record that was closed while the node was sick goes on in the next one."""
+    found = list[RecordedSpell]()
+    for each in sorted(spells, key=lambda each: (each.spell.node, each.spell.check, each.spell.due)):
+        last, spell = found[-1].spell if found else None, each.spell
+        if last is not None and last.ending is Ending.STILL_SICK and _sickness(last) == _sickness(spell):
+            both = replace(last, held=last.held + spell.held, ended=spell.ended, ending=spell.ending, traces=spell.traces)
+            found[-1] = RecordedSpell(spell=both, workflow_id=each.workflow_id)
+        else:
+            found.append(each)
+    return found
+
+
+def _sickness(spell: Spell) -> tuple[str, str, str, datetime]:
+    return spell.node, spell.check, spell.uid, spell.since
+
+
+def repair_time(episodes: Iterable[EpisodeResult]) -> RepairTime:
+    """Measured from those that a check began and that brought the node back without a person."""
+    took = [each.ended - each.started for each in episodes if each.check and each.outcome in _REPAIRED and not _waited(each)]
+    return RepairTime(span=_quantile(took, 0.5), repairs=len(took)) if len(took) >= FEWEST_REPAIRS else RepairTime()
+
+
+def _waited(episode: EpisodeResult) -> bool:
+    return any(entry.act == "phase" and entry.outcome == Phase.NEEDS_HUMAN for entry in episode.record)
+
+
+def cases_of(
+    spells: Iterable[RecordedSpell],
+    usual: timedelta,
+    now: datetime,
+    due: Callable[[Spell], datetime | None] = lambda spell: spell.due,
+) -> tuple[JudgedSpell, ...]:
+    """Each spell, and what would have come of its repair, the oldest first. due: the moment at which it would have been due, None
+    for never; another one than was recorded tries another time-out. That is exact, as a condition's verdict depends on nothing
+    but its moment; what held the node is taken as it was."""
+    found = []
+    for each in sorted(spells, key=lambda each: (each.spell.due, each.spell.node)):
+        begun = begins(each.spell, due(each.spell), now)
+        judged = _judge(each.spell, begun, usual, now)
+        found.append(JudgedSpell(spell=each.spell, judgement=judged, begins=begun, workflow_id=each.workflow_id))
+    return tuple(found)
+
+
+def begins(spell: Spell, due: datetime | None, now: datetime) -> datetime | None:
+    """When a repair would have begun if it had been due then; None: never, or not while the node was sick. In mode repair there
+    is nothing that would have been."""
+    if due is None or spell.mode is Mode.REPAIR:
+        return None
+    at, end = due, spell.ended or now
+    for number, span in enumerate(spell.held):
+        until = span.until or end
+        if span.code != MODE and (number == 0 or span.since <= at) and at < until:
+            at = until
+    return at if at < end else None
+
+
+def _judge(spell: Spell, begun: datetime | None, usual: timedelta, now: datetime) -> Judgement:
+    if begun is None:
+        return Judgement.HELD
+    if spell.ended is None or spell.ending is None:
+        return Judgement.STILL_SICK if now - begun > usual else Judgement.UNDECIDED
+    if spell.ending is Ending.CAME_BACK:
+        return Judgement.FALSE if spell.ended - begun <= usual else Judgement.LATER
+    return _JUDGED[spell.ending]
+
+
+_JUDGED = {
+    Ending.OTHERS: Judgement.OTHERS,
+    Ending.OURS: Judgement.OURS,
+    Ending.STILL_SICK: Judgement.STILL_SICK,
+    Ending.NOT_OURS: Judgement.NOT_WATCHED,
+}
+
+
+def _compare(
+    key: str,
+    recorded: Sequence[RecordedSpell],
+    node_days: Iterable[NodeDays],
+    episodes: Sequence[EpisodeResult],
+    *,
+    usual: timedelta,
+    now: datetime,
+) -> CheckComparison:
+    mine = [each for each in recorded if each.spell.check == key]
+    cases = cases_of(mine, usual, now)
+    counts = Counter(each.judgement for each in cases)
+    days = [each for each in node_days if each.check == key]
+    armed = sum(each.seconds for each in days if each.mode is Mode.REPAIR) / _DAY.total_seconds()
+    observed = sum(each.seconds for each in days) / _DAY.total_seconds() - armed
+    false = counts[Judgement.FALSE]
+    return CheckComparison(
+        check=key,
+        observed_days=observed,
+        armed_days=armed,
+        would_repair=len(cases) - counts[Judgement.HELD],
+        judgements={each: counts[each] for each in Judgement if counts[each]},
+        share=share_of(false, sum(counts[each] for each in DECIDED)),
+        rate=rate_of(false, observed),
+        others=_by_others(cases, usual),
+        brakes=_brakes([each.spell for each in mine], now),
+        timeouts=tuple(_with_longer(mine, longer, usual, now) for longer in LONGER),
+        armed=_armed([each for each in episodes if each.check == key], [each.spell for each in recorded], episodes, now),
+        cases=cases,
+    )
+
+
+def _by_others(cases: Iterable[JudgedSpell], usual: timedelta) -> RepairsByOthers | None:
+    after = [
+        each.spell.ended - each.begins
+        for each in cases
+        if each.judgement is Judgement.OTHERS and each.begins is not None and each.spell.ended is not None
+    ]
+    if not after:
+        return None
+    sooner = [max(each - usual, _NONE) for each in after]
+    half, most = (_quantile(after, each) for each in (0.5, 0.9))
+    return RepairsByOthers(after=half, after_p90=most, sooner=_quantile(sooner, 0.5), sooner_p90=_quantile(sooner, 0.9))
+
+
+def _brakes(spells: Iterable[Spell], now: datetime) -> tuple[BrakeTally, ...]:
+    """The rule that held most spells first."""
+    held = defaultdict[str, dict[Spell, timedelta]](dict)
+    for spell in spells:
+        for span in spell.held:
+            if span.code != MODE:
+                so_far = held[span.code].get(spell, _NONE)
+                held[span.code][spell] = so_far + (span.until or spell.ended or now) - span.since
+    tallies = (
+        BrakeTally(
+            code=code,
+            spells=len(found),
+            storms=len({spell.storm for spell in found} - {""}),
+            rightly=sum(spell.ending is Ending.CAME_BACK for spell in found),
+            wrongly=sum(spell.ending in {Ending.OTHERS, Ending.OURS, Ending.STILL_SICK} for spell in found),
+            held=sum(found.values(), _NONE),
+        )
+        for code, found in held.items()
+    )
+    return tuple(sorted(tallies, key=lambda each: (-each.spells, each.code)))
+
+
+def _with_longer(mine: Sequence[RecordedSpell], longer: timedelta, usual: timedelta, now: datetime) -> LongerTimeout:
+    found = cases_of(mine, usual, now, lambda spell: spell.due + longer)
+    begun = [(each, begins(each.spell, each.spell.due, now)) for each in found if each.begins is not None]
+    needed = [each.begins - today for each, today in begun if each.begins and today and each.judgement is not Judgement.FALSE]
+    return LongerTimeout(longer=longer, repairs=len(begun), false_repairs=len(begun) - len(needed), later=sum(needed, _NONE))
+
+
+def _armed(
+    mine: Sequence[EpisodeResult], spells: Sequence[Spell], episodes: Sequence[EpisodeResult], now: datetime
+) -> ArmedTally | None:
+    """mine: the check's own episodes; what shows that a node was sick again may be another check's."""
+    mine = [each for each in mine if each.outcome is not Outcome.REFUSED]
+    if not mine:
+        return None
+    sick = defaultdict[str, list[tuple[datetime, str]]](list)
+    for spell in spells:
+        sick[spell.node].append((spell.since, spell.cause))
+    for episode in episodes:
+        if episode.check and episode.outcome is not Outcome.REFUSED:
+            sick[episode.node].append((episode.started, episode.cause))
+    repairs = [each for each in mine if each.outcome in _REPAIRED]
+    again = {
+        each.incident: [cause for at, cause in sick[each.node] if each.ended < at <= each.ended + SICK_AGAIN] for each in repairs
+    }
+    decided = sum(bool(again[each.incident]) or each.ended + SICK_AGAIN <= now for each in repairs)
+    not_helped = tuple(each.incident for each in repairs if again[each.incident])
+    reboots = [each for each in repairs if each.restart_proof is not None]
+    return ArmedTally(
+        repairs=len(repairs),
+        not_helped=len(not_helped),
+        undecided=len(repairs) - decided,
+        share=share_of(len(not_helped), decided),
+        reboots=len(reboots),
+        same_cause=sum(bool(each.cause) and each.cause in again[each.incident] for each in reboots),
+        otherwise=len(mine) - len(repairs),
+        incidents=not_helped,
+    )
+
+
+# How sure that is ------------------------------------------------------------------------------------------------------
+#
+# Exact intervals by their definition: at each of their ends the tail that lies beyond what was counted has half of what is left
+# of the confidence. tests/policy/observation/test_intervals.py holds them against exact fractions and against scipy's figures; a
+# library for two bisections (scipy and numpy: 50 MB in each worker's image) does not pay.
+
+
+def rate_of(cases: int, node_days: float) -> Estimate | None:
+    """For 1,000 node-days, with Poisson's exact interval (Garwood's); None without any node-days."""
+    if node_days <= 0:
+        return None
+    low, high = poisson_interval(cases)
+    per = 1000 / node_days
+    return Estimate(cases=cases, of=node_days, value=cases * per, low=low * per, high=high * per, enough=node_days >= FEWEST_DAYS)
+
+
+def share_of(cases: int, of: int) -> Estimate | None:
+    """With the interval of Clopper and Pearson; None of nothing."""
+    if not of:
+        return None
+    low, high = binomial_interval(cases, of)
+    return Estimate(cases=cases, of=of, value=cases / of, low=low, high=high, enough=of >= FEWEST_CASES)
+
+
+def poisson_interval(cases: int) -> tuple[float, float]:
+    """Of the mean of a Poisson distribution, from one count."""
+    tail = (1 - _CONFIDENCE) / 2
+
+    def at_most(number: int) -> Callable[[float], float]:
+        logs = [math.lgamma(each + 1) for each in range(number + 1)]
+        return lambda mean: math.fsum(math.exp(each * math.log(mean) - mean - log) for each, log in enumerate(logs))
+
+    highest = cases + 10 + 6 * math.sqrt(cases)
+    return (_where(at_most(cases - 1), 1 - tail, highest) if cases else 0.0), _where(at_most(cases), tail, highest)
+
+
+def binomial_interval(cases: int, of: int) -> tuple[float, float]:
+    """Of a share, from `cases` of `of`."""
+    tail = (1 - _CONFIDENCE) / 2
+
+    def at_most(number: int) -> Callable[[float], float]:
+        logs = [math.lgamma(of + 1) - math.lgamma(each + 1) - math.lgamma(of - each + 1) for each in range(number + 1)]
+        return lambda share: math.fsum(
+            math.exp(log + each * math.log(share) + (of - each) * math.log1p(-share)) for each, log in enumerate(logs)
+        )
+
+    low = _where(at_most(cases - 1), 1 - tail, 1.0) if cases else 0.0
+    return low, _where(at_most(cases), tail, 1.0) if cases < of else 1.0
+
+
+def _where(at_most: Callable[[float], float], probability: float, highest: float) -> float:
+    """Where the falling function has that value, between 0 and `highest`."""
+    low, high = 0.0, highest
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if at_most(middle) > probability else (low, middle)
+    return (low + high) / 2
+
+
+def _quantile(values: Collection[timedelta], share: float) -> timedelta:
+    """The shortest of them within which that share of all lies."""
+    return sorted(values)[max(0, math.ceil(len(values) * share) - 1)]

@@ -1,0 +1,254 @@
+"""What is counted from recorded spells: what a repair would have come to, what held it, what a longer time-out changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policy.episode.messages import EpisodeResult, Outcome, Phase, RecordEntry
+from policy.observation.comparison import (
+    FEWEST_REPAIRS,
+    LONGER,
+    MODE,
+    SICK_AGAIN,
+    USUAL_REPAIR,
+    CheckComparison,
+    Judgement,
+    begins,
+    cases_of,
+    compare,
+    repair_time,
+)
+from policy.observation.spells import Ending, NodeDays, Spell
+from policy.values.mode import Mode
+from tests.policy.observation.builders import CHECK, NOON, held, minutes, node_days, recorded, repaired, spell
+
+NOW = NOON + timedelta(days=2)
+SINCE = NOON - timedelta(days=3)
+
+
+def compared(
+    *spells: Spell, days: tuple[NodeDays, ...] = (), episodes: tuple[EpisodeResult, ...] = (), now: datetime = NOW
+) -> CheckComparison:
+    """The report on the one check."""
+    found = compare(recorded(*spells), days, episodes, since=SINCE, now=now)
+    assert [each.check for each in found.checks] == [CHECK]
+    return found.checks[0]
+
+
+JUDGED = {
+    "back within a repair": (spell(lasted=USUAL_REPAIR), Judgement.FALSE),
+    "back a second later": (spell(lasted=USUAL_REPAIR + timedelta(seconds=1)), Judgement.LATER),
+    "rebooted by a person": (spell(ending=Ending.OTHERS), Judgement.OTHERS),
+    "repaired since it was armed": (spell(ending=Ending.OURS), Judgement.OURS),
+    "given up": (spell(ending=Ending.STILL_SICK), Judgement.STILL_SICK),
+    "still sick": (spell(lasted=None), Judgement.STILL_SICK),
+    "sick since a minute": (spell(lasted=None, due=NOW - minutes(1)), Judgement.UNDECIDED),
+    "the check was deleted": (spell(ending=Ending.NOT_OURS), Judgement.NOT_WATCHED),
+    "held to the end": (spell(held=(held("HeldOff", NOON),)), Judgement.HELD),
+    "armed, and held by the breaker": (spell(mode=Mode.REPAIR, held=(held("CircuitBreakerOpen", NOON),)), Judgement.HELD),
+}
+
+
+@pytest.mark.parametrize("story", JUDGED)
+def test_a_spell_says_what_its_repair_would_have_come_to(story: str) -> None:
+    found, judgement = JUDGED[story]
+    check = compared(found)
+    assert check.judgements == {judgement: 1}
+    assert check.would_repair == (0 if judgement is Judgement.HELD else 1)
+
+
+def test_a_repair_begins_once_nothing_but_the_mode_holds_the_node() -> None:
+    """A breaker that held for two minutes delays it; what comes back meanwhile is never repaired."""
+    spans = (held("CircuitBreakerOpen", NOON + timedelta(seconds=2), NOON + minutes(2)), held(MODE, NOON + minutes(2)))
+    assert begins(spell(held=spans), NOON, NOW) == NOON + minutes(2)
+    assert begins(spell(held=spans, lasted=minutes(2)), NOON, NOW) is None
+    later = (held(MODE, NOON, NOON + minutes(4)), held("Paused", NOON + minutes(4)))
+    assert begins(spell(held=later, lasted=minutes(9)), NOON, NOW) == NOON
+    assert begins(spell(held=later, lasted=minutes(9)), NOON + minutes(5), NOW) is None
+
+
+def test_rates_are_for_a_thousand_node_days_of_the_modes_below_repair() -> None:
+    days = (
+        node_days(300),
+        node_days(100, mode=Mode.DRAIN),
+        node_days(50, mode=Mode.REPAIR),
+        node_days(9000, day="2026-11-01"),
+        replace(node_days(9000), check="NodeHealthCheck/other"),
+    )
+    found = compare(recorded(spell(), spell("node-8")), days, (), since=SINCE, now=NOW)
+    check = next(each for each in found.checks if each.check == CHECK)
+    assert (check.observed_days, check.armed_days) == (400, 50)
+    assert check.rate is not None
+    assert (check.rate.cases, check.rate.value, check.rate.enough) == (2, 5.0, True)
+    assert check.rate.low == pytest.approx(0.2422 / 0.4, rel=1e-3)
+    assert check.rate.high == pytest.approx(7.2247 / 0.4, rel=1e-3)
+
+
+def test_undecided_and_held_spells_are_in_no_share() -> None:
+    check = compared(
+        spell(),
+        *(spell(f"o-{number}", ending=Ending.OTHERS) for number in range(8)),
+        spell("late", lasted=minutes(50)),
+        spell("young", lasted=None, due=NOW - minutes(1)),
+        spell("gone", ending=Ending.NOT_OURS),
+        spell("kept", held=(held("HeldOff", NOON),)),
+    )
+    assert check.share is not None
+    assert (check.share.cases, check.share.of, check.share.enough) == (1, 10, True)
+    assert check.would_repair == 12
+
+
+def test_repairs_by_others_say_how_much_sooner_ours_would_have_been() -> None:
+    took = [minutes(each) for each in (5, 30, 60, 120, 600)]
+    check = compared(*(spell(f"n-{each}", ending=Ending.OTHERS, lasted=each) for each in took))
+    assert check.others is not None
+    assert (check.others.after, check.others.after_p90) == (minutes(60), minutes(600))
+    assert (check.others.sooner, check.others.sooner_p90) == (minutes(50), minutes(590))
+    assert compared(spell()).others is None
+
+
+def test_a_breaker_was_right_where_the_nodes_came_back_by_themselves() -> None:
+    breaker = (held("CircuitBreakerOpen", NOON, NOON + minutes(20)),)
+    storm = [spell(f"z-{number}", lasted=minutes(20), held=breaker, storm="s-1") for number in range(3)]
+    check = compared(
+        *storm,
+        spell(
+            "dead", lasted=minutes(90), ending=Ending.OTHERS, held=(*breaker, held(MODE, NOON + minutes(20), NOON + minutes(90)))
+        ),
+        spell("sick", lasted=None, held=(held("CircuitBreakerOpen", NOW - minutes(5)),), due=NOW - minutes(5)),
+        spell("fine"),
+    )
+    (tally,) = check.brakes
+    assert (tally.code, tally.spells, tally.storms, tally.rightly, tally.wrongly) == ("CircuitBreakerOpen", 5, 1, 3, 1)
+    assert tally.held == minutes(4 * 20 + 5)
+
+
+def test_a_longer_time_out_is_counted_from_the_spells() -> None:
+    """By hand: back after 3 and 12 minutes, and one that a person repaired after an hour; a repair takes ten minutes."""
+    check = compared(
+        spell("a", lasted=minutes(3)), spell("b", lasted=minutes(12)), spell("c", lasted=minutes(60), ending=Ending.OTHERS)
+    )
+    table = {each.longer: (each.repairs, each.false_repairs, each.later) for each in check.timeouts}
+    assert table[minutes(0)] == (3, 1, minutes(0))
+    assert table[minutes(1)] == (3, 1, minutes(2)), "b is no false repair yet"
+    assert table[minutes(2)] == (3, 2, minutes(2)), "b comes back ten minutes after it would have begun"
+    assert table[minutes(5)] == (2, 1, minutes(5)), "a is back before"
+    assert table[minutes(15)] == (1, 0, minutes(15))
+    assert table[minutes(60)] == (0, 0, minutes(0))
+
+
+def test_a_repair_takes_as_long_as_ours_took() -> None:
+    """The median of those that a check began and no person delayed; with too few of them the default."""
+    asked = (RecordEntry(at=NOON, step="off", act="phase", outcome=Phase.NEEDS_HUMAN),)
+    ours = [repaired(f"n-{number}", NOON, took=minutes(2 + number)) for number in range(FEWEST_REPAIRS)]
+    others = [
+        repaired("slow", NOON, took=minutes(600), record=asked),
+        repaired("asked", NOON, took=minutes(600), check=""),
+        repaired("off", NOON, took=minutes(600), outcome=Outcome.FENCED_OFF),
+    ]
+    assert repair_time([*ours, *others]).span == minutes(4)
+    assert repair_time([*ours, *others]).repairs == FEWEST_REPAIRS
+    assert repair_time(ours[1:]) == repair_time([])
+    assert compared(spell(lasted=minutes(5)), episodes=tuple(ours)).judgements == {Judgement.LATER: 1}
+
+
+def test_a_repair_did_not_help_if_the_node_is_sick_again_within_a_day() -> None:
+    first = NOON
+    check = compared(
+        spell("again", due=first + timedelta(hours=5), cause="ReadyFalse"),
+        episodes=(
+            repaired("again", first),
+            repaired("same", first),
+            repaired("same", first + timedelta(hours=3)),
+            repaired("well", first),
+            repaired("young", NOW - minutes(1)),
+            repaired("off", first, outcome=Outcome.FENCED_OFF),
+            repaired("refused", first, outcome=Outcome.REFUSED),
+        ),
+    )
+    armed = check.armed
+    assert armed is not None
+    assert (armed.repairs, armed.not_helped, armed.undecided, armed.otherwise) == (5, 2, 1, 1)
+    assert (armed.reboots, armed.same_cause) == (5, 1)
+    assert armed.share is not None
+    assert (armed.share.cases, armed.share.of) == (2, 4)
+    assert set(armed.incidents) == {"i-again-281200", "i-same-281200"}
+    late = repaired("same", first + SICK_AGAIN + minutes(7))
+    found = compared(episodes=(repaired("same", first), late)).armed
+    assert found is not None
+    assert found.not_helped == 0
+
+
+def test_a_sickness_that_is_recorded_in_parts_counts_once() -> None:
+    """A record is closed after a week, and where the scanner is stopped; the next one has the same beginning."""
+    first = spell(ending=Ending.STILL_SICK, lasted=minutes(60))
+    second = replace(spell(due=NOON + minutes(61), lasted=minutes(30), ending=Ending.OTHERS), since=first.since)
+    check = compared(second, first, spell("node-8", ending=Ending.STILL_SICK))
+    assert check.judgements == {Judgement.OTHERS: 1, Judgement.STILL_SICK: 1}
+    assert check.others is not None
+    assert check.others.after == minutes(91)
+    again = replace(second, since=first.since + minutes(1))
+    assert compared(first, again).judgements == {Judgement.OTHERS: 1, Judgement.STILL_SICK: 1}
+
+
+def test_days_that_are_not_recorded_are_named_and_one_check_is_found_by_its_name() -> None:
+    other = replace(spell("o"), check="MachineHealthCheck/default/workers")
+    found = compare(recorded(spell(), other), (node_days(1),), (), since=SINCE, now=NOW)
+    assert [each.check for each in found.checks] == ["MachineHealthCheck/default/workers", CHECK]
+    assert found.missing_days == ("2026-11-25", "2026-11-26", "2026-11-27", "2026-11-29")
+    assert found.since == SINCE.replace(hour=0)
+    for name, expected in (("workers", 2), (CHECK, 1), ("default/workers", 0), ("other", 0)):
+        assert len(compare(recorded(spell(), other), (), (), since=SINCE, now=NOW, check=name).checks) == expected
+    old = spell(due=SINCE - timedelta(days=1))
+    assert compare(recorded(old), (), (), since=SINCE, now=NOW).checks == ()
+
+
+lengths = st.integers(1, 7200).map(lambda seconds: timedelta(seconds=seconds))
+codes = st.sampled_from([MODE, "CircuitBreakerOpen", "Paused", "HeldOff"])
+
+
+@st.composite
+def spells(draw: st.DrawFn) -> Spell:
+    """With spans that follow each other from `due` to the end."""
+    parts = draw(st.lists(st.tuples(codes, lengths), min_size=1, max_size=5))
+    at, spans = NOON, []
+    for code, length in parts:
+        spans.append(held(code, at, at + length))
+        at += length
+    ended = draw(st.booleans())
+    last = spans[-1] if ended else replace(spans[-1], until=None)
+    found = spell(draw(st.sampled_from("abcdef")), lasted=at - NOON if ended else None, held=(*spans[:-1], last))
+    return replace(found, mode=draw(st.sampled_from(Mode)), ending=draw(st.sampled_from(Ending)) if ended else None)
+
+
+@given(st.lists(spells(), max_size=12), lengths)
+def test_every_spell_is_judged_once_and_a_longer_time_out_begins_no_more(found: list[Spell], usual: timedelta) -> None:
+    cases = cases_of(recorded(*found), usual, NOW)
+    assert len(cases) == len(found)
+    for case in cases:
+        if case.begins is not None:
+            assert case.spell.due <= case.begins < (case.spell.ended or NOW)
+            inside = [each for each in case.spell.held if each.since <= case.begins and (each.until or NOW) > case.begins]
+            assert [each.code for each in inside] == [MODE]
+        if case.judgement is Judgement.FALSE:
+            assert case.spell.ending is Ending.CAME_BACK
+            assert case.spell.ended is not None
+            assert case.begins is not None
+            assert case.spell.ended - case.begins <= usual
+    if not found:
+        return
+    check = compared(*found)
+    assert sum(check.judgements.values()) == len(found)
+    assert [each.longer for each in check.timeouts] == list(LONGER)
+    repairs = [each.repairs for each in check.timeouts]
+    assert repairs == sorted(repairs, reverse=True)
+    assert repairs[0] == check.would_repair
+    assert check.timeouts[0].false_repairs == check.false_repairs
+    assert check.timeouts[0].later == timedelta(0)
+    for tally in check.brakes:
+        assert tally.rightly + tally.wrongly <= tally.spells <= len(found)

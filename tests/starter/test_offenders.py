@@ -1,0 +1,122 @@
+"""Machines that are repaired again and again, and what helps: found by visibility, as an activity and as commands."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from activities.contracts import search
+from activities.contracts.episodes import FoundRepairs, RepairsRequest
+from activities.episodes import EpisodeService
+from policy.episode.messages import FencingInput, Kind, Outcome, episode_id
+from policy.observation.offenders import OffenderAnswer, OffenderRules
+from policy.observation.outcomes import OutcomesReport
+from starter.client import Nodewarden
+from starter.output.repairs_tables import report_table
+from tests.policy.observation.test_outcomes import ISOLATED, NOW, OFF, fencing, outcomes
+from tests.starter.drawing import drawn
+from tests.starter.keyboard import nodewarden
+from tests.starter.test_history import acknowledged, play
+
+UUID = "4c4c4544-0042-3510-8052-b7c04f565931"
+OTHER = "7d2f0a31-1111-4222-8333-944455556666"
+
+
+@pytest.fixture
+async def repaired(client: Client, warden: Nodewarden, cluster: str) -> AsyncIterator[str]:
+    """A cluster in which one machine was repaired under two names, and is repaired again; another one once."""
+    begun = []
+    for node, hardware in (("node-7", UUID), ("gpu-1", UUID), ("node-2", OTHER), ("node-3", "")):
+        attributes = search.of_episode(Kind.FENCING, cluster=cluster, node=node, reason=f"{node} is silent", hardware=hardware)
+        workflow_id = episode_id(cluster, node)
+        begun.append(
+            await client.start_workflow(
+                "Fencing",
+                FencingInput(cluster=cluster, node=node),
+                id=workflow_id,
+                task_queue=f"unserved-{cluster}",
+                search_attributes=attributes,
+            )
+        )
+    since = datetime.now(UTC) - timedelta(hours=1)
+    async with asyncio.timeout(20):
+        while len((await warden.history.offenders(cluster, since, OffenderRules()))[0]) < 2:
+            await asyncio.sleep(0.1)
+        while len((await warden.history.offenders(cluster, since, OffenderRules()))[0][0].repairs) < 2:
+            await asyncio.sleep(0.1)
+    yield cluster
+    for each in begun:
+        await each.terminate()
+
+
+async def asked(client: Client, cluster: str, node: str, rules: OffenderRules, hardware: str = UUID) -> FoundRepairs:
+    async def unused(_: Client) -> str:
+        raise AssertionError
+
+    service = EpisodeService(client, task_queue="unserved", holder=unused, offenders=rules)
+    surroundings = ActivityEnvironment()
+    surroundings.info = replace(surroundings.info, workflow_id=episode_id(cluster, node))
+    found = await surroundings.run(service.find_repairs, RepairsRequest(cluster=cluster, node=node, hardware=hardware))
+    assert isinstance(found, FoundRepairs)
+    return found
+
+
+async def test_an_episode_counts_all_repairs_of_its_machine_and_itself_once(client: Client, repaired: str) -> None:
+    """Under all names of its Node. The one that asks is open in visibility, or not yet: either way it is one."""
+    found = await asked(client, repaired, "node-7", OffenderRules(limit=2))
+    assert "was repaired 2 times within 28 days: as node-7 1 time, gpu-1 1 time" in found.offence
+    assert not found.asks
+    found = await asked(client, repaired, "new-name", OffenderRules(limit=3, answer=OffenderAnswer.ASK))
+    assert "was repaired 3 times" in found.offence
+    assert found.asks
+    assert await asked(client, repaired, "node-7", OffenderRules(limit=3, answer=OffenderAnswer.ASK)) == FoundRepairs()
+    assert await asked(client, repaired, "node-2", OffenderRules(limit=2), OTHER) == FoundRepairs()
+
+
+@pytest.mark.parametrize(("cluster_name", "hardware"), [("a' OR Cluster = 'b", UUID), ("prod", "x' OR Node = 'y")])
+async def test_s41_what_could_end_a_query_is_refused(client: Client, cluster_name: str, hardware: str) -> None:
+    with pytest.raises(ApplicationError, match="expected a system UUID"):
+        await asked(client, cluster_name, "node-7", OffenderRules(), hardware)
+
+
+async def test_offenders_lists_machines_by_their_hardware_with_all_names(keyboard: Path, repaired: str) -> None:
+    settings = keyboard / ".config/nodewarden/nodewarden.yaml"
+    settings.write_text(settings.read_text() + "\noffenders: {limit: 2}\n")
+    found = json.loads((await nodewarden("offenders", "-c", repaired, "-o", "json")).stdout)
+    assert (found["cluster"], found["limit"], found["more"]) == (repaired, 2, False)
+    assert [(each["hardware"], sorted(each["nodes"]), len(each["repairs"]), each["offends"]) for each in found["machines"]] == [
+        (UUID, ["gpu-1", "node-7"], 2, True),
+        (OTHER, ["node-2"], 1, False),
+    ]
+    told = " ".join((await nodewarden("offenders", "-c", repaired, "--since", "1d")).stdout.split())
+    assert f"{UUID} 2 " in told
+    assert "gpu-1, node-7: " in told or "node-7, gpu-1: " in told
+    assert "node-2: node-2 is silent" in told
+    assert "red: 2 repairs or more" in told
+
+
+async def test_report_counts_what_has_ended(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    await play(warden, cluster, ("node-1", acknowledged))
+    found = json.loads((await nodewarden("report", "-c", cluster, "--since", "30d", "-o", "json")).stdout)
+    assert (found["episodes"], found["steps"]) == (1, []), "the stand-in has isolated nothing"
+    assert "no step was tried" in (await nodewarden("report", "-c", cluster)).stdout
+    assert "such as 72h, 90m or 30d" in (await nodewarden("report", "-c", cluster, "--since", "many")).stderr
+
+
+def test_the_table_has_shares_times_and_waiting_apart() -> None:
+    report: OutcomesReport = outcomes("prod", NOW, [fencing(ISOLATED, OFF), fencing(ISOLATED, outcome=Outcome.RELEASED)])
+    lines = [" ".join(line.split()) for line in drawn(report_table(report), width=200)]
+    assert lines == [
+        "REASON STEP TRIES HELPED TO SAFE TO SERVICE WAITED FOR PEOPLE",
+        "ReadyUnknown fencing 2 1 (50 %) 2m00s, 2m00s 10m00s, 10m00s -",
+        "2 ended episodes; times: half of the tries, and 90 of a hundred, took no longer; waiting is not in them",
+    ]

@@ -1,0 +1,341 @@
+"""What may go wrong, and when: single faults, what comes together, and known ones at the act at which they hurt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from policy.episode.messages import Kind
+from policy.remediation.strategies import Strategy
+from tests.workflows.plans import ASKS, MINUTE, step
+
+
+class Fault(StrEnum):
+    """What may befall the n-th attempt, or happen beside it."""
+
+    NOTHING = "nothing"
+    # To the attempt
+    REFUSED = "refused"  # a clear failure: nothing was done
+    UNREACHABLE = "unreachable"
+    LOST_BEFORE = "lost before"  # its worker dies before it did anything
+    LOST_AFTER = "lost after"  # its worker dies after it did it
+    LATE = "late"  # it is done at the very end of its time, and its answer is lost
+    SLOW = "slow"  # a device says yes, and takes its time
+    OWN_NODE = "own node"  # it is given to the worker on the very node
+    UNSURE = "unsure"  # done or not: the answer is that nobody knows
+    UNLICENSED = "unlicensed"
+    QUEUED = "queued"
+    NO_PERMIT = "no permit"
+    # Beside it
+    FLAP = "flap"
+    REBOOT = "reboot"
+    OTHERS_ON = "others on"
+    OTHERS_OFF = "others off"
+    PATH_OPENED = "path opened"  # somebody enables the port again
+    ATTACHED_AGAIN = "attached again"
+    NODE_GONE = "node gone"
+    NODE_ANEW = "node anew"  # the same machine under a new Node object
+    NODE_REPLACED = "node replaced"  # another machine under the name
+    NEED_GONE = "need gone"
+    NEED_BACK = "need back"
+    VETO = "veto"
+    NO_VETO = "no veto"
+    LEASED = "leased"  # somebody else services the node
+    UNMARKED = "unmarked"  # a person takes our mark away
+    STUBBORN = "stubborn"  # pods stay whatever is done
+    STUCK = "stuck"  # a device accepts off and does nothing
+    ONE_STUCK = "one stuck"  # of several, one
+    SILENT = "silent"
+    LOCKED = "locked"  # a device takes our password no more
+    DUMP = "dump"  # the kernel crashes and writes its dump
+    FIRST_SILENT = "first level silent"
+    SPEAKS = "speaks"  # whatever was silent answers again
+    ONE_DEAD = "one dead"  # of several devices of a level one is dead for good
+    UNLICENSED_LONG = "licence lost"  # the cluster Lease or the permit can't be shown any more
+    LICENSED_AGAIN = "licence back"
+    TAKEN_OVER = "taken over"  # another deployment takes the Lease and our mark, and fences the node
+    BREAKER = "breaker"  # a circuit breaker is open: nobody is granted a permit
+    PRESERVED = "preserved"  # somebody annotates the Machine alone
+    CLUSTER_PAUSED = "cluster paused"  # `clusterctl move` begins
+    BACKUP = "backup"  # a backup of the API server from before our mark is restored
+    RECONFIGURED = "reconfigured"  # the configuration names another plug
+    CORRECTED = "corrected"  # the same, whatever was commanded before; the machine hangs where it hung
+    REGROUPED = "regrouped"  # the configuration names one more supply
+    BUSY = "busy"  # the API server takes no bookkeeping for so many seconds
+    FORBIDDEN = "forbidden"  # it refuses everything with 403 for so many seconds
+    HEAL = "heal"
+    # Said, or done to the episode itself
+    ABORT = "abort"
+    ABORT_ON = "abort and power on"
+    HOLD = "hold"
+    CANCEL = "cancel"
+    TERMINATE = "terminate"
+    ROLL = "roll"  # its history is long: it goes on in a new one
+    HEARSAY = "hearsay"  # somebody signals that the node is Ready on another boot
+
+
+SPOKEN = frozenset({Fault.ABORT, Fault.ABORT_ON, Fault.HOLD, Fault.CANCEL, Fault.TERMINATE, Fault.ROLL, Fault.HEARSAY})
+LASTING = frozenset({Fault.BUSY, Fault.FORBIDDEN})
+"""What begins at once and lasts that long."""
+SELF = frozenset({Fault.REFUSED, Fault.UNREACHABLE, Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.LATE, Fault.SLOW}) | {
+    Fault.OWN_NODE,
+    Fault.UNSURE,
+    Fault.UNLICENSED,
+    Fault.QUEUED,
+    Fault.NO_PERMIT,
+}
+"""What befalls the attempt itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedFault:
+    """Waits for the n-th attempt at a certain act, and strikes there: at once, or so many seconds later."""
+
+    method: str
+    number: int
+    faults: tuple[tuple[Fault, float], ...]
+
+
+# What goes wrong, where it hurts: kinds of trouble that come together, and known ones by the act at which they strike.
+
+
+def _theme(faults: str) -> tuple[Fault, ...]:
+    return tuple(map(Fault, faults.split(", ")))
+
+
+THEMES = (
+    tuple(Fault),
+    _theme("stuck, one stuck, silent, slow, late, unsure, locked, unreachable, heal"),
+    _theme("others on, others off, reboot, flap, stubborn, path opened, attached again"),
+    _theme("node gone, node anew, node replaced, unmarked, need gone, need back, flap"),
+    _theme("lost before, lost after, late, own node, terminate, unsure, refused"),
+    _theme("hold, abort, abort and power on, cancel, veto, leased, stubborn, others on"),
+    _theme("first level silent, speaks, one dead, unreachable, reconfigured, locked, heal"),
+    _theme("backup, unmarked, node anew, terminate, stubborn, others on, roll"),
+    _theme("forbidden, busy, licence lost, licence back, breaker, refused, terminate"),
+    _theme("preserved, no veto, veto, busy, hold, taken over, licence back, cluster paused, roll"),
+)
+"""What goes wrong together: everything, devices, other people's hands, the Node, workers, words, other levels, what is
+remembered, the API server and leave, who else has a say."""
+
+
+FAULT_PRONE = ("mark_unschedulable", "last_look", "read_power", "power_off", "read_workload", "power_on", "mark_schedulable")
+"""Acts at which something may befall any plan."""
+OFTEN = frozenset({"last_look", "read_power", "read_kdump"})
+"""What is done so often that it matters when."""
+FAULTS_AT: dict[str, tuple[tuple[tuple[Fault, float], ...], ...]] = {
+    "mark_unschedulable": (((Fault.DUMP, 0.0),), ((Fault.DUMP, 2.0),)),
+    "read_kdump": (((Fault.DUMP, 0.0),), ((Fault.REBOOT, 0.0),), ((Fault.HOLD, 0.0),)),
+    "free_while_dumping": (((Fault.STUBBORN, 0.0), (Fault.REBOOT, 0.5)), ((Fault.STUBBORN, 0.0), (Fault.ABORT, 5.0))),
+    "taint_out_of_service": (
+        ((Fault.STUBBORN, 0.0), (Fault.OTHERS_ON, 1.0)),  # a machine comes back while it is being freed
+        ((Fault.STUBBORN, 0.0),),
+        ((Fault.STUBBORN, 0.0), (Fault.HOLD, 0.5)),
+        ((Fault.LOST_AFTER, 0.0),),
+        ((Fault.STUBBORN, 0.0), (Fault.UNMARKED, 1.0)),
+        ((Fault.STUBBORN, 0.0), (Fault.CORRECTED, 1.0)),
+        ((Fault.STUBBORN, 0.0), (Fault.TERMINATE, 1.0)),
+        ((Fault.BACKUP, 1.0),),
+        ((Fault.FORBIDDEN, 20.0),),
+    ),
+    "delete_workload": (
+        ((Fault.STUBBORN, 0.0), (Fault.REGROUPED, 1.0)),
+        ((Fault.STUBBORN, 0.0), (Fault.OTHERS_ON, 0.5)),
+        ((Fault.STUBBORN, 0.0),),
+        ((Fault.STUBBORN, 0.0), (Fault.HOLD, 0.5)),
+    ),
+    "read_workload": (
+        ((Fault.OTHERS_ON, 0.01),),
+        ((Fault.HOLD, 0.01),),
+        ((Fault.HOLD, 0.01), (Fault.OTHERS_ON, 60.0)),
+        ((Fault.NODE_REPLACED, 0.01),),
+        ((Fault.PRESERVED, 0.01),),
+        ((Fault.NODE_ANEW, 0.01),),
+    ),
+    "power_off": (
+        ((Fault.TERMINATE, 1.0), (Fault.LATE, 14.0)),  # the next episode must wait for what the last one had begun
+        ((Fault.CANCEL, 0.1), (Fault.CANCEL, 0.4)),
+        ((Fault.LATE, 14.0),),
+        ((Fault.NEED_GONE, 0.0),),
+        ((Fault.STUCK, 0.0),),
+        ((Fault.SILENT, 0.01),),
+        ((Fault.OWN_NODE, 0.0), (Fault.OTHERS_OFF, 0.0)),
+        ((Fault.BACKUP, 1.0),),
+        ((Fault.NODE_ANEW, 1.0),),
+        ((Fault.FORBIDDEN, 0.4),),
+        ((Fault.FORBIDDEN, 50.0),),
+        ((Fault.UNLICENSED_LONG, 0.0),),
+    ),
+    "power_on": (
+        ((Fault.SLOW, 15.0),),
+        ((Fault.STUCK, 0.0), (Fault.ABORT, 1.0)),
+        ((Fault.LOST_AFTER, 0.0), (Fault.ABORT, 2.0)),
+        ((Fault.SILENT, 0.0), (Fault.BREAKER, 0.0)),
+        ((Fault.FORBIDDEN, 50.0),),
+    ),
+    "untaint_out_of_service": (((Fault.FORBIDDEN, 10.0),), ((Fault.BUSY, 40.0),)),
+    "mark_schedulable": (((Fault.FORBIDDEN, 100.0),), ((Fault.PRESERVED, 0.0),)),
+    "delete_node": (((Fault.LOST_AFTER, 0.0),),),
+    "cut_path": (((Fault.TERMINATE, 1.0), (Fault.LATE, 14.0)), ((Fault.LOST_BEFORE, 0.0),), ((Fault.NEED_GONE, 0.5),)),
+    "read_path": (((Fault.NEED_GONE, 0.2), (Fault.TERMINATE, 0.0)),),
+    "free_cut_pods": (
+        ((Fault.FLAP, 0.1),),  # it is well again, and pods of it run elsewhere
+        ((Fault.FLAP, 0.1), (Fault.HEARSAY, 60.0)),
+        ((Fault.STUBBORN, 0.0), (Fault.PATH_OPENED, 0.5)),
+        ((Fault.STUBBORN, 0.0), (Fault.ATTACHED_AGAIN, 0.5)),
+        ((Fault.STUBBORN, 0.0), (Fault.HOLD, 0.5)),
+        ((Fault.TERMINATE, 1.0),),
+        ((Fault.BACKUP, 1.0),),
+    ),
+    "detach_volume": (((Fault.SILENT, 0.01),), ((Fault.STUCK, 0.0),), ((Fault.LATE, 14.0),)),
+    "read_volume": (((Fault.SILENT, 0.0),),),
+    "quarantine": (((Fault.TERMINATE, 0.5), (Fault.LOST_AFTER, 0.0)), ((Fault.ABORT, 0.0), (Fault.SILENT, 0.5))),
+    "terminate": (((Fault.LOST_AFTER, 0.0),), ((Fault.OTHERS_ON, 0.0),)),
+    "last_look": (
+        ((Fault.VETO, 0.0),),
+        ((Fault.ABORT, 0.0),),
+        ((Fault.HOLD, 0.0),),
+        ((Fault.NODE_ANEW, 1.0),),
+        ((Fault.NODE_GONE, 0.0),),
+        ((Fault.BACKUP, 0.5),),
+        ((Fault.RECONFIGURED, 0.5),),
+        ((Fault.UNLICENSED_LONG, 0.0), (Fault.LICENSED_AGAIN, 40.0)),
+        ((Fault.BUSY, 60.0), (Fault.ABORT, 20.0)),
+        ((Fault.BUSY, 60.0), (Fault.HOLD, 20.0)),
+        ((Fault.BUSY, 60.0), (Fault.FLAP, 1.0)),
+        ((Fault.BUSY, 60.0), (Fault.PRESERVED, 1.0)),
+        ((Fault.BUSY, 60.0), (Fault.UNLICENSED_LONG, 1.0)),
+        ((Fault.ROLL, 0.0),),
+    ),
+    "give_up": (((Fault.LOST_AFTER, 0.0),), ((Fault.TERMINATE, 1.0),), ((Fault.OWN_NODE, 0.0),), ((Fault.FORBIDDEN, 30.0),)),
+    "request_owner": (((Fault.PRESERVED, 5.0),), ((Fault.TERMINATE, 1.0),), ((Fault.LOST_AFTER, 0.0), (Fault.ABORT, 20.0))),
+    "annotate_external": (((Fault.ABORT, 5.0),), ((Fault.TERMINATE, 1.0),), ((Fault.LOST_AFTER, 0.0), (Fault.ABORT, 20.0))),
+    "create_object": (((Fault.ABORT, 5.0),), ((Fault.NODE_ANEW, 5.0),), ((Fault.LOST_AFTER, 0.0),), ((Fault.ROLL, 1.0),)),
+    "read_power": (((Fault.HOLD, 0.0),), ((Fault.CANCEL, 0.0), (Fault.CANCEL, 1.0)), ((Fault.SILENT, 0.5),)),
+}
+"""Known evils, by the act at which they strike: what has broken fencers before, or us."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A known fault in an episode that is calm else. act: what its plan must come to. changes: what else is drawn so."""
+
+    act: str
+    placed_faults: tuple[PlacedFault, ...]
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _at(method: str, *faults: tuple[Fault, float], number: int = 1) -> PlacedFault:
+    return PlacedFault(method=method, number=number, faults=faults)
+
+
+def _climbing(strategy: Strategy, *others: Strategy, kinds: tuple[Kind, ...] = (Kind.REMEDIATION,)) -> dict[str, Any]:
+    ladder = tuple(step(each, 5 * MINUTE) for each in (strategy, *others))
+    return {"kinds": kinds, "ladder": ladder}
+
+
+PATIENT = {"reactions": ("later", "resume")}
+NOT_REPLACED = {"goes_after": None, "reactions": ("resume", "resume", "abort-on")}
+"""The Machine is to be replaced and is not, so that a person has its ladder go on."""
+BOTH, AND_BACK = (Kind.FENCING, Kind.REMEDIATION), (Kind.REMEDIATION, Kind.FENCING)
+STRATEGY_OF = {act: strategy for strategy, act in ASKS.items()}
+SLOW = tuple(faults for faults in FAULTS_AT["last_look"] if faults[0][0] is Fault.BUSY)
+TERMINATED = (
+    ("power_off", ((Fault.TERMINATE, 1.0), (Fault.LATE, 14.0))),
+    ("taint_out_of_service", ((Fault.STUBBORN, 0.0), (Fault.TERMINATE, 1.0))),
+    ("free_cut_pods", ((Fault.TERMINATE, 1.0),)),
+    ("cut_path", ((Fault.TERMINATE, 1.0), (Fault.LATE, 14.0))),
+)
+"""What an episode may leave to its successor."""
+
+KNOWN = (
+    *(
+        Known(act=method, placed_faults=(_at(method, *faults),))
+        for method, each in FAULTS_AT.items()
+        if method not in STRATEGY_OF
+        for faults in each
+        if method != "last_look" or faults not in SLOW
+    ),
+    # What is mended while a hold lasts
+    *(
+        Known(act="power_off", placed_faults=(_at("read_workload", (Fault.HOLD, 0.01), (each, 20.0)),), changes=PATIENT)
+        for each in (Fault.NEED_GONE, Fault.CORRECTED, Fault.REGROUPED)
+    ),
+    # A ladder's second round, after one that has seen another boot: what was proven then proves nothing now
+    *(
+        Known(
+            act="paths alone",
+            placed_faults=(
+                _at("free_cut_pods", (Fault.REBOOT, 1.0)),
+                _at("mark_schedulable", (Fault.FLAP, 5.0)),
+                _at("free_cut_pods", (Fault.FLAP, seconds), number=2),
+            ),
+            changes=_climbing(Strategy.DELETE_MACHINE, Strategy.FENCE) | NOT_REPLACED,
+        )
+        for seconds in (1.0, 5.0)
+    ),
+    Known(act="terminate", placed_faults=(_at("taint_out_of_service", (Fault.HOLD, 0.01)),)),
+    Known(act="several", placed_faults=(_at("power_off", (Fault.ONE_STUCK, 0.0)),)),
+    Known(act="several", placed_faults=(_at("read_power", (Fault.ONE_DEAD, 0.0), number=6),)),
+    Known(act="delete_workload", placed_faults=(_at("power_off", (Fault.STUBBORN, 0.0), (Fault.LOCKED, 0.0)),)),
+    Known(act="delete_workload", placed_faults=(_at("power_off", (Fault.STUBBORN, 0.0), (Fault.SILENT, 0.0)),)),
+    Known(act="delete_node", placed_faults=(_at("taint_out_of_service", (Fault.STUBBORN, 0.0), (Fault.PRESERVED, 1.0)),)),
+    Known(act="delete_node", placed_faults=(_at("delete_workload", (Fault.STUBBORN, 0.0), (Fault.VETO, 1.0)),)),
+    Known(
+        act="levels",
+        placed_faults=(_at("power_off", (Fault.FIRST_SILENT, 0.0)), _at("read_workload", (Fault.SPEAKS, 0.01))),
+        changes={"miswired": True},
+    ),
+    Known(
+        act="levels",
+        placed_faults=(
+            _at("power_off", (Fault.FIRST_SILENT, 0.0)),
+            *(_at(each, (Fault.STUBBORN, 0.0), (Fault.SPEAKS, 5.0)) for each in ("taint_out_of_service", "delete_workload")),
+        ),
+        changes={"miswired": True},
+    ),
+    Known(act="power_on", placed_faults=(_at("untaint_out_of_service", (Fault.TAKEN_OVER, 0.0)),)),
+    Known(act="power_on", placed_faults=(_at("read_workload", (Fault.TAKEN_OVER, 0.01)),)),
+    Known(act="power_off", placed_faults=(_at("last_look", (Fault.TAKEN_OVER, 1.0), number=2),)),
+    Known(act="power_off", placed_faults=(_at("read_power", (Fault.LOCKED, 0.0)),), changes={"reactions": ("mend", "resume")}),
+    Known(
+        act="delete_workload",
+        placed_faults=(_at("delete_workload", (Fault.OTHERS_ON, 0.5), (Fault.OTHERS_OFF, 2.5), (Fault.STUBBORN, 0.0)),),
+        changes={"skews": (9.0,), "per_minute": None},
+    ),
+    Known(act="power_off", placed_faults=(), changes={"skews": (600.0, 0.0)}),
+    Known(act="power_off", placed_faults=(), changes={"skews": (-600.0, 0.0)}),
+    # What one kind leaves to another
+    *(
+        Known(act=act, placed_faults=(_at(act, *faults),), changes=_climbing(strategy, *others, kinds=kinds))
+        for act, faults in TERMINATED
+        for kinds, strategy, *others in (
+            (BOTH, Strategy.FENCE),
+            (BOTH, Strategy.REBOOT, Strategy.FENCE),
+            (BOTH, Strategy.EXTERNAL),
+            (BOTH, Strategy.DELETE_MACHINE),
+            (AND_BACK, Strategy.FENCE),
+            ((Kind.REMEDIATION,), Strategy.FENCE),
+        )
+    ),
+    # What is said while a step keeps its books
+    *(
+        Known(act="last_look", placed_faults=(_at("last_look", *faults),), changes=_climbing(strategy))
+        for faults in SLOW
+        for strategy in STRATEGY_OF.values()
+    ),
+    *(
+        Known(act=method, placed_faults=(_at(method, *faults),), changes=_climbing(strategy, Strategy.FENCE, kinds=AND_BACK))
+        for method, strategy in STRATEGY_OF.items()
+        for faults in FAULTS_AT[method]
+    ),
+    *(
+        Known(act=method, placed_faults=(_at(method, *faults),), changes=_climbing(strategy, Strategy.DELETE_MACHINE))
+        for method in ("power_off", "taint_out_of_service", "power_on")
+        for strategy in (Strategy.FENCE, Strategy.DETACH_VOLUMES)
+        for faults in FAULTS_AT[method]
+    ),
+)
+"""Each known fault once."""
