@@ -29,9 +29,9 @@ from activities.decision_stream import PATIENCE, DecisionStream, FileSink, Line,
 from policy.episode.decisions import Decision, DecisionKind, decision_of, kind_of
 from policy.episode.messages import RecordEntry
 from tests.documents import ROOT
-from workers.composition import _decision_stream
 from workers.configuration.process_settings import LogsSettings, StreamSettings
 from workers.configuration.setting_sources import SettingsError
+from workers.decision_stream import decision_stream as stream_of
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -112,7 +112,7 @@ async def composed(settings: StreamSettings) -> AsyncIterator[decision_stream.Re
     """As a worker makes it of its settings."""
     client = await Client.connect("127.0.0.1:1", lazy=True)
     async with AsyncExitStack() as stack:
-        yield await _decision_stream(stack, settings, client)
+        yield await stream_of(stack, settings, client)
 
 
 # What is written -------------------------------------------------------------------------------------------------------

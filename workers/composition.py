@@ -18,19 +18,18 @@ from temporalio.client import Client
 from activities.licences import Licences
 from policy.scan.data_at_risk import DataAtRisk
 from workers.configuration.clusters import ClusterSettings, open_connection
-from workers.configuration.process_settings import StreamSettings
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
+from workers.decision_stream import decision_stream
 from workers.deployment_keys import keyring_of
 from workers.interceptors.activity_guards import ClusterGuard, seen_by_scanner
 from workers.runtime import runtime
-from workers.tracing import EXTRA, headers_of
 from workers.worker import Role, Serving, activities_of
 from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import ClusterConnection
-    from activities.decision_stream import RecordDecisions, Sink
+    from activities.decision_stream import RecordDecisions
     from activities.evidence_directory import EvidenceDirectory
     from activities.notification_sender import Notify
     from activities.power.kdump_listener import KdumpListener
@@ -50,7 +49,7 @@ async def compose(
     async with AsyncExitStack() as stack:
         notify = await _notify(stack, settings)
         serves_clusters = role in {Role.ALL, Role.CLUSTER}
-        record = await _decision_stream(stack, settings.stream, client) if serves_clusters else None
+        record = await decision_stream(stack, settings.stream, client) if serves_clusters else None
         servings: list[Serving] = []
         if role in {Role.ALL, Role.WORKFLOWS}:
             servings.append(workflow_serving(client, page=settings.page_url, offenders=settings.offenders.rules()))
@@ -259,28 +258,6 @@ async def _notify(stack: AsyncExitStack, settings: Settings) -> Notify:
         for number, each in enumerate(settings.notifications)
     ]
     return (await stack.enter_async_context(Notifier(recipients, page=settings.page_url, meter=runtime().metric_meter))).notify
-
-
-async def _decision_stream(stack: AsyncExitStack, settings: StreamSettings, client: Client) -> RecordDecisions:
-    """One for the process. Raises SettingsError where a sink can't be opened."""
-    from activities.decision_stream import DecisionStream, FileSink, OtlpSink, discard_decisions
-
-    sinks: list[Sink] = []
-    if settings.file is not None:
-        try:
-            sinks.append(FileSink(settings.file if str(settings.file) != "-" else None))
-        except OSError as error:
-            raise SettingsError(f"stream.file: expected a file that can be written: {error}") from error
-    if (otlp := settings.otlp) is not None:
-        headers = headers_of("stream.otlp", otlp)
-        identity = client.service_client.config.identity
-        try:
-            sinks.append(OtlpSink(otlp.endpoint, headers=headers, ca_file=otlp.ca_file, identity=identity))
-        except ImportError as error:
-            raise SettingsError(f"stream.otlp: {EXTRA} ({error})") from error
-    if not sinks:
-        return discard_decisions
-    return (await stack.enter_async_context(DecisionStream(sinks, meter=runtime().metric_meter))).record
 
 
 def evidence_directory(settings: Settings) -> EvidenceDirectory | None:
