@@ -229,8 +229,8 @@ class LookResult:
     """What was seen, with the answer and its reason in one line. until: when a veto ends by itself, None if that is not known.
     permitted: whether the scanner knows of our permit, if that was asked. endpoints: of the devices that are configured for the
     node now, None if that was not asked or is not known. workload: what stands against the node, None if that was not asked.
-    licence: for the power act in the request; "" if there was none, or the look does not say go. version: the resourceVersion of
-    the Node, "" where there is none."""
+    licence: for the power act in the request; "" if there was none, or the look does not say go. held_by_mode: the reason is the
+    mode of the node. version: the resourceVersion of the Node, "" where there is none."""
 
     verdict: LookVerdict
     reason: str
@@ -242,6 +242,7 @@ class LookResult:
     workload: Workload | None = None
     licence: str = ""
     version: str = ""
+    held_by_mode: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

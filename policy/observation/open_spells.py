@@ -202,8 +202,8 @@ def _with_storm(spells: dict[str, Spell], now: datetime) -> dict[str, Spell]:
 def counted_days(
     days: Iterable[NodeDays], report: ScanReport, since: datetime | None, now: datetime, *, longest: timedelta
 ) -> tuple[NodeDays, ...]:
-    """With the time since the last report, under the day on which it ends. since: when that came, None if it was not live.
-    longest: so much later it says nothing of the time between."""
+    """With the time since a report for the nodes that it had, under the day on which that time ends. since: when the report came,
+    None if it or the next one was not live. longest: so much later it says nothing of the time between."""
     if since is None or not timedelta(0) < now - since <= longest or report.view.stale or not report.view.synced:
         return tuple(days)
     found = {(each.day, each.check, each.mode): each for each in days}

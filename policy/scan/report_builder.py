@@ -26,6 +26,7 @@ from policy.checks.targets import NEVER, SICKNESS, JudgedTarget
 from policy.checks.verdicts import Health, Standing, Verdict
 from policy.episode.gate import By, Operation, Seen, kept, objections
 from policy.episode.messages import Observation
+from policy.episode.modes import REPAIRS, mode_of
 from policy.fence.templates import is_own_template
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, cluster_named_by
 from policy.objects.marks import mark_of
@@ -56,6 +57,7 @@ from policy.scan.scan_report import (
 )
 from policy.values.display_text import some_of
 from policy.values.errors import PolicyError
+from policy.values.mode import Mode
 from policy.values.object_refs import Dialect, dialect_of
 
 # Left over: remediation objects, and requests to owners, that no episode needs and no open episode will take back, because their
@@ -176,7 +178,8 @@ def shown(target: JudgedTarget) -> object:
     verdicts, machine, view = dict(target.verdicts), target.machine, target.node
     machines = (machine,) if machine is not None else ()
     # A pause of a Cluster counts as a change by itself (`Ledger.put_cluster`).
-    seen = Seen(node=view, machines=machines, pause="", contested=target.contested, policies=NO_POLICIES)
+    mode = mode_of(REPAIRS, target.victim, view.labels if view is not None else {})
+    seen = Seen(node=view, machines=machines, pause="", contested=target.contested, policies=NO_POLICIES, mode=mode)
     held_back = tuple(each.words for each in objections(seen, Operation.OFFER, By.PROGRAM, NEVER))
     of_machine = (
         (
@@ -397,9 +400,15 @@ def _observation(known: LedgerSnapshot, name: str) -> Observation:
         asked_by=asked_by,
         preserved=kept(view),
         confirmed_well=CONFIRMED_ANNOTATION in view.annotations,
-        others=_others(known, name),
+        others="; ".join(filter(None, (_modes(known, name, checks), _others(known, name)))),
         checks=checks,
     )
+
+
+def _modes(known: LedgerSnapshot, name: str, checks: tuple[str, ...]) -> str:
+    """An episode that rests because of its mode looks again when that changes; "" in mode repair."""
+    modes = sorted({known.mode_of(name, key).mode for key in ("", *checks)} - {Mode.REPAIR})
+    return f"mode {', '.join(modes)}" if modes else ""
 
 
 def _others(known: LedgerSnapshot, name: str) -> str:

@@ -25,6 +25,7 @@ from policy.observation.spells import ObservationRecord
 from policy.values.times import format_duration
 from starter.cli import app
 from starter.commands import answers
+from starter.plans import spell_file
 from starter.web import api
 from starter.web.app import application
 from starter.web.auth import OwnHouse
@@ -403,6 +404,7 @@ FILES: dict[str, Callable[[], str]] = {
     "reference/workflows.schema.json": as_file(schemas),
     "reference/decisions.schema.json": as_file(decisions),
     "schemas/answers.json": as_file(answers.schemas),
+    "schemas/spells.json": as_file(spell_file.schema),
 }
 PARTS: dict[str, Callable[[], str]] = {
     "architecture.md": phases,

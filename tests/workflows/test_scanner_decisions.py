@@ -14,7 +14,7 @@ from policy.scan.scan_report import ScanReport
 from tests.workflows.scanned import ScriptedCluster, report, scanning
 from tests.workflows.surroundings import eventually
 from workflows.definitions.scanner import HealthScanner
-from workflows.kit.messages import PauseRequest, StopRequest, UnpauseRequest
+from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest, UnpauseRequest
 
 
 def written(world: ScriptedCluster) -> dict[str, Decision]:
@@ -85,9 +85,13 @@ async def test_a_pause_and_a_stop_are_written_with_the_person_also_by_the_last_s
         handle = scan.client_handle()
         await handle.execute_update(HealthScanner.pause, PauseRequest(who="ada", reason="drill"))
         await handle.execute_update(HealthScanner.unpause, UnpauseRequest(who="ada", reason="over"))
+        await handle.execute_update(
+            HealthScanner.set_mode, ModeRequest(who="ada", reason="only look", mode="observe", nodes=("node-9",))
+        )
         await handle.execute_update(HealthScanner.stop, StopRequest(who="amy", reason="move"))
         await eventually(env, lambda: world.released == 1)
     said = {(each.act, each.who) for each in (*written(world).values(), *world.last_decisions) if each.who}
     ada, amy = "ada (identity not verified)", "amy (identity not verified)"
-    assert said == {("pause", ada), ("unpause", ada), ("stop-scan", amy)}
-    assert all(each.kind is DecisionKind.ANSWERED for each in world.last_decisions if each.who)
+    assert said == {("pause", ada), ("unpause", ada), ("set-mode", ada), ("stop-scan", amy)}
+    (mode,) = [each for each in (*written(world).values(), *world.last_decisions) if each.act == "set-mode"][-1:]
+    assert (mode.kind, mode.outcome, mode.message) == (DecisionKind.MODE_CHANGED, "observe", "node-9: only look")
