@@ -373,6 +373,7 @@ def _candidate(known: LedgerSnapshot, victim: str, key: str, refused: str, choic
         created=machine.created if machine and ladder else None,
         checks=tuple(sorted(opinions)),
         steps=tuple(each.name for each in steps),
+        mode=known.mode_of(victim, key).mode,
         boot_id=view.boot_id if view else "",
     )
 

@@ -278,9 +278,9 @@ def _workflow(shell: type, given: type, where: str, whole: Schema) -> str:
         [how, code(handler.name), " ".join(map(_named, handler.arg_types or ())) or "-", sentence(handler.fn.__doc__ or "")]
         for how, handler in said
     ]
-    heard = table(["how", "name", "with", "what"], rows)
+    heard = f"\n{table(['how', 'name', 'with', 'what'], rows)}" if rows else ""
     served = f"Workflow id `{where}`, task queue `nodewarden`."
-    return f"## {shell.__name__}\n\n{served}\n\n{_fields_of(given.__name__, whole)}\n{heard}\n"
+    return f"## {shell.__name__}\n\n{served}\n\n{_fields_of(given.__name__, whole)}{heard}\n"
 
 
 def _named(each: Any) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 
 import pytest
+from temporalio import workflow
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
@@ -16,8 +17,9 @@ from policy.values.mode import Mode
 from tests.workflows import contract
 from tests.workflows.scanned import Scan, ScriptedCluster, report, scanning
 from tests.workflows.surroundings import eventually
-from workflows.definitions.scanner import HealthScanner
+from workflows.definitions.scanner import HealthScanner, _Poll
 from workflows.kit.messages import ModeRequest
+from workflows.scanner.state import ScannerInput, ScannerState
 
 OBSERVES = ClusterModes(setting=Mode.OBSERVE)
 
@@ -119,3 +121,19 @@ async def test_a_new_cluster_s_first_report_opens_nothing(env: WorkflowEnvironme
         assert world.opened == []
         await says(scan, "repair", nodes=("node-1",))
         await scan.has_opened(1)
+
+
+async def test_a_report_that_comes_in_the_moment_in_which_the_mode_is_taken_back_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """S52: it had been answered before the scan could be cut short."""
+    now = report().at
+    monkeypatch.setattr(workflow, "now", lambda: now)
+    scanner = HealthScanner(ScannerInput(cluster="prod", state=ScannerState(started=now)))
+    answered: asyncio.Future[ScanReport] = asyncio.get_running_loop().create_future()
+    answered.set_result(report("node-1"))
+    poll = _Poll(request=scanner._scan_request(), began=now, scan=answered)  # type: ignore[arg-type]
+    scanner._state.modes = OBSERVES
+    assert (await scanner._take_report(poll), scanner._state.report) == (None, None)
+    poll = _Poll(request=scanner._scan_request(), began=now, scan=answered)  # type: ignore[arg-type]
+    assert await scanner._take_report(poll) is not None
