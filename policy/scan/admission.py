@@ -155,7 +155,8 @@ def answer_request(
     room = Occupancy(report, permits, cap=cap, ahead=ahead, now=now, held_off=held_off, power=power, paused=paused)
     applicant = _asking(report, request, room, counted_under)
     if (why := next(objections(applicant, room), None)) is not None:
-        return PermitAnswer(decision=PermitDecision.QUEUED if why.waits else PermitDecision.REFUSED, reason=why.message)
+        decision = PermitDecision.QUEUED if why.waits else PermitDecision.REFUSED
+        return PermitAnswer(decision=decision, reason=why.message, rule=why.code)
     if applicant.asker is Asker.HOLDER:
         return PermitAnswer(decision=PermitDecision.GRANTED, reason="the permit is held already")
     return PermitAnswer(decision=PermitDecision.GRANTED, reason=f"{len(room.names) + 1} of {room.cap} permits are held now")
