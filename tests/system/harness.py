@@ -33,6 +33,7 @@ from temporalio.client import WorkflowExecutionDescription
 from demo.manifests import power_device
 from policy.episode.messages import EpisodeResult, episode_id
 from policy.episode.operator_commands import SETTLED
+from policy.values.mode import Mode
 from simulator.client import ApiClient
 from simulator.cluster import SimulatedCluster
 from simulator.control import describe
@@ -284,9 +285,9 @@ class System:
             "spec": {**spec, **(changes or {})},
         }
 
-    async def start_scanner(self, *, cap: int = 1) -> None:
+    async def start_scanner(self, *, cap: int = 1, mode: Mode = Mode.REPAIR) -> None:
         """Start it and wait until it has seen the cluster."""
-        await self.warden.start_scanner(self.cluster_name, cap=cap)
+        await self.warden.start_scanner(self.cluster_name, cap=cap, mode=mode)
 
         async def sees() -> bool:
             status = await self.scanner()
