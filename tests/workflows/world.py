@@ -18,7 +18,7 @@ from activities.cluster.objects.marks import claim, spelled
 from activities.errors import ErrorType, failure
 from activities.licences import DeviceCommand
 from policy.episode.gate import MODE, RULES, Seen
-from policy.episode.messages import GivenUpReading, Need, NeedKind, Observation, Pinned, Reading, VolumeReading
+from policy.episode.messages import GivenUpReading, Need, NeedKind, Observation, Pinned, Reading, RecordEntry, VolumeReading
 from policy.episode.modes import ClusterModes, mode_of
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, PortionAnswer
 from policy.fence.kdump import KdumpReading, dead_stands
@@ -188,6 +188,8 @@ class World:
     """By which name Kubernetes attests who speaks; "": it does not."""
     shown: list[contract.EpisodeSnapshot] = field(default_factory=list)
     events: list[contract.PublishedEvent] = field(default_factory=list)
+    streamed: list[RecordEntry] = field(default_factory=list)
+    """Lines of the record, as activities that completed took them to the decision stream."""
     tell_errors: list[ApplicationError] = field(default_factory=list)
     """What telling people by itself fails with."""
     confirmed_well: bool = False
@@ -495,6 +497,7 @@ class ScriptedTarget:
         """What people are told."""
         if news is None:
             return
+        self.world.streamed += news.entries
         if news.shown is not None:
             self.world.shown.append(news.shown)
         if news.off is not None:
