@@ -39,7 +39,7 @@ demo: $(STAMP) ## Run the main job on a simulated cluster; KEEP=1 stays up, PLAT
 .PHONY: test
 test: $(STAMP) ## Run everything that CI runs; ARGS="-k permit" is handed to pytest
 	@$(MAKE) --jobs 2 lint warmed
-	@$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) --durations=20 --durations-min=10 $(ARGS)
 
 # Beside lint, whose tools have one process for most of their time. What fails here fails again where it is shown.
 .PHONY: warmed

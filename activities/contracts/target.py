@@ -227,7 +227,8 @@ class LookResult:
     """What was seen, with the answer and its reason in one line. until: when a veto ends by itself, None if that is not known.
     permitted: whether the scanner knows of our permit, if that was asked. endpoints: of the devices that are configured for the
     node now, None if that was not asked or is not known. workload: what stands against the node, None if that was not asked.
-    licence: for the power act in the request; "" if there was none, or the look does not say go."""
+    licence: for the power act in the request; "" if there was none, or the look does not say go. held_by_mode: the reason is the
+    mode of the node."""
 
     verdict: LookVerdict
     reason: str
@@ -238,6 +239,7 @@ class LookResult:
     endpoints: tuple[str, ...] | None = None
     workload: Workload | None = None
     licence: str = ""
+    held_by_mode: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

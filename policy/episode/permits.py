@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from policy.episode.messages import Kind
+from policy.episode.modes import ClusterModes
 
 
 class PermitState(StrEnum):
@@ -171,9 +172,11 @@ class PermitQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermitQuestions:
-    """The scanner's query `holds_permits`, question and answer alike: those of all last looks of a moment."""
+    """The scanner's query `holds_permits`, question and answer alike: those of all last looks of a moment. modes: what is set for
+    the cluster, in the answer."""
 
     questions: tuple[PermitQuestion, ...]
+    modes: ClusterModes | None = None
 
 
 # Portions: how many pods may be freed in a minute over a whole cluster, and how many each episode was allowed.

@@ -132,6 +132,7 @@ def _due(report: ScanReport, refused: Iterable[Refused]) -> Iterator[WatchedNode
             steps=each.steps,
             code=each.vetoed_by if vetoed else no.reason.value,
             message=no.message,
+            mode=each.mode,
         )
     yield from (each for each in report.watched if each.standing is NodeStanding.DUE)
 
@@ -147,7 +148,7 @@ def _begun(found: WatchedNode, place: int, now: datetime) -> Spell:
         boot_id=found.boot_id,
         steps=found.steps,
         place=place,
-        mode=Mode.REPAIR,
+        mode=found.mode,
         held=(HeldSpan(code=found.code, message=in_a_line(found.message, LONGEST_TEXT), since=now),),
     )
 
@@ -202,15 +203,16 @@ def _with_storm(spells: dict[str, Spell], now: datetime) -> dict[str, Spell]:
 def counted_days(
     days: Iterable[NodeDays], report: ScanReport, since: datetime | None, now: datetime, *, longest: timedelta
 ) -> tuple[NodeDays, ...]:
-    """With the time since the last report, under the day on which it ends. since: when that came, None if it was not live.
-    longest: so much later it says nothing of the time between."""
+    """With the time since a report for the nodes that it had, under the day on which that time ends. since: when the report came,
+    None if it or the next one was not live. longest: so much later it says nothing of the time between."""
     if since is None or not timedelta(0) < now - since <= longest or report.view.stale or not report.view.synced:
         return tuple(days)
     found = {(each.day, each.check, each.mode): each for each in days}
     day = now.astimezone(UTC).date().isoformat()
     for check in report.checks:
-        key = day, check.ref.key, Mode.REPAIR
-        if check.total:
-            last = found.get(key) or NodeDays(day=day, check=check.ref.key, mode=Mode.REPAIR, seconds=0.0)
-            found[key] = replace(last, seconds=last.seconds + check.total * (now - since).total_seconds())
+        for mode, nodes in check.modes or ((Mode.REPAIR, check.total),):
+            key = day, check.ref.key, mode
+            last = found.get(key) or NodeDays(day=day, check=check.ref.key, mode=mode, seconds=0.0)
+            if nodes:
+                found[key] = replace(last, seconds=last.seconds + nodes * (now - since).total_seconds())
     return tuple(found.values())

@@ -24,6 +24,7 @@ from policy.checks.rules import Rules, rules_of
 from policy.checks.targets import MACHINE, JudgedTarget
 from policy.checks.verdicts import HEALTHY, Health, Standing
 from policy.episode.fencing_requests import FencingRequest
+from policy.episode.modes import REPAIRS
 from policy.episode.notices import KnownNode
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import NodeView
@@ -50,6 +51,8 @@ class Ledger:
         self._inventory = Inventory(sees_all_nodes=sees_all_nodes)
         self._overlap = overlap
         self._retries = retries
+        self.modes = REPAIRS
+        """What is set for the cluster, as the caller of the next report knows it."""
         self._checks: dict[str, HealthCheck] = {}
         self._rules: dict[str, Rules] = {}
         self._bad: dict[str, BadCheck] = {}
@@ -347,6 +350,7 @@ class Ledger:
             groups=inventory.groups,
             controllers={dialect: why for dialect, held in self._holds.items() if (why := held.get(OpenReason.OBSERVE_ONLY, ""))},
             retries=self._retries,
+            modes=self.modes,
         )
 
     def covered(self, key: str, names: Iterable[str]) -> set[str]:

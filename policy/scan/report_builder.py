@@ -26,6 +26,7 @@ from policy.checks.targets import NEVER, SICKNESS, JudgedTarget
 from policy.checks.verdicts import Health, Standing, Verdict
 from policy.episode.gate import By, Operation, Seen, kept, objections
 from policy.episode.messages import Observation
+from policy.episode.modes import REPAIRS, mode_of
 from policy.fence.templates import is_own_template
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, cluster_named_by
 from policy.objects.marks import mark_of
@@ -56,6 +57,7 @@ from policy.scan.scan_report import (
 )
 from policy.values.display_text import some_of
 from policy.values.errors import PolicyError
+from policy.values.mode import MODE_KEY, Mode
 from policy.values.object_refs import Dialect, dialect_of
 
 # Left over: remediation objects, and requests to owners, that no episode needs and no open episode will take back, because their
@@ -176,7 +178,8 @@ def shown(target: JudgedTarget) -> object:
     verdicts, machine, view = dict(target.verdicts), target.machine, target.node
     machines = (machine,) if machine is not None else ()
     # A pause of a Cluster counts as a change by itself (`Ledger.put_cluster`).
-    seen = Seen(node=view, machines=machines, pause="", contested=target.contested, policies=NO_POLICIES)
+    mode = mode_of(REPAIRS, target.victim, view.labels if view is not None else {})
+    seen = Seen(node=view, machines=machines, pause="", contested=target.contested, policies=NO_POLICIES, mode=mode)
     held_back = tuple(each.words for each in objections(seen, Operation.OFFER, By.PROGRAM, NEVER))
     of_machine = (
         (
@@ -221,7 +224,14 @@ def build_report_parts(
     choice = choose(known, watching)
     observations = _observations(known, watching, told)
     overlaps = overlapping(known)
-    reports = [_check_report(known, key, choice.waiting.get(key, Counter()), overlaps.get(key, ())) for key in known.checks]
+    varied = known.modes.rules or any(MODE_KEY in each.node.labels for each in known.nodes.values() if each.node is not None)
+    reports = [
+        replace(
+            _check_report(known, key, choice.waiting.get(key, Counter()), overlaps.get(key, ())),
+            modes=_counted_by_mode(known, key, varied=bool(varied)),
+        )
+        for key in known.checks
+    ]
     reports += [
         CheckReport(
             ref=bad.ref,
@@ -397,9 +407,29 @@ def _observation(known: LedgerSnapshot, name: str) -> Observation:
         asked_by=asked_by,
         preserved=kept(view),
         confirmed_well=CONFIRMED_ANNOTATION in view.annotations,
-        others=_others(known, name),
+        others="; ".join(filter(None, (_modes(known, name, checks), _others(known, name)))),
         checks=checks,
     )
+
+
+def _counted_by_mode(known: LedgerSnapshot, key: str, *, varied: bool) -> tuple[tuple[Mode, int], ...]:
+    """How many targets of a check are in which mode. varied: a rule or a label may set it for single nodes."""
+    total = known.counts[key].total
+    if not varied:
+        return ((known.mode_of("", key).mode, total),) if total else ()
+    targets = (known.machines if known.checks[key].of_machines else known.nodes).values()
+    counted = (
+        known.mode_of(each.victim, key).mode
+        for each in targets
+        if key in each.verdicts and each.verdicts[key].standing is not Standing.LEFT_OUT
+    )
+    return tuple(sorted(Counter(counted).items()))
+
+
+def _modes(known: LedgerSnapshot, name: str, checks: tuple[str, ...]) -> str:
+    """An episode that rests because of its mode looks again when that changes; "" in mode repair."""
+    modes = sorted({known.mode_of(name, key).mode for key in ("", *checks)} - {Mode.REPAIR})
+    return f"mode {', '.join(modes)}" if modes else ""
 
 
 def _others(known: LedgerSnapshot, name: str) -> str:
@@ -466,6 +496,7 @@ def _watched_node(known: LedgerSnapshot, name: str) -> WatchedNode:
         cause=choice.verdict.reason,
         since=choice.since,
         steps=tuple(each.name for each in choice.steps),
+        mode=known.mode_of(victim, choice.key).mode,
         code=held[0],
         message=held[1],
     )
@@ -473,7 +504,7 @@ def _watched_node(known: LedgerSnapshot, name: str) -> WatchedNode:
 
 def _held_by(known: LedgerSnapshot, victim: str, name: str, key: str) -> tuple[str, str]:
     """What keeps a due node from being a candidate, or keeps others before it: a code and a sentence."""
-    if (alone := left_alone(known, victim, exempt=known.exempt.kept.get(name, ""))) is not None:
+    if (alone := left_alone(known, victim, key, exempt=known.exempt.kept.get(name, ""))) is not None:
         return alone.rule, alone.words
     limits = judged_by_objects(known, victim, key)
     if (found := next(permit_objections(limits, ObjectLimits.of(known)), None)) is not None:

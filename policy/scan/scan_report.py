@@ -20,6 +20,7 @@ from policy.episode.messages import NeedKind, Observation
 from policy.objects.scopes import GroupCount
 from policy.preservation.preservation_index import PreservationNeed
 from policy.remediation.ladder import EscalationStep
+from policy.values.mode import Mode
 from policy.values.object_refs import Dialect, ObjectRef
 
 MAXIMUM_CANDIDATES = 50
@@ -69,7 +70,8 @@ class CheckReport(StandingCounts):
     unhealthy: those that need remediation. The dialects' own status counts as unhealthy every target that is not healthy, so
     also soon, starting, deleting, excluded and recovering ones. left_out ones are not in the total at all. remaining: how many
     targets that now count as healthy may be disrupted before the circuit breaker opens. To disrupt a target that is unhealthy
-    already uses none of it, so a closed circuit breaker with 0 remaining still lets those be repaired.
+    already uses none of it, so a closed circuit breaker with 0 remaining still lets those be repaired. modes: how many of its
+    targets are in which mode.
     """
 
     ref: ObjectRef
@@ -90,6 +92,7 @@ class CheckReport(StandingCounts):
     mixed_control_plane: bool = False
     no_targets: str = ""
     """In words, that its selector matches no existing object, which may be right for an empty pool; "" where it matches some."""
+    modes: tuple[tuple[Mode, int], ...] = ()
     another_controller: str = ""
     """Which other controller acts on the checks of this dialect, in words. `reason` names a pause or a mistake in the object
     first; the other controller writes the status all the same."""
@@ -154,6 +157,7 @@ class Candidate:
     dated: bool = True
     steps: tuple[str, ...] = ()
     boot_id: str = ""
+    mode: Mode = Mode.REPAIR
 
 
 class NodeStanding(StrEnum):
@@ -172,7 +176,7 @@ class WatchedNode:
     """A node that is no candidate of the report, as `policy/observation/` needs it: the scanner has asked about it, or it is due.
 
     check, cause, since, steps: of a due one, as a candidate's. code, message: what keeps a due one from being a candidate, or
-    from being acted on: as `policy.observation.spells.HeldSpan` has them.
+    from being acted on: as `policy.observation.spells.HeldSpan` has them. mode: under that check.
     """
 
     node: str
@@ -187,6 +191,7 @@ class WatchedNode:
     steps: tuple[str, ...] = ()
     code: str = ""
     message: str = ""
+    mode: Mode = Mode.REPAIR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from policy.observation.spells import ObservationRecord
 from policy.values.times import format_duration
 from starter.cli import app
 from starter.commands import answers
+from starter.plans import spell_file
 from starter.web import api
 from starter.web.app import application
 from starter.web.auth import OwnHouse
@@ -384,6 +385,7 @@ FILES: dict[str, Callable[[], str]] = {
     "reference/workflows.md": workflows,
     "reference/workflows.schema.json": as_file(schemas),
     "schemas/answers.json": as_file(answers.schemas),
+    "schemas/spells.json": as_file(spell_file.schema),
 }
 PARTS: dict[str, Callable[[], str]] = {
     "architecture.md": phases,

@@ -16,10 +16,12 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import FencingInput, Observation, episode_id, scanner_id
+from policy.episode.modes import mode_of
 from policy.episode.permits import PermitAnswer, PermitRequest, Release
 from policy.observation.spells import ObservationRecord
 from policy.scan.ledger import Ledger
 from policy.scan.scan_report import Candidate, CheckReport, ClusterLease, ScanReport, ViewState
+from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef
 from tests.policy.builders import NOW as BUILT_AT
 from tests.replay.recording import keep_history
@@ -116,6 +118,8 @@ class ScriptedCluster:
     may_list: asyncio.Event = field(default_factory=asyncio.Event)
     may_release: asyncio.Event = field(default_factory=asyncio.Event)
     may_tell: asyncio.Event = field(default_factory=asyncio.Event)
+    by_mode: bool = False
+    """Whether candidates are offered by the modes of the request, as a real scan does."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -152,6 +156,8 @@ class ScriptedCluster:
             self.current = replace(self.current, lease=ClusterLease(held=True), digest=uuid.uuid4().hex)
         underway = self.underway.pop(0) if self.underway else timedelta(0)
         answer, self.first = self.first or self.current, None
+        if self.by_mode:
+            answer = replace(answer, candidates=tuple(each for each in answer.candidates if _may_begin(request, each.node)))
         return replace(answer, answered_at=activity.info().started_time - underway)
 
     def _lease_is(self, request: contract.ScanRequest) -> bool:
@@ -221,6 +227,10 @@ class ScriptedCluster:
         self.named += 1
         self._fails("name", "Temporal is away")
         return contract.DeploymentName(holder="default/0815")
+
+
+def _may_begin(request: contract.ScanRequest, node: str) -> bool:
+    return mode_of(request.modes, node, {}).mode.allows(Mode.CORDON)
 
 
 def carried_over(scanner: HealthScanner) -> ScannerState:

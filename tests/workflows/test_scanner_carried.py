@@ -11,6 +11,7 @@ from temporalio import workflow
 
 from policy.checks.fence_policies import Attempts, PowerMoment
 from policy.episode.messages import Kind
+from policy.episode.modes import ClusterModes, ModeRule
 from policy.episode.permits import NeedsPerson, Permit, PermitDecision, PermitRequest, PermitState, Portion, Replacing
 from policy.observation.spells import Ending, HeldSpan, NodeDays, Spell
 from policy.scan.pauses import PastPause, Pause
@@ -58,6 +59,7 @@ FULL = ScannerState(
     preservations={"a": PreservationNotice(victim="a", stamp="s", at=NOW)},
     pauses=(PastPause(pause=Pause(who="ada", owner="ada", reason="drill", since=NOW)),),
     need_person={"d": NeedsPerson(node="d", incident="k", told=NOW)},
+    modes=ClusterModes(found=Mode.OBSERVE, rules=(ModeRule(mode=Mode.REPAIR, by="ada", reason="r", at=NOW, nodes=("a",)),)),
     halted="paused by ada",
     cluster_uid="uid-of-kube-system",
     spells={"s": spell("s")},

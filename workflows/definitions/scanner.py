@@ -25,6 +25,7 @@ from activities.contracts.preservation import PreservationStarts, PreserveReques
 from activities.contracts.scan import OpenEpisode, Refusal, RepetitionActivities, RepetitionRequest, ScanActivities, ScanRequest
 from activities.errors import ErrorType, error_message
 from policy.episode.messages import FencingInput, RemediationInput, episode_id, scanner_id
+from policy.episode.modes import MODES_MEMO, REPAIRS, UNSET, ClusterModes, ModeRule
 from policy.episode.operator_commands import CIRCUIT_BREAKER, NodeActionSpec, Verb
 from policy.episode.permits import (
     PermitAnswer,
@@ -46,11 +47,13 @@ from policy.scan.report_builder import plainly_sick, stamp_of
 from policy.scan.scan_report import MAXIMUM_OBSERVATIONS, ScanReport
 from policy.scan.view_state import another_cluster
 from policy.values.display_text import without_calls
+from policy.values.mode import read_mode
 from policy.values.times import format_duration
 from workflows.episode.attestation import Command, refused, require_future, require_name_and_reason, verified_command
 from workflows.kit import continuation, options
 from workflows.kit.interrupts import never_began
 from workflows.kit.messages import (
+    ModeRequest,
     PauseRequest,
     RefusedNode,
     ScannerResult,
@@ -96,7 +99,8 @@ class HealthScanner:
     @workflow.init
     def __init__(self, request: ScannerInput) -> None:
         self._input = request
-        self._state = state = request.state or ScannerState(started=workflow.now(), pauses=request.pauses)
+        state = request.state or ScannerState(started=workflow.now(), pauses=request.pauses, modes=request.modes)
+        self._state = state
         state.holder = state.holder or request.holder
         self._permits = Permits(request, state)
         self._holders = Holders(request, state)
@@ -113,7 +117,8 @@ class HealthScanner:
         self._refusals: tuple[Refusal, ...] = ()
         self._poll: _Poll | None = None
         self._received_at: datetime | None = None
-        """When the last report came in; None: there is none to act on, since the last scan failed or its report was too old."""
+        """When the last report came in; None: there is none to act on, since the last scan failed, or its report was too old or
+        was made under other modes."""
         self._true_at: datetime | None = None
         """The moment that the last report describes."""
         self._hasty = 0
@@ -160,6 +165,8 @@ class HealthScanner:
             report = await self._next_report()
             if report is not None:
                 await self._holders.rebuild(report)
+                if (repaired := self._holders.repaired) is not None and not self._state.modes.is_known:
+                    self._set_modes(self._state.modes.begun(repaired=repaired))
                 # First: a machine that is to be preserved has its episode, and that its node, before any node is disrupted.
                 if self._is_young_enough() and self._stop is None:
                     await self._begin_preservations(report)
@@ -282,6 +289,7 @@ class HealthScanner:
             halted_is_new=bool(halted) and halted != state.halted,
             spells=self._spells.to_be_watched(),
             halt_over=halt_over if state.halted and not halted else "",
+            modes=state.modes,
         )
 
     def _in_flight(self) -> tuple[OpenEpisode, ...] | None:
@@ -328,8 +336,10 @@ class HealthScanner:
             self._scan_problem = another_cluster(self._input.cluster, report.cluster_uid, state.cluster_uid)
             await workflow.sleep(BREATH, summary="before the cluster is scanned again: another one has answered")
             return None
-        state.report, state.cluster_uid = report, state.cluster_uid or report.cluster_uid
+        if poll.request.modes != state.modes:
+            return None
         self._spells.count_days(report)
+        state.report, state.cluster_uid = report, state.cluster_uid or report.cluster_uid
         state.scans += 1
         # It came in after every release that has arrived, so what it says of their nodes may be believed again. It may be older
         # than the latest by a moment, and the worker's view a little older still; for marks that is what `CLOSING` is for.
@@ -347,6 +357,8 @@ class HealthScanner:
     def _is_young_enough(self) -> bool:
         """Whether the last report may be acted on while no scan is under way that would show a storm (S17, S18, S45). Where it
         was long on its way, or something else has taken its time since, the next scan answers at once with what is so then."""
+        if self._received_at is None:
+            return False
         late = workflow.now() - self._true_at if self._true_at is not None else timedelta(0)
         if late <= options.TOLD_LATELY:
             return True
@@ -407,7 +419,7 @@ class HealthScanner:
             return
         backoff.forget_what_is_over(state, report)
         await self._serve_queue(report)
-        if self._stop is not None:
+        if self._stop is not None or self._received_at is None:
             return
         in_force = pauses.in_force(state.pauses, workflow.now())
         admission = admit(
@@ -593,6 +605,7 @@ class HealthScanner:
             stopping=self._stop is not None,
             wait=self._input.wait,
             pauses=pauses.in_force(state.pauses, workflow.now()),
+            modes=state.modes,
             spells=self._spells.known(MOST_SHOWN).spells,
             open_spells=len(state.spells) + state.spells_left_out,
         )
@@ -607,7 +620,8 @@ class HealthScanner:
         """Which of those incidents may disrupt their nodes now. Every last look asks this, one question for all looks of a
         moment. None as soon as a person has stopped the scanner, although it gives the Lease back later."""
         halted = self._halted()
-        return PermitQuestions(questions=tuple(self._permits.look(each, halted=halted) for each in asked.questions))
+        answers = tuple(self._permits.look(each, halted=halted) for each in asked.questions)
+        return PermitQuestions(questions=answers, modes=self._state.modes)
 
     @workflow.query(description="Which cluster it scans: the uid of kube-system (not for people).")
     def cluster_uid(self) -> str:
@@ -755,6 +769,48 @@ class HealthScanner:
         workflow.upsert_memo({PAUSES_MEMO: changed})
         self._changed = True
 
+    @workflow.update(description="Set how far programs may go with some nodes, or with all.")
+    async def set_mode(self, request: ModeRequest) -> str:
+        """Set how far programs may go with some nodes, or with all. Without a rule the cluster's default holds."""
+        request = await self._verified(
+            Verb.SET_MODE, request, self._check_set_mode, mode=request.mode, nodes=request.nodes, selector=request.selector
+        )
+        try:
+            self._set_modes(self._changed_modes(request))
+        except ValueError as error:
+            raise refused(f"mode: {error}") from error
+        return f"{self._input.cluster}: {self._state.modes.described(request.nodes, request.selector)}"
+
+    @set_mode.validator
+    def _check_set_mode(self, request: ModeRequest) -> None:
+        require_name_and_reason(request)
+        self._changed_modes(request)
+
+    def _changed_modes(self, request: ModeRequest) -> ClusterModes:
+        """Raises ValueError where that can't be set."""
+        if request.mode == UNSET:
+            return self._state.modes.unruled(request.nodes, request.selector)
+        mode, problem = read_mode(request.mode)
+        if problem:
+            raise ValueError(problem)
+        rule = ModeRule(
+            mode=mode,
+            by=request.by,
+            reason=request.reason,
+            at=workflow.now(),
+            nodes=request.nodes,
+            selector=request.selector,
+        )
+        return self._state.modes.ruled(rule)
+
+    def _set_modes(self, changed: ClusterModes) -> None:
+        """It takes effect at once: no report that was made under the former modes is acted on (S52)."""
+        if changed.default is not self._state.modes.default or changed.rules != self._state.modes.rules:
+            self._received_at = None
+            self._cut_poll_short()
+        self._state.modes, self._changed = changed, True
+        workflow.upsert_memo({MODES_MEMO: changed})
+
     def _take_stop(self, request: StopRequest) -> None:
         self._stop = request
         self._cut_poll_short()
@@ -779,7 +835,7 @@ class HealthScanner:
 
     def _carried(self) -> ScannerInput:
         """What the next history begins with."""
-        return replace(self._input, state=self._state, pauses=())
+        return replace(self._input, state=self._state, pauses=(), modes=REPAIRS)
 
     def _cut_poll_short(self) -> None:
         if self._poll is not None:

@@ -156,7 +156,7 @@ def cluster_read(cluster: str) -> ActivityConfig:
     )
 
 
-def word(cluster: str) -> ActivityConfig:
+def attestation(cluster: str) -> ActivityConfig:
     """Verifying who has spoken: the person waits for the answer, and has gone by the time that a later worker has it."""
     return cluster_read(cluster) | {"start_to_close_timeout": timedelta(seconds=5), "schedule_to_close_timeout": ANSWERED_WITHIN}
 

@@ -109,7 +109,7 @@ class PreservationStory:
                     await self.episode.wait_while_held()
                     continue
                 await self.episode.publish_the_rest()
-                if not self.unheard:
+                if not self.has_pending_command:
                     self._hand_over(hold, self._progress.machine)
                 said = self._progress.wish  # an extension that came while the rest was told was answered, and holds
                 self._progress.wish = replace(said, keep=said.keep or said.until is not None)
@@ -417,11 +417,11 @@ class PreservationStory:
 
     # What is said to it ---------------------------------------------------------------------------------------------
 
-    def take_update(self, news: PreservationUpdate) -> None:
+    def take_update(self, update: PreservationUpdate) -> None:
         """The scanner saw that something is not as we left it."""
-        self._progress.unhealthy = news.unhealthy
+        self._progress.unhealthy = update.unhealthy
         self._progress.spoken = "something of it has changed"
-        self._progress.wish = replace(self._progress.wish, surplus=bool(news.released))
+        self._progress.wish = replace(self._progress.wish, surplus=bool(update.released))
         self.episode.wake()
 
     def take_release(self, request: PersonRequest) -> str:
@@ -472,6 +472,6 @@ class PreservationStory:
         return self._progress.wish.release or (f"aborted by {abort.by}: {abort.reason}" if abort is not None else "")
 
     @property
-    def unheard(self) -> bool:
+    def has_pending_command(self) -> bool:
         """Whether a command was not carried out yet: nothing is handed over before that."""
         return self._progress.wish != NO_WISH or self.episode.state.abort_asked is not None or self.episode.held is not None

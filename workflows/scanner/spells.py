@@ -67,11 +67,13 @@ class Spells:
             self._recording.ask()
 
     def count_days(self, report: ScanReport) -> None:
-        """Of each report, as soon as it comes."""
-        state, now = self._state, workflow.now()
+        """Of each report, as soon as it comes and before it takes the last one's place: the time between counts for the nodes of
+        the last one, and a Node that is gone takes none of it along."""
+        state, now, longest = self._state, workflow.now(), self._scanner.wait + options.SCAN_GRACE
         live = report.view.synced and not report.view.stale
-        longest = self._scanner.wait + options.SCAN_GRACE
-        state.node_days = open_spells.counted_days(state.node_days, report, state.days_counted_at, now, longest=longest)
+        if live and state.report is not None:
+            since = state.days_counted_at
+            state.node_days = open_spells.counted_days(state.node_days, state.report, since, now, longest=longest)
         state.days_counted_at = now if live else None
 
     def to_be_watched(self) -> tuple[str, ...]:

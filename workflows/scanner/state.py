@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from activities.contracts.episodes import EpisodeDescription
 from policy.checks.fence_policies import Attempts, PowerMoment
 from policy.episode.messages import Kind
+from policy.episode.modes import REPAIRS, ClusterModes
 from policy.episode.permits import NeedsPerson, Permit, PermitRequest, PermitState, Portion, Replacing
 from policy.observation.spells import NodeDays, Spell
 from policy.scan.pauses import Pauses
@@ -66,6 +67,7 @@ class ScannerState:
     portions: tuple[Portion, ...] = ()
     """Of the pods that may be freed in a minute; no more of them than pods."""
     pauses: Pauses = ()
+    modes: ClusterModes = REPAIRS
 
     # What has become of episodes (`backoff.py`)
     held_off: dict[str, Backoff] = field(default_factory=dict)
@@ -239,7 +241,7 @@ class ScannerInput:
 
     holder: our name in the cluster Lease (`starter` fills it in, else the scanner asks once). concurrency: how many nodes of this
     cluster may be disrupted at once. repeat_alarm: how many fencings of one node for one reason are reported as a repetition.
-    pauses: those of the last scanner; a pause that is in force goes on.
+    pauses: those of the last scanner; a pause that is in force goes on. modes: what is set, with the rules of the last scanner.
     """
 
     cluster: str = ""
@@ -249,6 +251,7 @@ class ScannerInput:
     state: ScannerState | None = None
     repeat_alarm: RepeatAlarm = DEFAULT_ALARM
     pauses: Pauses = ()
+    modes: ClusterModes = REPAIRS
 
     def cap(self, report: ScanReport | None) -> int:
         """How many nodes may be disrupted at once: what the cluster's fence policies say, else `concurrency`."""

@@ -105,7 +105,7 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
 
     async def _licensed(self, request: LookRequest, not_after: datetime | None, decide: Callable[[LiveNode], Edit]) -> ActResult:
         """One edit of the Node, milliseconds after a look that says go (S20)."""
-        require_last_look(request, request.target)
+        require_last_look(request, request.target, Operation.CORDON)
         seen = await self._look(request)
         if seen.verdict is not LookVerdict.GO:
             return ActResult(changed=False, detail=seen.reason, look=seen)

@@ -395,7 +395,7 @@ class ClusterView:
         return bool(self._probe.problem) or any(reflector.problem for reflector in self.watches.here())
 
     def _trouble(self) -> str:
-        return self._probe.problem or self._broken() or self._management.unheard()
+        return self._probe.problem or self._broken() or self._management.unlisted()
 
     def _broken(self) -> str:
         if (

@@ -226,7 +226,7 @@ def spells(draw: st.DrawFn) -> Spell:
     return replace(found, mode=draw(st.sampled_from(Mode)), ending=draw(st.sampled_from(Ending)) if ended else None)
 
 
-@given(st.lists(spells(), max_size=12), lengths)
+@given(st.lists(spells(), max_size=6, unique_by=lambda each: each.node), lengths)
 def test_every_spell_is_judged_once_and_a_longer_time_out_begins_no_more(found: list[Spell], usual: timedelta) -> None:
     cases = cases_of(recorded(*found), usual, NOW)
     assert len(cases) == len(found)

@@ -10,6 +10,7 @@ import pytest
 from policy.checks.health_check import HealthCheck
 from policy.checks.verdicts import Health
 from policy.episode.gate import HOLD_ANNOTATION, unblocks
+from policy.episode.modes import ClusterModes, ModeRule
 from policy.objects.machines import PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, SKIP_ANNOTATION
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, ZONE_LABEL, Condition, NodeView
 from policy.objects.remediations import RemediationObject
@@ -22,6 +23,7 @@ from policy.scan.ledger import Ledger
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.report_builder import NOT_COVERED, stamp_of
 from policy.scan.scan_report import MAXIMUM_CANDIDATES, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS, NodeStanding
+from policy.values.mode import MODE_KEY, Mode
 from policy.values.object_refs import Dialect, ObjectRef
 from tests.policy.builders import NOW, WORKER, a_check, a_node, a_report, ago, check_ref, ledger_of, mark_text
 from tests.policy.pools import PROD, a_machine, cluster_api, openshift
@@ -370,3 +372,22 @@ def test_what_a_spell_watches_changes_no_decision() -> None:
     plain, watching = ledger.report_parts(NOW), ledger.report_parts(NOW, spells=("a", "b", "healthy-001"))
     assert replace(watching, watched=()) == plain
     assert [each.node for each in watching.watched] == ["healthy-001"]
+
+
+def test_nodes_in_each_mode_are_counted_and_a_held_one_names_its_mode() -> None:
+    """S52: what a check would have repaired is compared with how long it only observed."""
+    nodes = []
+    for number in range(4):
+        labels = {"rack": f"r{number % 2}"} | ({MODE_KEY: "observe"} if number == 2 else {})
+        node = a_node(f"node-{number}", "Unknown" if number == 1 else "True")
+        nodes.append(replace(node, labels={**node.labels, **labels}))
+    ledger = ledger_of(a_check(), *nodes)
+    rule = ModeRule(mode=Mode.OBSERVE, by="ada", reason="r", at=NOW, selector="rack=r1")
+    (check,) = ledger.report_parts(NOW, ()).checks
+    assert check.modes == ((Mode.OBSERVE, 1), (Mode.REPAIR, 3))
+    ledger.modes = ClusterModes(setting=Mode.DRAIN, rules=(rule,))
+    parts = ledger.report_parts(NOW, ())
+    (check,) = parts.checks
+    assert check.modes == ((Mode.DRAIN, 1), (Mode.OBSERVE, 3))
+    (candidate,) = parts.candidates
+    assert (candidate.mode, candidate.vetoed_by) == (Mode.OBSERVE, "mode")
