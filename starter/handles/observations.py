@@ -66,7 +66,7 @@ class Observations:
         """The report on the time since then. check: its key or name, "" for all. Raises SilentError."""
         return report(cluster, await self.observed(cluster, since=since), since=since, check=check)
 
-    async def of_node(self, cluster: str, node: str, moment: datetime) -> tuple[Spell, ...]:
+    async def spells_at(self, cluster: str, node: str, moment: datetime) -> tuple[Spell, ...]:
         """The spells of a node that say how it was at a moment. Raises SilentError."""
         state = f"ExecutionStatus = 'Completed' AND CloseTime >= '{written(moment - LATELY)}'"
         state += f" AND (Node = '{node.replace(QUOTE, '')}' OR Outcome = '{STORM}')"
