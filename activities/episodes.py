@@ -160,9 +160,9 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         if holder.kind is not Kind.PRESERVATION or holder.incident.startswith(FOREIGN):
             held_by = holder.incident if holder.incident.startswith(FOREIGN) else f"{holder.kind.value} {holder.incident}"
             return PreserveOutcome(victim=need.victim, opened=Opened.REFUSED, holder=held_by)
-        news = PreservationUpdate(unhealthy=need.unhealthy, released=need.released)
+        update = PreservationUpdate(unhealthy=need.unhealthy, released=need.released)
         try:
-            await self._client.get_workflow_handle(workflow_id).signal("look_again", news)
+            await self._client.get_workflow_handle(workflow_id).signal("look_again", update)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise failure(ErrorType.UNREACHABLE, f"Temporal can't tell {workflow_id}: {error.message}") from error
@@ -291,12 +291,14 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
                 nodes.append(run.id.removeprefix(prefix))
             async for run in self._client.list_workflows(f"WorkflowId = '{scanner}'", limit=2, rpc_timeout=QUERY_TIMEOUT):
                 earlier = earlier or run.run_id != this_run
+            ever = f"WorkflowId STARTS_WITH '{prefix}' AND WorkflowType IN ('{Kind.FENCING.value}', '{Kind.REMEDIATION.value}')"
+            repaired = bool(nodes) or (await self._client.count_workflows(ever, rpc_timeout=QUERY_TIMEOUT)).count > 0
         except RPCError as error:
             raise failure(ErrorType.UNREACHABLE, f"Temporal can't list the open episodes: {error.message}") from error
         if len(nodes) > MOST_OPEN:
             told = f"more than {MOST_OPEN} episodes of {request.cluster} are open: end those that are not needed"
             raise failure(ErrorType.NOT_SUPPORTED, told)
-        return FoundOpen(nodes=tuple(dict.fromkeys(nodes)), earlier=earlier)
+        return FoundOpen(nodes=tuple(dict.fromkeys(nodes)), earlier=earlier, repaired=repaired)
 
     @activity.defn(name="episodes.request-permit")
     async def request_permit(self, request: AskPermit) -> PermitAnswer:

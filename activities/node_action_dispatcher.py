@@ -44,7 +44,7 @@ UPDATES = {
     Verb.EXTEND: "extend",
     Verb.ISOLATE: "isolate",
 }
-OF_THE_SCANNER = {Verb.STOP_SCAN: "stop", Verb.PAUSE: "pause", Verb.UNPAUSE: "unpause"}
+OF_THE_SCANNER = {Verb.STOP_SCAN: "stop", Verb.PAUSE: "pause", Verb.UNPAUSE: "unpause", Verb.SET_MODE: "set_mode"}
 
 
 class NodeActionDispatcher:
@@ -87,6 +87,8 @@ class NodeActionDispatcher:
             given["of"] = spoken.of
         if spoken.action in {Verb.PAUSE, Verb.HOLD}:
             given["until"] = spoken.until
+        if spoken.action is Verb.SET_MODE:
+            given |= {"mode": spoken.mode, "nodes": spoken.nodes, "selector": spoken.selector}
         workflow = self._client.get_workflow_handle(workflow_id)
         answer: str = await workflow.execute_update(update, given, id=action.uid, result_type=str, rpc_timeout=PATIENCE)
         return answer

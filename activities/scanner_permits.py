@@ -9,7 +9,7 @@ yet (S14, S20, S38).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -17,7 +17,9 @@ from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRej
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError
 
+from activities.errors import ErrorType, failure
 from policy.episode.messages import scanner_id
+from policy.episode.modes import ClusterModes
 from policy.episode.permits import PermitQuestion, PermitQuestions
 
 QUERY_TIMEOUT = timedelta(seconds=5)
@@ -40,7 +42,17 @@ class ScannerPermits:
         """Why nothing may be disrupted now, "" where a permit decides. A scanner that can't be asked is a reason, too (S20)."""
         return (await self._answer(cluster, PermitQuestion(node="", incident=""))).paused
 
+    async def modes(self, cluster: str) -> ClusterModes:
+        """What modes are set for its nodes. Raises where the scanner can't be asked (S20, S52)."""
+        answers = await self._answers(cluster, PermitQuestion(node="", incident=""))
+        if answers.modes is None:
+            raise failure(ErrorType.UNREACHABLE, answers.problem)
+        return answers.modes
+
     async def _answer(self, cluster: str, question: PermitQuestion) -> PermitQuestion:
+        return (await self._answers(cluster, question)).of(question)
+
+    async def _answers(self, cluster: str, question: PermitQuestion) -> _Answers:
         line = self._lines.setdefault(cluster, _Line())
         if line.next is None:
             questions: list[PermitQuestion] = []
@@ -49,9 +61,9 @@ class ScannerPermits:
         query.questions.append(question)
         try:
             async with asyncio.timeout(QUERY_TIMEOUT.total_seconds()):
-                return (await asyncio.shield(query.answers))(question)
+                return await asyncio.shield(query.answers)
         except TimeoutError:
-            return _no(question, f"the scanner of {cluster} can't be asked for the permit: it has not answered in time")
+            return _Answers(problem=f"the scanner of {cluster} can't be asked for the permit: it has not answered in time")
 
     async def _ask_in_turn(self, cluster: str, line: _Line, questions: list[PermitQuestion]) -> _Answers:
         async with line.under_way:
@@ -69,24 +81,25 @@ class ScannerPermits:
                 rpc_timeout=QUERY_TIMEOUT,
             )
         except WorkflowQueryRejectedError:
-            return _all(f"the scanner of {cluster} has been stopped")
+            return _Answers(problem=f"the scanner of {cluster} has been stopped")
         except (RPCError, WorkflowQueryFailedError) as error:
-            return _all(f"the scanner of {cluster} can't be asked for the permit: {error}")
+            return _Answers(problem=f"the scanner of {cluster} can't be asked for the permit: {error}")
         found = {(each.node, each.incident, each.override): each for each in answered.questions}
-        unanswered = f"the scanner of {cluster} has not said who holds the permit"
-        return lambda asked: found.get((asked.node, asked.incident, asked.override)) or _no(asked, unanswered)
+        return _Answers(problem=f"the scanner of {cluster} has not said who holds the permit", modes=answered.modes, found=found)
 
 
-_Answers = Callable[[PermitQuestion], PermitQuestion]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answers:
+    """To what was asked together. problem: why what is not found here is a no."""
 
+    problem: str
+    modes: ClusterModes | None = None
+    found: Mapping[tuple[str, str, str], PermitQuestion] = field(default_factory=dict)
 
-def _no(asked: PermitQuestion, reason: str) -> PermitQuestion:
-    return replace(asked, reason=reason, paused=reason)
-
-
-def _all(reason: str) -> _Answers:
-    """The same no to every question."""
-    return lambda asked: _no(asked, reason)
+    def of(self, asked: PermitQuestion) -> PermitQuestion:
+        """The answer to one question."""
+        no = replace(asked, reason=self.problem, paused=self.problem)
+        return self.found.get((asked.node, asked.incident, asked.override), no)
 
 
 @dataclass(frozen=True, slots=True)

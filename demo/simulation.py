@@ -17,6 +17,7 @@ import aiohttp
 
 from simulator.client import ApiAddress, ApiClient
 from simulator.cluster import TOKEN
+from simulator.resources import NODES
 
 CRDS = Path(__file__).parent.parent / "deploy" / "crds"
 START_PATIENCE = 60.0
@@ -78,6 +79,11 @@ class Simulation:
         """Create an object over the API, as kubectl would."""
         async with ApiClient(ApiAddress(url=self.facts["api"], token=TOKEN), user_agent="demo") as client:
             await client.create(path, body)
+
+    async def label(self, node: str, labels: dict[str, str]) -> None:
+        """Set labels of a Node, as its operator would."""
+        async with ApiClient(ApiAddress(url=self.facts["api"], token=TOKEN), user_agent="demo") as client:
+            await client.patch(NODES.path(node), {"metadata": {"labels": labels}})
 
     async def pods_of(self, stateful_set: str) -> dict[str, str]:
         """Where the members of a StatefulSet in namespace `demo` run, by pod name."""

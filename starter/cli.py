@@ -14,12 +14,14 @@ from typer.core import TyperOption
 
 from starter.commands import (
     codec,
+    compare,
     deploy,
     episodes,
     explain,
     fence,
     history,
     installation,
+    mode,
     preserve,
     remediate,
     scan,
@@ -75,10 +77,12 @@ app.command("worker")(worker.worker)
 app.add_typer(scan.app, name="scan")
 app.command("pause")(scan.pause)
 app.command("unpause")(scan.unpause)
+app.add_typer(mode.app, name="mode")
 app.command("status")(status.status)
 app.command("ui")(ui.ui)
 app.command("history")(history.history)
 app.command("record")(history.record)
+app.command("compare")(compare.compare)
 app.command("offenders")(history.offenders)
 app.command("report")(history.report)
 app.command("doctor")(installation.doctor)

@@ -39,6 +39,7 @@ from policy.episode.messages import (
 from policy.fence.device_check import DeviceReport, acted_on
 from policy.remediation.ladder import read_strategies
 from policy.scan.repeat_alarm import DEFAULT_ALARM, RepeatAlarm
+from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef, in_natural_order
 from starter import wording
 from starter.errors import EpisodeHeldError, MissingError, RequestError, SilentError
@@ -47,6 +48,7 @@ from starter.handles.device_checks import DeviceCheckHandle
 from starter.handles.episodes import EpisodeHandle, named
 from starter.handles.history import History
 from starter.handles.node_actions import Speaker, attested, own_connection
+from starter.handles.observations import Observations
 from starter.handles.preservations import PreservedNodes, open_preservations
 from starter.handles.scanners import ScannerHandle, StartedScanner
 from starter.handles.status import ClusterStatus, NodeEpisodes, SilentEpisode
@@ -78,6 +80,8 @@ class Nodewarden:
         self.page = page
         self.history = History(client)
         """Episodes that have ended, and the decision record of each."""
+        self.observations = Observations(client, self.history, page=page)
+        """What was seen of nodes and not repaired."""
         self._speaker = speaker
         self._last: dict[str, ScannerStatus | None] = {}
 
@@ -333,9 +337,10 @@ class Nodewarden:
         wait: timedelta = timedelta(seconds=60),
         repeat_alarm: RepeatAlarm = DEFAULT_ALARM,
         check_every: timedelta | None = CHECK_EVERY,
+        mode: Mode | None = Mode.REPAIR,
     ) -> StartedScanner:
         """See `ScannerHandle.start`. check_every: between two checks of the fence devices beside it, None for none."""
-        started = await self.scanner(cluster).start(cap=cap, wait=wait, repeat_alarm=repeat_alarm)
+        started = await self.scanner(cluster).start(cap=cap, wait=wait, repeat_alarm=repeat_alarm, mode=mode)
         if check_every is not None:
             await self.device_check(cluster).repeat(check_every)
         else:

@@ -12,7 +12,8 @@ from policy.checks.verdicts import Health
 from policy.episode.advice import section_of
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase
 from policy.scan import pauses, readiness
-from policy.scan.readiness import Obstacle
+from policy.scan.mode_table import limited
+from policy.scan.readiness import Obstacle, ObstacleCode
 from policy.scan.scan_report import AtRisk, CheckReport, NodeAtRisk, TargetRow
 from policy.values.display_text import counted
 from policy.values.times import written
@@ -246,15 +247,16 @@ def left_off(result: EpisodeResult) -> str:
 def obstacles(scanner: ScannerStatus, now: datetime) -> tuple[Obstacle, ...]:
     """What keeps everything from being begun in its cluster, as of that moment."""
     paused = pauses.described(scanner.pauses)
-    return tuple(readiness.obstacles(scanner.report, paused=paused, problem=scanner.problem, wait=scanner.wait, now=now))
+    found = readiness.obstacles(scanner.report, paused=paused, problem=scanner.problem, wait=scanner.wait, now=now)
+    mode = limited(scanner.modes)
+    return (*found, *([Obstacle(code=ObstacleCode.MODE, text=mode)] if mode else []))
 
 
 def view(scanner: ScannerStatus, now: datetime) -> str:
     """The scanner's own condition in a phrase: whether it sees, and whether it may act."""
     report, found = scanner.report, obstacles(scanner, now)
-    if report is None or found:
+    if report is None or any(each.code is not ObstacleCode.MODE for each in found):
         return "; ".join(each.text for each in found)
     sees = f"view live, but {report.view.notice}" if report.view.notice else "view live"
-    if report.lease.held:
-        return f"{sees}, cluster Lease held"
-    return f"{sees}, cluster Lease not needed" if not report.lease.needed else f"{sees}, cluster Lease not held yet"
+    lease = "held" if report.lease.held else "not held yet" if report.lease.needed else "not needed"
+    return "; ".join((f"{sees}, cluster Lease {lease}", *(each.text for each in found)))

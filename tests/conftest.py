@@ -55,10 +55,11 @@ CALM = (
 to remediate. The longest come first, so that the run ends with no process alone."""
 
 APART = ("tests/workflows/test_fencing_properties.py",)
-"""Long files whose tests share nothing: each test goes by itself, so that the run ends with no process alone."""
+"""Long files of tests that share nothing: each test goes by itself, so that the run ends with no process alone."""
 
-TOGETHER = ("tests/simulator/cluster/", "tests/web/")
-"""What one process takes whole: simulated clusters, one at a time; and pages, as each process has a browser of its own."""
+TOGETHER = ("tests/simulator/cluster/", "tests/web/", "tests/power/ec2/")
+"""What one process takes whole: simulated clusters, one at a time; pages, as each process has a browser of its own; and EC2, as
+each process would load moto, for four seconds of a processor."""
 
 LANES = {"patient": PATIENT, "prompt": WHOLE, "calm": CALM}
 """The rest of them is prompt: there accidents and time-outs are measured in fractions of a second, so one process has the systems
@@ -146,7 +147,7 @@ def pytest_collection_finish() -> None:
 
 
 class BySurroundings(LoadScopeScheduling):
-    """A file's tests stay together, and so do those of a lane but the calm one, whose files go to whoever is done first."""
+    """A file's tests stay together, and so do those of a lane. But each file of the calm one goes to the process that is free."""
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         if len(self.nodes) > max(WAITING) + 1 and self.nodes.index(node) in WAITING:

@@ -15,6 +15,7 @@ from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
 
 from activities.contracts import search
 from policy.episode.messages import EpisodeInput, Kind, episode_id
+from policy.observation.spells import OBSERVATION
 from policy.values.display_text import without_calls
 
 SUMMARY_LENGTH = 200
@@ -76,6 +77,7 @@ def queries(cluster: str) -> Mapping[str, str]:
         "Open episodes": f"{of_cluster} AND Kind IN {_EPISODES} AND ExecutionStatus = 'Running'",
         "Did not come back": f"{of_cluster} AND Outcome IN ('fenced-off', 'aborted')",
         "Ended without a result": f"{of_cluster} AND Kind IN {_EPISODES} AND ExecutionStatus IN {_BROKEN}",
+        "Would have been repaired": f"{of_cluster} AND Kind = '{OBSERVATION}'",
     }
 
 

@@ -104,11 +104,13 @@ class FoundOpen:
     Temporal's visibility, which lags: an episode that began a moment ago may be missing, and one that just ended may still be
     listed.
 
-    earlier: whether another scanner of the cluster ran before the one that asks.
+    earlier: whether another scanner of the cluster ran before the one that asks. repaired: whether an episode of the cluster ever
+    was, as far as visibility remembers; None where an older version answers.
     """
 
     nodes: tuple[str, ...]
     earlier: bool = False
+    repaired: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

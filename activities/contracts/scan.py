@@ -8,7 +8,9 @@ from datetime import timedelta
 
 from temporalio import activity
 
+from policy.episode.decisions import Decision
 from policy.episode.messages import Kind
+from policy.episode.modes import REPAIRS, ClusterModes
 from policy.scan.repeat_alarm import Repetition
 from policy.scan.scan_report import ScanReport, SeenVersion
 from policy.values.object_refs import ObjectRef
@@ -50,7 +52,9 @@ class ScanRequest:
     permits, queued: for metrics: open episodes that wait for a person, permits in use, requests that wait for one. remind:
     episodes that wait for a person, and since when, about which people are reminded. halted_is_new: `halted` differs from the
     last request's. halt_over: how a halt ended, "" if that need not be published. number: of the poll; a worker that has not
-    served the poll before does not know what was published last.
+    served the poll before does not know what was published last. spells: nodes with an open spell that were no candidates in the
+    last report: `ScanReport.watched` says how they stand, and nothing else depends on it. modes: how far programs may go
+    with which nodes.
     """
 
     cluster: str
@@ -74,6 +78,10 @@ class ScanRequest:
     remind: tuple[OpenEpisode, ...] = ()
     halted_is_new: bool = False
     halt_over: str = ""
+    modes: ClusterModes = REPAIRS
+    spells: tuple[str, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    """Of the scanner, for the decision stream; sent again until a scan with them was answered."""
 
 
 class ScanActivities(ABC):

@@ -8,6 +8,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 
 from policy.episode.messages import Kind, Outcome, Phase
 from policy.observation.offenders import Repair
+from policy.observation.spells import OBSERVATION, ObservationRecord
 from policy.values.times import written
 
 CLUSTER = SearchAttributeKey.for_keyword("Cluster")
@@ -17,12 +18,16 @@ KIND = SearchAttributeKey.for_keyword("Kind")
 PHASE = SearchAttributeKey.for_keyword("Phase")
 REASON = SearchAttributeKey.for_keyword("Reason")
 OUTCOME = SearchAttributeKey.for_keyword("Outcome")
-"""Set once an episode has ended."""
+"""Set once an episode has ended. Of an observation: `came-back` and the other endings, `storm`, or `node-days`."""
+MODE = SearchAttributeKey.for_keyword("Mode")
+"""Of an observation: how far a program might go with the node."""
+
 HARDWARE = SearchAttributeKey.for_keyword("Hardware")
 """The system UUID of the machine, as `policy.observation.offenders.hardware_of` spells it. Set once an episode acts on the node:
 by it the repairs of a machine are found, whatever name its Node has."""
 
-ALL = (CLUSTER, NODE, ZONE, KIND, PHASE, REASON, OUTCOME, HARDWARE)
+ALL = (CLUSTER, NODE, ZONE, KIND, PHASE, REASON, OUTCOME, HARDWARE, MODE)
+STORM, NODE_DAYS = "storm", "node-days"
 
 REASON_LENGTH = 200
 """Visibility on PostgreSQL keeps 255 characters of a keyword."""
@@ -53,6 +58,23 @@ def of_episode(
             *([SearchAttributePair(HARDWARE, hardware)] if hardware else []),
         ]
     )
+
+
+def of_observation(record: ObservationRecord) -> TypedSearchAttributes:
+    """The search attributes of a record: it starts with all of them, for it ends in its first task."""
+    first = record.spells[0] if record.spells else None
+    storm = first is not None and bool(first.storm)
+    ending = STORM if storm else first.ending.value if first is not None and first.ending is not None else NODE_DAYS
+    pairs = [
+        SearchAttributePair(CLUSTER, record.cluster),
+        SearchAttributePair(KIND, OBSERVATION),
+        SearchAttributePair(OUTCOME, ending),
+        SearchAttributePair(REASON, first.cause[:REASON_LENGTH] if first is not None else NODE_DAYS),
+    ]
+    if first is not None:
+        pairs.append(SearchAttributePair(MODE, first.mode.value))
+        pairs += [] if storm else [SearchAttributePair(NODE, first.node)]
+    return TypedSearchAttributes(pairs)
 
 
 def repairs(cluster: str, since: datetime, *, hardware: str = "") -> str:

@@ -237,7 +237,8 @@ class HealthCheck:
     bare-metal operator. storm: the storm as the object's status last had it. escalation: strategies in their order, as the
     annotation of `policy/remediation/ladder.py` names them. retry: how often and how soon a replacement that fails is
     remediated in its turn; None where the check does not set it. max_in_flight: how many of its targets at once.
-    autoscaler_patience: how old a Machine that never had a Node must be before it is replaced again.
+    autoscaler_patience: how old a Machine that never had a Node must be before it is replaced again. mode: its annotation as it
+    is written, None without one (`policy/episode/modes.py`).
     """
 
     ref: ObjectRef
@@ -262,6 +263,7 @@ class HealthCheck:
     retry: RetryRules | None = None
     max_in_flight: Threshold | None = None
     autoscaler_patience: timedelta = AUTOSCALER_PATIENCE
+    mode: str | None = None
     warnings: tuple[str, ...] = ()
     """What was accepted although it is not written as the dialect wants it, and what is not carried out because that only
     delays the way back; shown in the check's report."""

@@ -72,9 +72,9 @@ class StrangeNodes:
             assert node is not None, "the target of a Node has one"
             if target.contested:
                 words = f"{target.contested}; until then nothing is done to either"
-                yield Mistake(about=node.ref, uid=node.uid, reason="IdentityContested", words=(words,))
+                yield Mistake(about=node.ref, uid=node.uid, reason="IdentityContested", messages=(words,))
             if target.strange_mark:
-                yield Mistake(about=node.ref, uid=node.uid, reason="MarkNotOurs", words=(target.strange_mark,))
+                yield Mistake(about=node.ref, uid=node.uid, reason="MarkNotOurs", messages=(target.strange_mark,))
 
     def put(self, target: JudgedTarget) -> None:
         """A Node with a change of what is strange about it."""

@@ -177,7 +177,12 @@ def _timeless(condition: Condition) -> Verdict:
 
 
 def _reason(condition: Condition) -> str:
-    return f"{condition.type}{condition.status}"
+    return cause_of(condition.type, condition.status)
+
+
+def cause_of(type_: str, status: str) -> str:
+    """The reason of a verdict by a condition, as one stable word: `ReadyUnknown`."""
+    return f"{type_}{status}"
 
 
 def _stated(condition: Condition) -> str:

@@ -23,6 +23,7 @@ from policy.objects.machines import PAUSED_ANNOTATION
 from policy.remediation.ladder import ESCALATION_ANNOTATION, read_limit, read_strategies
 from policy.values.errors import PolicyError, shown
 from policy.values.fields import Fields
+from policy.values.mode import MODE_KEY, read_mode
 from policy.values.object_refs import ObjectRef
 from policy.values.thresholds import Threshold, parse_threshold
 from policy.values.times import parse_duration
@@ -126,6 +127,7 @@ class Remediating(TypedDict):
     retry: RetryRules | None
     max_in_flight: Threshold | None
     autoscaler_patience: timedelta
+    mode: str | None
 
 
 def read_remediating(head: Head, *, backoff: object = None) -> Remediating:
@@ -140,11 +142,15 @@ def read_remediating(head: Head, *, backoff: object = None) -> Remediating:
         if backoff is not None:
             defaults = replace(defaults, backoff=read_backoff(backoff, subject))
         retry = read_rules(annotations, subject, defaults)
+    mode = annotations.get(MODE_KEY)
+    if mode is not None and (problem := read_mode(mode)[1]):
+        head.warnings.append(f"the annotation {MODE_KEY} can't be read, and so means observe: {problem}")
     return Remediating(
         escalation=escalation,
         retry=retry,
         max_in_flight=read_limit(annotations, subject),
         autoscaler_patience=_patience(annotations.get(AUTOSCALER_PATIENCE_ANNOTATION), subject),
+        mode=mode,
     )
 
 

@@ -82,11 +82,11 @@ PAGE = "runbooks/needs-a-person.html"
 
 
 class RunbookSection(NamedTuple):
-    """step: the section begins with it; NODE is the node. words: texts that problems of this section contain."""
+    """step: the section begins with it; NODE is the node. phrases: texts that problems of this section contain."""
 
     heading: str
     step: str
-    words: tuple[str, ...] = ()
+    phrases: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:
@@ -159,5 +159,5 @@ SECTIONS = (
 def section_of(problem: str) -> RunbookSection:
     """The section with the word that comes first in the problem; of several words at one place, the longest. A problem that only
     names a device is about the device."""
-    found = [(problem.find(word), -len(word), each) for each in SECTIONS for word in each.words if word in problem]
+    found = [(problem.find(word), -len(word), each) for each in SECTIONS for word in each.phrases if word in problem]
     return min(found)[2] if found else DEVICE if "://" in problem else FIRST

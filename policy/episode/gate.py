@@ -16,14 +16,16 @@ from enum import StrEnum
 from functools import cache
 
 from policy.checks.fence_policies import FencePolicies, lease_wait, still_renewed
+from policy.episode.modes import ModeAnswer
 from policy.objects.machines import PAUSED_ANNOTATION, SKIP_ANNOTATION, MachineView
 from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, NodeEvent, NodeView
 from policy.objects.scopes import CLUSTER, group_of
 from policy.preservation.kept_machine import CLUSTER_API_DELETE, CONDITION, OPENSHIFT_DELETE, PRIORITY_ANNOTATION, TAINT
 from policy.preservation.requests import KEEPING, Annotated, Intent, requested
 from policy.remediation.control_plane import BlockingRule, ControlPlaneObjection
+from policy.values.mode import Mode
 from policy.values.times import format_duration
-from policy.values.unread import Unread, unread_in_words
+from policy.values.unread import Unread, unread_text
 
 # What labels, annotations and taints of people and other systems mean. Functions that return a text return the reason, "" for
 # none.
@@ -142,8 +144,12 @@ class Operation(StrEnum):
     KEEP = "keep"
     """A program has a machine preserved, or gives one up that a pool's cap no longer covers. For a person's request the gate is
     not asked."""
+    CORDON = "cordon"
+    """Cordon or taint."""
+    DRAIN = "drain"
+    """Begin a drain, or go on with one."""
     DISRUPT = "disrupt"
-    """Cordon, taint, drain, cut a path, quarantine, switch off, have other controllers act: all that a last look licenses."""
+    """Cut a path, quarantine, switch off, have other controllers act: all else that a last look licenses."""
     REMOVE = "remove"
     """The same, and the machine is deleted for another one to take its place."""
     HAND_OVER = "hand-over"
@@ -208,6 +214,7 @@ class Seen:
     with them, "" for nothing. renewed: when its kubelet last renewed its Lease; None is no objection. held_by: the other episode
     that has its mark on the node; mark_unread: why that is not known; marked: it carries our mark. exempt: why preservation
     keeps it. preserving: the caller is the preservation that holds it. deletes_it: the calling episode deletes its Machine.
+    mode: how far programs may go with it.
     """
 
     node: NodeView | None = None
@@ -233,6 +240,7 @@ class Seen:
     exempt: str = ""
     preserving: bool = False
     deletes_it: bool = False
+    mode: ModeAnswer | None = None
 
 
 Answer = str | Objection | None
@@ -245,7 +253,7 @@ class Rule:
     reason. stops: which acts.
 
     weight: what the reason means for them; passes: the acts among them that wait for its end. programs_only: a person's act is
-    not stopped. unblocks: what would end it, for people.
+    not stopped. spares: which of those acts it lets pass all the same. unblocks: what would end it, for people.
     """
 
     name: str
@@ -255,11 +263,12 @@ class Rule:
     weight: Weight = Weight.VETOED
     passes: Operations = frozenset()
     programs_only: bool = False
+    spares: Callable[[Seen, Operation], bool] = lambda _seen, _operation: False
     unblocks: str = ""
 
     def objection(self, seen: Seen, operation: Operation, now: datetime) -> Objection | None:
         """This row's answer alone."""
-        if not (answer := self.says(seen, now)):
+        if not (answer := self.says(seen, now)) or self.spares(seen, operation):
             return None
         if isinstance(answer, Objection):
             return replace(answer, rule=self.name)
@@ -297,7 +306,7 @@ def _rows(operation: Operation, by: By) -> tuple[Rule, ...]:
 
 
 def _doubts(seen: Seen, _now: datetime) -> Answer:
-    return unread_in_words(seen.doubts)
+    return unread_text(seen.doubts)
 
 
 def _need_gone(seen: Seen, _now: datetime) -> Answer:
@@ -399,14 +408,48 @@ def _without_mark(seen: Seen, _now: datetime) -> Answer:
     return f"{seen.cluster_lease}, and the Node does not carry our mark" if seen.cluster_lease else ""
 
 
-DESTRUCTIVE: Operations = frozenset({Operation.DISRUPT, Operation.REMOVE, Operation.HAND_OVER, Operation.DELETE_NODE})
+def _mode(seen: Seen, _now: datetime) -> Answer:
+    """A program's episode that may observe only is given up; one that may go a part of the way rests there."""
+    if seen.mode is None:
+        return _unread("the mode")
+    if seen.mode.mode is Mode.REPAIR:
+        return None
+    weight = Weight.VETOED if seen.mode.mode is Mode.OBSERVE else Weight.NOT_LICENSED
+    return Objection(rule="", words=str(seen.mode), weight=weight)
+
+
+def _within_mode(seen: Seen, operation: Operation) -> bool:
+    """What needs no more than the mode. What others are asked for comes after a last look, which has read the mode."""
+    if seen.mode is None:
+        return operation in _HANDS_OUT
+    return seen.mode.mode.allows(_NEEDS.get(operation, Mode.REPAIR))
+
+
+_NEEDS = {
+    Operation.OFFER: Mode.CORDON,
+    Operation.CORDON: Mode.CORDON,
+    Operation.DRAIN: Mode.DRAIN,
+    Operation.EVICT: Mode.DRAIN,
+}
+MODE = "mode"
+
+DESTRUCTIVE: Operations = frozenset(
+    {
+        Operation.CORDON,
+        Operation.DRAIN,
+        Operation.DISRUPT,
+        Operation.REMOVE,
+        Operation.HAND_OVER,
+        Operation.DELETE_NODE,
+    }
+)
 """The acts that a last look licenses: everything is read for it, right before."""
 LOOKED_AT: Operations = DESTRUCTIVE | {Operation.WAIT, Operation.GIVE_BACK}
 """The acts for which a last look is made: to license one, to see whether it is still needed, or before something is given
 back."""
 REMOVING: Operations = frozenset({Operation.REMOVE, Operation.HAND_OVER})
 """The machine's owner takes it out of a control plane; else it goes on being counted there (S15)."""
-NEEDED: Operations = frozenset({Operation.DISRUPT, Operation.REMOVE, Operation.WAIT})
+NEEDED: Operations = frozenset({Operation.CORDON, Operation.DRAIN, Operation.DISRUPT, Operation.REMOVE, Operation.WAIT})
 """The acts that are done only while the need stands."""
 _HANDS_OUT: Operations = frozenset({Operation.ASK, Operation.CREATE})
 """The acts that a last look has licensed a moment before: the rules ask again only what the objects say that the write reads."""
@@ -452,7 +495,16 @@ RULES: tuple[Rule, ...] = (
         stops=DESTRUCTIVE,
         weight=Weight.NOT_LICENSED,
     ),
-    # The licence.
+    # The licence. The mode comes first: what rests because of it asks for no permit.
+    Rule(
+        name=MODE,
+        source="S52",
+        says=_mode,
+        stops=_OFFERS | DESTRUCTIVE | _HANDS_OUT | _EVICTS,
+        programs_only=True,
+        spares=_within_mode,
+        unblocks="its mode has to be raised: `nodewarden mode` shows what sets it, `nodewarden mode set repair NODE` arms it",
+    ),
     Rule(
         name="cluster Lease",
         source="S38",

@@ -50,6 +50,7 @@ class Verb(StrEnum):
     STOP_SCAN = "stop-scan"
     PAUSE = "pause"
     UNPAUSE = "unpause"
+    SET_MODE = "set-mode"
     FENCE = "fence"
     PRESERVE = "preserve"
     REMEDIATE = "remediate"
@@ -94,7 +95,7 @@ class NodeActionSpec:
     """What a NodeAction says, except the person. node: "" if the command is not about one node. power_on, until, hold: for the
     actions that have them. question: the number of the question that it answers. of: the owner of the pause or hold that ends, ""
     for the person's own. shorten: for `extend`. isolate: for `preserve`. strategies, template: for `remediate` and `fence`.
-    override: what it overrides, with commas between (`override_problem`)."""
+    override: what it overrides, with commas between (`override_problem`). mode, nodes, selector: for `set-mode`."""
 
     action: Verb
     node: str
@@ -110,6 +111,9 @@ class NodeActionSpec:
     skip_impossible: bool = False
     template: str = ""
     override: str = ""
+    mode: str = ""
+    nodes: tuple[str, ...] = ()
+    selector: str = ""
 
     def spec(self, requested_by: str) -> dict[str, Any]:
         """The object's spec, without what is not given."""
@@ -126,6 +130,9 @@ class NodeActionSpec:
             "skipImpossible": self.skip_impossible,
             "template": self.template,
             "override": self.override,
+            "mode": self.mode,
+            "nodes": list(self.nodes),
+            "selector": self.selector,
         }
         said = {key: value for key, value in given.items() if value}
         return {"action": self.action.value, "requestedBy": requested_by, "reason": self.reason} | said
@@ -198,6 +205,9 @@ def spoken_of(spec: Mapping[str, Any]) -> NodeActionSpec:
         skip_impossible=spec.get("skipImpossible") is True,
         template=str(spec.get("template", "")),
         override=str(spec.get("override", "")),
+        mode=str(spec.get("mode", "")),
+        nodes=tuple(str(each) for each in spec.get("nodes") or ()),
+        selector=str(spec.get("selector", "")),
     )
 
 

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from policy.episode.messages import Kind
+from policy.episode.modes import ClusterModes
 
 
 class PermitState(StrEnum):
@@ -120,12 +121,14 @@ class PermitDecision(StrEnum):
 class PermitAnswer:
     """Granted, queued (a signal `permit_granted` follows) or refused, with the reason in a sentence.
 
-    `holder`: how the cluster Lease names the grantor; the last look compares it.
+    `holder`: how the cluster Lease names the grantor; the last look compares it. rule: the code of the rule that says no, ""
+    where none does.
     """
 
     decision: PermitDecision
     reason: str = ""
     holder: str = ""
+    rule: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,9 +174,11 @@ class PermitQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermitQuestions:
-    """The scanner's query `holds_permits`, question and answer alike: those of all last looks of a moment."""
+    """The scanner's query `holds_permits`, question and answer alike: those of all last looks of a moment. modes: what is set for
+    the cluster, in the answer."""
 
     questions: tuple[PermitQuestion, ...]
+    modes: ClusterModes | None = None
 
 
 # Portions: how many pods may be freed in a minute over a whole cluster, and how many each episode was allowed.

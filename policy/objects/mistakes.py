@@ -14,12 +14,12 @@ from policy.values.object_refs import ObjectRef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:
-    """about: the object, with its uid. reason: of the Event. words: what is wrong, one text for each Event."""
+    """about: the object, with its uid. reason: of the Event. messages: what is wrong, one text for each Event."""
 
     about: ObjectRef
     uid: str
     reason: str
-    words: tuple[str, ...]
+    messages: tuple[str, ...]
 
 
 class Mistaken(Protocol):

@@ -67,10 +67,12 @@ DECIDED = frozenset({Judgement.FALSE, Judgement.LATER, Judgement.OTHERS, Judgeme
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSpell:
-    """A spell, and the workflow that records it: its own, that of its storm, or the scanner's while the spell lasts."""
+    """A spell, and the workflow that records it: its own, that of its storm, or the scanner's while the spell lasts. page: the
+    address of our page about that moment, "" where the settings name none."""
 
     spell: Spell
     workflow_id: str = ""
+    page: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,13 +97,11 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedSpell:
-    """One spell. begins: when a repair would have begun, None where it would not have."""
+class JudgedSpell(RecordedSpell):
+    """begins: when a repair would have begun, None where it would not have."""
 
-    spell: Spell
     judgement: Judgement
     begins: datetime | None
-    workflow_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +203,7 @@ def compare(
     """The report on the time from midnight (UTC) of `since` to `now`. episodes: ended ones of the whole cluster. check: the key
     of one, or its name alone; "" for all."""
     since = since.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    recorded = [each for each in _joined(spells) if since <= each.spell.due <= now]
+    recorded = [each for each in joined(spells) if since <= each.spell.due <= now]
     days = [each for each in node_days if f"{since:%Y-%m-%d}" <= each.day <= f"{now.astimezone(UTC):%Y-%m-%d}"]
     ended = [each for each in episodes if since <= each.ended <= now]
     found = {each.spell.check for each in recorded} | {each.check for each in days} | {each.check for each in ended}
@@ -219,14 +219,14 @@ def compare(
     return Comparison(since=since, until=now, repair_time=usual, checks=checks, missing_days=missing)
 
 
-def _joined(spells: Iterable[RecordedSpell]) -> list[RecordedSpell]:
+def joined(spells: Iterable[RecordedSpell]) -> list[RecordedSpell]:
     """One for each sickness: a record that was closed while the node was sick goes on in the next one."""
     found = list[RecordedSpell]()
     for each in sorted(spells, key=lambda each: (each.spell.node, each.spell.check, each.spell.due)):
         last, spell = found[-1].spell if found else None, each.spell
         if last is not None and last.ending is Ending.STILL_SICK and _sickness(last) == _sickness(spell):
             both = replace(last, held=last.held + spell.held, ended=spell.ended, ending=spell.ending, traces=spell.traces)
-            found[-1] = RecordedSpell(spell=both, workflow_id=each.workflow_id)
+            found[-1] = replace(each, spell=both)
         else:
             found.append(each)
     return found
@@ -259,7 +259,7 @@ def cases_of(
     for each in sorted(spells, key=lambda each: (each.spell.due, each.spell.node)):
         begun = begins(each.spell, due(each.spell), now)
         judged = _judge(each.spell, begun, usual, now)
-        found.append(JudgedSpell(spell=each.spell, judgement=judged, begins=begun, workflow_id=each.workflow_id))
+        found.append(JudgedSpell(spell=each.spell, judgement=judged, begins=begun, workflow_id=each.workflow_id, page=each.page))
     return tuple(found)
 
 

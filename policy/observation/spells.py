@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from policy.episode.decisions import Decision, DecisionKind
 from policy.values.mode import Mode
 
 
@@ -84,3 +85,61 @@ class NodeDays:
     check: str
     mode: Mode
     seconds: float
+
+
+OBSERVATION = "Observation"
+"""The workflow type of what is recorded."""
+MOST_RECORDED = 200
+"""So many spells one record has at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservationRecord:
+    """What one workflow of the type `Observation` is started with, and returns: one spell, spells of one storm, or node-days.
+
+    part: of the records of a storm that is too large for one, from 0. until: of the node-days of a day on which the scanner was
+    stopped.
+    """
+
+    cluster: str = ""
+    spells: tuple[Spell, ...] = ()
+    days: tuple[NodeDays, ...] = ()
+    part: int = 0
+    until: datetime | None = None
+
+    @property
+    def workflow_id(self) -> str:
+        """The same for the same record, so that none is made twice. Raises ValueError for one that is none of these."""
+        root = f"observation/{self.cluster}"
+        if self.cluster and self.days and not self.spells:
+            return f"{root}/days/{self.days[0].day}" + (f"/{self.until.isoformat()}" if self.until is not None else "")
+        if not self.cluster or not self.spells or self.days or len({each.storm for each in self.spells}) > 1:
+            raise ValueError("expected a cluster, and one spell, the spells of one storm, or node-days")
+        first = self.spells[0]
+        if first.storm:
+            return f"{root}/storm/{first.storm}" + (f"/{self.part}" if self.part else "")
+        if len(self.spells) > 1:
+            raise ValueError("expected one spell, or spells of one storm")
+        return f"{root}/{first.node}/{first.due.isoformat()}"
+
+    def decisions(self) -> tuple[Decision, ...]:
+        """Of each spell, for the decision stream."""
+        return tuple(
+            Decision(
+                id=f"observation/{self.cluster}/{each.node}/{each.due.isoformat()}",
+                at=each.ended or each.due,
+                cluster=self.cluster,
+                kind=DecisionKind.OBSERVED,
+                node=each.node,
+                uid=each.uid,
+                workflow_id=self.workflow_id,
+                incident=each.incident,
+                act=each.cause,
+                outcome=each.ending or "",
+                rule=each.held[-1].code if each.held else "",
+                check=each.check,
+                numbers={"seconds": each.lasted.total_seconds(), "place": each.place} if each.lasted is not None else {},
+                message="; ".join((*each.traces, *(held.message for held in each.held[-1:]))),
+            )
+            for each in self.spells
+        )

@@ -291,8 +291,8 @@ def _mistake(held: Held, ref: ObjectRef | None) -> Mistake | None:
     if not words:
         return None
     if held.node is not None:
-        return Mistake(about=held.node.ref, uid=held.node.uid, reason=REASON, words=words)
-    return Mistake(about=ref, uid=held.uid, reason=REASON, words=words) if ref is not None else None
+        return Mistake(about=held.node.ref, uid=held.node.uid, reason=REASON, messages=words)
+    return Mistake(about=ref, uid=held.uid, reason=REASON, messages=words) if ref is not None else None
 
 
 # The priority that makes a kept machine one of the last that its MachineSet removes when it is scaled down.

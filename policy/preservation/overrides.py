@@ -53,7 +53,7 @@ class Overridden:
     why: str = ""
 
     @property
-    def words(self) -> str:
+    def sentence(self) -> str:
         """Both; "" where nothing was overridden."""
         return f"{self.override.value}: {self.why}" if self.override else ""
 

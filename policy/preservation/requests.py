@@ -87,6 +87,15 @@ def requested(values: Annotated, *, node_exists: bool = True) -> Request:
     return Request(intent=intent, by_node=True, ignored=ignored)
 
 
+def parse_hold(text: str) -> timedelta | None:
+    """How long a person wants something held: above 0, and at most `LONGEST_PRESERVATION`. None for any other text."""
+    try:
+        wanted = parse_duration(text)
+    except ValueError:
+        return None
+    return wanted if timedelta(0) < wanted <= LONGEST_PRESERVATION else None
+
+
 def asked_for(node: Mapping[str, str], machine: Mapping[str, str]) -> tuple[timedelta | None, str]:
     """How long a person wants it kept at first, from the annotations of both objects; with what is wrong with them, if
     anything."""
@@ -95,13 +104,8 @@ def asked_for(node: Mapping[str, str], machine: Mapping[str, str]) -> tuple[time
         if text is None:
             continue
         expected = f"{kind}: annotation {PRESERVE_FOR_ANNOTATION}: expected a duration above 0 such as 24h, got {text[:40]!r}"
-        try:
-            wanted = parse_duration(text)
-        except ValueError:
-            return None, expected
-        if not timedelta(0) < wanted <= LONGEST_PRESERVATION:
-            return None, f"{expected}; at most {LONGEST_PRESERVATION.days * 24}h"
-        return wanted, ""
+        wanted = parse_hold(text)
+        return wanted, "" if wanted is not None else f"{expected}; at most {LONGEST_PRESERVATION.days * 24}h"
     return None, ""
 
 

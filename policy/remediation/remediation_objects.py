@@ -156,7 +156,7 @@ def statuses_of(document: Mapping[str, Any]) -> dict[str, str]:
     return {str(each.get("type")): str(each.get("status") or "") for each in reversed(_conditions(document))}
 
 
-def words_of(document: Mapping[str, Any], types: Iterable[str]) -> str:
+def progress_message(document: Mapping[str, Any], types: Iterable[str]) -> str:
     """Its controller's message about its progress, "" for none. types: the conditions with such messages, the most telling
     first."""
     status = _status(document)
@@ -316,7 +316,7 @@ class Remediator:
         return "False" if conditions.get(self.failed) == "False" else succeeded
 
     @property
-    def telling(self) -> tuple[str, ...]:
+    def progress_conditions(self) -> tuple[str, ...]:
         """The conditions with messages about its progress, the most telling first."""
         return tuple(dict.fromkeys((self.failed, self.succeeded, self.working)))
 

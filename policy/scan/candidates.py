@@ -31,6 +31,7 @@ from policy.scan.ledger_snapshot import LedgerSnapshot
 from policy.scan.permit_rules import OF_FENCE_POLICIES, Applicant, Asker, ObjectLimits, PermitObjection, objections
 from policy.scan.scan_report import MAXIMUM_CANDIDATES, Candidate
 from policy.values.errors import PolicyError
+from policy.values.mode import Mode
 
 MOST_UNCOUNTED = 5
 """How many requests of one namespace that no setting names a report shows: a flood of them leaves room for others (S46, S44)."""
@@ -95,7 +96,7 @@ def _rank(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[list[_Ranked
             continue
         choice = _under_which(known, opinions, offended)
         since, key, refused = choice.since, choice.key, choice.refused
-        alone = left_alone(known, victim, exempt=known.exempt.kept.get(name, ""))
+        alone = left_alone(known, victim, key, exempt=known.exempt.kept.get(name, ""))
         if alone is not None:
             refused, choice = alone.words, choice._replace(vetoed_by=alone.rule)
         for other in offended:
@@ -154,7 +155,7 @@ def failing(known: LedgerSnapshot, watching: frozenset[str]) -> dict[str, dateti
         victim = target.victim
         if closed or target.unseen or target.victim_name in watching:
             continue
-        if left_alone(known, victim) or fence_policy_objection(known, victim) is not None:
+        if left_alone(known, victim, _under_which(known, opinions, offended).key) or fence_policy_objection(known, victim):
             continue
         verdicts = [verdict for key in offended for _, verdict in opinions[key] if verdict.standing is Standing.UNHEALTHY]
         moments = [moment for verdict in verdicts if (moment := verdict.expired or verdict.since) is not None]
@@ -183,7 +184,7 @@ def _spread(known: LedgerSnapshot, ranked: list[_Ranked]) -> list[_Ranked]:
 def judged_by_objects(known: LedgerSnapshot, victim: str, key: str = "") -> Applicant:
     """The victim as an applicant for a permit, as far as the objects of a cluster alone show. key: of the check that would act,
     "" for none; unless checks are independent, the circuit breakers of all checks that cover the victim count with it."""
-    nodes, alone = known.nodes_of(victim), left_alone(known, victim)
+    nodes, alone = known.nodes_of(victim), left_alone(known, victim, key)
     covering = sorted(known.verdicts_on(victim)) if known.overlap is Overlap.STRICTEST else []
     return Applicant(
         asker=Asker.OBJECTS,
@@ -266,11 +267,18 @@ def in_turn(known: LedgerSnapshot) -> list[tuple[HealthCheck, JudgedTarget]]:
     return [(known.checks[key], target) for _, _, key, target in sorted(turns, key=lambda turn: turn[:2])]
 
 
+def due_under(known: LedgerSnapshot, victim: str) -> _Choice | None:
+    """The check that would act on the victim, whether or not a circuit breaker lets it; None where none calls it unhealthy."""
+    opinions = known.verdicts_on(victim)
+    offended = [key for key, pairs in opinions.items() if any(verdict.calls_for_action for _, verdict in pairs)]
+    return _under_which(known, opinions, offended) if offended else None
+
+
 def _under_which(
     known: LedgerSnapshot, opinions: Mapping[str, list[tuple[JudgedTarget, Verdict]]], offended: Iterable[str]
 ) -> _Choice:
-    """The check with the deadline that expired first, ties by name. A check without a possible step leaves the victim to the
-    checks that have one; an object of another controller holds all of them up."""
+    """The check with the deadline that expired first, ties by name. A check without a possible step, or that only observes,
+    leaves the victim to the others; an object of another controller holds all of them up."""
     choices = []
     for key in offended:
         for target, verdict in opinions[key]:
@@ -279,13 +287,14 @@ def _under_which(
             check, since = known.checks[key], verdict.since or target.changed
             steps, refused = _possible(check, target)
             choice = _Choice(since, key, target, verdict, steps, refused or _in_other_hands(check, target))
-            choices.append((bool(refused), verdict.expired or NEVER, key, since, target.key, choice))
+            observes = known.mode_of(target.victim, key).mode is Mode.OBSERVE
+            choices.append((bool(refused) or observes, verdict.expired or NEVER, key, since, target.key, choice))
     return min(choices, key=lambda each: each[:-1])[-1]
 
 
-def left_alone(known: LedgerSnapshot, victim: str, *, exempt: str = "") -> Objection | None:
-    """Which veto keeps every program from beginning anything about the victim, under whichever check; None where none does.
-    exempt: why preservation keeps it, "" where that is not asked."""
+def left_alone(known: LedgerSnapshot, victim: str, key: str = "", *, exempt: str = "") -> Objection | None:
+    """Which veto keeps every program from beginning anything about the victim; None where none does. key: of the check that
+    would act, of which only the mode counts, "" for none. exempt: why preservation keeps it, "" where that is not asked."""
     together = known.together(victim)
     seen = Seen(
         node=next((target.node for target in together if target.node is not None), None),
@@ -294,6 +303,7 @@ def left_alone(known: LedgerSnapshot, victim: str, *, exempt: str = "") -> Objec
         contested=next((words for target in together if (words := target.contested or target.unseen)), ""),
         policies=known.policies,
         exempt=exempt,
+        mode=known.mode_of(victim, key),
     )
     return objection(seen, Operation.OFFER, By.PROGRAM, known.now)
 
@@ -362,6 +372,9 @@ def _candidate(known: LedgerSnapshot, victim: str, key: str, refused: str, choic
         fresh=machine is not None and not machine.node_name and LAST_REMEDIATION_ANNOTATION not in machine.annotations,
         created=machine.created if machine and ladder else None,
         checks=tuple(sorted(opinions)),
+        steps=tuple(each.name for each in steps),
+        mode=known.mode_of(victim, key).mode,
+        boot_id=view.boot_id if view else "",
     )
 
 

@@ -133,7 +133,7 @@ def _judge(
         action, held = Action.NONE, _Held(breaker.message, under=check.ref.key)
     if action in _ACTS:
         held = _held_by(known, check, breaker, target)
-        if held.words:
+        if held.why:
             action = Action.NONE
         else:
             held = guard.objection(check, target)
@@ -147,7 +147,7 @@ def _judge(
         verdict=verdict,
         due_in=_due_in(known.now, check, verdict),
         action=action,
-        held_by=held.words,
+        held_by=held.why,
         held_under=held.under,
         message=message,
         held_by_rule=held.rule,
@@ -158,7 +158,7 @@ def _judge(
 class _Held(NamedTuple):
     """Why a target is held back, under which check, by which rule of a permit, and by which row of the gate; "" for none."""
 
-    words: str = ""
+    why: str = ""
     under: str = ""
     rule: str = ""
     vetoed_by: str = ""
@@ -171,7 +171,7 @@ def _held_by(known: LedgerSnapshot, check: HealthCheck, breaker: CircuitBreaker,
     applicant = judged_by_objects(known, victim, key)
     if (found := next(objections(applicant, ObjectLimits.of(known)), None)) is not None:
         own = found.code is AdmissionRefusal.CIRCUIT_BREAKER and found.check == key
-        vetoed_by = applicant.vetoed_by if found.code is AdmissionRefusal.HELD_OFF else ""
+        vetoed_by = applicant.vetoed_by if found.code in {AdmissionRefusal.HELD_OFF, AdmissionRefusal.MODE} else ""
         words = f"its open circuit breaker ({breaker.reason}): {breaker.message}" if own else found.message
         return _Held(words, found.check, found.code, vetoed_by)
     first = gives_the_remedy(known, victim)
@@ -251,7 +251,7 @@ class _ControlPlaneGuard:
             target.node_name for target in known.nodes.values() if target.control_plane and (target.marked or target.remediations)
         )
         for check, target in in_turn(known):
-            if self._is_member(target) and not self.objection(check, target).words:
+            if self._is_member(target) and not self.objection(check, target).why:
                 self._taken.append(target.victim)
 
     def objection(self, check: HealthCheck, target: JudgedTarget) -> _Held:

@@ -30,6 +30,7 @@ from policy.scan.evaluation import CheckEvaluation, TargetEvaluation, evaluate
 from policy.scan.ledger_snapshot import LedgerSnapshot
 from policy.scan.permit_rules import AdmissionRefusal, ObjectLimits
 from policy.values.errors import PolicyError
+from policy.values.mode import Mode
 from policy.values.object_refs import Dialect
 from policy.values.selectors import Operator, Requirement
 from policy.values.thresholds import Threshold
@@ -174,6 +175,9 @@ def _unblock(
     if verdict.standing is not Standing.UNHEALTHY:
         return ()
     found = [_ends(known, evaluation, each)]
+    mode = known.mode_of(each.node or each.target, evaluation.check.ref.key)
+    if mode.mode in {Mode.CORDON, Mode.DRAIN}:
+        found.append(f"{mode}; for more {gate.unblocks(gate.MODE)}")
     if holder := leased.get(each.node or each.target, ""):
         found.append(f"the node's lease must be given back, or lapse: it is held by {holder}")
     if each.action is Action.SKIP_NO_OWNER:
@@ -185,7 +189,7 @@ def _ends(known: LedgerSnapshot, evaluation: CheckEvaluation, each: TargetEvalua
     """What would lift the objection that holds the target back, "" where nothing would, or nothing but time."""
     key = each.held_under
     match each.held_by_rule:
-        case AdmissionRefusal.HELD_OFF:
+        case AdmissionRefusal.HELD_OFF | AdmissionRefusal.MODE:
             return gate.unblocks(each.vetoed_by)
         case AdmissionRefusal.CIRCUIT_BREAKER:
             ends = closes(known.checks[key], known.counts[key], known.breakers[key])

@@ -24,6 +24,7 @@ from policy.checks.rules import Rules, rules_of
 from policy.checks.targets import MACHINE, JudgedTarget
 from policy.checks.verdicts import HEALTHY, Health, Standing
 from policy.episode.fencing_requests import FencingRequest
+from policy.episode.modes import REPAIRS
 from policy.episode.notices import KnownNode
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import NodeView
@@ -50,6 +51,8 @@ class Ledger:
         self._inventory = Inventory(sees_all_nodes=sees_all_nodes)
         self._overlap = overlap
         self._retries = retries
+        self.modes = REPAIRS
+        """What is set for the cluster, as the caller of the next report knows it."""
         self._checks: dict[str, HealthCheck] = {}
         self._rules: dict[str, Rules] = {}
         self._bad: dict[str, BadCheck] = {}
@@ -276,11 +279,13 @@ class Ledger:
         watching: Collection[str] = (),
         exempt: ExemptNodes = NONE_EXEMPT,
         told: Iterable[tuple[str, str]] = (),
+        spells: Collection[str] = (),
     ) -> ReportParts:
         """The parts of a report now. watching: nodes of open episodes, observed even without our mark and even when they are
-        gone. told: the stamp of the last observation that each episode has been sent, by node."""
-        known = replace(self.known(now), exempt=exempt)
-        return build_report_parts(known, watching=frozenset(watching), told=dict(told), names=self.names())
+        gone. told: the stamp of the last observation that each episode has been sent, by node. spells: nodes with an open
+        spell."""
+        known, names = replace(self.known(now), exempt=exempt), self.names()
+        return build_report_parts(known, watching=frozenset(watching), told=dict(told), names=names, spells=frozenset(spells))
 
     def failing(self, now: datetime, watching: Collection[str] = ()) -> dict[str, datetime | None]:
         """Victims that a check would have acted on now unless a pool keeps them, by name, and since when it is called
@@ -345,6 +350,7 @@ class Ledger:
             groups=inventory.groups,
             controllers={dialect: why for dialect, held in self._holds.items() if (why := held.get(OpenReason.OBSERVE_ONLY, ""))},
             retries=self._retries,
+            modes=self.modes,
         )
 
     def covered(self, key: str, names: Iterable[str]) -> set[str]:

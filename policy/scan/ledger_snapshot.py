@@ -18,6 +18,7 @@ from policy.checks.inventory import ControlPlane
 from policy.checks.targets import MACHINE, JudgedTarget
 from policy.checks.verdicts import Standing, Verdict
 from policy.episode.fencing_requests import FencingRequest
+from policy.episode.modes import REPAIRS, ClusterModes, ModeAnswer, mode_of
 from policy.objects.machines import WorkloadCluster, clusters_of
 from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject
@@ -46,7 +47,7 @@ class LedgerSnapshot:
 
     controllers: the other controller that acts, by dialect. requests: objects of other systems that ask for a node;
     requests_held: why none of them is carried out, "" where nothing is in the way. exempt: nodes that preservation keeps.
-    retries: how failed remediations are tried again where a check does not say.
+    retries: how failed remediations are tried again where a check does not say. modes: what is set for the cluster.
     """
 
     now: datetime
@@ -73,6 +74,13 @@ class LedgerSnapshot:
     requests_held: str = ""
     exempt: ExemptNodes = NONE_EXEMPT
     retries: RetryRules = DEFAULT_RETRIES
+    modes: ClusterModes = REPAIRS
+
+    def mode_of(self, victim: str, key: str = "") -> ModeAnswer:
+        """How far a program may go with the victim under the check with that key, "" for none."""
+        node = next(iter(self.nodes_of(victim)), None)
+        annotation = self.checks[key].mode if key in self.checks else None
+        return mode_of(self.modes, victim, node.labels if node is not None else {}, annotation, key)
 
     def together(self, victim: str) -> list[JudgedTarget]:
         """All targets with that victim: the Node and the Machines that refer to it, or the one Machine without a Node."""

@@ -22,6 +22,7 @@ from typing import NamedTuple, Protocol
 
 from policy.checks.circuit_breakers import CircuitBreaker, OpenReason
 from policy.checks.fence_policies import FencePolicies, PowerMoment, quiet_left
+from policy.episode.gate import MODE
 from policy.episode.messages import Kind
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import Permit, PermitState, Replacing
@@ -63,6 +64,7 @@ class AdmissionRefusal(StrEnum):
     RETRY_LATER = "RetryLater"
     IN_FLIGHT = "InFlightLimit"
     REPLACEMENT = "ReplacementUnderWay"
+    MODE = "Mode"
 
 
 class Asker(StrEnum):
@@ -551,6 +553,9 @@ RULES: tuple[PermitRule, ...] = (
         _C.NODE_HELD, "S13", _node_held, _OFFERS | _REQUESTS | {Asker.HOLDER}, "the holder of the node has to give it back"
     ),
     PermitRule(_C.NOT_CARRIED_OUT, "S7", lambda applicant, _: "" if applicant.vetoed_by else applicant.impossible, _OFFERS),
+    PermitRule(
+        _C.MODE, "S52", lambda applicant, _: applicant.impossible if applicant.vetoed_by == MODE else "", _OFFERS | _OBJECTS
+    ),
     PermitRule(_C.HELD_OFF, "S20", lambda applicant, _: applicant.impossible if applicant.vetoed_by else "", _OFFERS | _OBJECTS),
     PermitRule(_C.HELD_OFF, "S19", _backed_off, _OFFERS | {Asker.EPISODE}),
     # Of the whole cluster. Only these stop an episode that just asks a person: it disrupts nothing.
@@ -635,6 +640,14 @@ def objections(
             check = found.check if isinstance(found, _OfCheck) else ""
             message = found.message if isinstance(found, _OfCheck) else found
             yield PermitObjection(code=rule.code, message=message, check=check, waits=rule.waits)
+
+
+def beside_mode(found: Iterable[PermitObjection], applicant: Applicant) -> PermitObjection | None:
+    """The first objection that would stand in mode repair as well; None where only the mode objects."""
+    if applicant.vetoed_by != MODE:
+        return next(iter(found), None)
+    of_mode = (AdmissionRefusal.MODE, AdmissionRefusal.HELD_OFF)
+    return next((each for each in found if each.code not in of_mode or each.message != applicant.impossible), None)
 
 
 def unblocks(code: AdmissionRefusal) -> str:

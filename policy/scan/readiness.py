@@ -34,6 +34,7 @@ class ObstacleCode(StrEnum):
     VIEW = "view-not-live"
     POLICIES = "fence-policies"
     LEASE = "cluster-lease"
+    MODE = "mode"
 
 
 BY_PEOPLE = frozenset({ObstacleCode.PAUSED, ObstacleCode.SWITCHED_OFF})
@@ -49,6 +50,7 @@ BRIEFLY = {
     ObstacleCode.VIEW: "the view of the cluster is not live",
     ObstacleCode.POLICIES: "the fence policies can't be used",
     ObstacleCode.LEASE: "the cluster Lease is not held",
+    ObstacleCode.MODE: "programs may not repair",
 }
 """The obstacle in a few words, where the whole sentence stands nearby."""
 

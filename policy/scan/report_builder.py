@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from enum import IntEnum
 from heapq import nsmallest
@@ -24,8 +24,9 @@ from policy.checks.health_check import HealthCheck, Storm
 from policy.checks.rules.medik8s import CONFIRMED_ANNOTATION
 from policy.checks.targets import NEVER, SICKNESS, JudgedTarget
 from policy.checks.verdicts import Health, Standing, Verdict
-from policy.episode.gate import By, Operation, Seen, kept, objections
+from policy.episode.gate import MODE, By, Operation, Seen, kept, objections
 from policy.episode.messages import Observation
+from policy.episode.modes import REPAIRS, mode_of
 from policy.fence.templates import is_own_template
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, cluster_named_by
 from policy.objects.marks import mark_of
@@ -35,22 +36,28 @@ from policy.objects.scopes import CLUSTER, GroupCount
 from policy.remediation.ladder import OWNER_REMEDIATED, EscalationStep, most_at_once, orphaned, step_of
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
 from policy.remediation.strategies import REPLACING_OWNERS, Strategy
-from policy.scan.candidates import choose
+from policy.scan.candidates import choose, due_under, judged_by_objects, left_alone
 from policy.scan.ledger_snapshot import LedgerSnapshot
+from policy.scan.permit_rules import AdmissionRefusal, ObjectLimits, beside_mode
+from policy.scan.permit_rules import objections as permit_objections
 from policy.scan.scan_report import (
     MAXIMUM_GROUPS,
     MAXIMUM_LEFT_OVER,
     MAXIMUM_OBSERVATIONS,
     MAXIMUM_ROWS,
+    MAXIMUM_WATCHED,
     Candidate,
     CheckReport,
     LeftOver,
+    NodeStanding,
     ReportParts,
     ScanReport,
     TargetRow,
+    WatchedNode,
 )
 from policy.values.display_text import some_of
 from policy.values.errors import PolicyError
+from policy.values.mode import MODE_KEY, Mode
 from policy.values.object_refs import Dialect, dialect_of
 
 # Left over: remediation objects, and requests to owners, that no episode needs and no open episode will take back, because their
@@ -171,7 +178,8 @@ def shown(target: JudgedTarget) -> object:
     verdicts, machine, view = dict(target.verdicts), target.machine, target.node
     machines = (machine,) if machine is not None else ()
     # A pause of a Cluster counts as a change by itself (`Ledger.put_cluster`).
-    seen = Seen(node=view, machines=machines, pause="", contested=target.contested, policies=NO_POLICIES)
+    mode = mode_of(REPAIRS, target.victim, view.labels if view is not None else {})
+    seen = Seen(node=view, machines=machines, pause="", contested=target.contested, policies=NO_POLICIES, mode=mode)
     held_back = tuple(each.words for each in objections(seen, Operation.OFFER, By.PROGRAM, NEVER))
     of_machine = (
         (
@@ -204,14 +212,26 @@ def shown(target: JudgedTarget) -> object:
 
 
 def build_report_parts(
-    known: LedgerSnapshot, *, watching: frozenset[str], told: Mapping[str, str], names: Iterator[str]
+    known: LedgerSnapshot,
+    *,
+    watching: frozenset[str],
+    told: Mapping[str, str],
+    names: Iterator[str],
+    spells: frozenset[str] = frozenset(),
 ) -> ReportParts:
-    """The report's parts. told: the stamp of the last observation that each episode has been sent (`stamp_of`), by
-    node; `names`: of all Nodes in order."""
+    """The report's parts. told: the stamp of the last observation that each episode has been sent (`stamp_of`), by node; `names`:
+    of all Nodes in order; spells: nodes with an open spell."""
     choice = choose(known, watching)
     observations = _observations(known, watching, told)
     overlaps = overlapping(known)
-    reports = [_check_report(known, key, choice.waiting.get(key, Counter()), overlaps.get(key, ())) for key in known.checks]
+    varied = known.modes.rules or any(MODE_KEY in each.node.labels for each in known.nodes.values() if each.node is not None)
+    reports = [
+        replace(
+            _check_report(known, key, choice.waiting.get(key, Counter()), overlaps.get(key, ())),
+            modes=_counted_by_mode(known, key, varied=bool(varied)),
+        )
+        for key in known.checks
+    ]
     reports += [
         CheckReport(
             ref=bad.ref,
@@ -237,6 +257,7 @@ def build_report_parts(
         policies=known.policies,
         groups=_groups(known, choice.candidates, observations),
         left_over=left_over(known, watching),
+        watched=_watched(known, spells, watching, choice.candidates),
     )
 
 
@@ -386,9 +407,29 @@ def _observation(known: LedgerSnapshot, name: str) -> Observation:
         asked_by=asked_by,
         preserved=kept(view),
         confirmed_well=CONFIRMED_ANNOTATION in view.annotations,
-        others=_others(known, name),
+        others="; ".join(filter(None, (_modes(known, name, checks), _others(known, name)))),
         checks=checks,
     )
+
+
+def _counted_by_mode(known: LedgerSnapshot, key: str, *, varied: bool) -> tuple[tuple[Mode, int], ...]:
+    """How many targets of a check are in which mode. varied: a rule or a label may set it for single nodes."""
+    total = known.counts[key].total
+    if not varied:
+        return ((known.mode_of("", key).mode, total),) if total else ()
+    targets = (known.machines if known.checks[key].of_machines else known.nodes).values()
+    counted = (
+        known.mode_of(each.victim, key).mode
+        for each in targets
+        if key in each.verdicts and each.verdicts[key].standing is not Standing.LEFT_OUT
+    )
+    return tuple(sorted(Counter(counted).items()))
+
+
+def _modes(known: LedgerSnapshot, name: str, checks: tuple[str, ...]) -> str:
+    """An episode that rests because of its mode looks again when that changes; "" in mode repair."""
+    modes = sorted({known.mode_of(name, key).mode for key in ("", *checks)} - {Mode.REPAIR})
+    return f"mode {', '.join(modes)}" if modes else ""
 
 
 def _others(known: LedgerSnapshot, name: str) -> str:
@@ -405,6 +446,74 @@ def _others(known: LedgerSnapshot, name: str) -> str:
             state = f"{each.succeeded}{' deleting' if each.deleting else ''}{each.permanent_node_deletion_expected}"
             states.append(f"{each.ref.key} {state}".strip())
     return "; ".join(sorted(set(states)))[:MAXIMUM_OTHERS]
+
+
+# What spells see ----------------------------------------------------------------------------------------------------
+
+
+def _watched(
+    known: LedgerSnapshot, spells: frozenset[str], watching: frozenset[str], candidates: tuple[Candidate, ...]
+) -> tuple[WatchedNode, ...]:
+    """The nodes with an open spell, then other due ones, the oldest first: whatever keeps them from the list of candidates. Of
+    the ones that are candidates the candidate says all."""
+    offered = {each.node for each in candidates}
+    asked = sorted(spells - offered)[:MAXIMUM_WATCHED]
+    left = offered.union(asked, watching)
+    others = {
+        (verdict.since or NEVER, target.victim_name): None
+        for target in known.sick.values()
+        for verdict in target.verdicts.values()
+        if verdict.standing is Standing.UNHEALTHY
+        and target.victim_name not in left
+        and target.victim_name not in known.exempt.unsettled
+    }
+    more = dict.fromkeys(name for _, name in nsmallest(MAXIMUM_WATCHED, others))
+    return tuple(_watched_node(known, name) for name in [*asked, *more][:MAXIMUM_WATCHED])
+
+
+def _watched_node(known: LedgerSnapshot, name: str) -> WatchedNode:
+    targets = known.called(name)
+    if not targets:
+        return WatchedNode(node=name, standing=NodeStanding.GONE)
+    victim, view = targets[0].victim, next((each.node for each in targets if each.node is not None), None)
+    opinions, choice = known.verdicts_on(victim), due_under(known, victim)
+    seen = WatchedNode(
+        node=name,
+        standing=NodeStanding.UNCOVERED if not opinions else NodeStanding.WELL,
+        uid=view.uid if view is not None else "",
+        boot_id=view.boot_id if view is not None else "",
+        ready=view is not None and view.ready,
+        ready_since=view.ready_since if view is not None else None,
+    )
+    if choice is None:
+        well = all(verdict.health is Health.HEALTHY for pairs in opinions.values() for _, verdict in pairs)
+        return seen if well else replace(seen, standing=NodeStanding.UNCLEAR)
+    held = _held_by(known, victim, name, choice.key)
+    return replace(
+        seen,
+        standing=NodeStanding.DUE,
+        check=choice.key,
+        cause=choice.verdict.reason,
+        since=choice.since,
+        steps=tuple(each.name for each in choice.steps),
+        mode=known.mode_of(victim, choice.key).mode,
+        code=held[0],
+        message=held[1],
+    )
+
+
+def _held_by(known: LedgerSnapshot, victim: str, name: str, key: str) -> tuple[str, str]:
+    """What keeps a due node from being a candidate, or keeps others before it: a code and a sentence. The mode only where nothing
+    else does."""
+    alone = left_alone(known, victim, key, exempt=known.exempt.kept.get(name, ""))
+    if alone is not None and alone.rule != MODE:
+        return alone.rule, alone.words
+    applicant = judged_by_objects(known, victim, key)
+    if (found := beside_mode(permit_objections(applicant, ObjectLimits.of(known)), applicant)) is not None:
+        return found.code.value, found.message
+    if alone is not None:
+        return alone.rule, alone.words
+    return AdmissionRefusal.CAP.value, "other candidates stand before it"
 
 
 # What people see ----------------------------------------------------------------------------------------------------
@@ -555,6 +664,7 @@ def _of_the_others(report: ScanReport, watched: frozenset[str], in_hand: frozens
         (report.inventory, report.checks, report.groups, report.candidates_left_out, of_nodes),
         [row for row in rows if row.node not in in_hand],
         [node for node in at_risk if node not in in_hand],
+        [(each.node, each.standing, each.uid, each.boot_id, each.code) for each in report.watched],
     )
 
 

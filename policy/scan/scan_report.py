@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
 from policy.checks.circuit_breakers import StandingCounts
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
@@ -19,11 +20,13 @@ from policy.episode.messages import NeedKind, Observation
 from policy.objects.scopes import GroupCount
 from policy.preservation.preservation_index import PreservationNeed
 from policy.remediation.ladder import EscalationStep
+from policy.values.mode import Mode
 from policy.values.object_refs import Dialect, ObjectRef
 
 MAXIMUM_CANDIDATES = 50
 MAXIMUM_ROWS = 30
 MAXIMUM_OBSERVATIONS = 200
+MAXIMUM_WATCHED = 200
 MAXIMUM_AT_RISK = 10
 MAXIMUM_GROUPS = 400
 MAXIMUM_LEFT_OVER = 20
@@ -67,7 +70,8 @@ class CheckReport(StandingCounts):
     unhealthy: those that need remediation. The dialects' own status counts as unhealthy every target that is not healthy, so
     also soon, starting, deleting, excluded and recovering ones. left_out ones are not in the total at all. remaining: how many
     targets that now count as healthy may be disrupted before the circuit breaker opens. To disrupt a target that is unhealthy
-    already uses none of it, so a closed circuit breaker with 0 remaining still lets those be repaired.
+    already uses none of it, so a closed circuit breaker with 0 remaining still lets those be repaired. modes: how many of its
+    targets are in which mode.
     """
 
     ref: ObjectRef
@@ -88,6 +92,7 @@ class CheckReport(StandingCounts):
     mixed_control_plane: bool = False
     no_targets: str = ""
     """In words, that its selector matches no existing object, which may be right for an empty pool; "" where it matches some."""
+    modes: tuple[tuple[Mode, int], ...] = ()
     another_controller: str = ""
     """Which other controller acts on the checks of this dialect, in words. `reason` names a pause or a mistake in the object
     first; the other controller writes the status all the same."""
@@ -112,7 +117,8 @@ class Candidate:
     off, and `waits` why. exhausted: why only a person can help any more. failed: steps of the ladder that have failed already.
     machine_ref, machine_uid, owner: its Machine, and the controller of that. fresh: that Machine has never had a Node, and has
     no memory; created: when it was made. memory: the annotation of its Machine or Node. checks: the keys of all checks that
-    count it among their targets. dated: whether the beginning of its illness is known; else `since` is the last change of its
+    count it among their targets. steps: the names of those that can be taken, also where it is refused. boot_id: of its Node.
+    dated: whether the beginning of its illness is known; else `since` is the last change of its
     Machine, which serves as an order and nothing else.
     """
 
@@ -149,6 +155,43 @@ class Candidate:
     created: datetime | None = None
     checks: tuple[str, ...] = ()
     dated: bool = True
+    steps: tuple[str, ...] = ()
+    boot_id: str = ""
+    mode: Mode = Mode.REPAIR
+
+
+class NodeStanding(StrEnum):
+    """How a watched node stands. due: a check calls it unhealthy. unclear: none does, but it is not well either: a time-out runs,
+    or it can't be judged. uncovered: no check counts it among its targets."""
+
+    DUE = "due"
+    UNCLEAR = "unclear"
+    WELL = "well"
+    UNCOVERED = "uncovered"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedNode:
+    """A node that is no candidate of the report, as `policy/observation/` needs it: the scanner has asked about it, or it is due.
+
+    check, cause, since, steps: of a due one, as a candidate's. code, message: what keeps a due one from being a candidate, or
+    from being acted on: as `policy.observation.spells.HeldSpan` has them. mode: under that check.
+    """
+
+    node: str
+    standing: NodeStanding
+    uid: str = ""
+    boot_id: str = ""
+    ready: bool = False
+    ready_since: datetime | None = None
+    check: str = ""
+    cause: str = ""
+    since: datetime | None = None
+    steps: tuple[str, ...] = ()
+    code: str = ""
+    message: str = ""
+    mode: Mode = Mode.REPAIR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +272,7 @@ class ReportParts:
     preservations: tuple[PreservationNeed, ...] = ()
     preservations_left_out: int = 0
     left_over: tuple[LeftOver, ...] = ()
+    watched: tuple[WatchedNode, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

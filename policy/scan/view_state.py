@@ -109,6 +109,7 @@ def digest(parts: ReportParts, *, view: ViewState, lease: ClusterLease, cluster_
         parts.preservations_left_out,
         sick,
         (parts.at_risk.nodes, parts.at_risk.unread),
+        [(each.node, each.standing, each.uid, each.boot_id, each.code) for each in parts.watched],
         view,
         (lease.held, lease.needed, lease.holder),
         cluster_uid,

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from policy.values.errors import PolicyError, shown
 from policy.values.fields import Fields
 
 
@@ -63,6 +64,30 @@ class Selector:
             if not requirement.matches(labels):
                 return False
         return True
+
+
+_TERM = re.compile(
+    r"(?P<no>!)?\s*(?P<key>[^\s!=,()]+)\s*"
+    r"(?:(?P<is>==?|!=)\s*(?P<value>[^\s!=,()]*)|(?P<set>in|notin)\s*\((?P<values>[^()]*)\))?"
+)
+_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+
+
+def read_selector(text: str) -> Selector:
+    """A selector as kubectl's -l has it: `rack=r7,zone in (a,b),!gpu`. Raises PolicyError, also for one that selects all."""
+    found: list[Requirement] = []
+    for term in re.split(r",(?![^(]*\))", text):
+        parts = _TERM.fullmatch(term.strip())
+        values = tuple(each.strip() for each in (parts["values"] or parts["value"] or "").split(",")) if parts else ()
+        if parts is None or _KEY.fullmatch(parts["key"]) is None or any(_VALUE.fullmatch(each) is None for each in values):
+            raise PolicyError("selector", shown(term), "expected such as rack=r7, 'zone in (a,b)' or !gpu")
+        plain, refuses = not (parts["is"] or parts["set"]), parts["is"] == "!=" or parts["set"] == "notin"
+        if parts["no"] and not plain:
+            raise PolicyError("selector", shown(term), "expected !KEY without a value")
+        operator = (Operator.DOES_NOT_EXIST if parts["no"] else Operator.EXISTS) if plain else Operator.IN
+        operator = Operator.NOT_IN if refuses else operator
+        found.append(Requirement(key=parts["key"], operator=operator, values=() if plain else values))
+    return Selector(requirements=tuple(found))
 
 
 def parse_selector(fields: Fields, warnings: list[str], *, draft: bool = False) -> Selector:

@@ -25,7 +25,7 @@ def by_cause(found: Iterable[Unread]) -> dict[str, list[str]]:
     return {each[0].why if len(each) == 1 else cause: [unread.what for unread in each] for cause, each in causes.items()}
 
 
-def unread_in_words(found: Iterable[Unread]) -> str:
+def unread_text(found: Iterable[Unread]) -> str:
     """A clause for each cause, with all things that it kept unread; "" if all was read."""
     return "; ".join(
         f"{what[0]} could not be read: {cause}"

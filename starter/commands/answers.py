@@ -10,17 +10,20 @@ from policy.fence.config import ShownConfig
 from policy.fence.device_check import DeviceReport
 from policy.observation.outcomes import OutcomesReport
 from starter.doctor.examination import DoctorAnswer
+from starter.handles.observations import ClusterComparison
 from starter.handles.preservations import PreservedNodes
 from starter.handles.scanners import StartedScanner
 from starter.handles.status import ClusterStatus
 from starter.output import models
 from starter.output.cluster_moment import ClusterMoment
+from starter.output.comparison import ReplayAnswer
 from starter.output.encoding import schemas_of
 from starter.output.models import PreservePlanAnswer
 from starter.uninstall.leftovers import UninstallAnswer
 from workflows.kit.messages import ScannerStatus
 
-_WORDS = ("abort", "ack-off", "hold", "resume", "return-path", "release", "preserve extend", "pause", "unpause", "scan stop")
+_OF_EPISODES = ("abort", "ack-off", "hold", "resume", "return-path", "release", "preserve extend")
+_OF_CLUSTERS = ("pause", "unpause", "mode set", "mode unset", "scan stop")
 
 ANSWERS: Mapping[str, type[Any]] = {
     "status": ClusterStatus,
@@ -29,13 +32,16 @@ ANSWERS: Mapping[str, type[Any]] = {
     "scan start": StartedScanner,
     "explain": models.ExplainAnswer,
     "history": models.HistoryAnswer,
+    "mode": models.ModesAnswer,
     "history --at": ClusterMoment,
     "record": models.RecordAnswer,
+    "compare": ClusterComparison,
     "offenders": models.OffendersAnswer,
     "report": OutcomesReport,
     "doctor": DoctorAnswer,
     "uninstall": UninstallAnswer,
     "evaluate": models.EvaluateAnswer,
+    "evaluate --replay": ReplayAnswer,
     "fence": models.Begun,
     "fence --wait": EpisodeResult,
     "fence plan": ShownConfig,
@@ -49,7 +55,7 @@ ANSWERS: Mapping[str, type[Any]] = {
     "codec serve": models.CodecServed,
     "settings show": models.SettingsShown,
     "version": models.Versions,
-    **dict.fromkeys(_WORDS, models.CommandAnswer),
+    **dict.fromkeys((*_OF_EPISODES, *_OF_CLUSTERS), models.CommandAnswer),
 }
 """By the words that follow `nodewarden`. `fence` and `remediate` print the result of `--wait` also where it has ended at once."""
 

@@ -6,7 +6,7 @@ evaluate` judges all objects in files, without any cluster or server.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +14,7 @@ import typer
 from policy.checks.health_check import Overlap
 from starter.commands import completion
 from starter.commands.arguments import ClusterOption, FilesOption, NowOption, OutputOption, asked_now, read_cluster
-from starter.commands.session import Exit, Session, session_of, show, working
+from starter.commands.session import Exit, Session, complain, session_of, show, working
 
 if TYPE_CHECKING:
     from activities.cluster.watch.offline import ClusterSnapshot
@@ -105,6 +105,8 @@ async def _live(session: Session, node: str) -> NodeExplanation:
                 problems.append(str(error))
     except TemporalUnreachableError as error:
         problems.append(f"episodes are not shown: {error}")
+    if found is not None and scanner is not None:
+        found.ledger.modes = scanner.modes
     return NodeExplanation(
         node=node,
         at=at,
@@ -138,12 +140,18 @@ async def evaluate(
     filename: FilesOption = None,
     now: NowOption = "",
     overlap: OverlapOption = Overlap.STRICTEST,
+    replay: Annotated[
+        str, typer.Option("--replay", metavar="FILE", help="Try the checks on spells that `compare --export` has written.")
+    ] = "",
     output: OutputOption = None,
 ) -> Exit:
     """Judge objects from files by the health checks among them: each verdict, each circuit breaker, and what would be done.
 
     The files hold what kubectl get -o yaml prints, a must-gather, or manifests that were never applied. Exit code 1: some object
     could not be used; everything else was evaluated all the same.
+
+    With --replay the checks are those that you want to try, with longer time-outs: which recorded spells would have been due
+    under them, when, and which of the repairs would have been false.
     """
     from policy.scan.evaluation import evaluate as evaluate_checks
     from starter.output.evaluation import as_model, as_table
@@ -151,6 +159,33 @@ async def evaluate(
     session = session_of(context, output=output)
     at = asked_now(now)
     cluster = read_cluster(filename, at, overlap=overlap)
+    if replay:
+        return _replay(session, cluster, replay)
     checks = evaluate_checks(cluster.ledger.known(at))
     show(session, lambda: as_model(checks, cluster.mistakes), lambda: as_table(checks, cluster.mistakes, now=at))
     return Exit.FAILED if cluster.mistakes else Exit.OK
+
+
+def _replay(session: Session, cluster: ClusterSnapshot, path: str) -> Exit:
+    from policy.observation.replay import ReplayedCheck, replay
+    from policy.values.errors import PolicyError
+    from starter.output.comparison import ReplayAnswer, as_text, replayed_parts
+    from starter.output.evaluation import described
+    from starter.plans import spell_file
+    from workers.configuration.setting_sources import SettingsError
+
+    for each in cluster.mistakes:
+        complain(described(each))
+    (head, spells), found = spell_file.read(path), list[ReplayedCheck]()
+    usual, known = timedelta(seconds=head.repair_seconds), {each.check: each for each in head.checks}
+    for check in cluster.checks:
+        if (then := known.get(check.ref.key)) is None:
+            expected = ", ".join(sorted(known)) or "a file that was exported where the cluster's objects can be read"
+            raise SettingsError(f"--replay: {path}: {check.ref.key}: expected a check of that file: {expected}")
+        try:
+            found.append(replay(check, then, spells, usual, head.until))
+        except PolicyError as error:
+            raise SettingsError(f"-f: {error}") from None
+    answer = ReplayAnswer(cluster=head.cluster, repair_time=usual, checks=tuple(found))
+    show(session, lambda: answer, lambda: as_text(replayed_parts(answer)))
+    return Exit.FAILED if cluster.mistakes or not found else Exit.OK

@@ -33,6 +33,7 @@ async def start(
             wait=settings.scan.wait,
             repeat_alarm=settings.repeat_alarm.alarm(),
             check_every=settings.fence_check.interval(),
+            mode=settings.scan.mode,
         )
         seen = await warden.scanner(name).first_look() if started.started else None
     from datetime import UTC, datetime

@@ -358,18 +358,14 @@ def print_command_answer(session: Session, answer: str, *, cluster: str, node: s
 
 def duration_of(option: str, text: str) -> timedelta:
     """What `--for` and its like name. Raises SettingsError for anything else."""
-    from policy.preservation.requests import LONGEST_PRESERVATION
-    from policy.values.times import parse_duration
+    from policy.preservation.requests import LONGEST_PRESERVATION, parse_hold
     from workers.configuration.setting_sources import SettingsError
 
-    hours = LONGEST_PRESERVATION // timedelta(hours=1)
-    message = f"{option}: expected a duration above 0 and of at most {hours}h, such as 72h, 90m or 30d, got {text!r}"
     days = text.removesuffix("d")
-    try:
-        duration = parse_duration(f"{int(days) * 24}h" if text.endswith("d") and days.isdecimal() and len(days) < 6 else text)
-    except ValueError:
-        raise SettingsError(message) from None
-    if not timedelta(0) < duration <= LONGEST_PRESERVATION:
+    duration = parse_hold(f"{int(days) * 24}h" if text.endswith("d") and days.isdecimal() and len(days) < 6 else text)
+    if duration is None:
+        hours = LONGEST_PRESERVATION // timedelta(hours=1)
+        message = f"{option}: expected a duration above 0 and of at most {hours}h, such as 72h, 90m or 30d, got {text!r}"
         raise SettingsError(message)
     return duration
 

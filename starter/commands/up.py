@@ -93,7 +93,12 @@ async def _look_after(
     alarm = settings.repeat_alarm.alarm()
     started = {
         name: await warden.start_scanner(
-            name, cap=cap, wait=settings.scan.wait, repeat_alarm=alarm, check_every=settings.fence_check.interval()
+            name,
+            cap=cap,
+            wait=settings.scan.wait,
+            repeat_alarm=alarm,
+            check_every=settings.fence_check.interval(),
+            mode=settings.scan.mode,
         )
         for name in clusters
     }

@@ -122,7 +122,7 @@ class _Question:
     attributes: dict[str, str]
 
     @property
-    def words(self) -> str:
+    def sentence(self) -> str:
         at = self.attributes
         resource = ".".join(filter(None, (at["resource"], at["group"])))
         subresource = f"/{at['subresource']}" if at["subresource"] else ""
@@ -149,7 +149,7 @@ async def rights(connection: ClusterConnection) -> list[Finding]:
     missing: dict[Right, list[str]] = {}
     for question, granted in zip(questions, answers, strict=True):
         if not granted:
-            missing.setdefault(question.right, []).append(question.words)
+            missing.setdefault(question.right, []).append(question.sentence)
     found = [_missing(right, words) for right, words in missing.items()]
     if not found:
         return [ok(f"this account has all {counted(len(questions), 'right')} that nodewarden asks for")]

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from policy.fence.device_check import acted_on
 from policy.scan import readiness
+from policy.scan.mode_table import limited
 from policy.values.display_text import counted
 from policy.values.times import written
 from starter import wording
@@ -83,6 +84,8 @@ async def scanner(warden: Nodewarden, cluster: str) -> list[Finding]:
         return [problem(f"it runs, and begins nothing: {view}", "look at the log of the cluster's worker")]
     if status.stopping:
         return [warning("it is being stopped", f"`nodewarden scan start -c {cluster}` starts another")]
+    if mode := limited(status.modes):
+        return [warning(f"it runs, and {mode}", "docs/modes.md says how to arm nodes, and how to take it back")]
     return [ok(f"it runs: {view}")]
 
 

@@ -1,4 +1,4 @@
-"""One episode from outside: ask it, tell it, wait for its end. Every refusal comes back as a typed error with its reason."""
+"""One episode from outside: ask it, command it, wait for its end. Every refusal comes back as a typed error with its reason."""
 
 from __future__ import annotations
 

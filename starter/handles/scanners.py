@@ -14,16 +14,27 @@ from temporalio.service import RPCError
 
 from activities.contracts import search
 from policy.episode.messages import scanner_id
+from policy.episode.modes import MODES_MEMO, REPAIRS, ClusterModes
 from policy.episode.operator_commands import NodeActionSpec, Verb
 from policy.scan.pauses import PAUSES_MEMO, Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, RepeatAlarm
+from policy.values.mode import Mode
 from policy.values.times import written
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
 from starter.handles.calls import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, remembered, send_update, task_failure, unanswered
 from starter.handles.node_actions import Speaker, attested
 from workers.temporal_namespace import holder
 from workflows.kit import options
-from workflows.kit.messages import OperatorCommand, PauseRequest, ScannerResult, ScannerStatus, StopRequest, UnpauseRequest
+from workflows.kit.messages import (
+    ModeRequest,
+    OperatorCommand,
+    PauseRequest,
+    ScannerResult,
+    ScannerSpells,
+    ScannerStatus,
+    StopRequest,
+    UnpauseRequest,
+)
 from workflows.kit.options import WORKFLOW_QUEUE
 from workflows.scanner.state import ScannerInput
 
@@ -54,18 +65,24 @@ class ScannerHandle:
         self._what = f"scanner of {cluster}"
 
     async def start(
-        self, *, cap: int = 1, wait: timedelta = timedelta(seconds=60), repeat_alarm: RepeatAlarm = DEFAULT_ALARM
+        self,
+        *,
+        cap: int = 1,
+        wait: timedelta = timedelta(seconds=60),
+        repeat_alarm: RepeatAlarm = DEFAULT_ALARM,
+        mode: Mode | None = Mode.REPAIR,
     ) -> StartedScanner:
         """Start it; one that runs already is left as it is. One that is just stopping is waited for, and one that is stuck on
         a history of another version is replaced: a scanner without carried state builds its table again from our marks. A pause
-        that is in force goes on.
+        that is in force goes on, and so do the rules of modes. mode: `scan.mode`, None where it is not set.
         """
         ours = await holder(self._client)
         wanted = ScannerInput(cluster=self.cluster, holder=ours, concurrency=cap, wait=wait, repeat_alarm=repeat_alarm)
         for _ in range(2):
             try:
-                # S44: a pause is ended by its moment or a person, and not by another start.
-                run_id = await self._start(replace(wanted, pauses=await self.pauses()))
+                # S44, S52: a pause, or a mode, is ended by its moment or a person, and not by another start.
+                modes = replace(await self.modes(), setting=mode)
+                run_id = await self._start(replace(wanted, pauses=await self.pauses(), modes=modes))
             except WorkflowAlreadyStartedError as error:
                 if not await self._makes_way():
                     return self._started(error.run_id, ours, started=False)
@@ -106,6 +123,17 @@ class ScannerHandle:
         found: Pauses = await last.memo_value(PAUSES_MEMO, default=(), type_hint=Pauses)
         return found
 
+    async def set_mode(self, mode: str, *, who: str, reason: str, nodes: tuple[str, ...] = (), selector: str = "") -> str:
+        """Set how far programs may go with these nodes, or with all; `unset` takes a rule back."""
+        request = ModeRequest(who=who, reason=reason, mode=mode, nodes=nodes, selector=selector)
+        return await self._request("set_mode", Verb.SET_MODE, request, mode=mode, nodes=nodes, selector=selector)
+
+    async def modes(self) -> ClusterModes:
+        """What this scanner or, where none runs, the last one has set; needs no worker. Raises SilentError."""
+        last = await remembered(self._handle, what=self._what)
+        found: ClusterModes = await last.memo_value(MODES_MEMO, default=REPAIRS, type_hint=ClusterModes) if last else REPAIRS
+        return found
+
     async def status(self) -> ScannerStatus:
         """What it knows. Raises MissingError, which says how the last one ended, where none runs, SilentError where no worker
         answers."""
@@ -113,6 +141,10 @@ class ScannerHandle:
             return await ask(self._client, self.workflow_id, "status", ScannerStatus, what=self._what, only_open=True)
         except MissingError as error:
             raise MissingError(f"{error}, nothing is begun: {await self._why_none()}") from error
+
+    async def spells(self) -> ScannerSpells:
+        """What it saw and did not repair, as far as it is not recorded yet. Raises as `status` does."""
+        return await ask(self._client, self.workflow_id, "spells", ScannerSpells, what=self._what, only_open=True)
 
     async def last_run(self) -> str:
         """The run of the scanner, or of the last one; "" where there was none, as far as Temporal remembers."""
@@ -171,7 +203,7 @@ class ScannerHandle:
                 task_queue=WORKFLOW_QUEUE,
                 id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                 priority=options.URGENT,
-                memo={PAUSES_MEMO: wanted.pauses} if wanted.pauses else None,
+                memo={PAUSES_MEMO: wanted.pauses, MODES_MEMO: wanted.modes},
                 static_summary=f"scans {self.cluster}, at most {wanted.concurrency} disrupted at once",
                 search_attributes=TypedSearchAttributes(
                     [SearchAttributePair(search.CLUSTER, self.cluster), SearchAttributePair(search.KIND, SCANNER)]

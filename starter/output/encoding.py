@@ -61,6 +61,12 @@ def to_json(answer: object, *, indent: int | None = None) -> str:
     return visible(json.dumps(plain, indent=indent, ensure_ascii=False, default=_spelled))
 
 
+def decoded(kind: type[T], text: str) -> T:
+    """What `to_json` has written of a dataclass; unknown fields are passed over. Raises pydantic's ValidationError."""
+    found: T = _answers(kind).model_validate_json(text).root
+    return found
+
+
 def encoded(answer: object, *, as_yaml: bool, indent: int | None = None) -> str:
     """As JSON, or the same document as YAML. Without a line break at the end."""
     said = to_json(answer, indent=indent)

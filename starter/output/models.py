@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING
 
 from policy.checks.verdicts import Health, Standing
 from policy.episode.messages import EpisodeStatus, Kind
+from policy.episode.modes import ModeRule
 from policy.fence.power import PowerState
 from policy.observation.offenders import RepairedMachine
 from policy.remediation.strategies import Action, Strategy
+from policy.scan.mode_table import ModeLine
 from policy.scan.pauses import PauseEnd
+from policy.values.mode import Mode
 from policy.values.object_refs import Dialect
 from workers.configuration.setting_sources import EffectiveSetting
 
@@ -141,6 +144,19 @@ class HistoryAnswer:
     episodes: tuple[HistoryLine, ...]
     pauses: tuple[PauseLine, ...]
     more: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModesAnswer:
+    """How far programs may go. default, why: for nodes without a rule. rules: the oldest first. nodes: by mode, check and reason.
+    unread: why the nodes are not known, null where they are."""
+
+    cluster: str
+    default: Mode
+    why: str
+    rules: tuple[ModeRule, ...]
+    nodes: tuple[ModeLine, ...]
+    unread: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from policy.values.times import format_duration, written
 from starter.output.models import LastAnswer, LimitAnswer, OwnersAnswer, RemediationAnswer, RetriesAnswer, StepAnswer
 
 
-def step_in_words(planned: PlannedStep) -> str:
+def step_text(planned: PlannedStep) -> str:
     """Its name, what kind of step that is where the name does not say so, and its time-out."""
     step = planned.step
     kind = f" ({step.strategy.value})" if step.name != step.strategy.value else ""
@@ -36,7 +36,7 @@ def state_of(planned: PlannedStep) -> str:
     return f"{told}, {planned.doubtful}" if told and planned.doubtful else told or planned.doubtful
 
 
-def rules_in_words(rules: RetryRules) -> str:
+def rules_text(rules: RetryRules) -> str:
     """`maxRetry none, retryPeriod 0s, minHealthyPeriod 1h, backoff none`."""
     backoff = "none" if rules.backoff is None else f"{format_duration(rules.backoff.base)}, doubled up to"
     limit = "" if rules.backoff is None else f" {format_duration(rules.backoff.limit)}"
@@ -47,7 +47,7 @@ def rules_in_words(rules: RetryRules) -> str:
     )
 
 
-def memory_in_words(last: LastRemediation) -> str:
+def memory_text(last: LastRemediation) -> str:
     """The last remediation of its lineage."""
     which = f"as retry {last.retry}" if last.retry else "for the first time"
     failed = f"; failed: {', '.join(last.failed)}" if last.failed else ""
@@ -55,14 +55,14 @@ def memory_in_words(last: LastRemediation) -> str:
     return f"{last.of} was remediated at {written(last.at)} {which}{incident}{failed}"
 
 
-def due_in_words(turn: NextRemediation) -> str:
+def due_text(turn: NextRemediation) -> str:
     """When the next one is due, and why not before."""
     if turn.exhausted:
         return f"a person is asked: {turn.exhausted}"
     return turn.why or "at once"
 
 
-def in_flight_in_words(limit: ConcurrencyLimit, permits: Collection[Permit] = ()) -> str:
+def in_flight_text(limit: ConcurrencyLimit, permits: Collection[Permit] = ()) -> str:
     """How many at once, and who is under way now where the scanner has said."""
     share = f" ({limit.limit} of {limit.total})" if limit.limit.percent else ""
     busy = sorted(each.node for each in permits if limit.check in each.checks and each.holding is not PermitState.PARKED)
@@ -70,13 +70,13 @@ def in_flight_in_words(limit: ConcurrencyLimit, permits: Collection[Permit] = ()
     return f"{limit.check} lets {limit.most}{share} be remediated at once{told}"
 
 
-def owners_own_in_words(own: OwnersTurn) -> str:
+def owners_own_text(own: OwnersTurn) -> str:
     """What its owner does by itself: it is asked, and by its own rules acts or waits."""
     head = f"{own.owner} remediates by its own remediationStrategy"
     if own.rules is None or own.turn is None:
         return f"{head}, which is not known here: {own.problem}"
-    due = f"gives up: {own.turn.exhausted}" if own.turn.exhausted else due_in_words(own.turn)
-    return f"{head}: {rules_in_words(own.rules)}; the next {due}" if not own.turn.exhausted else f"{head}: it {due}"
+    due = f"gives up: {own.turn.exhausted}" if own.turn.exhausted else due_text(own.turn)
+    return f"{head}: {rules_text(own.rules)}; the next {due}" if not own.turn.exhausted else f"{head}: it {due}"
 
 
 def lines(found: Outlook, permits: Collection[Permit] = (), *, by_hand: bool = False) -> list[tuple[str, str]]:
@@ -86,7 +86,7 @@ def lines(found: Outlook, permits: Collection[Permit] = (), *, by_hand: bool = F
     for number, planned in enumerate(found.steps, start=1):
         state = state_of(planned)
         word = f"step {number} of {total}" if total > 1 else "step"
-        said.append((word, f"{step_in_words(planned)}{f': {state}' if state and (total > 1 or not planned.next) else ''}"))
+        said.append((word, f"{step_text(planned)}{f': {state}' if state and (total > 1 or not planned.next) else ''}"))
     if found.problem:
         said.append(("nothing", found.problem))
     elif not any(planned.next for planned in found.steps):
@@ -95,16 +95,16 @@ def lines(found: Outlook, permits: Collection[Permit] = (), *, by_hand: bool = F
         owner = f"owned by {found.owner}" if found.owner else "no controller owns it"
         said.append(("machine", f"{found.machine}, {owner}" if found.machine else owner))
     if found.last is not None:
-        said.append(("remembered", memory_in_words(found.last)))
+        said.append(("remembered", memory_text(found.last)))
     if by_hand:
         said.append(("due", "at once, from the first step: a person's wish waits for no back-off, only for a permit"))
     elif found.owners_own is None and not found.plain and not found.problem and (found.last is not None or found.turn.exhausted):
-        said.append(("due", due_in_words(found.turn)))
+        said.append(("due", due_text(found.turn)))
     if found.rules is not None and found.owners_own is None:
-        said.append(("retries", rules_in_words(found.rules)))
-    said += [("limit", in_flight_in_words(limit, permits)) for limit in found.in_flight]
+        said.append(("retries", rules_text(found.rules)))
+    said += [("limit", in_flight_text(limit, permits)) for limit in found.in_flight]
     if found.owners_own is not None:
-        said.append(("owner", owners_own_in_words(found.owners_own)))
+        said.append(("owner", owners_own_text(found.owners_own)))
     return said
 
 

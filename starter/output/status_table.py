@@ -22,7 +22,7 @@ from policy.episode.messages import EpisodeStatus, Phase
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, fenceable
 from policy.scan import readiness
 from policy.scan.permit_rules import AdmissionRefusal
-from policy.scan.readiness import opened_breakers, seen_at
+from policy.scan.readiness import ObstacleCode, opened_breakers, seen_at
 from policy.scan.scan_report import AtRisk, CheckReport, ScanReport, TargetRow
 from policy.values.display_text import counted
 from policy.values.object_refs import in_natural_order
@@ -83,7 +83,9 @@ def _head(status: ClusterStatus, now: datetime, where: str) -> RenderableType:
         scanner = status.scanner
         inventory = f"{counted(scanner.report.inventory, 'node')}, " if scanner.report else ""
         holding = sum(1 for permit in scanner.permits if permit.holding.value != "parked")
-        style = "yellow" if scanner.report is None else "red" if wording.obstacles(scanner, now) else "default"
+        stops = [each.code for each in wording.obstacles(scanner, now)]
+        only_mode = stops == [ObstacleCode.MODE]
+        style = "yellow" if scanner.report is None or only_mode else "red" if stops else "default"
         line.append(f"  {inventory}{wording.view(scanner, now)}", style=style)
         line.append(f", {holding} of {scanner.concurrency} permits in use")
         if waiting := sum(episode.phase is Phase.NEEDS_HUMAN for episode in status.episodes):

@@ -26,9 +26,8 @@ from policy.episode.operator_commands import (
     reason_problem,
 )
 from policy.fence.config import ShownConfig, shown_config
-from policy.preservation.requests import LONGEST_PRESERVATION
+from policy.preservation.requests import parse_hold
 from policy.scan.permit_rules import OVERRIDABLE, against_requests
-from policy.values.times import parse_duration
 from starter import wording
 from starter.client import Nodewarden
 from starter.errors import MissingError, RefusedError, RequestError
@@ -86,7 +85,7 @@ class CommandRequest(BaseModel):
         """Raises UnreadableError that names the field."""
         if said := reason_problem(self.reason):
             raise UnreadableError(f"reason: {said}")
-        if self.word is Verb.STOP_SCAN:
+        if self.word in {Verb.STOP_SCAN, Verb.SET_MODE}:
             raise UnreadableError("word: expected another one; use `nodewarden scan stop` on the command line")
         if bool(self.node) is (self.word in OF_THE_CLUSTER):
             raise UnreadableError(f"node: expected {'none' if self.node else 'a node'} with {self.word.value}")
@@ -105,11 +104,8 @@ class CommandRequest(BaseModel):
     @property
     def span(self) -> timedelta | None:
         """Raises UnreadableError."""
-        try:
-            found = parse_duration(self.hold) if self.hold else None
-        except ValueError:
-            found = timedelta(0)
-        if found is not None and not timedelta(0) < found <= LONGEST_PRESERVATION:
+        found = parse_hold(self.hold)
+        if self.hold and found is None:
             raise UnreadableError(f"for: expected a duration above 0 such as 24h or 90m, got {self.hold!r}")
         return found
 

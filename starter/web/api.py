@@ -23,10 +23,12 @@ from policy.scan import pauses
 from policy.values.times import parse_duration
 from starter.errors import MissingError, RefusedError, SilentError, UnattestedError
 from starter.handles.history import MOST_LISTED, OUTCOMES
+from starter.handles.observations import ClusterComparison
 from starter.handles.preservations import PreservedNodes
 from starter.handles.status import ClusterStatus
 from starter.output import explanation, history_table, models, record_table
 from starter.output.cluster_moment import ClusterMoment, cluster_moment
+from starter.output.comparison import USUAL_SINCE, asked_since
 from starter.output.encoding import schemas_of, to_json
 from starter.web import answers
 from starter.web.auth import ForbiddenError, UnknownCallerError
@@ -154,6 +156,19 @@ async def history(
     return answer(history_table.as_model(replace(found, episodes=shown), pauses.since(heard, now - ago, now), now))
 
 
+@_reading(f"{OF_CLUSTER}/compare", ClusterComparison)
+async def compared(request: Request, cluster: str, *, since: str = USUAL_SINCE, check: str = "") -> object:
+    """What health checks would have repaired, and how often that would have been wrong: as `nodewarden compare`. check: the key
+    or name of one, else all."""
+    try:
+        ago = asked_since(since)
+    except ValueError as error:
+        raise answers.UnreadableError(f"since: {error}") from None
+    views = views_of(request)
+    known = views.known(cluster).cluster
+    return answer(await views.warden.observations.compared(known, since=datetime.now(UTC) - ago, check=check))
+
+
 @_reading(f"{OF_CLUSTER}/moment", ClusterMoment)
 async def moment(request: Request, cluster: str, at: str) -> object:
     """The whole cluster at a moment, in UTC where it has no offset: as `nodewarden history --at`."""
@@ -177,10 +192,10 @@ async def openapi(request: Request) -> Response:
 
 def problem(error: Exception) -> Response:
     """For programs: why there is no other answer."""
-    return answer(answers.RequestProblem(error=in_words(error)), status=status_of(error))
+    return answer(answers.RequestProblem(error=error_text(error)), status=status_of(error))
 
 
-def in_words(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """What people read of it."""
     if isinstance(error, RequestValidationError):
         return expectations([{**each, "loc": each["loc"][1:]} for each in error.errors()], "request")

@@ -122,7 +122,7 @@ async def _error_page(request: Request, error: Exception) -> Response:
     """Programs get JSON, people a page."""
     http = isinstance(error, HTTPException)
     status = error.status_code if isinstance(error, HTTPException) else api.status_of(error)
-    said = str(error.detail) if isinstance(error, HTTPException) else api.in_words(error)
+    said = str(error.detail) if isinstance(error, HTTPException) else api.error_text(error)
     if request.url.path.startswith("/api/"):
         return api.answer(RequestProblem(error=said), status=status) if http else api.problem(error)
     title = {404: "Not found", 502: "No answer", 503: "No answer"}.get(status, "Refused")

@@ -85,7 +85,7 @@ async def _devices(views: Views, cluster: str, node: str) -> tuple[DeviceRow, ..
 
 
 @router.get(f"{api.OF_CLUSTER}/timeline/{{node:path}}", response_class=Response, response_model=None)
-async def told(request: Request, cluster: str, node: str) -> object:
+async def node_timeline(request: Request, cluster: str, node: str) -> object:
     """All that is known to have happened to one node, in one order: conditions, verdicts, episodes with their acts and proofs,
     people's words, pauses."""
     return api.answer((await seen(views_of(request), cluster, node)).timeline)

@@ -40,6 +40,7 @@ VIEWS = (
     ("Kept", "/kept"),
     ("Devices", "/devices"),
     ("History", "/history"),
+    ("Would have", "/compare"),
 )
 
 LONG = 30

@@ -1,4 +1,5 @@
-"""What has ended: each episode with what it waited for, what they took together, day by day; and the cluster's pauses."""
+"""What has ended: each episode with what it waited for, what they took together, day by day; and the cluster's pauses. What was
+not repaired, and what a repair would have come to."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ from policy.values.times import parse_duration
 from starter import wording
 from starter.handles.history import OUTCOMES, EndedEpisode, outcomes_of
 from starter.output.cluster_moment import cluster_moment, sections
+from starter.output.comparison import USUAL_SINCE, asked_since, parts
 from starter.web.answers import UnreadableError
 from starter.web.overview import NAMES
 from starter.web.pages import render
@@ -198,6 +200,20 @@ async def history(
         offenders=[each for each in offenders[0] if each.offends],
         problem=problem,
     )
+
+
+@router.get("/c/{cluster}/compare")
+async def compared(request: Request, cluster: str, *, since: str = USUAL_SINCE, check: str = "") -> Response:
+    """As `nodewarden compare`."""
+    views, problem = views_of(request), ""
+    try:
+        ago = asked_since(since)
+    except ValueError as error:
+        problem, ago = f"within: {error}", asked_since(USUAL_SINCE)
+    known = views.known(cluster).cluster
+    found = await views.warden.observations.compared(known, since=datetime.now(UTC) - ago, check=check.strip())
+    asked = {"since": since, "check": check}
+    return render(request, "compare.html", "Would have", cluster=cluster, parts_of=parts(found), asked=asked, problem=problem)
 
 
 def _headline(episodes: int, waiting: int) -> str:

@@ -169,7 +169,10 @@ class WatchedCluster:
     async def explanation(self, node: str) -> tuple[ClusterSnapshot, Explanation]:
         """What all checks say of a node, found once for each reading. Raises SilentError."""
         found = await self.read.get()
-        explanations = self._drawn.of(found).explanations
+        explanations, scanner = self._drawn.of(found).explanations, (await self.status()).scanner
+        if scanner is not None and found.ledger.modes != scanner.modes:
+            found.ledger.modes = scanner.modes
+            explanations.clear()
         if node not in explanations:
             explanations[node] = explain(found.ledger.known(found.now), node, found.owners, found.leased)
         return found, explanations[node]

@@ -14,6 +14,7 @@ import pytest
 from demo import __main__ as demo
 from demo.manifests import fencing_template
 from demo.platforms import CHOICES, why_not
+from demo.repair import Demo
 from simulator.platforms import PLATFORMS
 from tests.policy.builders import a_node
 from tests.policy.fencing_builders import plan_of_template
@@ -62,7 +63,7 @@ def test_a_platform_that_there_is_not_ends_with_those_that_there_are(
     ("keep", "lines"), [(True, ["  web UI   http://127.0.0.1:8233", "  kubectl  KUBECONFIG=kc"]), (False, [])]
 )
 def test_only_what_stays_up_is_said_to_be_looked_at(tmp_path: Path, *, keep: bool, lines: list[str]) -> None:
-    assert demo.Demo(tmp_path, keep=keep).addresses("http://127.0.0.1:8233", Path("kc")) == lines
+    assert Demo(tmp_path, keep=keep).addresses("http://127.0.0.1:8233", Path("kc")) == lines
 
 
 def test_what_is_not_installed_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,7 @@ from policy.dialects.medik8s import MACHINES_NAMESPACE
 from policy.episode.drain import DrainOptions
 from policy.episode.fencing_requests import RequestAnswer, Stage
 from policy.episode.messages import EpisodeStatus, FencingInput, Kind, Need, NeedKind, OffProof, PathProof, Phase, Pinned, Reading
+from policy.episode.modes import REPAIRS, ClusterModes
 from policy.episode.operator_commands import NAMESPACE as NAMESPACE_OF_WORDS
 from policy.episode.operator_commands import ActionName, NodeActionSpec, Verb
 from policy.fence.config import FenceStep
@@ -122,6 +123,10 @@ class Permits:
 
     async def paused(self, cluster: str) -> str:
         return ""
+
+    async def modes(self, cluster: str) -> ClusterModes:
+        assert cluster
+        return REPAIRS
 
 
 def _printed(**asked: Any) -> list[dict[str, Any]]:

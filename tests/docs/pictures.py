@@ -17,7 +17,7 @@ from pathlib import Path
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 
-from demo.__main__ import Demo
+from demo.repair import Demo
 from starter.handles.status import ClusterStatus
 from starter.output.status_table import render
 from tests.docs.reading import DOCS

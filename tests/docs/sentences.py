@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from html.parser import HTMLParser
 from itertools import chain
 from pathlib import Path
@@ -31,8 +32,13 @@ def sentences() -> str:
     return "".join(f"{text}\n" for text in sorted({text for text, _ in gathered() if _TWO_WORDS.search(text.replace(FIELD, ""))}))
 
 
-def gathered() -> Iterator[tuple[str, Path]]:
+@cache
+def gathered() -> tuple[tuple[str, Path], ...]:
     """Each text, also of one word, with the file that it stands in."""
+    return tuple(_gathered())
+
+
+def _gathered() -> Iterator[tuple[str, Path]]:
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
             read = {".py": texts_of_python, ".html": texts_of_template, ".js": _quoted}.get(path.suffix)

@@ -69,7 +69,7 @@ def test_a_block_of_commands_is_run_by_a_test_or_says_what_it_needs() -> None:
 
 
 def test_no_command_stands_in_a_block_without_a_language() -> None:
-    """It would be marked by nobody, and has no button to copy it."""
+    """It would have no mark, and no button to copy it."""
     bare = [
         str(block)
         for page in pages()

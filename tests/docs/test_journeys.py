@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 
@@ -61,14 +62,20 @@ def _journeys() -> list[Journey]:
 JOURNEYS = _journeys()
 
 
+@cache
 def _defined(file: str) -> set[str]:
     """The names of all functions and classes of a file."""
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
 
 
-def _identifiers(file: str) -> Iterator[str]:
+@cache
+def _identifiers(file: str) -> frozenset[str]:
     """The names that the code of a file uses, its docstrings and comments aside."""
+    return frozenset(_used(file))
+
+
+def _used(file: str) -> Iterator[str]:
     for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
         match node:
             case ast.Name(id=name) | ast.Attribute(attr=name) | ast.alias(name=name):
@@ -81,7 +88,7 @@ def _identifiers(file: str) -> Iterator[str]:
 
 def _mentions(file: str, name: str) -> bool:
     """A name with a dot, of a member or of a file that is started by its path, is looked for as it is written."""
-    return name in (ROOT / file).read_text(encoding="utf-8") if "." in name else name in set(_identifiers(file))
+    return name in (ROOT / file).read_text(encoding="utf-8") if "." in name else name in _identifiers(file)
 
 
 def test_all_three_are_there() -> None:

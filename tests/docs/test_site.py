@@ -40,14 +40,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / str(CONFIG["site_dir"])
 
 
-@pytest.mark.parametrize("link", ["nowhere.md", "start.md#nowhere"])
-def test_a_link_that_leads_nowhere_fails_the_build(tmp_path: Path, link: str) -> None:
+def test_a_link_that_leads_nowhere_fails_the_build(tmp_path: Path) -> None:
     folder = copied(tmp_path)
     with (folder / "docs" / "use.md").open("a", encoding="utf-8") as page:
-        page.write(f"\n[somewhere]({link})\n")
+        page.write("\n[somewhere](nowhere.md)\n\n[else](start.md#nowhere)\n")
     ran = built(folder)
     assert ran.returncode != 0
-    assert "does not exist" in ran.stdout + ran.stderr
+    assert "2 issues found" in ran.stdout + ran.stderr
 
 
 def _files(nav: list[Any]) -> Iterator[str]:

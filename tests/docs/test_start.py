@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.__main__ import ACCIDENTS
+from demo.repair import ACCIDENTS
 from demo.summary import show
 from starter.output.status_table import render
 from tests.docs.reading import DOCS, ROOT, blocks

@@ -14,6 +14,7 @@ from tests.replay.recording import HISTORIES, KEPT
 from workers.plugin import PLUGIN
 from workflows.definitions.device_check import DeviceCheck
 from workflows.definitions.fencing import Fencing
+from workflows.definitions.observation import RecordedObservation
 from workflows.definitions.preservation import Preservation
 from workflows.definitions.remediation import Remediation
 from workflows.definitions.scanner import HealthScanner
@@ -33,7 +34,7 @@ def test_every_history_that_should_be_kept_is_there() -> None:
 
 @pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
 async def test_a_stored_history_replays(path: Path) -> None:
-    kinds = [DeviceCheck, Fencing, HealthScanner, Preservation, Remediation]
+    kinds = [DeviceCheck, Fencing, HealthScanner, RecordedObservation, Preservation, Remediation]
     await Replayer(workflows=kinds, plugins=[PLUGIN]).replay_workflow(load(path))
 
 

@@ -15,6 +15,7 @@ from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
+from activities.contracts.observations import RecordRequest
 from activities.contracts.preservation import GiveUpRequest, HoldRequest
 from activities.contracts.remediation import BeforeActing
 from activities.contracts.scan import ScanRequest
@@ -143,14 +144,12 @@ async def test_s38_the_cluster_lease_is_its_scanners_to_take_and_to_give_back(in
     async def act(request: object) -> None:
         did.append(request)
 
-    asks, scanner = (
-        ScanRequest(cluster=CLUSTER, holder="theirs"),
-        {"workflow_id": f"scanner/{CLUSTER}", "workflow_type": "HealthScanner"},
-    )
-    with refused(ErrorType.NOT_LICENSED, "nothing was done"):
-        await ask(act, asks, **(scanner | info))
-    await ask(act, asks, **scanner)
-    assert did == [asks]
+    scanner = {"workflow_id": f"scanner/{CLUSTER}", "workflow_type": "HealthScanner"}
+    for asks in (ScanRequest(cluster=CLUSTER, holder="theirs"), RecordRequest(cluster=CLUSTER)):
+        with refused(ErrorType.NOT_LICENSED, "nothing was done"):
+            await ask(act, asks, **(scanner | info))
+        await ask(act, asks, **scanner)
+        assert did.pop() == asks
 
 
 async def test_the_episode_itself_is_heard(world: World) -> None:

@@ -23,6 +23,7 @@ from tests.starter.standins import DeviceCheckStandIn, FencingStandIn, Preservat
 from tests.workers.server import SILENT, development_server
 from workers.configuration.process_settings import TemporalSettings
 from workers.connect import connect
+from workflows.definitions.observation import RecordedObservation
 from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue
 
 
@@ -37,7 +38,7 @@ def server() -> Iterator[str]:
 async def client(server: str) -> AsyncIterator[Client]:
     """Connected, with a worker for the stand-ins beside it."""
     connected = await connect(TemporalSettings(address=server), patience=timedelta(seconds=20))
-    kinds = [DeviceCheckStandIn, FencingStandIn, PreservationStandIn, RemediationStandIn, ScannerStandIn]
+    kinds = [DeviceCheckStandIn, FencingStandIn, RecordedObservation, PreservationStandIn, RemediationStandIn, ScannerStandIn]
     async with Worker(connected, task_queue=WORKFLOW_QUEUE, workflows=kinds):
         yield connected
     await asyncio.sleep(0.2)

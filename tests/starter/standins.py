@@ -31,8 +31,10 @@ from policy.episode.operator_commands import Verb
 from policy.episode.permits import Permit, PermitState
 from policy.fence.device_check import DeviceMemory, DeviceReport, DeviceRow, Reachability, report_of
 from policy.fence.power import PowerState
+from policy.observation.spells import Spell
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses, described, in_force, paused, to_be_ended, unpaused
 from policy.scan.scan_report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
+from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef
 from policy.values.times import written
 from workflows.kit.messages import (
@@ -45,6 +47,7 @@ from workflows.kit.messages import (
     PauseRequest,
     PersonRequest,
     ScannerResult,
+    ScannerSpells,
     ScannerStatus,
     StopRequest,
     UnpauseRequest,
@@ -353,6 +356,18 @@ class ScannerStandIn:
             stopping=self._stop is not None,
             pauses=in_force(self._pauses, workflow.now()),
         )
+
+    @workflow.query
+    def spells(self) -> ScannerSpells:
+        lasting = Spell(
+            node="node-lasting",
+            check=CHECK.key,
+            cause="ReadyUnknown",
+            since=self._started,
+            due=self._started,
+            mode=Mode.OBSERVE,
+        )
+        return ScannerSpells(spells=(lasting,))
 
     @workflow.update
     def pause(self, request: PauseRequest) -> str:

@@ -160,4 +160,7 @@ def _commands(app: Any, *around: str) -> Iterator[tuple[str, ...]]:
     for each in app.registered_commands:
         yield (*around, each.name or each.callback.__name__)
     for group in app.registered_groups:
+        callback = group.typer_instance.registered_callback
+        if callback is not None and callback.invoke_without_command is True:
+            yield (*around, group.name)
         yield from _commands(group.typer_instance, *around, group.name)

@@ -58,6 +58,7 @@ class Place:
             "NODEWARDEN_EMBEDDED__PORT": str(port),
             "NODEWARDEN_EMBEDDED__UI_PORT": str(ui_port),
             "NODEWARDEN_SCAN__START_UP_GRACE": "1s",
+            "NODEWARDEN_SCAN__MODE": "repair",
         }
 
 

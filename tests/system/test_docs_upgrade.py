@@ -62,6 +62,7 @@ class Shell:
         (programs / "nodewarden").chmod(0o755)
         places = (programs, Path(sys.executable).parent, find_binary().parent)
         self.environment = {
+            "NODEWARDEN_SCAN__MODE": "repair",
             "PATH": os.pathsep.join((*map(str, places), os.environ["PATH"])),
             "HOME": str(self.folder),
             "PYTHONPATH": str(ROOT),

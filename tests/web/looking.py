@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Literal
 
-from playwright.async_api import Browser, Page, Playwright
+from playwright.async_api import Browser, ConsoleMessage, Error, Page, Playwright
 
 Scheme = Literal["light", "dark"]
 PHONE, DESK = 400, 1400
@@ -19,6 +19,7 @@ CHROMIUM_OPTIONS = (
     "--disable-dev-shm-usage",
     "--disable-gpu",
     "--in-process-gpu",
+    "--renderer-process-limit=1",
     "--force-color-profile=srgb",
     "--hide-scrollbars",
 )
@@ -46,26 +47,52 @@ async def launched(playwright: Playwright, executable: str) -> Browser:
 
 
 async def turned(page: Page, *, width: int, scheme: Scheme) -> None:
-    """The same page at another width and in other colours, as a reader turns his phone or the evening comes."""
+    """The same page at another width and in other colours, as a reader turns a phone or the evening comes."""
     await page.emulate_media(color_scheme=scheme)
     await page.set_viewport_size({"width": width, "height": TALL})
+
+
+_KEPT: dict[Browser, Page] = {}
+"""A page that no test looks at now, in a context for UTC. To go from one address to the next costs a quarter of a new context,
+which has a process of its own that compiles every script anew."""
+
+
+async def _fresh(browser: Browser, zone: str) -> Page:
+    context = await browser.new_context(reduced_motion="reduce", timezone_id=zone)
+    page = await context.new_page()
+    page.set_default_timeout(10_000)
+    await page.add_init_script(COMPLAINTS)
+    return page
 
 
 @asynccontextmanager
 async def opened(
     browser: Browser, address: str, *, width: int = DESK, scheme: Scheme = "light", zone: str = "UTC"
 ) -> AsyncIterator[tuple[Page, list[str]]]:
-    """The page there, and what its console says against it."""
-    context = await browser.new_context(
-        viewport={"width": width, "height": TALL}, color_scheme=scheme, reduced_motion="reduce", timezone_id=zone
-    )
-    page, said = await context.new_page(), list[str]()
-    page.set_default_timeout(10_000)
-    page.on("console", lambda message: said.append(message.text) if message.type in {"error", "warning"} else None)
-    page.on("pageerror", lambda error: said.append(str(error)))
-    await page.add_init_script(COMPLAINTS)
-    await page.goto(address, wait_until="load")
+    """The page there, without a cookie, and what its console says against it."""
+    said = list[str]()
+
+    def hears(message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"}:
+            said.append(message.text)
+
+    def fails(error: Error) -> None:
+        said.append(str(error))
+
+    kept = _KEPT.pop(browser, None) if zone == "UTC" else None
+    page = kept if kept is not None else await _fresh(browser, zone)
+    page.on("console", hears)
+    page.on("pageerror", fails)
     try:
+        await turned(page, width=width, scheme=scheme)
+        await page.goto(address, wait_until="load")
         yield page, said
+        page.remove_listener("console", hears)
+        page.remove_listener("pageerror", fails)
+        if zone == "UTC" and browser not in _KEPT:
+            await page.goto("about:blank")
+            await page.context.clear_cookies()
+            _KEPT[browser] = page
     finally:
-        await context.close()
+        if _KEPT.get(browser) is not page:
+            await page.context.close()

@@ -16,15 +16,19 @@ from policy.episode.operator_commands import Verb
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
 from policy.fence.power import PowerState
+from policy.observation.comparison import compare
 from policy.observation.offenders import OffenderRules, RepairedMachine
+from policy.observation.spells import Ending, HeldSpan
 from policy.scan.pauses import PastPause, Pause, Pauses
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import AtRisk, NodeAtRisk, TargetRow
 from policy.values.object_refs import ObjectRef
 from starter.errors import MissingError
 from starter.handles.history import EndedEpisode, EndedEpisodes, EpisodeRecord
+from starter.handles.observations import ClusterComparison
 from starter.handles.preservations import PreservedNode, PreservedNodes
 from starter.handles.status import ClusterStatus, NodeEpisodes
+from tests.policy.observation.builders import node_days, recorded, spell
 from tests.starter.builders import check, report, result, row, scanner
 from workflows.kit.messages import Backoff, RefusedNode, ScannerStatus
 
@@ -350,7 +354,7 @@ def devices(count: int = 24) -> DeviceReport:
 
 
 def preserved() -> PreservedNodes:
-    """One that failed and is kept for somebody to look at, and one that is merely kept."""
+    """One that failed and is kept for a person to look at, and one that is merely kept."""
     kept = PreservedNode(
         node="node-3",
         phase=Phase.FAILED_PRESERVED,
@@ -482,6 +486,19 @@ class _Scanner:
         return self.heard
 
 
+class _Observations:
+    async def compared(self, cluster: str, *, since: datetime, check: str = "") -> ClusterComparison:
+        due, now = ago(days=3), ago()
+        spells = [
+            *(spell(f"node-{number}", due=due, lasted=timedelta(minutes=number)) for number in range(1, 9)),
+            *(spell(f"node-2{number}", due=due, lasted=timedelta(hours=number + 1), ending=Ending.OTHERS) for number in range(6)),
+            spell("node-30", due=due, held=(HeldSpan(code="CircuitBreakerOpen", message="", since=due),), storm="s-1"),
+        ]
+        days = [node_days(24, f"{ago(days=number):%Y-%m-%d}") for number in range(20)]
+        found = compare(recorded(*spells), days, (), since=since, now=now, check=check)
+        return ClusterComparison(cluster=cluster, comparison=found, unknown=("what was on 10 days",))
+
+
 @dataclass
 class _Episode:
     node: str
@@ -499,6 +516,7 @@ class NightWarden:
 
     answer: ClusterStatus = field(default_factory=night)
     history: _Past = field(default_factory=_Past)
+    observations: _Observations = field(default_factory=_Observations)
     devices: DeviceReport = field(default_factory=devices)
     pauses: Pauses = PAUSES
 

@@ -25,6 +25,7 @@ PICTURES = {
     "kept": f"{AT}/kept",
     "devices": f"{AT}/devices",
     "history": f"{AT}/history?since=168h",
+    "would-have": f"{AT}/compare",
 }
 """By name: docs/pictures/page-NAME.png."""
 TALLEST = 740

@@ -88,7 +88,7 @@ async def test_vouching_for_off_wants_the_name_of_the_node(browser: Browser, min
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_pausing_and_its_refusal_are_whole(browser: Browser, served: str, scheme: Scheme) -> None:
-    """No scanner runs there, so that nobody hears it."""
+    """No scanner runs there that would answer."""
     async with opened(browser, f"{served}/acts/pause", width=PHONE, scheme=scheme) as (page, _):
         await whole(page)
         await page.get_by_label("Why, for the record").fill("storage")
@@ -131,7 +131,7 @@ async def test_the_command_of_a_preview_has_its_reason_once(url: str) -> None:
 async def test_another_pages_form_is_refused(
     browser: Browser, mine: Nodewarden, served: str, cluster: str, tmp_path: Path
 ) -> None:
-    """S42: as a browser sends it, from a file that somebody was made to open."""
+    """S42: as a browser sends it, from a file that a person was made to open."""
     episode = await mine.fence(cluster, "node-1", reason="drill")
     fields = {"word": "abort", "node": "node-1", "reason": "x"}
     inputs = "".join(f"<input name={name} value={value}>" for name, value in fields.items())

@@ -24,7 +24,7 @@ from tests.web.night import CLUSTER, FENCED, REBOOTED, NightWarden, night
 
 TURNS = 9
 LONGEST_FRAME = 80.0
-"""Milliseconds. Sections that were exchanged whole took 110, half of them to lay out what nobody saw."""
+"""Milliseconds. Sections that were exchanged whole took 110, half of them to lay out what was out of sight."""
 TOUCHED = """window.touched = new Set();
 for (const each of document.querySelectorAll("#under-way article")) each.stays = true;
 new MutationObserver((list) => { for (const each of list) {
@@ -95,7 +95,7 @@ async def test_what_was_due_is_asked_for_anew_though_nothing_else_has_changed(
 
 
 async def test_a_section_that_is_exchanged_leaves_the_focus_where_it_was(browser: Browser, url: str, warden: NightWarden) -> None:
-    """Whoever goes by the keyboard is not thrown back to the top by each change."""
+    """A reader who goes by the keyboard is not thrown back to the top by each change."""
     async with opened(browser, f"{url}/c/{CLUSTER}") as (page, _):
         link = page.locator("#under-way a").first
         await link.focus()
@@ -126,7 +126,7 @@ async def test_what_has_not_changed_is_not_touched(browser: Browser, url: str, w
 
 
 async def test_a_link_never_becomes_another_under_the_keyboard(browser: Browser, url: str, warden: NightWarden) -> None:
-    """Whoever is about to press Enter on one node does not get another one."""
+    """A reader who is about to press Enter on one node does not get another one."""
     warden.answer = dataclasses.replace(night(), episodes=(REBOOTED,))
     async with opened(browser, f"{url}/c/{CLUSTER}") as (page, _):
         await page.locator("#under-way a").first.focus()

@@ -20,6 +20,7 @@ VIEWS = {
     "kept": f"{AT}/kept",
     "devices": f"{AT}/devices",
     "history": f"{AT}/history?since=720h",
+    "would-have": f"{AT}/compare",
     "node": f"{AT}/nodes/node-7?at=03:12",
     "node-that-waits-for-a-person": f"{AT}/nodes/node-9",
     "record": f"{AT}/record/inc-node-7",
@@ -86,7 +87,7 @@ async def test_a_view_is_whole_at_each_width_light_and_dark(browser: Browser, ur
     ],
 )
 async def test_nothing_is_said_twice_in_one_place(browser: Browser, url: str, path: str, within: str, words: str) -> None:
-    """Whoever reads it at night takes the second time for another thing."""
+    """At night the second time is taken for another thing."""
     async with opened(browser, f"{url}{AT}{path}", width=PHONE) as (page, _):
         said = " ".join("\n".join(await page.locator(within).all_inner_texts()).split())
         assert said.count(words) == 1, said
@@ -107,10 +108,10 @@ async def test_a_keyboard_reaches_everything_and_sees_where_it_is(browser: Brows
         for _ in range(MOST_STOPS):
             await page.keyboard.press("Tab")
             at = await page.evaluate(FOCUSED)
-            if at["body"]:
-                break
+            if at["body"] or (len(stops) > 1 and at["what"] == stops[0]):
+                break  # once round: a window of its own may have a stop between the last and the first
             assert at["marked"], f"no mark of the focus: {at['what']}"
-            assert at["seen"], f"the focus is where nobody sees it: {at['what']}"
+            assert at["seen"], f"the focus is out of sight: {at['what']}"
             if at["what"] not in stops[-1:]:  # a browser stops at each part of a moment, and at its calendar
                 stops.append(at["what"])
         assert len(stops) == wanted

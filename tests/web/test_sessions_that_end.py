@@ -1,4 +1,4 @@
-"""An open page while its reader is not known any more, while nobody answers, or in more tabs than there are connections."""
+"""An open page while its reader is not known any more, while no answer comes, or in more tabs than there are connections."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def url(warden: NightWarden, keeper: Keeper, monkeypatch: pytest.MonkeyPat
 
 
 async def test_an_open_page_says_that_its_reader_has_to_log_in_again(browser: Browser, url: str, keeper: Keeper) -> None:
-    """S44: what is old is called old, and with the way out. It goes on by itself once somebody has logged in elsewhere."""
+    """S44: what is old is called old, and with the way out. It goes on by itself once the reader has logged in elsewhere."""
     async with opened(browser, url) as (page, _):
         await page.locator("#link").wait_for(state="hidden")
         keeper.why_not = UnknownCallerError("the cluster does not know this token, or it has ended")

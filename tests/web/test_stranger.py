@@ -1,4 +1,4 @@
-"""Five questions of the night, answered by the page alone for somebody who has never seen it: from the start page, by at most
+"""Five questions of the night, answered by the page alone for a reader who has never seen it: from the start page, by at most
 two clicks, in a sentence that can be read aloud."""
 
 from __future__ import annotations

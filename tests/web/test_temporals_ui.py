@@ -24,7 +24,7 @@ WAITS_MS = 60_000
 
 @pytest.fixture
 async def ui(tmp_path: Path) -> AsyncIterator[tuple[TemporalUi, str]]:
-    """Of a server on which one episode waits for a person; its run. Nobody serves it: the UI shows it all the same."""
+    """Of a server on which one episode waits for a person; its run. No worker serves it: the UI shows it all the same."""
     attributes = dict.fromkeys(required_search_attributes(), "Keyword")
     async with EmbeddedTemporal(tmp_path / "state", search_attributes=attributes) as server:
         client = await Client.connect(server.endpoint.address)

@@ -50,18 +50,18 @@ ROUNDS = 12
 """So many times everybody else in the loop has its turn before time passes: what an act brings about is over by then."""
 NOTHING_TO_DO = 0.01
 GIVEN_UP = 300
-"""So many times somebody has looked and nothing happened at all."""
+"""After so many looks, all without an event, nothing more will happen."""
 
 
 class StaffedClockwork(Clockwork):
-    """Workflows and their workers, moved on by whoever waits for them."""
+    """Workflows and their workers, moved on by the tests that wait for them."""
 
     def __init__(self) -> None:
         super().__init__((), self._perform, Random(1))
         self.now = datetime.now(UTC)
         self.failing = [Exception]
         self.skips = True
-        """Whether time is skipped that nobody needs."""
+        """Whether time is skipped that no attempt needs."""
         self.runs: dict[str, Execution] = {}
         self._acts: dict[tuple[str, str], Act] = {}
         self._calls: dict[str, Call] = {}
@@ -99,7 +99,7 @@ class StaffedClockwork(Clockwork):
         return self._calls.get(activity) or super().call_of(activity)
 
     def serves(self, queue: str, activity: str) -> bool:
-        """Whether somebody takes an activity from a queue."""
+        """Whether a worker takes activities from a queue."""
         return (queue, activity) in self._acts
 
     def _perform(self, attempt: Attempt) -> Work:
@@ -133,7 +133,7 @@ class StaffedClockwork(Clockwork):
         return timedelta(seconds=least)
 
     def stand(self) -> None:
-        """Somebody has said something, and waits anew for what follows from it."""
+        """A client has sent something, and waits anew for what follows from it."""
         self._waited, self._idle = timedelta(0), 0
 
     @contextmanager
@@ -156,7 +156,7 @@ class StaffedClockwork(Clockwork):
             self._idle += 1
             if self._idle > GIVEN_UP:
                 raise TimeoutError(f"nothing happens before {due}, however long it is waited for")
-            await asyncio.sleep(NOTHING_TO_DO)  # somebody else has to do something first
+            await asyncio.sleep(NOTHING_TO_DO)  # another task has to act first
             return
         self._waited, self._idle = self._waited + waits, 0
         await self._turn()
@@ -190,7 +190,7 @@ class StaffedClockwork(Clockwork):
         def turn() -> None:
             try:
                 self.turn()
-            except BaseException as error:  # noqa: BLE001 - whoever waits is told
+            except BaseException as error:  # noqa: BLE001 - raised where it is waited for
                 over.set_exception(error)
             else:
                 over.set_result(None)
@@ -256,10 +256,10 @@ class ClockworkService(ServiceClient):
         raise NotImplementedError("tests.workflows.surroundings.worker makes workers for the clockwork")
 
     def update_rpc_metadata(self, metadata: Mapping[str, str | bytes]) -> None:
-        """Nobody reads it."""
+        """It is not read."""
 
     def update_api_key(self, api_key: str | None) -> None:
-        """Nobody asks for it."""
+        """It is not asked for."""
 
     async def _rpc_call(
         self,

@@ -17,6 +17,7 @@ from temporalio import activity
 from activities.contracts.attestation import *
 from activities.contracts.episodes import *
 from activities.contracts.evidence import *
+from activities.contracts.observations import *
 from activities.contracts.power import *
 from activities.contracts.preservation import *
 from activities.contracts.remediation import *
@@ -41,6 +42,7 @@ CONTRACTS = (
     EvidenceCollection,
     DeviceEvidenceActivities,
     AttestationActivities,
+    ObservationActivities,
 )
 
 

@@ -369,6 +369,8 @@ class Execution:
                 self.clockwork.roll(self, anew.workflow_type, list(anew.arguments))
             case "upsert_workflow_search_attributes":
                 self.attributes.update(command.upsert_workflow_search_attributes.search_attributes.indexed_fields)
+            case "set_patch_marker":
+                pass  # what is new is done from the beginning
             case "modify_workflow_properties":
                 self.memo.update(command.modify_workflow_properties.upserted_memo.fields)
             case other:

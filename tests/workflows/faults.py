@@ -24,7 +24,7 @@ class Fault(StrEnum):
     LATE = "late"  # it is done at the very end of its time, and its answer is lost
     SLOW = "slow"  # a device says yes, and takes its time
     OWN_NODE = "own node"  # it is given to the worker on the very node
-    UNSURE = "unsure"  # done or not: the answer is that nobody knows
+    UNSURE = "unsure"  # done or not is not known
     UNLICENSED = "unlicensed"
     QUEUED = "queued"
     NO_PERMIT = "no permit"
@@ -33,7 +33,7 @@ class Fault(StrEnum):
     REBOOT = "reboot"
     OTHERS_ON = "others on"
     OTHERS_OFF = "others off"
-    PATH_OPENED = "path opened"  # somebody enables the port again
+    PATH_OPENED = "path opened"  # a person enables the port again
     ATTACHED_AGAIN = "attached again"
     NODE_GONE = "node gone"
     NODE_ANEW = "node anew"  # the same machine under a new Node object
@@ -42,7 +42,7 @@ class Fault(StrEnum):
     NEED_BACK = "need back"
     VETO = "veto"
     NO_VETO = "no veto"
-    LEASED = "leased"  # somebody else services the node
+    LEASED = "leased"  # another one services the node
     UNMARKED = "unmarked"  # a person takes our mark away
     STUBBORN = "stubborn"  # pods stay whatever is done
     STUCK = "stuck"  # a device accepts off and does nothing
@@ -56,8 +56,8 @@ class Fault(StrEnum):
     UNLICENSED_LONG = "licence lost"  # the cluster Lease or the permit can't be shown any more
     LICENSED_AGAIN = "licence back"
     TAKEN_OVER = "taken over"  # another deployment takes the Lease and our mark, and fences the node
-    BREAKER = "breaker"  # a circuit breaker is open: nobody is granted a permit
-    PRESERVED = "preserved"  # somebody annotates the Machine alone
+    BREAKER = "breaker"  # a circuit breaker is open: no permit is granted
+    PRESERVED = "preserved"  # a person annotates the Machine alone
     CLUSTER_PAUSED = "cluster paused"  # `clusterctl move` begins
     BACKUP = "backup"  # a backup of the API server from before our mark is restored
     RECONFIGURED = "reconfigured"  # the configuration names another plug
@@ -73,7 +73,7 @@ class Fault(StrEnum):
     CANCEL = "cancel"
     TERMINATE = "terminate"
     ROLL = "roll"  # its history is long: it goes on in a new one
-    HEARSAY = "hearsay"  # somebody signals that the node is Ready on another boot
+    HEARSAY = "hearsay"  # a stranger signals that the node is Ready on another boot
 
 
 SPOKEN = frozenset({Fault.ABORT, Fault.ABORT_ON, Fault.HOLD, Fault.CANCEL, Fault.TERMINATE, Fault.ROLL, Fault.HEARSAY})

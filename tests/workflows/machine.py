@@ -60,7 +60,7 @@ class Machine:
     out_of_service: bool = False
     taints: set[str] = field(default_factory=set)
     hidden: Callable[[], bool] = lambda: False
-    """Whether nobody can know that it runs."""
+    """Whether no source can say that it runs."""
     exposed: timedelta = timedelta(0)
     """For how long, all together, the out-of-service taint has stood on the machine's Node while the machine ran."""
     exposed_ready: timedelta = timedelta(0)
@@ -148,7 +148,7 @@ class Machine:
         self._change(now, lambda: self.power.__setitem__(endpoint, state))
 
     def plug(self, *, plugged: bool, now: datetime) -> None:
-        """Somebody pulls the plug, or puts it back."""
+        """A person pulls the plug, or puts it back."""
         self._change(now, lambda: setattr(self, "plugged", plugged))
 
     def give_up(self, now: datetime) -> None:
@@ -188,7 +188,7 @@ class Machine:
             self.ready_since = now if self.ready else None
 
     def lose_node(self) -> None:
-        """Somebody deletes the Node; its kubelet registers anew only with its next boot."""
+        """A person deletes the Node; its kubelet registers anew only with its next boot."""
         self.present = self.ready = False
         self._bare()
 
@@ -247,7 +247,7 @@ class MachineObject:
     deleting: datetime | None = None
     gone: datetime | None = None
     claimed_by: str = ""
-    """Whose claim that it is being deleted stands on the Node."""
+    """Incident of the claim on the Node that it is being deleted."""
     preserved: datetime | None = None
     """Since when the Machine alone is annotated preserve=now."""
     asked: datetime | None = None

@@ -19,7 +19,7 @@ from policy.checks.fence_policies import NO_POLICIES
 from policy.episode.fencing import paths_cut, proof_stands
 from policy.episode.gate import By, Objection, Operation, Seen, objection
 from policy.episode.identity import compare_identity, same_machine
-from policy.episode.messages import GivenUpReading, Need, NeedKind, Pinned, Reading, RemediationInput, VolumeReading
+from policy.episode.messages import GivenUpReading, Need, NeedKind, Pinned, Reading, RecordEntry, RemediationInput, VolumeReading
 from policy.fence.kdump import KdumpReading
 from policy.fence.plan import FencingPlan
 from policy.fence.power import PowerAct, PowerState, Quarantine, VolumeState
@@ -37,7 +37,7 @@ from tests.workflows.referee import Referee
 
 @dataclass
 class Played:
-    """What the parts of an adversary share. say: hands what is said to whoever drives the episode, so many seconds later. grant:
+    """What the parts of an adversary share. say: hands what is said to the run of the episode, so many seconds later. grant:
     asks him for a permit that was queued for."""
 
     plan: FencingPlan
@@ -52,11 +52,11 @@ class Played:
     """By how many seconds the clock of each worker is ahead."""
     vetoed: datetime | None = None
     leased: datetime | None = None
-    """Since when somebody says hands off the Node, or holds its lease."""
+    """Since when a veto stands on the Node, or another one holds its lease."""
     unlicensed: datetime | None = None
     """Since when the cluster Lease or the permit can't be shown."""
     refusing: bool = False
-    """A circuit breaker is open: nobody is granted a permit."""
+    """A circuit breaker is open: no permit is granted."""
     busy_until: datetime = START
     """Until then the API server takes no writes that only keep books."""
     forbidding: tuple[datetime, datetime] = (START, START)
@@ -68,7 +68,7 @@ class Played:
     paused: datetime | None = None
     """Since when its Cluster API Cluster is paused."""
     unwanted: datetime | None = None
-    """Since when nobody asks for it any more."""
+    """Since when it is not asked for any more."""
     dead: set[str] = field(default_factory=set)
     """Devices that never answer again."""
     heard_since: datetime = START
@@ -81,16 +81,18 @@ class Played:
     silent: set[str] = field(default_factory=set)
     locked: set[str] = field(default_factory=set)
     asked_for_a_person: int = 0
+    streamed: dict[tuple[str, int], RecordEntry] = field(default_factory=dict)
+    """The lines of records that were written to the decision stream, by incident and number."""
     noted: set[str] = field(default_factory=set)
     """What the latest episode has noted as cut, or found noted when it began."""
     meddled: bool = False
-    """Somebody else has switched the machine off last."""
+    """Another one has switched the machine off last."""
     per_minute: int | None = None
     """How many pods may be freed in a minute."""
     zombies: int = 0
     """How often a worker that was given up has written all the same."""
     switched_on: bool = False
-    """Somebody else has switched the machine on."""
+    """Another one has switched the machine on."""
     acts: list[str] = field(default_factory=list)
     counted: Counter[str] = field(default_factory=Counter)
     """How often each act was attempted."""
@@ -131,8 +133,8 @@ class Played:
     def vetoes(self) -> dict[str, datetime]:
         """Who says hands off, wherever he says it, and since when."""
         vetoes = {
-            "somebody says hands off": self.vetoed,
-            "somebody services it": self.leased,
+            "a person says hands off": self.vetoed,
+            "another one services it": self.leased,
             "it is kept": self.machine_object.preserved,
         }
         return {what: since for what, since in vetoes.items() if since is not None}
@@ -144,7 +146,7 @@ class Played:
         return objection(seen, operation, By.PERSON, self.now)
 
     def begins(self, incident: str) -> None:
-        """An episode's first look: what nobody can tell it, it can't know."""
+        """An episode's first look: it can't know what no source can say."""
         if incident in self.begun:
             return
         self.begun.add(incident)
@@ -158,7 +160,7 @@ class Played:
         return self.machine.miswired and all(each.endpoint in mute for each in self.plan.levels[0])
 
     def ran_unseen(self, moment: datetime | None) -> bool:
-        """Whether nobody could tell that it runs: not at the end, or not at that moment, when its devices were last asked."""
+        """Whether no source could say that it runs: not at the end, or not at that moment, when its devices were last asked."""
         return self.runs_unseen() or (self.machine.miswired and moment is not None and self.heard_since >= moment)
 
     def is_off_by_others(self) -> bool:
@@ -306,7 +308,7 @@ class NodeActs(Played):
         pass
 
     def publish(self, request: contract.PublishRequest) -> None:
-        """What people hear is the same whoever takes the news along (`Adversary.perform`)."""
+        """People hear the same, whichever act takes the news along (`Adversary.perform`)."""
 
     def answer_request(self, request: contract.AnswerRequest) -> contract.AnswerResult:
         if self.wanted:
@@ -395,9 +397,9 @@ class NodeActs(Played):
             if mark.paths:
                 raise failure(ErrorType.INVALID_CONFIG, "its mark tells which paths are cut")
             if self._veto() or self.kept_out(Operation.DELETE_NODE) is not None:
-                raise failure(ErrorType.VETOED, "somebody says hands off")
+                raise failure(ErrorType.VETOED, "a person says hands off")
             if self.unlicensed is not None or not self.referee.permit:
-                raise failure(ErrorType.NOT_LICENSED, "nobody can show its licence")
+                raise failure(ErrorType.NOT_LICENSED, "its licence can't be shown")
             self.machine.lose_node()
         self.referee.has_freed(request.target.incident, all_of_it=False)
         return contract.ActResult(changed=True, detail="deleted")

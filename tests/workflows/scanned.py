@@ -15,10 +15,14 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
+from policy.episode.decisions import Decision
 from policy.episode.messages import FencingInput, Observation, episode_id, scanner_id
+from policy.episode.modes import mode_of
 from policy.episode.permits import PermitAnswer, PermitRequest, Release
+from policy.observation.spells import ObservationRecord
 from policy.scan.ledger import Ledger
 from policy.scan.scan_report import Candidate, CheckReport, ClusterLease, ScanReport, ViewState
+from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef
 from tests.policy.builders import NOW as BUILT_AT
 from tests.replay.recording import keep_history
@@ -93,11 +97,14 @@ class ScriptedCluster:
     listed: int = 0
     repetitions: list[contract.RepetitionRequest] = field(default_factory=list)
     preserved: list[contract.PreserveRequest] = field(default_factory=list)
+    recorded: list[ObservationRecord] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
     """Openings and beginnings of preservations."""
     released: int = 0
     last_word: str = ""
     """Why nothing is begun, as the request that gives the Lease back says it."""
+    last_decisions: tuple[Decision, ...] = ()
+    """What the request that gives the Lease back takes along."""
     first: ScanReport | None = None
     """What the first scan sees, where that is not the current report."""
     underway: list[timedelta] = field(default_factory=list)
@@ -114,6 +121,8 @@ class ScriptedCluster:
     may_list: asyncio.Event = field(default_factory=asyncio.Event)
     may_release: asyncio.Event = field(default_factory=asyncio.Event)
     may_tell: asyncio.Event = field(default_factory=asyncio.Event)
+    by_mode: bool = False
+    """Whether candidates are offered by the modes of the request, as a real scan does."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -150,6 +159,8 @@ class ScriptedCluster:
             self.current = replace(self.current, lease=ClusterLease(held=True), digest=uuid.uuid4().hex)
         underway = self.underway.pop(0) if self.underway else timedelta(0)
         answer, self.first = self.first or self.current, None
+        if self.by_mode:
+            answer = replace(answer, candidates=tuple(each for each in answer.candidates if _may_begin(request, each.node)))
         return replace(answer, answered_at=activity.info().started_time - underway)
 
     def _lease_is(self, request: contract.ScanRequest) -> bool:
@@ -163,6 +174,7 @@ class ScriptedCluster:
         await self.may_release.wait()
         self.released += 1
         self.last_word = request.halted
+        self.last_decisions = request.decisions
 
     async def open(self, request: contract.OpenRequest) -> contract.OpenResult:
         self.asked.append(tuple(episode.node for episode in (*request.episodes, *request.remediations)))
@@ -185,6 +197,12 @@ class ScriptedCluster:
                 )
             )
         return contract.OpenResult(outcomes=tuple(outcomes))
+
+    async def record(self, request: contract.RecordRequest) -> contract.RecordResult:
+        self._fails("record", "Temporal is away")
+        ended = [ObservationRecord(cluster=request.cluster, spells=(each,)) for each in request.ended if not each.storm]
+        self.recorded += [*ended, *request.records]
+        return contract.RecordResult(of_storms=tuple(each for each in request.ended if each.storm))
 
     async def preserve(self, request: contract.PreserveRequest) -> contract.PreserveResult:
         self._fails("preserve", "Temporal is away")
@@ -213,6 +231,10 @@ class ScriptedCluster:
         self.named += 1
         self._fails("name", "Temporal is away")
         return contract.DeploymentName(holder="default/0815")
+
+
+def _may_begin(request: contract.ScanRequest, node: str) -> bool:
+    return mode_of(request.modes, node, {}).mode.allows(Mode.CORDON)
 
 
 def carried_over(scanner: HealthScanner) -> ScannerState:
@@ -270,7 +292,7 @@ async def scanning(
     request = replace(ScannerInput(cluster=cluster, holder="us"), **changes)  # type: ignore[arg-type]
     queue = f"scanners-{cluster}"
     at_temporal = served_by(world, contract.EpisodeActivities, contract.PreservationStarts)
-    in_the_cluster = served_by(world, contract.ScanActivities, contract.RepetitionActivities)
+    in_the_cluster = served_by(world, contract.ScanActivities, contract.RepetitionActivities, contract.ObservationActivities)
     async with (
         worker(client or env.client, task_queue=queue, workflows=[HealthScanner], workflow_failure_exception_types=[Exception]),
         worker(env.client, task_queue=WORKFLOW_QUEUE, activities=at_temporal),

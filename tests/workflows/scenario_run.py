@@ -110,7 +110,7 @@ class Play:
         return result
 
     def story(self) -> str:
-        """What happened, for whoever looks for the reason."""
+        """What happened, for a reader who looks for the reason."""
         drawn, acts = self.drawn, [(act, len(list(same))) for act, same in groupby(self.adversary.acts)]
         ladder = ", ".join(each.name for each in drawn.ladder)
         told = [f"{', '.join(drawn.kinds)} ({ladder}), {drawn.need.kind}, {drawn.reactions}, {drawn.perils}, {drawn.skews}"]
@@ -235,7 +235,7 @@ class Play:
         adversary, referee, now = self.adversary, self.adversary.referee, self.clockwork.now
         adversary.machine.settle(now)
         if reaction == "acknowledge" and self._kind is Kind.REMEDIATION:
-            reaction = "resume"  # nobody asks for such a word there
+            reaction = "resume"  # no such word is asked for there
         if reaction == "mend":
             adversary.heal()
             adversary.reconfigure()
@@ -268,7 +268,7 @@ class Play:
         self.clockwork.after(STILL, self._ask_again)
 
     def _say_it_again(self, answer: ResumeRequest) -> None:
-        """A second click, or a word that was long on its way. Whoever says it has seen nothing but the question of then (S48)."""
+        """A second click, or a word that was long on its way. The person has seen nothing but the question of then (S48)."""
 
         def again() -> None:
             if (execution := self.clockwork.open(EPISODE)) is not None and execution.begun:
@@ -287,14 +287,14 @@ class Play:
         adversary.switched_on = True
 
     def _lose_patience(self) -> None:
-        """What has no end to its time waits as long as nobody objects."""
+        """What has no end to its time waits as long as there is no objection."""
         self.adversary.calm()
         if (execution := self.clockwork.open(EPISODE)) is not None:
             self._abort(execution, who="ada", power_on=True)
         self.clockwork.after(WEARY, self._lose_patience)
 
     def _ask_again(self) -> None:
-        """Whoever has reacted looks later whether that was enough."""
+        """A person who has reacted looks later whether that was enough."""
         execution = self.clockwork.open(EPISODE)
         if execution is not None and execution.begun and execution.query("status").phase is Phase.NEEDS_HUMAN:
             self._answered = -1
@@ -313,6 +313,10 @@ class Play:
             return
         self.adversary.machine.settle(self.clockwork.now)
         self.problems += problems_of_the_end(self.adversary, execution.result)
+        result: EpisodeResult = execution.result
+        unwritten = [each for each in result.record if (result.incident, each.number) not in self.adversary.streamed]
+        if unwritten and not self.drawn.skews:  # with a wrong clock no worker of the cluster may be left to write them
+            self.problems.append(f"lines of its record are not in the decision stream: {unwritten}")
 
 
 def problems_of_the_end(adversary: Adversary, result: EpisodeResult) -> list[str]:
@@ -320,7 +324,7 @@ def problems_of_the_end(adversary: Adversary, result: EpisodeResult) -> list[str
     machine = adversary.machine
     found = [*_left_over(machine, result, adversary.noted, zombies=bool(adversary.zombies)), *_untrue(adversary, result)]
     found += _still_asked_for(adversary.machine_object, result) if not adversary.zombies else []
-    exposed = machine.exposed_ready if adversary.referee.on_word else machine.exposed  # what nobody can tell, nobody can know
+    exposed = machine.exposed_ready if adversary.referee.on_word else machine.exposed  # what no source can say is not known
     if exposed > EXPOSED:
         found.append(f"S6: our out-of-service taint stood for {exposed} on a machine that ran")
     return [f"{each} (ended {result.outcome}: {result.message})" for each in found]
@@ -342,9 +346,9 @@ def _left_over(machine: Machine, result: EpisodeResult, noted: set[str], *, zomb
         found.append("S32: our taint is left")
     cut = [endpoint for endpoint in sorted(noted) if machine.paths.get(endpoint) is PowerState.OFF]
     if cut and ours and not told:
-        found.append(f"S35: {cut} are left cut and nobody is told")
+        found.append(f"S35: {cut} are left cut and no person is told")
     if machine.quarantined and any("#" in each for each in noted) and ours and not told and not machine.terminated:
-        found.append("S35: it is left in quarantine and nobody is told")
+        found.append("S35: it is left in quarantine and no person is told")
     return found
 
 
@@ -390,7 +394,7 @@ def _untrue(adversary: Adversary, result: EpisodeResult) -> list[str]:
     ours = machine.holder == OURS and not machine.terminated and not adversary.meddled and mine[-1:] == [PowerState.OFF]
     told = "off" in result.message or "power on: " in result.message
     if ours and not machine.runs and result.outcome is not Outcome.FENCED_OFF and not told:
-        found.append("S35: it is left off and nobody is told")
+        found.append("S35: it is left off and no person is told")
     ends = [each for each in adversary.referee.said if each.what in {"abort", "cancel"} and each.word.taken is not None]
     asked_on = (
         bool(ends)
@@ -410,5 +414,5 @@ def _untrue(adversary: Adversary, result: EpisodeResult) -> list[str]:
         found.append("S7: fenced off without a proof")
     freed = bool(mine) and adversary.referee.all_freed_by == result.incident and result.message.startswith("off was ")
     if machine.pods and freed and not adversary.referee.warned and "still standing" not in result.message:
-        found.append("S32: pods are left and nobody is told")
+        found.append("S32: pods are left and no person is told")
     return found

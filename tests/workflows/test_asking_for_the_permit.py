@@ -15,9 +15,13 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 
 from activities import scanner_permits
+from activities.errors import ErrorType
 from activities.scanner_permits import ScannerPermits
 from policy.episode.messages import scanner_id
+from policy.episode.modes import ClusterModes
 from policy.episode.permits import PermitQuestions
+from policy.values.mode import Mode
+from tests.cluster.acts.world import refused
 from tests.workflows.test_describing import foreign_worker
 
 pytestmark = pytest.mark.timeout(30)
@@ -32,6 +36,9 @@ class Speechless:
         await workflow.wait_condition(lambda: False)
 
 
+OBSERVES = ClusterModes(setting=Mode.OBSERVE)
+
+
 @workflow.defn(name="HealthScanner")
 class Answering(Speechless):
     """A scanner that knows of one permit."""
@@ -43,7 +50,9 @@ class Answering(Speechless):
     @workflow.query
     def holds_permits(self, asked: PermitQuestions) -> PermitQuestions:
         answers = [replace(each, held=each.incident == "i-1", reason="held by i-1") for each in asked.questions]
-        return PermitQuestions(questions=tuple(replace(each, reason="") if each.held else each for each in answers))
+        return PermitQuestions(
+            questions=tuple(replace(each, reason="") if each.held else each for each in answers), modes=OBSERVES
+        )
 
 
 @pytest.mark.parametrize("served", [Answering, Speechless])
@@ -58,8 +67,14 @@ async def test_a_permit_is_held_where_the_scanner_says_so(server: WorkflowEnviro
         assert (held, "can't be asked for the permit" in why) == (served is Answering, served is Speechless)
         if served is Answering:
             assert await permits.holds(cluster, "node-1", "i-2") == (False, "held by i-1")
+            assert await permits.modes(cluster) == OBSERVES
+        else:
+            with refused(ErrorType.UNREACHABLE, "can't be asked"):  # S52: that is no mode
+                await permits.modes(cluster)
         await handle.terminate()
     assert await permits.holds(cluster, "node-1", "i-1") == (False, f"the scanner of {cluster} has been stopped")
+    with refused(ErrorType.UNREACHABLE, "has been stopped"):
+        await permits.modes(cluster)
 
 
 @dataclass

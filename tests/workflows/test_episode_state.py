@@ -52,8 +52,6 @@ BESIDE_THE_STATE = {
     ("KeptMachineIsolation", "_preflight"): "a part over the state",
     ("KeptMachineIsolation", "_sequence"): "a part over the state",
     ("FencingStory", "_case"): "a part over the state",
-    ("FencingStory", "power_management"): "a part over the state",
-    ("FencingStory", "crash_dump"): "a part over the state",
     ("RemediationStory", "target"): "a part over the state",
     ("RemediationStory", "_adoption"): "a part over the state",
     ("RemediationStory", "_steps"): "parts over the state",

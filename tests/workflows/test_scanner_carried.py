@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from datetime import timedelta
 
 import pytest
 from temporalio import workflow
 
 from policy.checks.fence_policies import Attempts, PowerMoment
+from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import Kind
+from policy.episode.modes import ClusterModes, ModeRule
 from policy.episode.permits import NeedsPerson, Permit, PermitDecision, PermitRequest, PermitState, Portion, Replacing
+from policy.observation.spells import Ending, HeldSpan, NodeDays, Spell
 from policy.scan.pauses import PastPause, Pause
 from policy.scan.repeat_alarm import PastIncident, Repetition
+from policy.values.mode import Mode
 from tests.workflows.scanned import NOW, carried_over, report
 from workflows.definitions.scanner import HealthScanner
 from workflows.kit.messages import Backoff, StopRequest
@@ -24,6 +28,11 @@ LATER = NOW + timedelta(minutes=1)
 
 def line(node: str) -> Permit:
     return Permit(node=node, workflow_id="w", incident=f"of-{node}", kind=Kind.FENCING, holding=PermitState.OPEN, granted_at=NOW)
+
+
+def spell(node: str) -> Spell:
+    held = HeldSpan(code="CapReached", message="1 of 1 permits are held: a", since=NOW)
+    return Spell(node=node, check="NodeHealthCheck//workers", cause="ReadyUnknown", since=NOW, due=NOW, held=(held,))
 
 
 FULL = ScannerState(
@@ -51,8 +60,18 @@ FULL = ScannerState(
     preservations={"a": PreservationNotice(victim="a", stamp="s", at=NOW)},
     pauses=(PastPause(pause=Pause(who="ada", owner="ada", reason="drill", since=NOW)),),
     need_person={"d": NeedsPerson(node="d", incident="k", told=NOW)},
+    modes=ClusterModes(found=Mode.OBSERVE, rules=(ModeRule(mode=Mode.REPAIR, by="ada", reason="r", at=NOW, nodes=("a",)),)),
     halted="paused by ada",
     cluster_uid="uid-of-kube-system",
+    decided=6,
+    decisions=[Decision(id="run/6", at=NOW, cluster="prod", kind=DecisionKind.REFUSED, node="d")],
+    refused={"d": "CapReached"},
+    spells={"s": spell("s")},
+    spells_left_out=3,
+    spells_ended=[replace(spell("t"), ended=LATER, ending=Ending.CAME_BACK)],
+    spells_of_storms=[replace(spell("u"), ended=LATER, ending=Ending.OURS, storm="1")],
+    node_days=(NodeDays(day="2026-11-01", check="NodeHealthCheck//workers", mode=Mode.REPAIR, seconds=720.0),),
+    days_counted_at=NOW,
 )
 EMPTY = ScannerState(started=NOW)
 

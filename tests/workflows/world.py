@@ -17,7 +17,9 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.objects.marks import claim, spelled
 from activities.errors import ErrorType, failure
 from activities.licences import DeviceCommand
-from policy.episode.messages import GivenUpReading, Need, NeedKind, Observation, Pinned, Reading, VolumeReading
+from policy.episode.gate import MODE, RULES, Seen
+from policy.episode.messages import GivenUpReading, Need, NeedKind, Observation, Pinned, Reading, RecordEntry, VolumeReading
+from policy.episode.modes import ClusterModes, mode_of
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, PortionAnswer
 from policy.fence.kdump import KdumpReading, dead_stands
 from policy.fence.plan import SEALED_FOR, CutStorage, FencingPlan, PowerDevice
@@ -25,6 +27,7 @@ from policy.fence.power import PowerAct, PowerState, Quarantine, VolumeState
 from policy.fence.templates import is_fencing_template
 from policy.objects.marks import Added, Mark
 from policy.observation.offenders import NO_REPAIRS, FoundRepairs
+from policy.values.mode import Mode
 from tests.licensing import is_licensed, licence_of
 from tests.workflows import contract
 from workflows.kit import options
@@ -74,6 +77,7 @@ class World:
     need: Need = field(default_factory=lambda: Need(kind=NeedKind.CHECK, reason="NodeHealthCheck/workers: Ready is Unknown"))
     ready: bool = False
     present: bool = True
+    mode: Mode = Mode.REPAIR
     uid: str = "uid-1"
     provider_id: str = "sim://7"
     boot_id: str = "boot-1"
@@ -185,6 +189,8 @@ class World:
     """By which name Kubernetes attests who speaks; "": it does not."""
     shown: list[contract.EpisodeSnapshot] = field(default_factory=list)
     events: list[contract.PublishedEvent] = field(default_factory=list)
+    streamed: list[RecordEntry] = field(default_factory=list)
+    """Lines of the record, as activities that completed took them to the decision stream."""
     tell_errors: list[ApplicationError] = field(default_factory=list)
     """What telling people by itself fails with."""
     confirmed_well: bool = False
@@ -267,6 +273,15 @@ class World:
             confirmed_well=self.confirmed_well,
             asked_by=(self.need.object_uid,) if self.need.object_uid and not self.withdrawn else (),
         )
+
+    def held_by_mode(self, request: contract.LookRequest) -> contract.LookVerdict | None:
+        """What the gate's row says of its mode to a program, None for nothing."""
+        if not (request.destructive and request.need.kind.automatic):
+            return None
+        (row,) = (each for each in RULES if each.name == MODE)
+        mode = mode_of(ClusterModes(setting=self.mode), NODE, {})
+        found = row.objection(Seen(mode=mode), request.operation, clock())
+        return contract.LookVerdict(found.weight) if found is not None else None
 
     def is_gone(self, need: NeedKind) -> bool:
         """Whether what began the episode has passed."""
@@ -431,7 +446,7 @@ class ScriptedTarget:
             world.leased.append(request.lease)
             holder = world.lease_holder if world.lease_holder != request.need.delegate else ""
         world.looked_at = activity.info().scheduled_time if activity.in_activity() else None
-        verdict = contract.LookVerdict.GO
+        verdict, held = contract.LookVerdict.GO, world.held_by_mode(request)
         if not request.destructive and world.glances:
             verdict = world.glances.pop(0)
         elif request.need_matters and world.is_gone(request.need.kind):
@@ -440,6 +455,8 @@ class ScriptedTarget:
             verdict = contract.LookVerdict.VETOED
         elif world.differs(request):
             verdict = contract.LookVerdict.TARGET_CHANGED
+        elif held is not None:
+            verdict = held
         elif request.destructive and not world.permitted:
             verdict = contract.LookVerdict.NOT_LICENSED
         elif holder:
@@ -451,7 +468,7 @@ class ScriptedTarget:
         until = world.lease_until if verdict is contract.LookVerdict.VETOED else None
         return contract.LookResult(
             verdict=verdict,
-            reason=f"scripted {verdict} {holder}".strip(),
+            reason=f"scripted {verdict} {holder}".strip() if held is None else f"its mode is {world.mode}",
             at=clock(),
             observation=world.observation(),
             until=until,
@@ -459,6 +476,7 @@ class ScriptedTarget:
             endpoints=world.plan.endpoints if request.configured is not None and world.present else None,
             workload=self._standing() if request.counts else None,
             licence=licence_of(request) if verdict is contract.LookVerdict.GO else "",
+            held_by_mode=held is not None and held is verdict,
         )
 
     async def release_lease(self, request: contract.ReleaseRequest) -> None:
@@ -481,6 +499,7 @@ class ScriptedTarget:
         """What people are told."""
         if news is None:
             return
+        self.world.streamed += news.entries
         if news.shown is not None:
             self.world.shown.append(news.shown)
         if news.off is not None:

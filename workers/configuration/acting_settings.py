@@ -24,6 +24,7 @@ from policy.preservation.pools import Pool, pool_of
 from policy.remediation.remediation_objects import REMEDIATORS, Remediator
 from policy.scan.repeat_alarm import RepeatAlarm
 from policy.values.errors import PolicyError
+from policy.values.mode import Mode
 from workers.configuration.setting_types import Duration, Section, at_most, between, scope_name, within
 
 
@@ -40,6 +41,13 @@ class ScanSettings(Section):
     overlap: Overlap = Field(
         default=Overlap.STRICTEST,
         description="whether one open circuit breaker among the health checks that cover a node holds it",
+    )
+    mode: Mode | None = Field(
+        default=None,
+        description=(
+            "how far programs may go with nodes: observe, cordon, drain or repair; without it a cluster in which nodes were"
+            " repaired before has repair, and another one begins with observe; taken when the scanner is started (docs/modes.md)"
+        ),
     )
     takeover: bool = Field(
         default=False, description="act on health checks although another controller acts on them; see docs/migrate.md"

@@ -23,6 +23,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from activities.clocks import left_to_others, problem_of, worker, wrong_clock
 from activities.contracts import metrics
+from activities.contracts.observations import RecordRequest
 from activities.contracts.preservation import GiveUpRequest, HoldRequest
 from activities.contracts.scan import ScanRequest
 from activities.contracts.target import PinRequest, Target
@@ -82,7 +83,8 @@ class CallerGuard(ActivityGuard):
                 _require_caller(episode_id(argument.cluster, argument.looked_at))
             elif isinstance(argument, PinRequest):
                 _require_caller(episode_id(argument.wanted.cluster, argument.wanted.node))
-            elif isinstance(argument, ScanRequest):  # which takes and gives back the cluster Lease in the name that it says (S38)
+            elif isinstance(argument, ScanRequest | RecordRequest):
+                # A scan takes and gives back the cluster Lease in the name that it says (S38).
                 _require_caller(scanner_id(argument.cluster), kinds=(SCANNER,))
 
 

@@ -51,9 +51,9 @@ class Preservation(EpisodeConversation):
         return said
 
     @workflow.signal(description="The scanner saw the objects change.")
-    def look_again(self, news: PreservationUpdate) -> None:
+    def look_again(self, update: PreservationUpdate) -> None:
         """The scanner says that the objects differ from what was last written."""
-        self._story.take_update(news)
+        self._story.take_update(update)
 
     @workflow.update(description="End the preservation now.")
     async def release(self, request: PersonRequest) -> str:

@@ -24,7 +24,9 @@ from activities.contracts.episodes import EpisodeActivities, NameRequest, Notify
 from activities.contracts.preservation import PreservationStarts, PreserveRequest
 from activities.contracts.scan import OpenEpisode, Refusal, RepetitionActivities, RepetitionRequest, ScanActivities, ScanRequest
 from activities.errors import ErrorType, error_message
+from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import FencingInput, RemediationInput, episode_id, scanner_id
+from policy.episode.modes import MODES_MEMO, REPAIRS, UNSET, ClusterModes, ModeRule
 from policy.episode.operator_commands import CIRCUIT_BREAKER, NodeActionSpec, Verb
 from policy.episode.permits import (
     PermitAnswer,
@@ -46,15 +48,26 @@ from policy.scan.report_builder import plainly_sick, stamp_of
 from policy.scan.scan_report import MAXIMUM_OBSERVATIONS, ScanReport
 from policy.scan.view_state import another_cluster
 from policy.values.display_text import without_calls
+from policy.values.mode import read_mode
 from policy.values.times import format_duration
 from workflows.episode.attestation import Command, refused, require_future, require_name_and_reason, verified_command
 from workflows.kit import continuation, options
 from workflows.kit.interrupts import never_began
-from workflows.kit.messages import PauseRequest, RefusedNode, ScannerResult, ScannerStatus, StopRequest, UnpauseRequest
+from workflows.kit.messages import (
+    ModeRequest,
+    PauseRequest,
+    RefusedNode,
+    ScannerResult,
+    ScannerSpells,
+    ScannerStatus,
+    StopRequest,
+    UnpauseRequest,
+)
 from workflows.scanner import backoff
 from workflows.scanner.background_tasks import BackgroundTasks, CoalescedTask
 from workflows.scanner.holders import LIST_LAG, Holders
 from workflows.scanner.permits import Permits
+from workflows.scanner.spells import MOST_SHOWN, Spells
 from workflows.scanner.state import PreservationNotice, ScannerInput, ScannerState
 
 ANSWER_PATIENCE = timedelta(seconds=15)
@@ -66,6 +79,8 @@ OUTDATED = timedelta(seconds=2)
 """How long the running scan shows people other episodes and refusals than there are: mostly it is answered before that."""
 PRESERVE_AGAIN = timedelta(minutes=1)
 """What a preservation was notified of is repeated so often, in case that an episode which should have acted never learned it."""
+MOST_DECISIONS = 1000
+"""Records that wait for a scan; of more the oldest go."""
 HASTY, HASTY_IN_A_ROW, BREATH = timedelta(milliseconds=200), 20, timedelta(seconds=1)
 AS_FOUND = ""
 """The stamp of an episode that was notified of nothing yet: that its node is sick it knows."""
@@ -87,12 +102,14 @@ class HealthScanner:
     @workflow.init
     def __init__(self, request: ScannerInput) -> None:
         self._input = request
-        self._state = state = request.state or ScannerState(started=workflow.now(), pauses=request.pauses)
+        state = request.state or ScannerState(started=workflow.now(), pauses=request.pauses, modes=request.modes)
+        self._state = state
         state.holder = state.holder or request.holder
         self._permits = Permits(request, state)
         self._holders = Holders(request, state)
         self._background = BackgroundTasks()
         self._notifying = CoalescedTask(self._background, self._notify_episodes)
+        self._spells = Spells(request, state, self._background)
         # What is under way, and what is shown of it. A new history begins without any of it.
         self._scans_before = state.scans
         self._stop: StopRequest | None = None
@@ -103,7 +120,8 @@ class HealthScanner:
         self._refusals: tuple[Refusal, ...] = ()
         self._poll: _Poll | None = None
         self._received_at: datetime | None = None
-        """When the last report came in; None: there is none to act on, since the last scan failed or its report was too old."""
+        """When the last report came in; None: there is none to act on, since the last scan failed, or its report was too old or
+        was made under other modes."""
         self._true_at: datetime | None = None
         """The moment that the last report describes."""
         self._hasty = 0
@@ -150,6 +168,8 @@ class HealthScanner:
             report = await self._next_report()
             if report is not None:
                 await self._holders.rebuild(report)
+                if (repaired := self._holders.repaired) is not None and not self._state.modes.is_known:
+                    self._set_modes(self._state.modes.begun(repaired=repaired))
                 # First: a machine that is to be preserved has its episode, and that its node, before any node is disrupted.
                 if self._is_young_enough() and self._stop is None:
                     await self._begin_preservations(report)
@@ -160,6 +180,7 @@ class HealthScanner:
             self._background.reap()
             self._show()
         self._notifying.end()
+        await self._spells.end(stopped=self._stop is not None)
         await self._background.ended()
 
     async def _learn_our_name(self) -> None:
@@ -269,7 +290,10 @@ class HealthScanner:
                 for each in state.reminders_due(workflow.now())
             ),
             halted_is_new=bool(halted) and halted != state.halted,
+            spells=self._spells.to_be_watched(),
             halt_over=halt_over if state.halted and not halted else "",
+            decisions=tuple(state.decisions),
+            modes=state.modes,
         )
 
     def _in_flight(self) -> tuple[OpenEpisode, ...] | None:
@@ -310,12 +334,17 @@ class HealthScanner:
         if self._hasty >= HASTY_IN_A_ROW:
             self._hasty = 0
             await workflow.sleep(BREATH, summary="many scans in a row were answered at once")
+        taken = {each.id for each in poll.request.decisions}
+        state.decisions = [each for each in state.decisions if each.id not in taken]
         if report.cluster_uid not in {"", state.cluster_uid} and state.cluster_uid:
             # Workers of two clusters serve one name: it can't be known here in which of them the next act would be (S9).
             self._received_at = None
             self._scan_problem = another_cluster(self._input.cluster, report.cluster_uid, state.cluster_uid)
             await workflow.sleep(BREATH, summary="before the cluster is scanned again: another one has answered")
             return None
+        if poll.request.modes != state.modes:
+            return None
+        self._spells.count_days(report)
         state.report, state.cluster_uid = report, state.cluster_uid or report.cluster_uid
         state.scans += 1
         # It came in after every release that has arrived, so what it says of their nodes may be believed again. It may be older
@@ -334,6 +363,8 @@ class HealthScanner:
     def _is_young_enough(self) -> bool:
         """Whether the last report may be acted on while no scan is under way that would show a storm (S17, S18, S45). Where it
         was long on its way, or something else has taken its time since, the next scan answers at once with what is so then."""
+        if self._received_at is None:
+            return False
         late = workflow.now() - self._true_at if self._true_at is not None else timedelta(0)
         if late <= options.TOLD_LATELY:
             return True
@@ -394,7 +425,7 @@ class HealthScanner:
             return
         backoff.forget_what_is_over(state, report)
         await self._serve_queue(report)
-        if self._stop is not None:
+        if self._stop is not None or self._received_at is None:
             return
         in_force = pauses.in_force(state.pauses, workflow.now())
         admission = admit(
@@ -412,6 +443,7 @@ class HealthScanner:
             for refused in admission.refused
             if refused.reason is not AdmissionRefusal.IN_HAND
         )
+        self._record_refusals(report)
         moments = (admission.again, *(each.until for each in in_force))
         self._due = min((moment for moment in moments if moment is not None), default=None)
         reserved: list[FencingInput | RemediationInput] = [
@@ -430,14 +462,54 @@ class HealthScanner:
                 for each in report.left_over
                 if not backoff.is_left_alone(state, each.node) and each.node not in state.permits
             ]
+        for each in reserved:
+            self._record_admission(each, report)
         if reserved:
             self._opening.update(each.node for each in reserved)
             # An episode that may begin looks for itself what it finds.
             state.told |= {each.node: AS_FOUND for each in reserved if each.permit_granted}
             self._background.begin(self._open(reserved))
+        self._spells.decide(report, admission.refused, self._opening)
         if not self._describing and (nodes := self._holders.to_be_described(report, self._opening)):
             self._describing = True
             self._background.begin(self._describe(nodes, report))
+
+    # Record ---------------------------------------------------------------------------------------------------------
+
+    def _record(self, kind: DecisionKind, **known: Any) -> None:
+        """A record for the decision stream, which the next scan takes along. known: fields of Decision."""
+        state = self._state
+        state.decided += 1
+        decision = Decision(
+            id=f"{workflow.info().run_id}/{state.decided}", at=workflow.now(), cluster=self._input.cluster, kind=kind, **known
+        )
+        state.decisions = [*state.decisions, decision][-MOST_DECISIONS:]
+
+    def _record_refusals(self, report: ScanReport) -> None:
+        """Of nodes that another rule keeps from a permit than before."""
+        candidates = {each.node: each for each in report.candidates}
+        for each in self._refusals:
+            if self._state.refused.get(each.node) != each.reason:
+                uid = candidates[each.node].uid if each.node in candidates else ""
+                about = {"node": each.node, "uid": uid, "check": each.check.key, "versions": _versions(report)}
+                self._record(DecisionKind.REFUSED, rule=each.reason, message=each.message, **about)
+        self._state.refused = {each.node: each.reason for each in self._refusals}
+
+    def _record_admission(self, begun: FencingInput | RemediationInput, report: ScanReport) -> None:
+        counts = {"permits": self._state.counted(), "cap": self._input.cap(report)}
+        check = begun.need.check if begun.need is not None else None
+        self._record(
+            DecisionKind.ADMITTED,
+            node=begun.node,
+            uid=begun.node_uid,
+            workflow_id=episode_id(begun.cluster, begun.node),
+            incident=begun.incident,
+            act="open",
+            check=check.key if check is not None else "",
+            versions=_versions(report),
+            numbers=counts,
+            message=begun.reason,
+        )
 
     async def _serve_queue(self, report: ScanReport) -> None:
         for waiting in tuple(self._state.queue):
@@ -447,6 +519,8 @@ class HealthScanner:
             if self._permits.answer(report, request).decision is not PermitDecision.GRANTED:
                 continue
             self._permits.grant(request, report)
+            episode = {"node": request.node, "uid": request.node_uid, "incident": request.incident}
+            self._record(DecisionKind.ADMITTED, workflow_id=request.workflow_id, act="grant", message=request.reason, **episode)
             try:
                 await workflow.get_external_workflow_handle(request.workflow_id).signal("permit_granted")
             except (ApplicationError, FailureError) as error:
@@ -488,6 +562,8 @@ class HealthScanner:
         state.told.pop(outcome.node, None)  # another episode may have the node
         if permit is not None:
             reason, until_well = outcome.reason or outcome.holder, outcome.opened is Opened.HELD_OFF
+            about = {"node": permit.node, "uid": permit.node_uid, "incident": permit.incident}
+            self._record(DecisionKind.REFUSED, act="open", rule=outcome.opened.value, message=reason, **about)
             backoff.note_refused_opening(state, permit, reason, holder=outcome.holder, until_well=until_well)
         self._changed = True
 
@@ -579,14 +655,23 @@ class HealthScanner:
             stopping=self._stop is not None,
             wait=self._input.wait,
             pauses=pauses.in_force(state.pauses, workflow.now()),
+            modes=state.modes,
+            spells=self._spells.known(MOST_SHOWN).spells,
+            open_spells=len(state.spells) + state.spells_left_out,
         )
+
+    @workflow.query(description="What was seen and not repaired, as far as it is not recorded yet.")
+    def spells(self) -> ScannerSpells:
+        """What was seen and not repaired, as far as it is not recorded yet."""
+        return self._spells.known()
 
     @workflow.query(description="Which of those incidents may disrupt their nodes now.")
     def holds_permits(self, asked: PermitQuestions) -> PermitQuestions:
         """Which of those incidents may disrupt their nodes now. Every last look asks this, one question for all looks of a
         moment. None as soon as a person has stopped the scanner, although it gives the Lease back later."""
         halted = self._halted()
-        return PermitQuestions(questions=tuple(self._permits.look(each, halted=halted) for each in asked.questions))
+        answers = tuple(self._permits.look(each, halted=halted) for each in asked.questions)
+        return PermitQuestions(questions=answers, modes=self._state.modes)
 
     @workflow.query(description="Which cluster it scans: the uid of kube-system (not for people).")
     def cluster_uid(self) -> str:
@@ -693,6 +778,7 @@ class HealthScanner:
             self._set_pauses(pauses.paused(self._state.pauses, pause))
         except ValueError as error:
             raise refused(f"pause: {error}") from error
+        self._record(DecisionKind.ANSWERED, act="pause", who=request.by, message=pauses.described((pause,)))
         replaced = "".join(f"; before, it was {each}" for each in former if each.owner == pause.owner)
         beside = "".join(f"; it is also {each}" for each in former if each.owner != pause.owner)
         return f"{self._input.cluster} is {pauses.described((pause,))}{replaced}{beside}"
@@ -720,6 +806,7 @@ class HealthScanner:
             raise refused(f"unpause: {error}") from error
         self._set_pauses(pauses.unpaused(state.pauses, ended, who=request.by, reason=request.reason, now=now))
         workflow.logger.info("%s ends a pause of %s: %s", request.by, cluster, request.reason)
+        self._record(DecisionKind.ANSWERED, act="unpause", who=request.by, message=request.reason)
         left = pauses.in_force(state.pauses, now)
         goes_on = f"{cluster} is still {pauses.described(left)}" if left else f"{cluster} is no longer paused"
         return f"{goes_on}; you have ended: {'; '.join(map(str, ended))}"
@@ -734,8 +821,54 @@ class HealthScanner:
         workflow.upsert_memo({PAUSES_MEMO: changed})
         self._changed = True
 
+    @workflow.update(description="Set how far programs may go with some nodes, or with all.")
+    async def set_mode(self, request: ModeRequest) -> str:
+        """Set how far programs may go with some nodes, or with all. Without a rule the cluster's default holds."""
+        request = await self._verified(
+            Verb.SET_MODE, request, self._check_set_mode, mode=request.mode, nodes=request.nodes, selector=request.selector
+        )
+        try:
+            self._set_modes(self._changed_modes(request))
+        except ValueError as error:
+            raise refused(f"mode: {error}") from error
+        about = ", ".join(request.nodes) or request.selector or "all nodes"
+        said = {"act": Verb.SET_MODE.value, "outcome": request.mode, "message": f"{about}: {request.reason}"}
+        self._record(DecisionKind.MODE_CHANGED, who=request.by, **said)
+        return f"{self._input.cluster}: {self._state.modes.described(request.nodes, request.selector)}"
+
+    @set_mode.validator
+    def _check_set_mode(self, request: ModeRequest) -> None:
+        require_name_and_reason(request)
+        self._changed_modes(request)
+
+    def _changed_modes(self, request: ModeRequest) -> ClusterModes:
+        """Raises ValueError where that can't be set."""
+        if request.mode == UNSET:
+            return self._state.modes.unruled(request.nodes, request.selector)
+        mode, problem = read_mode(request.mode)
+        if problem:
+            raise ValueError(problem)
+        rule = ModeRule(
+            mode=mode,
+            by=request.by,
+            reason=request.reason,
+            at=workflow.now(),
+            nodes=request.nodes,
+            selector=request.selector,
+        )
+        return self._state.modes.ruled(rule)
+
+    def _set_modes(self, changed: ClusterModes) -> None:
+        """It takes effect at once: no report that was made under the former modes is acted on (S52)."""
+        if changed.default is not self._state.modes.default or changed.rules != self._state.modes.rules:
+            self._received_at = None
+            self._cut_poll_short()
+        self._state.modes, self._changed = changed, True
+        workflow.upsert_memo({MODES_MEMO: changed})
+
     def _take_stop(self, request: StopRequest) -> None:
         self._stop = request
+        self._record(DecisionKind.ANSWERED, act="stop-scan", who=request.by, message=request.reason)
         self._cut_poll_short()
         self._changed = True
 
@@ -758,7 +891,7 @@ class HealthScanner:
 
     def _carried(self) -> ScannerInput:
         """What the next history begins with."""
-        return replace(self._input, state=self._state, pauses=())
+        return replace(self._input, state=self._state, pauses=(), modes=REPAIRS)
 
     def _cut_poll_short(self) -> None:
         if self._poll is not None:
@@ -822,3 +955,8 @@ class HealthScanner:
             ]
         lines += [f"* `{each.node}`: {each.holding.value}, incident {each.incident}" for each in state.permits.values()]
         workflow.set_current_details("\n".join(map(without_calls, lines)))  # it is shown as Markdown (S50)
+
+
+def _versions(report: ScanReport) -> dict[str, str]:
+    """How far the objects of a report had been followed."""
+    return {"Node": report.resource_version} | {each.dialect.value: each.version for each in report.check_versions}

@@ -77,7 +77,7 @@ async def verified_command(
         verification = await workflow.execute_activity_method(
             AttestationActivities.verify,
             request,
-            **(options.word(cluster) | {"summary": f"verifies who says {spoken.action.value}"}),
+            **(options.attestation(cluster) | {"summary": f"verifies who says {spoken.action.value}"}),
         )
     except ActivityError as error:
         raise refused(f"it could not be verified who says {spoken.action.value}: {error_message(error)}") from error

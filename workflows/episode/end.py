@@ -52,8 +52,9 @@ async def close(
         node_writer.send_event(about, told, warning=worse and about is EventReason.EPISODE_ENDED, outcome=end.outcome.value)
     episode.outcome = end.outcome
     episode.enter(phase=Phase.FINAL, doing=f"{end.outcome.value}: {end.message}")
-    episode.note("end", end.outcome.value, end.message)
     ended = workflow.now()  # before others may begin
+    lasted = {"seconds": (ended - episode.state.started).total_seconds(), "restarts": float(episode.state.restarts)}
+    episode.note("end", end.outcome.value, end.message, numbers=lasted | {"freed_pods": float(freed_pods)})
     gives_back = []
     if node_writer is not None and leased:
         gives_back.append(node_writer.release_node_lease())

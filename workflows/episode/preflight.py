@@ -53,7 +53,9 @@ LICENCE_PATIENCE = Unlicensed.patience
 SLOW_LOOKS = 3
 """So many in a row that are answered too late to act upon, and it is told, and waited, before there is another one."""
 
-PERMIT = "the permit"
+PERMIT, MODE = "the permit", "the mode"
+MODE_AGAIN = timedelta(hours=1)
+"""An episode that rests because of its mode is told by the scanner when that changes; it also looks by itself, this seldom."""
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=2), timedelta(minutes=1)
 SEALED_AGAIN_AFTER = timedelta(hours=1)
 CLEAN_UP_LOOKS = 5
@@ -111,10 +113,12 @@ class Preflight:
         configured: Configured | None = None,
         plan: FencingPlan | None = None,
         idle: Callable[[], bool] = lambda: False,
+        may_rest: Callable[[], bool] = lambda: False,
     ) -> None:
         """gone: why the need is gone, for all that the episode itself knows; "" while it stands. fencing: its deadline is
         kept. configured: see LookRequest. plan: its devices are kept sealed. idle: whether nothing has been done for which the
-        permit would have to be kept: an episode that is held then gives it back, and asks anew."""
+        permit would have to be kept: an episode that is held then gives it back, and asks anew. may_rest: whether nothing is half
+        done, so that it may rest for as long as its mode allows no more."""
         self._episode = episode
         self.need = need
         self._gone = gone
@@ -122,6 +126,7 @@ class Preflight:
         self._fencing = fencing
         self._plan = plan
         self._idle = idle
+        self._may_rest = may_rest
 
     @property
     def deadline(self) -> datetime | None:
@@ -166,7 +171,9 @@ class Preflight:
                 )
             await self._episode.rest(None, "held by a person")
 
-    async def before_destruction(self, licenses: PowerAct | None = None, *, leased: bool = False) -> Licence:
+    async def before_destruction(
+        self, licenses: PowerAct | None = None, operation: Operation = Operation.DISRUPT, *, leased: bool = False
+    ) -> Licence:
         """The last look: returns only when everything says go; else raises the interrupt. An unlicensed act is waited with.
 
         Nothing that may take long comes between it and the act: it is the caller's last await before that one. Answers until when
@@ -174,7 +181,7 @@ class Preflight:
         licenses: the power act that comes next. leased: the node's lease is taken for the step in hand.
         """
         with self._episode.undertaking("the last look") as under:
-            return await self._look_until_go(under, licenses=licenses, leased=leased)
+            return await self._look_until_go(under, operation, licenses=licenses, leased=leased)
 
     async def licensed(
         self,
@@ -212,8 +219,11 @@ class Preflight:
             wanted = LicenceWanted(act=licenses, not_after=until) if licenses is not None else None
             result = await self._look(operation, leased=leased, along=along, licenses=wanted)
             licence = Licence(until=until, signed=result.licence, endpoints=result.endpoints)
-            self._episode.note("last-look", result.verdict.value, result.reason)
-            patience_is_over = workflow.now() - under.began - under.waited.get(PERMIT, timedelta(0)) >= LICENCE_PATIENCE
+            self._episode.note(
+                "last-look", result.verdict.value, result.reason, rule=MODE if result.held_by_mode else "", version=result.version
+            )
+            waited = under.waited.get(PERMIT, timedelta(0)) + under.waited.get(MODE, timedelta(0))
+            patience_is_over = workflow.now() - under.began - waited >= LICENCE_PATIENCE
             match result.verdict:
                 case LookVerdict.GO if along is not None:
                     return licence  # and the act is done
@@ -231,6 +241,8 @@ class Preflight:
                     raise Vetoed(result.reason)
                 case LookVerdict.TARGET_CHANGED:
                     raise TargetChanged(result.reason)
+                case LookVerdict.NOT_LICENSED if result.held_by_mode:
+                    await self._rest_in_mode(under, result.reason)
                 case LookVerdict.NOT_LICENSED:
                     if patience_is_over:
                         raise NonRetryable(f"not licensed to act: {result.reason}")
@@ -238,6 +250,23 @@ class Preflight:
                         await self._ask_for_permit(under)
                     self._episode.enter(doing=f"{MAY_NOT_ACT}: {result.reason}")
                     await self._episode.rest(under.next_pause(FIRST_PAUSE, LONGEST_PAUSE), "until the licence is looked at again")
+
+    async def _rest_in_mode(self, look: Undertaking, reason: str) -> None:
+        """The mode allows no more: without a permit, until the node is well or the mode is raised (S52). What was begun is not
+        left half done: there a person is asked. The time is none of the look's, nor of the step's."""
+        episode, fencing = self._episode, self._fencing
+        if not self._may_rest():
+            raise NonRetryable(f"what was begun may not be finished: {reason}")
+        with episode.undertaking(MODE) as resting:
+            episode.enter(doing=f"{MAY_NOT_ACT}: {reason}")
+            if episode.state.permit:
+                await episode.give_back_permit(Release(node=episode.state.node, incident=episode.state.incident, held=True))
+            began = workflow.now()
+            await episode.rest(MODE_AGAIN, "until its mode is raised, or the node is well")
+            await self.before_others_act()
+            if fencing is not None and fencing.deadline is not None:
+                fencing.deadline += workflow.now() - began
+            look.waited[MODE] = look.waited.get(MODE, timedelta(0)) + workflow.now() - resting.began
 
     async def _ask_for_permit(self, look: Undertaking) -> None:
         """The scanner knows of no permit of ours: what we were told of one does not count (S14, S20). The time that it takes,
@@ -279,7 +308,7 @@ class Preflight:
                 raise NonRetryable(f"the machine is left off: {result.reason}")
             if result.verdict is not LookVerdict.GO:
                 unseen = f"whether the machine is to be left off can't be read: {result.reason}"
-                self._episode.note("last-look", result.verdict.value, unseen)
+                self._episode.note("last-look", result.verdict.value, unseen, version=result.version)
                 raise Unlicensed(unseen)
             if workflow.now() < until:
                 return Licence(until=until, signed=result.licence, endpoints=result.endpoints)

@@ -99,6 +99,8 @@ class PublisherState:
     jobs: list[str] = field(default_factory=list)
     events: list[PublishedEvent] = field(default_factory=list)
     off: OffNote | None = None
+    entries: list[RecordEntry] = field(default_factory=list)
+    """Lines of the record that no activity has taken to the decision stream yet."""
     failure: str = ""
     outcome: str = ""
     message: str = ""
@@ -411,6 +413,8 @@ class EpisodeState:
     vetoed_until: datetime | None = None
     """When the last veto ends by itself: the lease of another party."""
     record: list[RecordEntry] = field(default_factory=list)
+    noted: int = 0
+    """How many lines the record has had, those that have gone too."""
     publisher_state: PublisherState = field(default_factory=PublisherState)
 
     # What is proven in this round (`Episode.begin_round`), and what was done

@@ -216,6 +216,9 @@ def open_case(episode: Episode, progress: FencingProgress, *, configured: Config
         configured=configured,
         plan=plan,
         idle=lambda: not (case.touched or case.freed_something or episode.state.added.paths or case.isolation.has_detached),
+        may_rest=lambda: (
+            not (case.touched or case.freed_something or case.isolation.paths.cut_since or case.isolation.has_detached)
+        ),
     )
     node_writer = NodeWriter(episode)
     power = PowerSequence(episode, plan, progress.power)

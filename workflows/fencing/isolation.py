@@ -28,6 +28,7 @@ from activities.contracts.target import (
 )
 from policy.episode.drain import drain_options
 from policy.episode.events import EventReason
+from policy.episode.gate import Operation
 from policy.episode.messages import PathProof
 from policy.fence.config import FenceStep
 from policy.fence.plan import Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
@@ -48,6 +49,8 @@ DRAIN_PATIENCE = timedelta(minutes=5)
 """Of a drain that was given no time-out: fencing is what follows it, so it may not wait for ever."""
 
 DRAIN_INTERVAL = timedelta(seconds=5)
+
+_LOOKS = {Act.CORDON: Operation.CORDON, Act.TAINT: Operation.CORDON, Act.DRAIN: Operation.DRAIN}
 
 
 class IsolationSequence:
@@ -94,7 +97,8 @@ class IsolationSequence:
             reopened = method.act is Act.CUT_PATH and method.device is not None and self.paths.is_open(method.device)
             if index in self._progress.done and not reopened:
                 continue
-            await self._episode.delay(method.delay, f"waits its delay before {method.name}", self._preflight.before_destruction)
+            look = partial(self._preflight.before_destruction, operation=_LOOKS.get(method.act, Operation.DISRUPT))
+            await self._episode.delay(method.delay, f"waits its delay before {method.name}", look)
             await self._tries.carry_out(FenceStep.ISOLATION, partial(self._isolate, method), tries=method.tries)
             self._progress.done.append(index)
 
@@ -132,9 +136,9 @@ class IsolationSequence:
             config = options.cluster_write(self._episode.state.cluster) | {"summary": what}
             return await workflow.execute_activity_method(IsolationActivities.mark_unschedulable, request, **config)
 
-        result = await self._preflight.licensed(cordon, what)
+        result = await self._preflight.licensed(cordon, what, Operation.CORDON)
         self._episode.learns_of(result.added)
-        self._episode.note("mark-unschedulable", "ok", result.detail)
+        self._episode.note("mark-unschedulable", "ok", result.detail, version=result.version)
         self._node_writer.send_event(EventReason.NODE_ISOLATED, self._episode.state.reason)
 
     async def _taint(self, method: PlannedMethod) -> None:
@@ -149,9 +153,9 @@ class IsolationSequence:
             config = options.cluster_write(self._episode.state.cluster) | {"summary": f"isolation: taints the node {taint.key}"}
             return await workflow.execute_activity_method(IsolationActivities.taint, request, **config)
 
-        result = await self._preflight.licensed(add, "the node can't be tainted")
+        result = await self._preflight.licensed(add, "the node can't be tainted", Operation.CORDON)
         self._episode.learns_of(result.added)
-        self._episode.note("taint", "ok", result.detail)
+        self._episode.note("taint", "ok", result.detail, version=result.version)
 
     async def _drain(self, method: PlannedMethod) -> None:
         """A node that still answers: rounds of evictions until nothing is left to go or its time is over; then what is left is
@@ -167,12 +171,12 @@ class IsolationSequence:
             raise NonRetryable(f"nothing is detached: {'; '.join(result.blocked)}")
         left = "; ".join((*result.blocked, *result.withheld, *(() if result.done else result.names)))
         evictions = f"{evicted} pods evicted{f'; left: {left}' if left else ''}"
-        self._episode.note("drain", "ok" if result.done else "incomplete", evictions)
+        self._episode.note("drain", "ok" if result.done else "incomplete", evictions, numbers={"pods": evicted})
 
     async def _drain_until(self, method: PlannedMethod, deadline: datetime) -> tuple[DrainResult, int]:
         pause, evicted = DRAIN_INTERVAL, 0
         while True:
-            licence = await self._preflight.before_destruction()
+            licence = await self._preflight.before_destruction(operation=Operation.DRAIN)
             self._episode.enter(doing="drains the node", until=deadline)
             result = await self._drain_round(method, deadline, licence)
             if result.errors:

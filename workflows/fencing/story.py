@@ -54,10 +54,7 @@ Ending = Callable[[], Awaitable[End]]
 
 
 class FencingStory:
-    """One fencing of one node. What is declared here without a value exists once the target is pinned."""
-
-    power_management: PowerManagement
-    crash_dump: CrashDump
+    """One fencing of one node: before its target is pinned nothing is known of it but what was asked for."""
 
     def __init__(
         self,
@@ -85,10 +82,14 @@ class FencingStory:
 
     @property
     def case(self) -> Case:
-        """Everything about the node; there is something once the target is pinned."""
-        if self._case is None:
-            raise RuntimeError("the target has not been pinned yet")
+        """Everything about the node, once the target is pinned."""
+        assert self._case is not None
         return self._case
+
+    @property
+    def power_management(self) -> PowerManagement:
+        """What is done about the power of the pinned machine."""
+        return PowerManagement(self.case)
 
     # The story ------------------------------------------------------------------------------------------------------
 
@@ -223,7 +224,7 @@ class FencingStory:
 
     async def _flow(self) -> End:
         """The three steps. A restart of the flow finds what is proven and does only the rest (S5)."""
-        case, act = self.case, self.power_management
+        case, act, crash_dump = self.case, self.power_management, CrashDump(self.case)
         if self._request.seen_off and case.lacks_proof:
             raise NonRetryable("a person said off, which no longer stands; nothing was switched off on that word")
         if not case.plan.levels and case.power.proof is None:
@@ -233,9 +234,9 @@ class FencingStory:
         if not case.progress.freeing.done:
             if case.power.proof is None and not await act.was_switched_off():
                 await self._isolate()
-                await self.crash_dump.free_at_once()
+                await crash_dump.free_at_once()
                 await self._wait_before_power()
-                await self.crash_dump.wait()
+                await crash_dump.wait()
                 await case.tries.carry_out(FenceStep.POWER_MANAGEMENT, act.try_off)
             await case.tries.carry_out(FenceStep.POWER_MANAGEMENT, act.try_free)
         if case.leaves_off:
@@ -438,8 +439,6 @@ class FencingStory:
 
     def _open(self, progress: FencingProgress) -> None:
         self._case = open_case(self.episode, progress, configured=Configured(template=self._request.template))
-        self.power_management = PowerManagement(self.case)
-        self.crash_dump = CrashDump(self.case)
 
     async def _mark(self) -> None:
         await self.case.node_writer.write(TargetActivities.mark, "isolation: marks the node")

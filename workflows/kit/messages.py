@@ -7,9 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from policy.episode.modes import REPAIRS, ClusterModes
 from policy.episode.operator_commands import ActionName, CommandAuthor
 from policy.episode.permits import Permit, PermitRequest
 from policy.fence.device_check import DeviceMemory
+from policy.observation.spells import NodeDays, Spell
 from policy.scan.pauses import Pause
 from policy.scan.scan_report import ScanReport
 from policy.values.times import written
@@ -125,6 +127,21 @@ class ScannerStatus:
     """How long a scan without news takes."""
     pauses: tuple[Pause, ...] = ()
     """Those in force: nothing new is begun, and nothing destructive done, until none is left."""
+    modes: ClusterModes = REPAIRS
+    spells: tuple[Spell, ...] = ()
+    """Of due nodes that are not repaired, the oldest first, at most `MOST_SHOWN`; the query `spells` has all."""
+    open_spells: int = 0
+    """How many are open, and how many more nodes are due that had no room."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannerSpells:
+    """Answer of the scanner's `spells` query: the open spells, and those that have ended and are not recorded yet; left_out: how
+    many more nodes are due. days: the node-days that are not recorded yet."""
+
+    spells: tuple[Spell, ...] = ()
+    left_out: int = 0
+    days: tuple[NodeDays, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +162,16 @@ class UnpauseRequest(OperatorCommand):
     """End a pause. of: the pause's owner, "" for one's own."""
 
     of: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeRequest(OperatorCommand):
+    """How far programs may go with these nodes: by name, by a selector, or all where neither is given. mode: a `Mode`, or `unset`
+    to take a rule back."""
+
+    mode: str
+    nodes: tuple[str, ...] = ()
+    selector: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

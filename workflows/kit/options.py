@@ -100,6 +100,18 @@ def report(cluster: str) -> ActivityConfig:
     )
 
 
+def observations(cluster: str) -> ActivityConfig:
+    """Recording what was not repaired: after all others, and begun again by the scanner until it is done."""
+    return ActivityConfig(
+        task_queue=cluster_queue(cluster),
+        start_to_close_timeout=timedelta(seconds=30),
+        heartbeat_timeout=LOST_WORKER,
+        schedule_to_close_timeout=timedelta(seconds=60),
+        retry_policy=RetryPolicy(maximum_interval=LONGEST_RETRY_PAUSE),
+        priority=_PATIENT,
+    )
+
+
 def temporal_call() -> ActivityConfig:
     """A call to Temporal itself from the workflow queue; idempotent by workflow id."""
     return ActivityConfig(
@@ -135,7 +147,7 @@ def cluster_read(cluster: str) -> ActivityConfig:
     )
 
 
-def word(cluster: str) -> ActivityConfig:
+def attestation(cluster: str) -> ActivityConfig:
     """Verifying who has spoken: the person waits for the answer, and has gone by the time that a later worker has it."""
     return cluster_read(cluster) | {"start_to_close_timeout": timedelta(seconds=5), "schedule_to_close_timeout": ANSWERED_WITHIN}
 

@@ -1,6 +1,6 @@
 """Isolation of a machine that has failed and is kept: cut off from its volumes and its network, powered, for analysis.
 
-What is cut is what the node's fence configuration names (`policy/preservation/isolation_plan.py`), by the sequence of a fencing
+What is cut is what the node's fence configuration names (`policy/fence/plan.py`), by the sequence of a fencing
 and under its proofs: pods are freed only where every volume of theirs is proven cut (S1), and nothing touches power (S21). It
 needs a permit while it acts, and none while the machine stays cut. It is given back when a machine that is well again is
 released; where pods were freed, only after a restart or on a person's word.
@@ -22,7 +22,7 @@ from activities.contracts.target import Configured, PinRequest, PinResult, Targe
 from policy.episode.events import EventReason
 from policy.episode.messages import FencingInput, Need, NeedKind, Outcome, Phase
 from policy.episode.permits import Release
-from policy.preservation.isolation_plan import isolation_plan
+from policy.fence.plan import isolation_plan
 from policy.preservation.kept_machine import Isolation
 from workflows.episode.episode import Episode
 from workflows.episode.node_writes import NodeWriter, note_unseen_cuts

@@ -108,8 +108,8 @@ class PreservationStory:
                 if self.episode.held is not None:
                     await self.episode.wait_while_held()
                     continue
-                await self.episode.publish_the_rest()
-                if not self.unheard:
+                await self.episode.publish_the_rest(last=False)
+                if not self.has_pending_command:
                     self._hand_over(hold, self._progress.machine)
                 said = self._progress.wish  # an extension that came while the rest was told was answered, and holds
                 self._progress.wish = replace(said, keep=said.keep or said.until is not None)
@@ -417,18 +417,18 @@ class PreservationStory:
 
     # What is said to it ---------------------------------------------------------------------------------------------
 
-    def take_update(self, news: PreservationUpdate) -> None:
+    def take_update(self, update: PreservationUpdate) -> None:
         """The scanner saw that something is not as we left it."""
-        self._progress.unhealthy = news.unhealthy
+        self._progress.unhealthy = update.unhealthy
         self._progress.spoken = "something of it has changed"
-        self._progress.wish = replace(self._progress.wish, surplus=bool(news.released))
+        self._progress.wish = replace(self._progress.wish, surplus=bool(update.released))
         self.episode.wake()
 
     def take_release(self, request: PersonRequest) -> str:
         """A person ends it now."""
         self._progress.spoken = f"released by {request.by}: {request.reason}"
         self._progress.wish = replace(self._progress.wish, keep=False, release=self._progress.spoken)
-        self.episode.note("release", "asked", f"by {request.by}: {request.reason}")
+        self.episode.note("release", "asked", f"by {request.by}: {request.reason}", who=request.by)
         self.episode.wake()
         return f"{self.episode.state.node} is released"
 
@@ -447,7 +447,7 @@ class PreservationStory:
         until = self.extended_to(request)
         self._progress.spoken = "its end has been moved"
         self._progress.wish = replace(self._progress.wish, until=until)
-        self.episode.note("extend", "asked", f"by {request.by}, until {written(until)}: {request.reason}")
+        self.episode.note("extend", "asked", f"by {request.by}, until {written(until)}: {request.reason}", who=request.by)
         self.episode.wake()
         return f"{self.episode.state.node} is preserved until {written(until)}"
 
@@ -456,7 +456,7 @@ class PreservationStory:
         self._progress.spoken = f"to be isolated, says {request.by}"
         self._progress.wish = replace(self._progress.wish, isolate=True)
         self._apart.try_now()
-        self.episode.note("isolate", "asked", f"by {request.by}: {request.reason}")
+        self.episode.note("isolate", "asked", f"by {request.by}: {request.reason}", who=request.by)
         self.episode.wake()
         return f"{self.episode.state.node} is cut off while it is kept as failed"
 
@@ -472,6 +472,6 @@ class PreservationStory:
         return self._progress.wish.release or (f"aborted by {abort.by}: {abort.reason}" if abort is not None else "")
 
     @property
-    def unheard(self) -> bool:
+    def has_pending_command(self) -> bool:
         """Whether a command was not carried out yet: nothing is handed over before that."""
         return self._progress.wish != NO_WISH or self.episode.state.abort_asked is not None or self.episode.held is not None

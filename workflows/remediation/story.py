@@ -301,7 +301,10 @@ class RemediationStory:
         node_writer = NodeWriter(episode, machine=pin.machine, machine_uid=pin.machine_uid)
         self._adoption = Adoption(episode, node_writer)
         self.target = RemediationTarget(
-            episode=episode, progress=progress, preflight=Preflight(episode, pin.need), node_writer=node_writer
+            episode=episode,
+            progress=progress,
+            preflight=Preflight(episode, pin.need, may_rest=lambda: not progress.tried),
+            node_writer=node_writer,
         )
         self._steps = []
         for state in progress.steps:

@@ -59,6 +59,8 @@ class Holders:
         self._run, self._forgotten = "", False
         """Of this history only: another run in a report, or a call of `forget`, shows a reset."""
         self.problem = ""
+        self.repaired: bool | None = None
+        """Whether an episode of this cluster ever was; None while that was not asked."""
 
     def forget(self) -> None:
         """The table may lack what an earlier life of this history has granted. Called where the time can't be read."""
@@ -82,6 +84,7 @@ class Holders:
             await workflow.sleep(lag, summary="until the list of open episodes has all that the last scanner admitted")
             found = await self._find_open()
         if found is not None:
+            self.repaired = found.repaired
             marked = (seen.node for seen in report.observations if seen.incident or seen.mark_problem)
             # Those may be opening: that there is no episode yet says nothing.
             reserved = {permit.node for permit in state.permits.values() if permit.holding is PermitState.RESERVED}

@@ -12,8 +12,11 @@ from datetime import datetime, timedelta
 
 from activities.contracts.episodes import EpisodeDescription
 from policy.checks.fence_policies import Attempts, PowerMoment
+from policy.episode.decisions import Decision
 from policy.episode.messages import Kind
+from policy.episode.modes import REPAIRS, ClusterModes
 from policy.episode.permits import NeedsPerson, Permit, PermitRequest, PermitState, Portion, Replacing
+from policy.observation.spells import NodeDays, Spell
 from policy.scan.pauses import Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, PastIncident, RepeatAlarm, Repetition
 from policy.scan.scan_report import ScanReport
@@ -34,7 +37,8 @@ class PreservationNotice:
 
 @dataclass(slots=True, kw_only=True)
 class ScannerState:
-    """Bounded: it grows with open episodes, never with nodes. The order of `permits` and `queue` counts, on the wire as well."""
+    """Bounded: it grows with open episodes and spells, never with nodes. The order of `permits` and `queue` counts, on the wire
+    as well."""
 
     started: datetime
     holder: str = ""
@@ -64,6 +68,7 @@ class ScannerState:
     portions: tuple[Portion, ...] = ()
     """Of the pods that may be freed in a minute; no more of them than pods."""
     pauses: Pauses = ()
+    modes: ClusterModes = REPAIRS
 
     # What has become of episodes (`backoff.py`)
     held_off: dict[str, Backoff] = field(default_factory=dict)
@@ -81,6 +86,20 @@ class ScannerState:
     incidents: tuple[PastIncident, ...] = ()
     """What the alarm about repetitions remembers; bounded in `policy/scan/repeat_alarm.py`."""
 
+    # What was seen and not repaired (`spells.py`)
+    spells: dict[str, Spell] = field(default_factory=dict)
+    """The open ones, by node; bounded in `policy/observation/open_spells.py`."""
+    spells_left_out: int = 0
+    """How many due nodes of the last report had no room among them."""
+    spells_ended: list[Spell] = field(default_factory=list)
+    """Not looked at and not recorded yet."""
+    spells_of_storms: list[Spell] = field(default_factory=list)
+    """Ended and looked at; they are recorded once all of their storm are."""
+    node_days: tuple[NodeDays, ...] = ()
+    """Of this day, and of earlier ones until they are recorded."""
+    days_counted_at: datetime | None = None
+    """Up to when; None: the last report was not live."""
+
     # What was published
     told: dict[str, str] = field(default_factory=dict)
     """By node, the stamp (`policy/scan/report_builder.py`) of what its episode was last notified of."""
@@ -90,6 +109,14 @@ class ScannerState:
     """Alarms that are still to be published."""
     halted: str = ""
     """Why nothing was begun, as people were last informed of it."""
+
+    # The decision stream
+    decided: int = 0
+    """How many records there have been."""
+    decisions: list[Decision] = field(default_factory=list)
+    """Those that no answered scan has taken along yet."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """By node, the rule by which it was last refused; of candidates that still are."""
 
     # The permit table -----------------------------------------------------------------------------------------------
 
@@ -223,7 +250,7 @@ class ScannerInput:
 
     holder: our name in the cluster Lease (`starter` fills it in, else the scanner asks once). concurrency: how many nodes of this
     cluster may be disrupted at once. repeat_alarm: how many fencings of one node for one reason are reported as a repetition.
-    pauses: those of the last scanner; a pause that is in force goes on.
+    pauses: those of the last scanner; a pause that is in force goes on. modes: what is set, with the rules of the last scanner.
     """
 
     cluster: str = ""
@@ -233,6 +260,7 @@ class ScannerInput:
     state: ScannerState | None = None
     repeat_alarm: RepeatAlarm = DEFAULT_ALARM
     pauses: Pauses = ()
+    modes: ClusterModes = REPAIRS
 
     def cap(self, report: ScanReport | None) -> int:
         """How many nodes may be disrupted at once: what the cluster's fence policies say, else `concurrency`."""

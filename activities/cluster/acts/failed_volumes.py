@@ -43,9 +43,9 @@ LONGEST_SAID = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """tells: whether a condition of that type and status does; events: reasons of Events that do, and how old they may be."""
+    """is_sign: whether a condition of that type and status does; events: reasons of Events that do, and how old they may be."""
 
-    tells: Callable[[str, str], bool]
+    is_sign: Callable[[str, str], bool]
     events: frozenset[str]
     within: timedelta
     eviction_timeout: timedelta
@@ -68,9 +68,9 @@ class ClusterFailedVolumes(ClusterActivities, VolumeActivities):
         except ObjectNotFound as error:
             raise failure(ErrorType.TARGET_CHANGED, f"Node/{name} is gone") from error
         if node.view.uid != target.pinned.uid:
-            told = f"uid {node.view.uid}, pinned was {target.pinned.uid}"
-            raise failure(ErrorType.TARGET_CHANGED, f"Node/{name} is another object now: {told}")
-        said = [*_conditions(node, asked.tells), *(await self._events(name, asked) if asked.events else ())]
+            detail = f"uid {node.view.uid}, pinned was {target.pinned.uid}"
+            raise failure(ErrorType.TARGET_CHANGED, f"Node/{name} is another object now: {detail}")
+        said = [*_conditions(node, asked.is_sign), *(await self._events(name, asked) if asked.events else ())]
         attached, pods = await asyncio.gather(self._attached(name), self._pods(name))
         return FailedVolumes(
             failure=find_failure(said, attached, pods),
@@ -89,7 +89,7 @@ class ClusterFailedVolumes(ClusterActivities, VolumeActivities):
             raise failure(ErrorType.INVALID_CONFIG, str(error)) from error
         named = frozenset(rule.conditions)
         return _Asked(
-            tells=lambda kind, status: kind in named and (status != "True" if kind == READY else status == "True"),
+            is_sign=lambda kind, status: kind in named and (status != "True" if kind == READY else status == "True"),
             events=named,
             within=rule.events_within,
             eviction_timeout=rule.eviction_timeout,
@@ -104,7 +104,7 @@ class ClusterFailedVolumes(ClusterActivities, VolumeActivities):
         with as_invalid_config():
             unhealthy = {(each.type, each.status) for each in parse(document).conditions}
         return _Asked(
-            tells=lambda kind, status: (kind, status) in unhealthy,
+            is_sign=lambda kind, status: (kind, status) in unhealthy,
             events=frozenset(),
             within=timedelta(0),
             eviction_timeout=EVICTION_TIMEOUT,
@@ -137,11 +137,11 @@ class ClusterFailedVolumes(ClusterActivities, VolumeActivities):
         return PodOnNode(key=pod.key, uid=pod.metadata.uid, volumes=tuple(sorted(used.names)), stays=pod.belongs_to_node)
 
 
-def _conditions(node: LiveNode, tells: Callable[[str, str], bool]) -> Iterable[VolumeMessage]:
+def _conditions(node: LiveNode, is_sign: Callable[[str, str], bool]) -> Iterable[VolumeMessage]:
     """What a view leaves out as well: the messages of conditions, which are read only here."""
     for condition in (node.document.get("status") or {}).get("conditions") or ():
         kind = str(condition.get("type") or "")
-        if tells(kind, str(condition.get("status") or "")):
+        if is_sign(kind, str(condition.get("status") or "")):
             yield VolumeMessage(by=kind, message=str(condition.get("message") or ""))
 
 

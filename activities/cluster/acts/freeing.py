@@ -187,10 +187,10 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
             raise failure(ErrorType.NOT_FOUND, message) from error
         driven_out = [pod for pod in pods if pod.in_the_way and not pod.stays_under(OUR_TAINT)]
         try:
-            told = f"{counted(await self._in_rows(request, driven_out, self._delete_pod), 'pod')} deleted"
+            detail = f"{counted(await self._in_rows(request, driven_out, self._delete_pod), 'pod')} deleted"
         except ApplicationError as error:
-            told = f"pods are left to Kubernetes' garbage collector: {error.message}"
-        return replace(tainted, detail=f"{tainted.detail}; {told}", left=await self._left_soon(target.pinned.node))
+            detail = f"pods are left to Kubernetes' garbage collector: {error.message}"
+        return replace(tainted, detail=f"{tainted.detail}; {detail}", left=await self._left_soon(target.pinned.node))
 
     async def _left_soon(self, node: str) -> Workload:
         """What is left, as soon as nothing is or the moment is over that volumes take to follow their pods."""
@@ -376,8 +376,8 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
         if not self._licences.vouches_for(proof, self._clock()):
             raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node}: {proof}: {NOT_OURS}")
         if other := await self._identities.at_address(pinned.node, proof.address):
-            told = f"Node/{other} shows the address {proof.address}, too: which node's kernel is dead is not known (S39)"
-            raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node}: {told}")
+            detail = f"Node/{other} shows the address {proof.address}, too: which node's kernel is dead is not known (S39)"
+            raise failure(ErrorType.NOT_PROVEN, f"Node/{pinned.node}: {detail}")
         return await self._require_leave(request)
 
     def _require_read(self, target: Target, readings: Iterable[Reading | VolumeReading], levels: Levels = ()) -> None:
@@ -406,7 +406,7 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
         claim = await claimed_by(self._served, request.target, self._identities, self._checked) if by_devices else None
         seen = Seen(
             node=node.view if node is not None else None,
-            contested=contested or (claim.words if claim is not None else ""),
+            contested=contested or (claim.sentence if claim is not None else ""),
             cluster_lease=problem,
             policies=policies,
         )

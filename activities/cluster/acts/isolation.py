@@ -54,6 +54,7 @@ from activities.contracts.target import (
     TaintRequest,
     Target,
 )
+from activities.decision_stream import RecordDecisions, discard_decisions
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
 from activities.notification_sender import Notify, discard_notice
@@ -78,13 +79,14 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
         *,
         fences: NodeFences | None = None,
         notify: Notify = discard_notice,
+        record: RecordDecisions = discard_decisions,
     ) -> None:
         """look: the last look at this cluster (`last_look.py`). licences: which know what we have added."""
         super().__init__(served)
         self._licences = licences
         self._look = look
         self._drain = Drain(served, permits, licences)
-        self._publisher = EpisodePublisher(served, fences, notify=notify)
+        self._publisher = EpisodePublisher(served, fences, notify=notify, record=record)
 
     @activity.defn(name="isolation.mark-unschedulable")
     async def mark_unschedulable(self, request: CordonRequest) -> ActResult:
@@ -105,7 +107,7 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
 
     async def _licensed(self, request: LookRequest, not_after: datetime | None, decide: Callable[[LiveNode], Edit]) -> ActResult:
         """One edit of the Node, milliseconds after a look that says go (S20)."""
-        require_last_look(request, request.target)
+        require_last_look(request, request.target, Operation.CORDON)
         seen = await self._look(request)
         if seen.verdict is not LookVerdict.GO:
             return ActResult(changed=False, detail=seen.reason, look=seen)

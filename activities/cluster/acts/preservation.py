@@ -146,7 +146,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         by = NOT_OVERRIDDEN
         if held.deleting:
             by = await self._keeping.overridden(request.machine or _machine_ref(sight), sight.owner)
-            decision = replace(decision, reason=f"{BEING_DELETED}, {by.words}")
+            decision = replace(decision, reason=f"{BEING_DELETED}, {by.sentence}")
         found = _with_wish(effects(decision, drained=request.drained, isolation=request.isolation), found_held, held)
         changed = await self._write(sight, decision, found)
         hold = replace(_hold(sight, decision, found, now=now, changed=changed), override=by.override.value)
@@ -177,7 +177,9 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         if not request.machine_uid and not request.node_uid:
             return hold  # there never was one
         by = await self._keeping.overridden(request.machine, request.owner)
-        return replace(hold, gone=f"{hold.gone}, {by.words}", override=by.override.value, reason=f"{hold.reason}, {by.words}")
+        return replace(
+            hold, gone=f"{hold.gone}, {by.sentence}", override=by.override.value, reason=f"{hold.reason}, {by.sentence}"
+        )
 
     async def _write(self, sight: PreservedMachine, decision: PreservationDecision, found: Effects) -> tuple[str, ...]:
         """In the order that a crash may interrupt anywhere: see `Effects`."""
@@ -220,21 +222,21 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
 
     async def _write_expiry(self, sight: PreservedMachine, expiry: datetime | None) -> list[str]:
         value = written(expiry) if expiry is not None else None
-        told = [f"preserved until {value}" if value else "no longer preserved"]
+        done = [f"preserved until {value}" if value else "no longer preserved"]
         if sight.machine is None:
             assert sight.node is not None
             await self._patch_node(sight.node, set_annotations(sight.node.document, {EXPIRY_ANNOTATION: value}))
-            return told
+            return done
         ref = ref_of(sight.machine)
         if machine_api(ref.api_version) is not MCM:
             await self._annotate_machine(sight, {EXPIRY_ANNOTATION: value})
-            return told
+            return done
         metadata = {key: sight.machine["metadata"][key] for key in ("uid", "resourceVersion")}
         body = {"metadata": metadata, "status": {"currentStatus": {"preserveExpiryTime": value}}}
         path = self._keeping.path_of(ref, subresource="status")
         answer = await self._keeping.connection_of(ref).patch_merge(path, body)
         sight.machine["metadata"] = answer["metadata"]
-        return told
+        return done
 
     async def _write_condition(self, sight: PreservedMachine, condition: PreservedCondition) -> list[str]:
         """Kubelets write the same list every few seconds, so it is read again for this."""

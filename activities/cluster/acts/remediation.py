@@ -90,8 +90,8 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
         alone = request.node.startswith(MACHINE)
         node = None if alone else await find_node(self._connection, request.node)
         if node is not None and request.node_uid and request.node_uid != node.view.uid:
-            told = f"uid {node.view.uid}, asked for was {request.node_uid}"
-            raise failure(ErrorType.TARGET_CHANGED, f"Node/{request.node} is another object now: {told}")
+            detail = f"uid {node.view.uid}, asked for was {request.node_uid}"
+            raise failure(ErrorType.TARGET_CHANGED, f"Node/{request.node} is another object now: {detail}")
         machine = await self._machine_for(request, node)
         if node is None and machine is None and not request.adopts:
             raise failure(ErrorType.NOT_FOUND, no_such_target(request.node, await all_names(self._connection)))
@@ -140,8 +140,8 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
         has = found.view.node_name if found is not None and node is None and request.by_a_person else ""
         if has and await find_node(self._connection, has) is not None:
             # What the Node says, its lease and its part in the control plane would not be asked by the Machine's name (S15, S20).
-            told = f"{request.node}: expected a Machine that has no Node, this one has Node/{has}: name that"
-            raise failure(ErrorType.INVALID_CONFIG, told)
+            detail = f"{request.node}: expected a Machine that has no Node, this one has Node/{has}: name that"
+            raise failure(ErrorType.INVALID_CONFIG, detail)
         if found is not None and node is not None and (taken := taken_name(found.view, node.view)):
             raise failure(ErrorType.TARGET_CHANGED, taken)
         if (
@@ -153,8 +153,8 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
                 f"{MACHINE}{found.ref.namespace}/{found.ref.name}",
             }
         ):
-            told = f"machine: expected the Machine of {request.node}, {found.ref.key} has Node/{found.view.node_name or '-'}"
-            raise failure(ErrorType.INVALID_CONFIG, told)
+            detail = f"machine: expected the Machine of {request.node}, {found.ref.key} has Node/{found.view.node_name or '-'}"
+            raise failure(ErrorType.INVALID_CONFIG, detail)
         if found is not None and request.machine_uid and found.view.uid != request.machine_uid:
             raise failure(ErrorType.TARGET_CHANGED, f"{found.ref.key}: another Machine has that name now")
         return found
@@ -173,8 +173,8 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
                 return check
         if unusable and not named:
             # What covers it may be one of these: that its Machine is deleted instead is for a person to say.
-            told = f"{unusable[0]}; or name the steps (--with, `strategies`)"
-            raise failure(ErrorType.INVALID_CONFIG, f"which steps the node has is not known: {told}")
+            detail = f"{unusable[0]}; or name the steps (--with, `strategies`)"
+            raise failure(ErrorType.INVALID_CONFIG, f"which steps the node has is not known: {detail}")
         return None
 
     def _ladder(

@@ -41,10 +41,10 @@ from policy.remediation.remediation_objects import (
     made,
     not_ours,
     phase_of,
+    progress_message,
     remediator_of,
     statuses_of,
     to_be_given_up,
-    words_of,
 )
 from policy.values.times import moment_of, written
 
@@ -357,7 +357,7 @@ class ClusterRemediationObjects(DelegatingActivities, ExternalActivities):
             succeeded=says.has_succeeded(statuses),
             node_deletion=statuses.get(says.node_goes, ""),
             phase=phase_of(document),
-            message=words_of(document, says.telling),
+            message=progress_message(document, says.progress_conditions),
             well_since=moment_of(annotations.get(HEALTHY_DELAY_ANNOTATION)),
         )
 

@@ -48,6 +48,7 @@ from activities.contracts.target import (
     Target,
     TargetActivities,
 )
+from activities.decision_stream import RecordDecisions, discard_decisions
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
 from activities.notification_sender import Notify, discard_notice
@@ -72,13 +73,14 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         checked: CheckedDevices | None = None,
         verified_words: bool = False,
         notify: Notify = discard_notice,
+        record: RecordDecisions = discard_decisions,
     ) -> None:
         """verified_words: a person's wish is acted on only where it was verified that it is theirs."""
         super().__init__(served)
         self._licences = licences
         known = {"identities": identities, "checked": checked, "licences": licences, "verified_words": verified_words}
         self._last_look = LastLook(served, permits, takeover=takeover, **known)
-        self._publisher = EpisodePublisher(served, fences, notify=notify)
+        self._publisher = EpisodePublisher(served, fences, notify=notify, record=record)
 
     @activity.defn(name="isolation.pin-target")
     async def pin(self, request: PinRequest) -> PinResult:

@@ -129,7 +129,7 @@ class Claim:
     """Which other node is to be fenced by a device, and the sentence that says so."""
 
     other: NodeView
-    words: str
+    sentence: str
 
 
 async def claimed_by(
@@ -175,10 +175,12 @@ async def device_claims(
         device = named[other.name]
         if asked == MOST_ASKED:
             problem = f"{device} is named beside Node/{node}, Node/{other.name} and {len(others) - 1} more"
-            return Claim(other=other, words=f"{problem}: find out which node it belongs to; that many are not looked into")
+            return Claim(other=other, sentence=f"{problem}: find out which node it belongs to; that many are not looked into")
         if await _claims(connections, other, device, source):
             problem = f"{device} is configured as the device of Node/{node} and of Node/{other.name}"
-            return Claim(other=other, words=f"{problem}: find out which node it belongs to, or the wrong machine is switched off")
+            return Claim(
+                other=other, sentence=f"{problem}: find out which node it belongs to, or the wrong machine is switched off"
+            )
     return None
 
 
@@ -187,7 +189,7 @@ async def publish_on_both(connection: ClusterConnection, node: ObjectRef, uid: s
     written changes nothing of the answer."""
     for about, its_uid in ((node, uid), (claim.other.ref, claim.other.uid)):
         reason = DeviceEventReason.FENCE_DEVICE_SHARED
-        happening = Happening(about=about, uid=its_uid, reason=reason, message=claim.words, warning=True)
+        happening = Happening(about=about, uid=its_uid, reason=reason, message=claim.sentence, warning=True)
         try:
             await EventRecorder(connection).publish_unless_kept(happening)
         except ApplicationError as error:

@@ -36,9 +36,10 @@ from activities.errors import ErrorType, error_message, error_type, failure
 from activities.licences import Licences
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.targets import MACHINE
-from policy.episode.gate import LOOKED_AT, REMOVING, By, Objection, Operation, Seen, Weight, objection, of_control_plane
+from policy.episode.gate import LOOKED_AT, MODE, REMOVING, By, Objection, Operation, Seen, Weight, objection, of_control_plane
 from policy.episode.identity import compare_identity
 from policy.episode.messages import Kind, Need, NeedKind, Observation
+from policy.episode.modes import ClusterModes, ModeAnswer, mode_of
 from policy.episode.need_now import STANDS, NeedNow, NeedSeen, need_now
 from policy.episode.operator_commands import Verb
 from policy.fence.plan import FencingPlan
@@ -47,7 +48,8 @@ from policy.objects.marks import Mark, is_deleted_by, mark_of
 from policy.objects.nodes import NodeEvent, NodeView
 from policy.remediation.control_plane import ControlPlaneObjection, taking_of
 from policy.values.errors import PolicyError
-from policy.values.unread import Unread, unread_in_words
+from policy.values.mode import MODE_KEY
+from policy.values.unread import Unread, unread_text
 
 READ_SECONDS = 8.0
 """All reads run side by side, so this also bounds the look, well inside an activity's time. A control plane is read after them,
@@ -70,6 +72,9 @@ class GrantedPermits(Protocol):
     async def paused(self, cluster: str) -> str:
         """Why no episode may disrupt anything of the cluster now, "" where a permit decides. Raises where that is not known."""
 
+    async def modes(self, cluster: str) -> ClusterModes:
+        """What modes are set for its nodes. Raises where that is not known."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Doubt:
@@ -84,7 +89,7 @@ class _Doubt:
         return Unread(what=self.what, why="no answer in time" if late else error_message(self.error) or type(self.error).__name__)
 
     def __str__(self) -> str:
-        return unread_in_words([self.unread])
+        return unread_text([self.unread])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +98,7 @@ class _Sight:
 
     asking: the health check, or the object of another system, that the need is about. lease: of the node, where another owner
     holds it. endpoints: of the devices that are configured for it now, levels: of those of power, level by level; None where
-    that is not asked, or where `unplanned` says why that is not known.
+    that is not asked, or where `unplanned` says why that is not known. modes: None where a person decides, or they can't be read.
     """
 
     node: LiveNode | None
@@ -104,6 +109,7 @@ class _Sight:
     lease: LeaseView | None
     lease_problem: str
     permit: tuple[bool, str]
+    modes: ClusterModes | None
     policies: FencePolicies
     events: tuple[NodeEvent, ...]
     renewed: datetime | None
@@ -191,6 +197,8 @@ class LastLook:
             until=found.until if found is not None else None,
             permitted=sight.permit[0],
             endpoints=sight.endpoints,
+            version=sight.node.view.resource_version if sight.node is not None else "",
+            held_by_mode=found is not None and found.rule == MODE,
         )
 
     async def _guarded(self, request: LookRequest, sight: _Sight, answer: _Answer, *, seconds: float) -> _Answer:
@@ -217,7 +225,7 @@ class LastLook:
         need = request.need if request.need_matters and request.need.kind is NeedKind.CHECK else None
         (
             (node, contested, asking, subject),
-            (lease, lease_problem, permit),
+            (lease, lease_problem, permit, modes),
             ((policies, events), renewed, plan, claimed),
         ) = await asyncio.gather(
             asyncio.gather(
@@ -230,6 +238,7 @@ class LastLook:
                 _read("the node's lease", self._foreign_lease(request, now), None, doubts),
                 self._lease(request, doubts),
                 _read("the permit", self._permit(request), (False, ""), doubts),
+                _read("the mode", self._modes(request), None, doubts),
             ),
             asyncio.gather(
                 self._policies(request, doubts),
@@ -248,6 +257,7 @@ class LastLook:
             lease=lease if lease is not None and lease.holder != request.need.delegate else None,
             lease_problem=lease_problem,
             permit=permit,
+            modes=modes,
             policies=policies,
             events=events,
             renewed=renewed,
@@ -279,7 +289,7 @@ class LastLook:
         if claim is not None:
             node = replace(claim.other.ref, name=request.target.pinned.node)
             await publish_on_both(self._connection, node, request.target.pinned.uid, claim)
-        return claim.words if claim is not None else ""
+        return claim.sentence if claim is not None else ""
 
     async def _foreign_lease(self, request: LookRequest, now: datetime) -> LeaseView | None:
         """The lease of another owner. Where the step in hand is to be covered, taking the lease tells that; a deployment that has
@@ -360,6 +370,11 @@ class LastLook:
         overridden = self._licences.overridden(target) if self._licences is not None else ""
         return await self._permits.holds(target.cluster, target.pinned.node, target.incident, overridden)
 
+    async def _modes(self, request: LookRequest) -> ClusterModes | None:
+        if not request.destructive or not request.need.kind.automatic:
+            return None
+        return await self._permits.modes(request.target.cluster)
+
     def _need(self, request: LookRequest, sight: _Sight) -> NeedNow:
         node = sight.node.view if sight.node is not None else None
         seen = NeedSeen(
@@ -429,7 +444,19 @@ def _seen(request: LookRequest, sight: _Sight) -> Seen:
         marked=ours,
         preserving=_preserves(request, sight),
         deletes_it=_deletes_it(request, sight),
+        mode=_mode(request, sight),
     )
+
+
+def _mode(request: LookRequest, sight: _Sight) -> ModeAnswer | None:
+    """Of the live Node under the live check, by what the scanner says at this moment is set for the cluster (S52)."""
+    if sight.modes is None:
+        return None
+    check = request.need.check.key if request.need.check is not None else ""
+    metadata = (sight.asking or {}).get("metadata") or {}
+    annotation = (metadata.get("annotations") or {}).get(MODE_KEY)
+    labels = sight.node.view.labels if sight.node is not None else {}
+    return mode_of(sight.modes, request.target.pinned.node, labels, str(annotation) if annotation is not None else None, check)
 
 
 def _preserves(request: LookRequest, sight: _Sight) -> bool:
@@ -495,11 +522,11 @@ def require_leave(seen: Seen, operation: Operation, now: datetime, *, by: By = B
 
 def require_last_look(look: LookRequest, target: Target, operation: Operation = Operation.DISRUPT) -> None:
     """Refuse a look that comes with an act and would not license it: the caller may be any client that can schedule activities
-    (S42). operation: DISRUPT, or REMOVE where the act has the machine deleted, a look for which licenses the other as well.
+    (S42). operation: what the act is; a look for one that needs more licenses it as well.
 
     Raises NotLicensed.
     """
-    expected = {operation, Operation.REMOVE}
+    expected = {operation, Operation.REMOVE, *({Operation.DISRUPT} if operation is Operation.CORDON else ())}
     if look.target != target or look.operation not in expected:
         wanted = " or ".join(sorted(expected))
         wrong = f"expected a look at {target.pinned.node} for {wanted}, got one at {look.target.pinned.node} for {look.operation}"

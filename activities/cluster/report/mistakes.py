@@ -84,7 +84,7 @@ class MistakeReporter(BackgroundWriter):
             Happening(about=mistake.about, uid=mistake.uid, reason=mistake.reason, message=word, warning=True)
             for mistaken in self._mistaken
             for mistake in mistaken
-            for word in mistake.words
+            for word in mistake.messages
         ]
 
     def _versions(self) -> tuple[int, ...]:

@@ -168,7 +168,7 @@ class ManagementCluster:
         """What has not been listed even once."""
         return [each for each in self._watches.elsewhere() if not each.lists and not each.absent]
 
-    def unheard(self) -> str:
+    def unlisted(self) -> str:
         """Until the management cluster has been listed, it is not known which of its checks cover our nodes too, and are
         paused: a worker that starts while it is down would act past the open circuit breakers of its predecessor."""
         if not (missing := self.never_listed()):

@@ -172,10 +172,12 @@ class ClusterView:
         watching: Collection[str] = (),
         told: Iterable[tuple[str, str]] = (),
         begun: Collection[str] = (),
+        spells: Collection[str] = (),
         doubt: str = "",
     ) -> ScanReport:
         """The whole report at this moment. known_inventory, marks: the size and the versions the scanner has seen. begun: the
-        machines that it has had kept. told: what it has told the episodes of watched nodes. doubt: why nothing that this worker
+        machines that it has had kept. told: what it has told the episodes of watched nodes. spells: nodes with an open spell.
+        doubt: why nothing that this worker
         sees may be acted on, "" for no reason."""
         now = self._clock()
         self._note_freshness()
@@ -192,7 +194,7 @@ class ClusterView:
             doubt=self.watches.pools_doubt,
         )
         parts = replace(
-            self.ledger.report_parts(now, watching, self._preservation_index.exempt, told),
+            self.ledger.report_parts(now, watching, self._preservation_index.exempt, told, spells),
             at_risk=self._what_is_at_risk(),
             preservations=preservations,
             preservations_left_out=more,
@@ -393,7 +395,7 @@ class ClusterView:
         return bool(self._probe.problem) or any(reflector.problem for reflector in self.watches.here())
 
     def _trouble(self) -> str:
-        return self._probe.problem or self._broken() or self._management.unheard()
+        return self._probe.problem or self._broken() or self._management.unlisted()
 
     def _broken(self) -> str:
         if (

@@ -24,9 +24,11 @@ from activities.contracts.target import Configured, LicenceWanted, LookResult, L
 from activities.errors import ErrorType
 from policy.episode.gate import LOOKED_AT, Operation
 from policy.episode.messages import Kind, Need, NeedKind
+from policy.episode.modes import ClusterModes
 from policy.fence.power import PowerAct
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.kept_machine import CONDITION, TAINT
+from policy.values.mode import MODE_KEY, Mode
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from simulator.client import ApiError
@@ -743,3 +745,78 @@ async def test_a_look_before_power_on_tells_which_devices_are_configured_now(lic
     await TEMPLATE_GOES(licensed)
     result = await look(licensed, target=target, configured=Configured(), **RESTORES)
     assert (result.verdict, result.endpoints) == (GO, None)
+
+
+# How far a program may go ------------------------------------------------------------------------------------------------
+
+OBSERVES = ClusterModes(setting=Mode.OBSERVE)
+
+
+async def labelled_mode(world: World) -> None:
+    await world.change_node({"metadata": {"labels": {MODE_KEY: "observe"}}})
+
+
+async def annotated_check(world: World) -> None:
+    await world.others.patch(CHECKS.path("workers"), {"metadata": {"annotations": {MODE_KEY: "observe"}}})
+
+
+async def set_for_the_cluster(world: World) -> None:
+    world.permits.set = OBSERVES
+
+
+@pytest.mark.parametrize("take_back", [labelled_mode, annotated_check, set_for_the_cluster])
+async def test_s52_a_mode_that_is_taken_back_a_second_before_the_off_licenses_none(take_back: Change, licensed: World) -> None:
+    """S52: label, annotation and what the scanner says are each read in the look that would license the command."""
+    await licensed.add_template()
+    wanted = LicenceWanted(act=PowerAct.OFF, not_after=NOW + timedelta(seconds=10))
+    asked = await licensed.look(need=CHECK_NEED, configured=Configured(), licenses=wanted)
+    before: LookResult = await ActivityEnvironment().run(licensed.target.last_look, asked)
+    assert before.verdict is LookVerdict.GO
+    assert before.licence
+    await take_back(licensed)
+    after: LookResult = await ActivityEnvironment().run(licensed.target.last_look, asked)
+    assert (after.verdict, after.licence, after.held_by_mode) == (VETOED, "", True)
+    assert "its mode is observe" in after.reason
+
+
+@pytest.mark.parametrize(
+    ("mode", "goes"),
+    [
+        (Mode.OBSERVE, set()),
+        (Mode.CORDON, {Operation.CORDON}),
+        (Mode.DRAIN, {Operation.CORDON, Operation.DRAIN}),
+        (Mode.REPAIR, {Operation.CORDON, Operation.DRAIN, Operation.DISRUPT, Operation.REMOVE}),
+    ],
+)
+async def test_a_mode_licenses_what_it_is_named_after(mode: Mode, goes: set[Operation], licensed: World) -> None:
+    """S52: and what restores is licensed in every mode (S17)."""
+    licensed.permits.set = ClusterModes(setting=mode)
+    for operation in (Operation.CORDON, Operation.DRAIN, Operation.DISRUPT, Operation.REMOVE):
+        result = await look(licensed, operation=operation)
+        assert (result.verdict is LookVerdict.GO) is (operation in goes), (operation, result.reason)
+        assert result.held_by_mode is (operation not in goes)
+        expected = VETOED if mode is Mode.OBSERVE else UNLICENSED
+        assert operation in goes or result.verdict is expected
+    assert (await look(licensed, **RESTORES)).verdict is LookVerdict.GO
+    assert (await look(licensed, operation=Operation.WAIT)).verdict is LookVerdict.GO
+
+
+async def test_a_person_s_wish_is_not_braked_by_a_mode(licensed: World) -> None:
+    licensed.permits.set = OBSERVES
+    await labelled_mode(licensed)
+    assert (await look(licensed, need=Need(kind=NeedKind.PERSON, reason="by hand"))).verdict is LookVerdict.GO
+
+
+async def test_s52_a_kubelet_s_label_arms_nothing(licensed: World) -> None:
+    licensed.permits.set = OBSERVES
+    await licensed.change_node({"metadata": {"labels": {MODE_KEY: "repair"}}})
+    await licensed.others.patch(CHECKS.path("workers"), {"metadata": {"annotations": {MODE_KEY: "repair"}}})
+    assert (await look(licensed)).verdict is VETOED
+
+
+async def test_s52_a_scanner_that_can_t_be_asked_licenses_nothing(licensed: World) -> None:
+    """S20: that nobody has set anything is not known then."""
+    licensed.permits.error = RuntimeError("Temporal is away")
+    result = await look(licensed)
+    assert result.verdict is UNLICENSED
+    assert "the mode" in result.reason

@@ -41,6 +41,7 @@ from activities.errors import ErrorType, error_type
 from activities.licences import Levels
 from policy.episode.gate import Operation
 from policy.episode.messages import Acknowledgement, Need, NeedKind, Observation, OffProof, Pinned, Reading
+from policy.episode.modes import REPAIRS, ClusterModes
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.fence.power import PowerState
 from policy.objects.marks import Mark, parse_mark
@@ -110,6 +111,12 @@ class Permits:
         """Whether the permit is one past a circuit breaker, which counts only as a person's override."""
         self.error: Exception | None = None
         self.asked: list[tuple[str, str, str]] = []
+        self.set = REPAIRS
+
+    async def modes(self, cluster: str) -> ClusterModes:
+        if self.error is not None:
+            raise self.error
+        return self.set
 
     async def holds(self, cluster: str, node: str, incident: str, override: str = "") -> tuple[bool, str]:
         self.asked.append((cluster, node, incident))

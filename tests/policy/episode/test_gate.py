@@ -13,6 +13,7 @@ import pytest
 from policy.checks.fence_policies import FencePolicies
 from policy.episode import gate
 from policy.episode.gate import DESTRUCTIVE, RULES, By, Objection, Operation, Seen, Weight, objection
+from policy.episode.modes import REPAIRS, mode_of
 from policy.objects.machines import MachineView
 from policy.objects.nodes import Condition, NodeEvent, NodeView, Taint
 from policy.values.machine_apis import CLUSTER_API
@@ -22,7 +23,16 @@ from tests.policy.builders import NOW, a_node
 ROOT = Path(__file__).parents[3]
 NODE = a_node("node-1", "Unknown", age=3600)
 MACHINE = MachineView(api=CLUSTER_API, namespace="default", name="w-1", node_name="node-1")
-FREE = Seen(node=NODE, machines=(MACHINE,), pause="", lease="", cluster_lease="", permit="", policies=FencePolicies())
+FREE = Seen(
+    node=NODE,
+    machines=(MACHINE,),
+    pause="",
+    lease="",
+    cluster_lease="",
+    permit="",
+    policies=FencePolicies(),
+    mode=mode_of(REPAIRS, "node-1", {}),
+)
 """Everything was read, and nothing is in the way."""
 
 PRESERVE = "node.machine.sapcloud.io/preserve"
@@ -68,6 +78,12 @@ SITUATIONS: dict[str, list[Seen]] = {
     "something could not be read": [replace(FREE, doubts=(Unread(what="the node", why="no answer"),))],
     "its health check finds it healthy": [replace(FREE, need=says(Weight.NEED_GONE))],
     "its health check is paused, or its time runs anew": [replace(FREE, need=says(Weight.VETOED))],
+    "its mode is `observe`, or is set by a value that can't be read": [
+        *(replace(FREE, mode=mode_of(REPAIRS, "node-1", {"nodewarden.io/mode": word})) for word in ("observe", "Repair", "")),
+        *(replace(FREE, mode=mode_of(REPAIRS, "node-1", {}, annotation=word)) for word in ("observe", "on")),
+    ],
+    "its mode is `cordon`": [replace(FREE, mode=mode_of(REPAIRS, "node-1", {"nodewarden.io/mode": "cordon"}))],
+    "its mode is `drain`": [replace(FREE, mode=mode_of(REPAIRS, "node-1", {}, annotation="drain"))],
     "the cluster Lease is not ours": [replace(FREE, cluster_lease="held by another")],
     "no permit": [replace(FREE, permit="the permit is not held")],
     "another operator holds its lease in `medik8s-leases`": [replace(FREE, lease="node-maintenance")],
@@ -146,7 +162,9 @@ SITUATIONS: dict[str, list[Seen]] = {
 COLUMNS: dict[str, tuple[Operation, ...]] = {
     "offer": (Operation.OFFER,),
     "keep": (Operation.KEEP,),
-    "disrupt": tuple(DESTRUCTIVE),
+    "cordon": (Operation.CORDON,),
+    "drain": (Operation.DRAIN,),
+    "disrupt": tuple(DESTRUCTIVE - {Operation.CORDON, Operation.DRAIN}),
     "evict": (Operation.EVICT,),
     "ask": (Operation.ASK,),
     "create": (Operation.CREATE,),
@@ -217,6 +235,15 @@ def test_what_nobody_has_read_licenses_nothing_destructive(field: str) -> None:
         assert found is not None
         assert found.weight is Weight.NOT_LICENSED
         assert "was not read" in found.words
+
+
+def test_a_mode_that_nobody_has_read_licenses_no_program() -> None:
+    """S20, S52."""
+    for operation in DESTRUCTIVE | {Operation.OFFER, Operation.EVICT}:
+        found = objection(replace(FREE, mode=None), operation, By.PROGRAM, NOW)
+        assert found is not None
+        assert (found.words, found.weight) == ("the mode was not read", Weight.NOT_LICENSED)
+        assert objection(replace(FREE, mode=None), operation, By.PERSON, NOW) is None
 
 
 def test_no_limit_and_no_program_s_reason_keeps_a_machine_down() -> None:

@@ -46,7 +46,7 @@ def spell(
 
 
 def recorded(*spells: Spell) -> tuple[RecordedSpell, ...]:
-    return tuple(RecordedSpell(spell=each, workflow_id=f"observation/prod/{each.node}/{each.due}") for each in spells)
+    return tuple(RecordedSpell(spell=each, workflow_id=f"observation/prod/{each.node}/{each.due.isoformat()}") for each in spells)
 
 
 def node_days(days: float, day: str = "2026-11-28", mode: Mode = Mode.OBSERVE) -> NodeDays:

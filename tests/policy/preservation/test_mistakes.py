@@ -14,7 +14,7 @@ from tests.policy.preservation.test_preservation_index import LATER, NOW, Fleet
 
 def seen(fleet: Fleet) -> list[tuple[str, str, int]]:
     """About which objects, and how many words each."""
-    return [(mistake.about.kind, mistake.about.name, len(mistake.words)) for mistake in fleet.index.mistakes]
+    return [(mistake.about.kind, mistake.about.name, len(mistake.messages)) for mistake in fleet.index.mistakes]
 
 
 @pytest.mark.parametrize("word", [{PRESERVE_ANNOTATION: "noww"}, {PRESERVE_FOR_ANNOTATION: "ever"}, {ISOLATE_ANNOTATION: "yes"}])
@@ -24,7 +24,7 @@ def test_a_word_on_a_node_that_means_nothing_is_seen_until_it_is_mended(word: di
     fleet.node(1, **word)
     (mistake,) = fleet.index.mistakes
     assert (mistake.about.kind, mistake.about.name, mistake.uid) == ("Node", "n-1", "uid-1")
-    assert next(iter(word)) in mistake.words[0]
+    assert next(iter(word)) in mistake.messages[0]
     assert fleet.index.asked, "somebody has to tell it"
     version = fleet.index.mistakes.version
     fleet.node(1, **word)

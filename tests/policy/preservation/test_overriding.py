@@ -46,9 +46,9 @@ def test_which_override_it_was(
     """S21: recorded by its name. A roll-back is a roll-out, too: the set with the newest revision counts."""
     found = overridden_by(own, top, others)
     assert found.override is override
-    assert words in found.words
-    assert found.words.startswith(f"{override.value}: ")
+    assert words in found.sentence
+    assert found.sentence.startswith(f"{override.value}: ")
 
 
 def test_nothing_is_said_where_nothing_was_overridden() -> None:
-    assert NOT_OVERRIDDEN.words == ""
+    assert NOT_OVERRIDDEN.sentence == ""

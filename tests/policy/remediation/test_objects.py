@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.objects.remediations import plurals_of
-from policy.remediation.remediation_objects import LONGEST_NAME, WantedObject, made, not_ours, phase_of, statuses_of, words_of
+from policy.remediation.remediation_objects import (
+    LONGEST_NAME,
+    WantedObject,
+    made,
+    not_ours,
+    phase_of,
+    progress_message,
+    statuses_of,
+)
 from policy.values.errors import PolicyError
 from policy.values.object_refs import ObjectRef
 
@@ -118,7 +126,7 @@ def test_what_is_made_shares_nothing_with_its_template() -> None:
 def test_a_status_of_any_shape_says_nothing(status: object) -> None:
     """Any controller's object: what it writes is not ours to choose."""
     document = {"metadata": {}, "status": status}
-    assert (statuses_of(document).get("Succeeded", ""), words_of(document, TOLD), phase_of(document)) == ("", "", "")
+    assert (statuses_of(document).get("Succeeded", ""), progress_message(document, TOLD), phase_of(document)) == ("", "", "")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +139,7 @@ def test_a_status_of_any_shape_says_nothing(status: object) -> None:
     ],
 )
 def test_its_controller_s_words_are_found_wherever_it_writes_them(status: dict[str, Any], words: str) -> None:
-    assert words_of({"metadata": {}, "status": status}, TOLD) == words
+    assert progress_message({"metadata": {}, "status": status}, TOLD) == words
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from policy.checks.health_check import HealthCheck
 from policy.checks.verdicts import Health
 from policy.episode.gate import HOLD_ANNOTATION, unblocks
+from policy.episode.modes import ClusterModes, ModeRule
 from policy.objects.machines import PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, SKIP_ANNOTATION
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, ZONE_LABEL, Condition, NodeView
 from policy.objects.remediations import RemediationObject
@@ -21,7 +22,8 @@ from policy.scan.evaluation import evaluate
 from policy.scan.ledger import Ledger
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.report_builder import NOT_COVERED, stamp_of
-from policy.scan.scan_report import MAXIMUM_CANDIDATES, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS
+from policy.scan.scan_report import MAXIMUM_CANDIDATES, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS, NodeStanding
+from policy.values.mode import MODE_KEY, Mode
 from policy.values.object_refs import Dialect, ObjectRef
 from tests.policy.builders import NOW, WORKER, a_check, a_node, a_report, ago, check_ref, ledger_of, mark_text
 from tests.policy.pools import PROD, a_machine, cluster_api, openshift
@@ -335,3 +337,57 @@ def test_rows_are_bounded_and_stay_in_order_as_nodes_come_and_go() -> None:
         "healthy-003",
         "healthy-004",
     ]
+
+
+def test_a_due_node_under_an_open_circuit_breaker_is_watched_although_it_is_no_candidate() -> None:
+    sick = [a_node(name, "Unknown", 60, labels={WORKER: ""}) for name in ("a", "b")]
+    parts = ledger_of(a_check(), *sick).report_parts(NOW, spells=("gone", "a"))
+    assert not parts.candidates
+    assert [(each.node, each.standing, each.code) for each in parts.watched] == [
+        ("a", NodeStanding.DUE, "CircuitBreakerOpen"),
+        ("gone", NodeStanding.GONE, ""),
+        ("b", NodeStanding.DUE, "CircuitBreakerOpen"),
+    ]
+    assert (parts.watched[0].since, parts.watched[0].cause, parts.watched[0].steps) == (
+        ago(60),
+        "ReadyUnknown",
+        ("FencingTemplate/nodewarden/bmc",),
+    )
+
+
+def test_a_watched_node_says_how_it_stands_and_a_candidate_is_none() -> None:
+    nodes = [a_node("sick", "Unknown", 60), a_node("soon", "Unknown", 0.5), a_node("stray", labels={})]
+    parts = ledger_of(a_check(), *nodes, *fleet(10)).report_parts(NOW, spells=("sick", "soon", "stray", "healthy-001"))
+    assert [each.node for each in parts.candidates] == ["sick"]
+    assert {each.node: each.standing for each in parts.watched} == {
+        "soon": NodeStanding.UNCLEAR,
+        "stray": NodeStanding.UNCOVERED,
+        "healthy-001": NodeStanding.WELL,
+    }
+
+
+def test_what_a_spell_watches_changes_no_decision() -> None:
+    """S14, S17: neither the order of the candidates nor what an episode sees depends on it."""
+    ledger = sick_ledger(a_node("a", "Unknown", 60), a_node("b", "Unknown", 90))
+    plain, watching = ledger.report_parts(NOW), ledger.report_parts(NOW, spells=("a", "b", "healthy-001"))
+    assert replace(watching, watched=()) == plain
+    assert [each.node for each in watching.watched] == ["healthy-001"]
+
+
+def test_nodes_in_each_mode_are_counted_and_a_held_one_names_its_mode() -> None:
+    """S52: what a check would have repaired is compared with how long it only observed."""
+    nodes = []
+    for number in range(4):
+        labels = {"rack": f"r{number % 2}"} | ({MODE_KEY: "observe"} if number == 2 else {})
+        node = a_node(f"node-{number}", "Unknown" if number == 1 else "True")
+        nodes.append(replace(node, labels={**node.labels, **labels}))
+    ledger = ledger_of(a_check(), *nodes)
+    rule = ModeRule(mode=Mode.OBSERVE, by="ada", reason="r", at=NOW, selector="rack=r1")
+    (check,) = ledger.report_parts(NOW, ()).checks
+    assert check.modes == ((Mode.OBSERVE, 1), (Mode.REPAIR, 3))
+    ledger.modes = ClusterModes(setting=Mode.DRAIN, rules=(rule,))
+    parts = ledger.report_parts(NOW, ())
+    (check,) = parts.checks
+    assert check.modes == ((Mode.DRAIN, 1), (Mode.OBSERVE, 3))
+    (candidate,) = parts.candidates
+    assert (candidate.mode, candidate.vetoed_by) == (Mode.OBSERVE, "mode")

@@ -1,0 +1,178 @@
+"""Which mode holds for a node under a health check, and who set it: the most cautious of three.
+
+The annotation on the check and the label on the node can only lower: a tenant may write the one, a kubelet the other (S52).
+What is set for the cluster is the setting `scan.mode`, which people replace for all or some nodes (`nodewarden mode set`). What
+a mode allows is the row `mode` of `policy/episode/gate.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import lru_cache
+
+from policy.values.display_text import counted, in_a_line
+from policy.values.errors import PolicyError
+from policy.values.mode import MODE_KEY, Mode, most_cautious, read_mode
+from policy.values.selectors import Selector, read_selector
+from policy.values.times import written
+
+MODES_MEMO = "modes"
+"""A memo of a scanner's workflow: its `ClusterModes`, for people, and for the next scanner of the cluster."""
+MOST_RULES = 50
+MOST_NODES = 200
+LONGEST_SELECTOR = 500
+UNSET = "unset"
+"""In the place of a mode: the rule of these nodes goes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeRule:
+    """A person's command for some nodes: those named, those that a label selector selects (as kubectl writes it), or all where it
+    has neither. by: with how the identity was verified."""
+
+    mode: Mode
+    by: str
+    reason: str
+    at: datetime
+    nodes: tuple[str, ...] = ()
+    selector: str = ""
+
+    def covers(self, node: str, labels: Mapping[str, str]) -> bool:
+        """Whether it is for that node; what is no Node has no labels."""
+        if self.selector:
+            return _selector(self.selector).matches(labels)
+        return node in self.nodes if self.nodes else True
+
+    @property
+    def scope(self) -> str:
+        """The nodes that it is for, in words."""
+        named = ", ".join(self.nodes[:5]) + (f" and {len(self.nodes) - 5} more" if len(self.nodes) > 5 else "")
+        return f"nodes with {self.selector}" if self.selector else named or "all nodes"
+
+    def __str__(self) -> str:
+        return f"set for {self.scope} by {self.by} at {written(self.at)}: {in_a_line(self.reason, 200)}"
+
+
+@lru_cache(maxsize=256)
+def _selector(text: str) -> Selector:
+    return read_selector(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterModes:
+    """What is set for a cluster. setting: `scan.mode`, None where it is not set. found: the mode that such a cluster begins
+    with, None while that is not known. rules: the oldest first."""
+
+    setting: Mode | None = None
+    found: Mode | None = None
+    rules: tuple[ModeRule, ...] = ()
+
+    @property
+    def default(self) -> Mode:
+        """For nodes that no rule covers. A scanner of a version without modes has repaired all along."""
+        return self.setting or self.found or Mode.REPAIR
+
+    @property
+    def why(self) -> str:
+        """Why that one."""
+        if self.setting is not None:
+            return f"the setting scan.mode is {self.setting}"
+        before = "nothing was ever" if self.found is Mode.OBSERVE else "nodes were"
+        return f"scan.mode is not set, and {before} repaired in this cluster"
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it was set, or found, what nodes without a rule have."""
+        return self.setting is not None or self.found is not None
+
+    def begun(self, *, repaired: bool) -> ClusterModes:
+        """With the mode that a cluster without a setting begins with. repaired: an episode of ours ever ran in it."""
+        return replace(self, found=Mode.REPAIR if repaired else Mode.OBSERVE)
+
+    def rule_of(self, node: str, labels: Mapping[str, str]) -> ModeRule | None:
+        """The newest rule that covers the node, None where none does."""
+        return next((rule for rule in reversed(self.rules) if rule.covers(node, labels)), None)
+
+    def ruled(self, rule: ModeRule) -> ClusterModes:
+        """With that rule as the newest. It replaces the one for the same nodes, and one for all nodes replaces all. Raises
+        ValueError where there are too many, or it can't be read."""
+        if problem := rule_problem(rule.nodes, rule.selector):
+            raise ValueError(problem)
+        kept = () if not (rule.nodes or rule.selector) else self._without(rule.nodes, rule.selector)
+        if len(kept) >= MOST_RULES:
+            raise ValueError(f"expected at most {MOST_RULES} rules: `nodewarden mode unset` one of them first")
+        return replace(self, rules=(*kept, rule))
+
+    def unruled(self, nodes: tuple[str, ...], selector: str) -> ClusterModes:
+        """Without the rule of exactly these nodes; without any where none are named. Raises ValueError where there is none."""
+        kept = self._without(nodes, selector) if nodes or selector else ()
+        if len(kept) == len(self.rules):
+            scopes = "; ".join(rule.scope for rule in self.rules) or "none"
+            raise ValueError(f"expected the nodes of a rule, and there is none for these: rules are {scopes}")
+        return replace(self, rules=kept)
+
+    def described(self, nodes: tuple[str, ...], selector: str) -> str:
+        """What holds now for the nodes of a command, and what else is set, in a sentence."""
+        mine = next((each for each in self.rules if (set(each.nodes), each.selector) == (set(nodes), selector)), None)
+        plain = f"without a rule the mode is {self.default} ({self.why})"
+        others = sum(each is not mine for each in self.rules)
+        rest = f"; {counted(others, 'other rule')}: see `nodewarden mode`" if others else ""
+        return (f"the mode of {mine.scope} is {mine.mode}" if mine is not None else plain) + rest
+
+    def _without(self, nodes: tuple[str, ...], selector: str) -> tuple[ModeRule, ...]:
+        return tuple(each for each in self.rules if (set(each.nodes), each.selector) != (set(nodes), selector))
+
+
+REPAIRS = ClusterModes()
+"""Nothing is set."""
+
+
+def rule_problem(nodes: tuple[str, ...], selector: str) -> str:
+    """What is wrong with the nodes of a rule, "" for nothing."""
+    if nodes and selector:
+        return "expected nodes by name or a selector, got both"
+    if len(nodes) > MOST_NODES or any(not name or len(name) > 253 for name in nodes):
+        return f"nodes: expected at most {MOST_NODES} names; a selector covers more"
+    if len(selector) > LONGEST_SELECTOR:
+        return f"selector: expected at most {LONGEST_SELECTOR} characters"
+    try:
+        if selector:
+            read_selector(selector)
+    except PolicyError as error:
+        return str(error)
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeAnswer:
+    """The mode of one node under one check. why: what sets it. problem: a value that can't be read, and so means observe; ""
+    for none."""
+
+    mode: Mode
+    why: str
+    problem: str = ""
+
+    def __str__(self) -> str:
+        return f"its mode is {self.mode}: {self.why}"
+
+
+def mode_of(
+    modes: ClusterModes, node: str, labels: Mapping[str, str], annotation: str | None = None, check: str = ""
+) -> ModeAnswer:
+    """labels: of the Node, empty where there is none. annotation: of the check with that key, None where it has none, or where no
+    check asks."""
+    rule = modes.rule_of(node, labels)
+    found = [ModeAnswer(mode=rule.mode, why=str(rule)) if rule else ModeAnswer(mode=modes.default, why=modes.why)]
+    if annotation is not None:
+        found.append(_read(annotation, f"the annotation {MODE_KEY} of {check or 'its health check'}"))
+    if (label := labels.get(MODE_KEY)) is not None:
+        found.append(_read(label, f"the label {MODE_KEY} of the node"))
+    least = most_cautious(each.mode for each in found)
+    return next(each for each in found if each.mode is least)
+
+
+def _read(value: str, where: str) -> ModeAnswer:
+    mode, problem = read_mode(value)
+    return ModeAnswer(mode=mode, why=f"{where} can't be read: {problem}" if problem else f"{where} says so", problem=problem)

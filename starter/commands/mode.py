@@ -1,0 +1,104 @@
+"""`nodewarden mode`: how far programs may go with which nodes, and why; `mode set` and `unset` change that."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from starter.commands import completion
+from starter.commands.arguments import ClusterOption, OutputOption, WhoOption
+from starter.commands.session import given, print_command_answer, session_of, show, working
+
+app = typer.Typer(help="Show and set how far programs may go with nodes: observe, cordon, drain or repair.")
+
+NodesArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="NODE...", help="Names of nodes; none: all.", autocompletion=completion.nodes)
+]
+SelectorOption = Annotated[str, typer.Option("--selector", "-l", help="Nodes with these labels, as kubectl's, such as rack=r7.")]
+WhyOption = Annotated[str, typer.Option("--reason", "-r", help="Why, as `nodewarden mode` shows it.")]
+
+
+@app.callback(invoke_without_command=True)
+def mode(context: typer.Context, cluster: ClusterOption = "", output: OutputOption = None) -> None:
+    """Show the mode of each node under each health check, and what sets it. The cluster is read once, with your own rights."""
+    if context.invoked_subcommand is None:
+        _shown(context, cluster=cluster, output=output)
+
+
+@working
+async def _shown(context: typer.Context, *, cluster: str, output: OutputOption) -> None:
+    from datetime import UTC, datetime
+
+    from policy.scan.mode_table import mode_lines
+    from starter.errors import SilentError
+    from starter.output.mode_table import as_model, as_table
+    from starter.plans.live import read_live
+    from workers.configuration.setting_sources import SettingsError
+
+    session = session_of(context, cluster=cluster, output=output)
+    async with session.connected() as (warden, settings, name):
+        modes = await warden.scanner(name).modes()
+    try:
+        async with session.reading(settings) as (_, connection, machines):
+            found = await read_live(settings, connection, machines)
+        found.ledger.modes, unread = modes, ""
+        lines = mode_lines(found.ledger.known(datetime.now(UTC)))
+    except (SilentError, SettingsError) as error:
+        lines, unread = (), str(error)
+    show(session, lambda: as_model(name, modes, lines, unread), lambda: as_table(modes, lines, unread))
+
+
+@app.command("set")
+@working
+async def set_mode(
+    context: typer.Context,
+    level: Annotated[str, typer.Argument(metavar="MODE", help="observe, cordon, drain or repair.")],
+    node: NodesArgument = None,
+    *,
+    selector: SelectorOption = "",
+    reason: WhyOption,
+    who: WhoOption = "",
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> None:
+    """Set how far programs may go with these nodes, or with all. The newest rule that covers a node counts.
+
+    It holds from the next last look on. A rule for all nodes replaces all others.
+    """
+    await _say(context, level, node, selector, reason=reason, who=who, cluster=cluster, output=output)
+
+
+@app.command("unset")
+@working
+async def unset(
+    context: typer.Context,
+    node: NodesArgument = None,
+    *,
+    selector: SelectorOption = "",
+    reason: WhyOption,
+    who: WhoOption = "",
+    cluster: ClusterOption = "",
+    output: OutputOption = None,
+) -> None:
+    """Take the rule of exactly these nodes back, or all rules: what was set before, or the setting scan.mode, holds again."""
+    await _say(context, "unset", node, selector, reason=reason, who=who, cluster=cluster, output=output)
+
+
+async def _say(
+    context: typer.Context,
+    level: str,
+    nodes: list[str] | None,
+    selector: str,
+    *,
+    reason: str,
+    who: str,
+    cluster: str,
+    output: OutputOption,
+) -> None:
+    session = session_of(context, cluster=cluster, output=output)
+    async with session.connected() as (warden, _, name):
+        answer = await warden.scanner(name).set_mode(
+            level, who=who, reason=given("--reason", reason), nodes=tuple(nodes or ()), selector=selector
+        )
+    print_command_answer(session, answer, cluster=name)

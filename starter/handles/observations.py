@@ -1,0 +1,135 @@
+"""What was recorded of nodes that were not repaired, read back from Temporal: for the report that compares, and for its export.
+
+As of episodes, it is known as long as the namespace remembers closed workflows; what that leaves out is said beside the numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError
+
+from activities.contracts.episode_start import page_of
+from policy.episode.messages import EpisodeResult, scanner_id
+from policy.observation.comparison import Comparison, RecordedSpell, compare
+from policy.observation.spells import OBSERVATION, NodeDays, ObservationRecord, Spell
+from policy.values.times import written
+from starter.errors import RequestError
+from starter.handles.calls import ANSWER_WITHIN
+from starter.handles.history import ASKED_AT_ONCE, History
+from starter.handles.scanners import ScannerHandle
+from workers.temporal_namespace import retention
+from workflows.kit.messages import ScannerSpells
+
+MOST_READ = 10_000
+"""Records and ended episodes of one report, each."""
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What is known since a moment. unknown: what is not, as sentences."""
+
+    spells: tuple[RecordedSpell, ...] = ()
+    days: tuple[NodeDays, ...] = ()
+    episodes: tuple[EpisodeResult, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterComparison:
+    """The report on one cluster. unknown: what its numbers leave out, as sentences."""
+
+    cluster: str
+    comparison: Comparison
+    unknown: tuple[str, ...] = ()
+
+
+class Observations:
+    """Records never change, so each is fetched once. page: the address of our page, "" for none."""
+
+    def __init__(self, client: Client, history: History, *, page: str = "") -> None:
+        self._client = client
+        self._history = history
+        self._page = page
+        self._records: dict[str, ObservationRecord] = {}
+        self._at_once = asyncio.Semaphore(ASKED_AT_ONCE)
+
+    async def compared(self, cluster: str, *, since: datetime, check: str = "") -> ClusterComparison:
+        """The report on the time since then. check: its key or name, "" for all. Raises SilentError."""
+        return report(cluster, await self.observed(cluster, since=since), since=since, check=check)
+
+    async def observed(self, cluster: str, *, since: datetime) -> Observed:
+        """Recorded spells and those that last, node-days, and ended episodes. Raises SilentError.
+
+        The scanner is asked first: what is recorded meanwhile is then in both answers, and in none if it were asked last.
+        """
+        unknown = list[str]()
+        lasting: ScannerSpells | None = None
+        try:
+            lasting = await ScannerHandle(self._client, cluster).spells()
+        except RequestError as error:
+            unknown.append(f"spells that last, as the scanner does not say: {error}")
+        since = since.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        state = f"ExecutionStatus = 'Completed' AND CloseTime >= '{written(since)}'"
+        runs, ended, remembered = await asyncio.gather(
+            self._history.listed(cluster, state, kinds=(OBSERVATION,), limit=MOST_READ + 1),
+            self._history.ended(cluster, since=since, limit=MOST_READ),
+            retention(self._client),
+        )
+        records = await asyncio.gather(*(self._record(run.id, run.run_id) for run in runs[:MOST_READ]))
+        read = [(record, run.id) for record, run in zip(records, runs, strict=False) if record is not None]
+        if remembered is not None and datetime.now(UTC) - remembered > since:
+            unknown.append(f"what ended more than {remembered // _DAY} days ago: Temporal's namespace remembers no longer")
+        if len(runs) > MOST_READ or ended.more:
+            unknown.append(f"older records than the latest {MOST_READ:,}: ask for less time")
+        if len(read) < min(len(runs), MOST_READ):
+            unknown.append(f"{min(len(runs), MOST_READ) - len(read)} records, which could not be read")
+        spells = [(spell, workflow_id) for record, workflow_id in read for spell in record.spells]
+        days = [day for record, _ in read for day in record.days]
+        if lasting is not None:
+            known = {(spell.node, spell.check, spell.due) for spell, _ in spells}
+            spells += [(each, scanner_id(cluster)) for each in lasting.spells if (each.node, each.check, each.due) not in known]
+            days += set(lasting.days) - set(days)
+            if lasting.left_out:
+                unknown.append(f"{lasting.left_out} more nodes that are due now: the scanner keeps no more spells")
+        return Observed(
+            spells=tuple(self._recorded(cluster, *each) for each in spells),
+            days=tuple(days),
+            episodes=tuple(each.result for each in ended.episodes if each.result is not None),
+            unknown=tuple(unknown),
+        )
+
+    def _recorded(self, cluster: str, spell: Spell, workflow_id: str) -> RecordedSpell:
+        page = page_of(self._page, cluster, spell.node)
+        return RecordedSpell(spell=spell, workflow_id=workflow_id, page=f"{page}?at={written(spell.due)}" if page else "")
+
+    async def _record(self, workflow_id: str, run_id: str) -> ObservationRecord | None:
+        """None where its history was removed between the two calls."""
+        if run_id not in self._records:
+            handle: WorkflowHandle[Any, ObservationRecord] = self._client.get_workflow_handle(
+                workflow_id, run_id=run_id, result_type=ObservationRecord
+            )
+            try:
+                async with self._at_once:
+                    self._records[run_id] = await handle.result(follow_runs=False, rpc_timeout=ANSWER_WITHIN)
+            except RPCError:
+                return None
+        return self._records[run_id]
+
+
+def report(cluster: str, found: Observed, *, since: datetime, check: str = "") -> ClusterComparison:
+    """Of what was read."""
+    comparison = compare(found.spells, found.days, found.episodes, since=since, now=datetime.now(UTC), check=check)
+    return ClusterComparison(cluster=cluster, comparison=comparison, unknown=(*found.unknown, *_missing(comparison.missing_days)))
+
+
+def _missing(days: tuple[str, ...]) -> Iterator[str]:
+    if days:
+        named = ", ".join(days[:3]) + (f" and {len(days) - 3} more" if len(days) > 3 else "")
+        yield f"what was on {len(days)} days, of which no node-days are recorded: {named}"

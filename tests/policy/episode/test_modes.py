@@ -1,0 +1,117 @@
+"""Which mode holds for a node under a check: the most cautious of three, and who may raise it (S52)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from policy.episode.modes import MOST_RULES, REPAIRS, ClusterModes, ModeRule, mode_of
+from policy.values.errors import PolicyError
+from policy.values.mode import MODE_KEY, Mode
+from policy.values.selectors import read_selector
+from policy.values.times import written
+from tests.policy.builders import NOW
+
+OBSERVES = ClusterModes(setting=Mode.OBSERVE)
+
+
+def a_rule(mode: Mode, *nodes: str, selector: str = "", minutes: int = 0) -> ModeRule:
+    at = NOW + timedelta(minutes=minutes)
+    return ModeRule(mode=mode, by="ada, verified by Kubernetes", reason="rack 7 first", at=at, nodes=nodes, selector=selector)
+
+
+@pytest.mark.parametrize("of_cluster", Mode)
+@pytest.mark.parametrize("annotation", [None, *Mode])
+@pytest.mark.parametrize("label", [None, *Mode])
+def test_s52_a_label_or_an_annotation_never_raises_the_mode(
+    of_cluster: Mode, annotation: Mode | None, label: Mode | None
+) -> None:
+    """S52: a tenant writes the one, a kubelet the other."""
+    labels = {MODE_KEY: label.value} if label is not None else {}
+    found = mode_of(ClusterModes(setting=of_cluster), "node-1", labels, annotation.value if annotation is not None else None)
+    order = [*Mode]
+    said = [each for each in (of_cluster, annotation, label) if each is not None]
+    assert order.index(found.mode) == min(map(order.index, said))
+    assert of_cluster.allows(found.mode)
+
+
+@pytest.mark.parametrize("value", ["", "Repair", "on", "repair ", "x" * 3000, "\x1b[31mrepair"])
+def test_s52_a_value_that_can_t_be_read_means_observe_and_says_so(value: str) -> None:
+    for found in (mode_of(REPAIRS, "n", {MODE_KEY: value}), mode_of(REPAIRS, "n", {}, value, "NodeHealthCheck/workers")):
+        assert found.mode is Mode.OBSERVE
+        assert "expected observe, cordon, drain or repair, got" in found.problem
+        assert found.problem in str(found)
+        assert len(str(found)) < 300
+        assert str(found).isprintable()
+
+
+def test_the_newest_rule_that_covers_a_node_counts_and_the_default_holds_for_the_rest() -> None:
+    modes = OBSERVES.ruled(a_rule(Mode.REPAIR, selector="rack=r7")).ruled(a_rule(Mode.DRAIN, "node-2"))
+    assert mode_of(modes, "node-1", {"rack": "r7"}).mode is Mode.REPAIR
+    assert mode_of(modes, "node-2", {"rack": "r7"}).mode is Mode.DRAIN
+    assert mode_of(modes, "node-3", {}).mode is Mode.OBSERVE
+    why = mode_of(modes, "node-1", {"rack": "r7"}).why
+    assert why == f"set for nodes with rack=r7 by ada, verified by Kubernetes at {written(NOW)}: rack 7 first"
+
+
+def test_one_command_takes_everything_back() -> None:
+    """S52: in a hurry no person looks for the rules of others."""
+    modes = ClusterModes(setting=Mode.REPAIR).ruled(a_rule(Mode.REPAIR, selector="rack=r7")).ruled(a_rule(Mode.OBSERVE))
+    assert len(modes.rules) == 1
+    assert mode_of(modes, "node-1", {"rack": "r7"}).mode is Mode.OBSERVE
+    assert modes.unruled((), "").rules == ()
+
+
+def test_a_rule_is_replaced_by_one_for_the_same_nodes_and_taken_back_by_naming_them() -> None:
+    modes = OBSERVES.ruled(a_rule(Mode.REPAIR, "a", "b")).ruled(a_rule(Mode.CORDON, "b", "a"))
+    assert [rule.mode for rule in modes.rules] == [Mode.CORDON]
+    with pytest.raises(ValueError, match=r"there is none for these: rules are b, a"):
+        modes.unruled(("a",), "")
+    assert modes.unruled(("a", "b"), "") == OBSERVES
+
+
+def test_rules_are_bounded() -> None:
+    modes = OBSERVES
+    for number in range(MOST_RULES):
+        modes = modes.ruled(a_rule(Mode.REPAIR, f"node-{number}"))
+    with pytest.raises(ValueError, match="expected at most 50 rules"):
+        modes.ruled(a_rule(Mode.REPAIR, "one more"))
+    assert modes.ruled(a_rule(Mode.DRAIN, "node-7")).rules[-1].mode is Mode.DRAIN
+    with pytest.raises(ValueError, match="at most 200 names"):
+        OBSERVES.ruled(a_rule(Mode.REPAIR, *map(str, range(201))))
+    with pytest.raises(ValueError, match="got both"):
+        OBSERVES.ruled(a_rule(Mode.REPAIR, "a", selector="rack=r7"))
+
+
+@pytest.mark.parametrize(
+    ("repaired", "mode"), [(True, Mode.REPAIR), (False, Mode.OBSERVE)], ids=["was repaired before", "is new"]
+)
+def test_a_cluster_without_a_setting_begins_as_it_was(*, repaired: bool, mode: Mode) -> None:
+    assert mode_of(REPAIRS.begun(repaired=repaired), "n", {}).mode is mode
+    assert mode_of(ClusterModes(setting=Mode.DRAIN).begun(repaired=repaired), "n", {}).mode is Mode.DRAIN
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "selected"),
+    [
+        ("rack=r7", {"rack": "r7"}, True),
+        ("rack==r7", {"rack": "r8"}, False),
+        ("rack in (r7, r8),!gpu", {"rack": "r8"}, True),
+        ("rack in (r7,r8),!gpu", {"rack": "r8", "gpu": ""}, False),
+        ("rack!=r7", {}, True),
+        ("rack notin (r7)", {"rack": "r7"}, False),
+        ("node-role.kubernetes.io/worker", {"node-role.kubernetes.io/worker": ""}, True),
+        ("empty=", {"empty": ""}, True),
+    ],
+)
+def test_a_selector_is_read_as_kubectl_has_it(text: str, labels: dict[str, str], *, selected: bool) -> None:
+    assert read_selector(text).matches(labels) is selected
+
+
+@pytest.mark.parametrize(
+    "text", ["", ",", "rack=r7,", "rack=r 7", "rack in r7", "!rack=r7", "a b", "rack in (r7", "rack=r7;x", "=x"]
+)
+def test_a_selector_that_could_mean_everything_is_refused(text: str) -> None:
+    with pytest.raises(PolicyError, match="expected"):
+        read_selector(text)

@@ -1,0 +1,195 @@
+"""Which spells open, what holds them, how they end, and what is counted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from policy.episode.messages import Kind
+from policy.episode.permits import Permit, PermitState
+from policy.observation import open_spells
+from policy.observation.open_spells import ANOTHER_BOOT, ANOTHER_NODE, DELETED, next_spells, to_be_watched, with_traces
+from policy.observation.spells import Ending, HeldSpan, ObservationRecord, Spell
+from policy.scan.admission import Refused
+from policy.scan.permit_rules import AdmissionRefusal
+from policy.scan.scan_report import NodeStanding, ScanReport, ViewState, WatchedNode
+from policy.values.mode import Mode
+from tests.workflows.scanned import CHECK, NOW, candidate, report
+
+LATER = NOW + timedelta(minutes=1)
+PERMIT = Permit(node="a", workflow_id="w", incident="i-1", kind=Kind.FENCING, holding=PermitState.OPEN, granted_at=NOW)
+CAP, PAUSED = AdmissionRefusal.CAP, AdmissionRefusal.PAUSED
+
+
+def refused(*nodes: str, reason: AdmissionRefusal = CAP, message: str = "1 of 1 permits are held: x") -> list[Refused]:
+    return [Refused(node=node, check=CHECK, reason=reason, message=message) for node in nodes]
+
+
+def opened(*nodes: str) -> dict[str, Spell]:
+    return next_spells({}, report(*nodes), refused(*nodes), begun={}, now=NOW).spells
+
+
+def showing(node: str, standing: NodeStanding, **changes: object) -> ScanReport:
+    seen = WatchedNode(node=node, standing=standing, uid=f"uid-{node}", ready=True, ready_since=NOW + timedelta(seconds=30))
+    return report(watched=(replace(seen, **changes),))  # type: ignore[arg-type]
+
+
+def test_a_due_node_that_is_refused_has_a_spell_with_what_holds_it() -> None:
+    (spell,) = opened("a").values()
+    assert (spell.node, spell.check, spell.since, spell.due) == ("a", CHECK.key, candidate("a").since, NOW)
+    assert spell.held == (HeldSpan(code="CapReached", message="1 of 1 permits are held: x", since=NOW),)
+    assert (spell.uid, spell.mode, spell.place, spell.ended) == ("uid-a", Mode.REPAIR, 0, None)
+
+
+@pytest.mark.parametrize("stands_against_it", [{"begun": {"a": PERMIT}}, {"busy": {"a"}}])
+def test_a_node_with_an_episode_of_ours_has_none(stands_against_it: dict[str, object]) -> None:
+    arguments = {"begun": {}} | stands_against_it
+    assert not next_spells({}, report("a"), refused("a"), now=NOW, **arguments).spells  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("view", [ViewState(synced=False), ViewState(synced=True, stale="no events for 2m")])
+def test_a_view_that_is_not_live_neither_opens_nor_ends_a_spell(view: ViewState) -> None:
+    """S18: the same sight of a dead watch proves nothing."""
+    assert not next_spells({}, report("a", view=view), refused("a"), begun={}, now=NOW).spells
+    before = opened("a")
+    seen = replace(showing("a", NodeStanding.WELL), view=view)
+    assert next_spells(before, seen, (), begun={}, now=LATER).spells == before
+
+
+def test_a_node_that_a_report_leaves_out_keeps_its_spell() -> None:
+    before = opened("a", "b")
+    changes = next_spells(before, report("b"), refused("b"), begun={}, now=LATER)
+    assert (changes.spells["a"], changes.ended) == (before["a"], ())
+    assert to_be_watched(changes.spells, report("b"), room=10, now=LATER) == ("a",)
+
+
+def test_where_not_all_can_be_watched_each_has_its_turn() -> None:
+    spells, seen = opened(*"abcde"), set[str]()
+    for minute in range(5):
+        now = NOW + timedelta(minutes=minute)
+        watched = to_be_watched(spells, report(), room=2, now=now)
+        assert watched == to_be_watched(spells, report(), room=2, now=now + timedelta(seconds=59)), "no scan ends early for it"
+        seen.update(watched)
+    assert seen == set(spells)
+
+
+def test_what_holds_it_is_a_new_span_only_with_another_code() -> None:
+    first = opened("a")
+    same = next_spells(first, report("a"), refused("a", message="1 of 1 permits are held: y"), begun={}, now=LATER)
+    assert same.spells == first
+    then = next_spells(first, report("a"), refused("a", reason=PAUSED, message="paused by ada"), begun={}, now=LATER)
+    assert [(each.code, each.since, each.until) for each in then.spells["a"].held] == [
+        ("CapReached", NOW, LATER),
+        ("Paused", LATER, None),
+    ]
+
+
+def test_a_long_list_of_spans_keeps_its_beginning_and_its_end() -> None:
+    spells = opened("a")
+    for minute in range(1, 60):
+        reason = PAUSED if minute % 2 else CAP
+        spells = next_spells(
+            spells, report("a"), refused("a", reason=reason), begun={}, now=NOW + timedelta(minutes=minute)
+        ).spells
+    held = spells["a"].held
+    assert (len(held), held[0].since, held[-1].since) == (open_spells.MOST_SPANS, NOW, NOW + timedelta(minutes=59))
+
+
+def test_an_episode_of_ours_ends_it_as_repaired() -> None:
+    changes = next_spells(opened("a"), report("a"), refused("a"), begun={"a": replace(PERMIT, granted_at=LATER)}, now=LATER)
+    (spell,) = changes.ended
+    assert (spell.ending, spell.incident, spell.ended, spell.held[-1].until) == (Ending.OURS, "i-1", LATER, LATER)
+    assert not changes.spells
+
+
+@pytest.mark.parametrize(
+    ("standing", "changes", "ending", "traces", "after"),
+    [
+        (NodeStanding.WELL, {}, Ending.CAME_BACK, (), 30),
+        (NodeStanding.WELL, {"boot_id": "new"}, Ending.OTHERS, (ANOTHER_BOOT,), 30),
+        (NodeStanding.WELL, {"uid": "another"}, Ending.OTHERS, (ANOTHER_NODE,), 60),
+        (NodeStanding.GONE, {"uid": "", "ready": False}, Ending.OTHERS, (DELETED,), 60),
+        (NodeStanding.UNCOVERED, {"ready": False}, Ending.NOT_OURS, (), 60),
+        (NodeStanding.UNCOVERED, {}, Ending.CAME_BACK, (), 30),
+    ],
+)
+def test_how_it_ends_without_us(
+    standing: NodeStanding, changes: dict[str, object], ending: Ending, traces: tuple[str, ...], after: int
+) -> None:
+    before = {"a": replace(opened("a")["a"], boot_id="old")}
+    found = next_spells(before, showing("a", standing, **{"boot_id": "old"} | changes), (), begun={}, now=LATER)
+    (spell,) = found.ended
+    assert (spell.ending, spell.traces, spell.ended) == (ending, traces, NOW + timedelta(seconds=after))
+
+
+def test_a_node_that_is_neither_well_nor_due_keeps_it() -> None:
+    before = opened("a")
+    assert next_spells(before, showing("a", NodeStanding.UNCLEAR), (), begun={}, now=LATER).spells == before
+
+
+def test_a_node_that_is_due_under_an_open_circuit_breaker_is_no_candidate_and_has_a_spell() -> None:
+    due = WatchedNode(node="a", standing=NodeStanding.DUE, check=CHECK.key, code="CircuitBreakerOpen", message="3 of 4")
+    (spell,) = next_spells({}, report(watched=(due,)), (), begun={}, now=NOW).spells.values()
+    assert (spell.check, spell.held[0].code) == (CHECK.key, "CircuitBreakerOpen")
+
+
+def test_another_node_of_the_name_ends_it_and_begins_another() -> None:
+    before = {"a": replace(opened("a")["a"], uid="former")}
+    first = next_spells(before, report("a"), refused("a"), begun={}, now=LATER)
+    assert [(each.ending, each.traces) for each in first.ended] == [(Ending.OTHERS, (ANOTHER_NODE,))]
+    assert first.spells["a"].due == LATER
+
+
+def test_one_that_lasts_is_closed_as_still_sick_and_another_begins() -> None:
+    now = NOW + open_spells.LONGEST
+    changes = next_spells(opened("a"), report("a"), refused("a"), begun={}, now=now)
+    assert ([each.ending for each in changes.ended], changes.spells["a"].due) == ([Ending.STILL_SICK], now)
+
+
+def test_many_within_a_minute_are_one_storm() -> None:
+    few = opened(*(f"n{number}" for number in range(10)))
+    assert {each.storm for each in few.values()} == {""}
+    more = next_spells(few, report("x"), refused("x"), begun={}, now=NOW + timedelta(seconds=59)).spells
+    (storm,) = {each.storm for each in more.values()}
+    assert storm
+    late = next_spells(more, report("y"), refused("y"), begun={}, now=NOW + timedelta(minutes=5)).spells
+    assert late["y"].storm == ""
+
+
+def test_beyond_the_most_they_are_counted_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_spells, "MOST_OPEN", 3)
+    changes = next_spells({}, report(*"abcd"), refused(*"abcd"), begun={}, waiting=1, now=NOW)
+    assert (sorted(changes.spells), changes.left_out) == (["a", "b"], 2)
+
+
+def test_a_trace_of_another_hand_counts_where_it_seemed_to_come_back_by_itself() -> None:
+    back = replace(opened("a")["a"], ending=Ending.CAME_BACK, ended=LATER)
+    assert with_traces(back, ()) == back
+    assert with_traces(back, ("cordoned by kubectl",)) == replace(back, ending=Ending.OTHERS, traces=("cordoned by kubectl",))
+    ours = replace(back, ending=Ending.OURS)
+    assert with_traces(ours, ("cordoned by kubectl",)) == ours
+
+
+def test_node_days_count_only_the_time_between_two_live_reports() -> None:
+    longest = timedelta(seconds=90)
+    (days,) = open_spells.counted_days((), report(), NOW, LATER, longest=longest)
+    assert (days.day, days.check, days.seconds) == ("2026-11-01", CHECK.key, 12 * 60.0)
+    again = open_spells.counted_days((days,), report(), LATER, LATER + timedelta(minutes=1), longest=longest)
+    assert [each.seconds for each in again] == [12 * 120.0]
+    stale = report(view=ViewState(synced=True, stale="no events"))
+    assert open_spells.counted_days((), stale, NOW, LATER, longest=longest) == ()
+    assert open_spells.counted_days((), report(), NOW, NOW + timedelta(hours=1), longest=longest) == ()
+    assert open_spells.counted_days((), report(), None, LATER, longest=longest) == ()
+
+
+def test_a_record_has_one_id_whenever_it_is_made() -> None:
+    spell = replace(opened("a")["a"], ended=LATER, ending=Ending.CAME_BACK)
+    assert ObservationRecord(cluster="prod", spells=(spell,)).workflow_id == "observation/prod/a/2026-11-01T00:00:00+00:00"
+    storm = ObservationRecord(cluster="prod", spells=(replace(spell, storm="s"), replace(spell, node="b", storm="s")), part=1)
+    assert storm.workflow_id == "observation/prod/storm/s/1"
+    with pytest.raises(ValueError, match="one spell"):
+        _ = ObservationRecord(cluster="prod", spells=(spell, replace(spell, node="b"))).workflow_id
+    with pytest.raises(ValueError, match="a cluster"):
+        _ = ObservationRecord(spells=(spell,)).workflow_id

@@ -1,0 +1,332 @@
+"""`nodewarden compare`, its page and its export; and a changed check that is tried on what was exported."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from hypothesis import HealthCheck as Slow
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from activities.contracts import search
+from policy.observation.comparison import MODE, compare
+from policy.observation.spells import Ending, ObservationRecord, Spell
+from policy.values.display_text import visible
+from policy.values.mode import Mode
+from starter.client import Nodewarden
+from starter.handles.observations import ClusterComparison, Observed, report
+from starter.output.comparison import LONGEST_SINCE, as_markdown, as_text, asked_since, parts
+from starter.plans import spell_file
+from starter.web.views import Views
+from tests.docs.reading import DOCS
+from tests.policy.observation.builders import CHECK, NOON, held, minutes, node_days, recorded, spell
+from tests.starter.drawing import drawn
+from tests.starter.keyboard import nodewarden
+from tests.unlocked import unlocked
+from workers.configuration.setting_sources import SettingsError
+from workflows.kit.options import WORKFLOW_QUEUE
+
+NOW = NOON + timedelta(days=2)
+SHORTENED = 24
+"""Lines that the example leaves out at its end."""
+
+
+def story() -> ClusterComparison:
+    """A month of forty nodes: the example of docs/compare.md."""
+    breaker = (held("CircuitBreakerOpen", NOON, NOON + minutes(20)),)
+    spells = [
+        *(spell(f"node-{number}", lasted=minutes(number)) for number in (1, 4, 6)),
+        *(spell(f"node-1{number}", lasted=minutes(40 + 9 * number), ending=Ending.OTHERS) for number in range(7)),
+        spell("node-20", lasted=minutes(55)),
+        *(spell(f"node-3{number}", lasted=minutes(20), held=breaker, storm="s-1") for number in range(3)),
+    ]
+    days = [node_days(40, f"{NOON - timedelta(days=number):%Y-%m-%d}") for number in range(28)]
+    found = compare(recorded(*spells), days, (), since=NOON - timedelta(days=27), now=NOW - timedelta(days=1, hours=13))
+    return ClusterComparison(cluster="prod", comparison=found)
+
+
+def test_the_page_of_docs_shows_what_is_printed() -> None:
+    printed = "\n".join(drawn(as_text(parts(story())), width=80)[:-SHORTENED])
+    shown = (
+        (DOCS / "compare.md").read_text(encoding="utf-8").split('```text title="nodewarden compare workers"\n')[1].split("```")[0]
+    )
+    assert shown == f"{printed}\n…\n"
+
+
+def test_it_fits_eighty_columns_and_links_each_case() -> None:
+    lines = drawn(as_text(parts(story())), width=80)
+    assert max(map(len, lines)) <= 80
+    for case in story().comparison.checks[0].cases:
+        assert f"    {case.workflow_id}" in lines
+
+
+def test_markdown_takes_no_name_for_markup() -> None:
+    """S50: a node's name, a trace or a check's name is text, in a cell of its own."""
+    nasty = replace(spell("n|o[d](http://x)`e\n# big", ending=Ending.OTHERS), traces=("<b>bold</b>",))
+    found = compare(recorded(nasty), (), (), since=NOON - timedelta(days=1), now=NOW)
+    text = as_markdown(parts(ClusterComparison(cluster="prod", comparison=found)))
+    (row,) = (line for line in text.splitlines() if "bold" in line)
+    assert row.replace("\\|", "").count("|") == 6
+    assert "\\[d\\](http://x)" in row
+    assert "\\<b\\>" in row
+    page = replace(recorded(spell())[0], page="https://page/c/prod/nodes/node-7?at=x")
+    linked = compare((page,), (), (), since=NOON - timedelta(days=1), now=NOW)
+    text = as_markdown(parts(ClusterComparison(cluster="prod", comparison=linked)))
+    assert "| [node-7](https://page/c/prod/nodes/node-7?at=x) |" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("30d", timedelta(days=30)), ("12h", timedelta(hours=12)), ("366d", LONGEST_SINCE)]
+)
+def test_since_takes_days_and_durations(text: str, expected: timedelta) -> None:
+    assert asked_since(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "soon", "0d", "367d", "-1h", "9999999h", "1000d"])
+def test_another_since_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a time above 0 and of at most 366d"):
+        asked_since(text)
+
+
+# From Temporal -----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_whole_way_from_temporal_to_people_and_programs(warden: Nodewarden, cluster: str, keyboard: Path) -> None:
+    """Recorded alone, in a storm, and node-days; spells that last come from the scanner."""
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    due = today - timedelta(hours=5)
+    alone = spell("node-1", due=due)
+    storm = tuple(spell(f"node-{number}", due=due, ending=Ending.OTHERS, storm="s-1") for number in (2, 3))
+    days = (node_days(10, f"{due:%Y-%m-%d}"),)
+    for found in ({"spells": (alone,)}, {"spells": storm}, {"days": days}):
+        record = ObservationRecord(cluster=cluster, **found)  # type: ignore[arg-type]
+        await warden.client.execute_workflow(
+            "Observation",
+            record,
+            id=record.workflow_id,
+            task_queue=WORKFLOW_QUEUE,
+            search_attributes=search.of_observation(record),
+        )
+    async with asyncio.timeout(20):
+        while len((await warden.observations.observed(cluster, since=due)).spells) < 3:
+            await asyncio.sleep(0.1)
+    known = await warden.observations.observed(cluster, since=due)
+    assert {each.workflow_id for each in known.spells} == {
+        f"observation/{cluster}/node-1/{due.isoformat()}",
+        f"observation/{cluster}/storm/s-1",
+    }
+    assert known.days == days
+    assert any("spells that last, as the scanner does not say" in each for each in known.unknown)
+    answer = json.loads((await nodewarden("compare", "workers", "-c", cluster, "--since", "2d", "-o", "json")).stdout)
+    (check,) = answer["comparison"]["checks"]
+    assert (check["wouldRepair"], check["judgements"]) == (3, {"false-repair": 1, "repaired-by-others": 2})
+    assert check["observedDays"] == 10
+    schema = json.loads((DOCS / "schemas" / "answers.json").read_text())
+    Draft202012Validator(schema | schema["commands"]["compare"]).validate(answer)
+
+    await warden.start_scanner(cluster)
+    known = await warden.observations.observed(cluster, since=due)
+    assert [each.workflow_id for each in known.spells if each.spell.node == "node-lasting"] == [f"scanner/{cluster}"]
+    assert not any("scanner does not say" in each for each in known.unknown)
+    printed = await nodewarden("compare", "-c", cluster, "-o", "markdown")
+    assert printed.stdout.startswith(f"# {cluster}: what would have been repaired")
+    assert "what was on 29 days, of which no node-days are recorded" in printed.stdout
+    missing = await nodewarden("compare", "nosuch", "-c", cluster)
+    assert missing.exit_code == 4
+    assert "Nothing is recorded of that" in missing.stdout
+    assert (await nodewarden("compare", "-c", cluster, "--since", "soon")).exit_code == 2
+
+    exported = await nodewarden("compare", "-c", cluster, "--export", "spells.jsonl")
+    assert exported.exit_code == 0, exported.output
+    assert "4 spells" in exported.stderr
+    assert {each.spell.node for each in spell_file.read("spells.jsonl")[1]} == {"node-1", "node-2", "node-3", "node-lasting"}
+
+    async with unlocked(Views(warden, (cluster,))) as url, aiohttp.ClientSession(url) as page:
+        async with page.get(f"/c/{cluster}/compare?since=2d") as got:
+            body = await got.text()
+            assert (got.status, "Would have repaired: " in body, f"observation/{cluster}/storm/s-1" in body) == (200, True, True)
+        async with page.get(f"/c/{cluster}/compare?since=soon") as got:
+            assert "within: expected a time above 0" in await got.text()
+        async with page.get(f"/api/v1/clusters/{cluster}/compare?since=2d&check=workers") as got:
+            assert (await got.json())["comparison"]["checks"][0]["wouldRepair"] == 4
+        async with page.get(f"/api/v1/clusters/{cluster}/compare?since=0d") as got:
+            assert got.status == 422
+
+
+# Files -------------------------------------------------------------------------------------------------------------------
+
+CHANGED = """
+apiVersion: remediation.medik8s.io/v1alpha1
+kind: NodeHealthCheck
+metadata: {name: workers}
+spec:
+  minHealthy: 51%
+  selector: {matchLabels: {role: worker}}
+  unhealthyConditions: [{type: Ready, status: Unknown, duration: DURATION}]
+  remediationTemplate: {apiVersion: nodewarden.io/v1alpha1, kind: FencingTemplate, name: bmc, namespace: nodewarden}
+"""
+
+
+def checks(duration: str = "300s") -> list[Any]:
+    """The health check as a cluster has it."""
+    import yaml
+
+    from activities.cluster.watch.offline import ClusterSnapshot
+
+    cluster = ClusterSnapshot(NOW)
+    cluster.put(yaml.safe_load(CHANGED.replace("DURATION", duration)), "test")
+    cluster.finish()
+    assert not cluster.mistakes
+    return cluster.checks
+
+
+def exported(path: Path, *spells: Spell, checks: list[Any] | None = None) -> str:
+    found = Observed(spells=recorded(*spells), days=(node_days(3),))
+    answer = report("prod", found, since=NOON - timedelta(days=1))
+    spell_file.write(str(path), found, answer, checks if checks is not None else [])
+    return str(path)
+
+
+async def replayed(tmp_path: Path, file: str, text: str) -> Any:
+    (tmp_path / "changed.yaml").write_text(text, encoding="utf-8")
+    return await nodewarden("-o", "json", "evaluate", "-f", str(tmp_path / "changed.yaml"), "--replay", file)
+
+
+async def test_a_longer_time_out_is_tried_on_exported_spells(tmp_path: Path) -> None:
+    """By hand: back after 3 and 12 minutes, and one that a person repaired after an hour."""
+    spells = (
+        spell("a", lasted=minutes(3)),
+        spell("b", lasted=minutes(12)),
+        spell("c", lasted=minutes(60), ending=Ending.OTHERS),
+    )
+    file = exported(tmp_path / "spells.jsonl", *spells, checks=checks())
+    found = await replayed(tmp_path, file, CHANGED.replace("DURATION", "10m"))
+    assert found.exit_code == 0, found.output
+    (check,) = json.loads(found.stdout)["checks"]
+    assert (check["repairsBefore"], check["falseBefore"], check["repairs"], check["falseRepairs"]) == (3, 1, 2, 1)
+    dues = {each["before"]["spell"]["node"]: (each["due"], each["after"]["judgement"]) for each in check["spells"]}
+    at = "2026-11-28T12:05:00Z"
+    assert dues == {"a": (None, "held"), "b": (at, "false-repair"), "c": (at, "repaired-by-others")}
+    text = (await nodewarden("evaluate", "-f", str(tmp_path / "changed.yaml"), "--replay", file)).stdout
+    assert "As it was: 3 repairs, 1 false." in text
+    assert "Changed: 2 repairs, 1 false." in text
+    assert "at 2026-11-28T12:00:00Z, false repair: came back by itself → not due" in " ".join(text.split())
+    same = await replayed(tmp_path, file, CHANGED.replace("DURATION", "300s"))
+    (check,) = json.loads(same.stdout)["checks"]
+    assert (check["repairs"], check["falseRepairs"]) == (3, 1)
+    unlisted = CHANGED.replace("status: Unknown, duration: DURATION", 'status: "False", duration: 300s')
+    assert "ReadyFalse: expected a condition that was listed" in (await replayed(tmp_path, file, unlisted)).stderr
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        (CHANGED.replace("DURATION", "299s"), "ReadyUnknown: expected a time-out of at least 5m"),
+        (CHANGED.replace("DURATION", "300s").replace("role: worker", "role: gpu"), "selector: expected it unchanged"),
+        (CHANGED.replace("DURATION", "300s").replace("51%", "1"), "minHealthy: expected it unchanged"),
+        (
+            CHANGED.replace("DURATION", "300s").replace("name: workers", "name: other"),
+            "expected a check of that file: NodeHealthCheck/w",
+        ),
+    ],
+)
+async def test_what_spells_cannot_judge_is_refused(tmp_path: Path, changed: str, expected: str) -> None:
+    file = exported(tmp_path / "spells.jsonl", spell(), checks=checks())
+    found = await replayed(tmp_path, file, changed)
+    assert found.exit_code == 2
+    assert expected in " ".join(found.stderr.split())
+    without = exported(tmp_path / "bare.jsonl", spell())
+    assert "exported where the cluster's objects can be read" in (await replayed(tmp_path, without, changed)).stderr
+
+
+GOOD = {"kind": "spell", "workflowId": "w", "spell": {"node": "n", "check": CHECK, "cause": "c", "since": "2026-11-28T12:00:00Z"}}
+
+
+def line(**changes: object) -> str:
+    return json.dumps(GOOD | {"spell": {**GOOD["spell"], "due": "2026-11-28T12:05:00Z", **changes}})  # type: ignore[dict-item]
+
+
+HEAD = json.dumps(
+    {
+        "kind": "export",
+        "version": 1,
+        "cluster": "c",
+        "since": "2026-11-01T00:00:00Z",
+        "until": "2026-11-29T00:00:00Z",
+        "repairSeconds": 1,
+        "checks": [],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "expected what `nodewarden compare --export` writes"),
+        ("{", "line 1: expected a JSON object"),
+        ("[" * 5000, "line 1: expected a JSON object"),
+        (line(), "line 1: kind: expected export in the first line"),
+        (HEAD.replace('"version": 1', '"version": 2'), "line 1: version: expected 1"),
+        (HEAD.replace('"repairSeconds": 1', '"repairSeconds": "long"'), "line 1: repairSeconds: "),
+        (f"{HEAD}\n{HEAD}", "line 2: kind: expected export in the first line"),
+        (f"{HEAD}\n" + '{"kind": "node"}', "line 2: kind: expected one of export, spell, got 'node'"),
+        (f"{HEAD}\n" + '{"kind": ["spell"]}', "line 2: kind: expected one of"),
+        (f"{HEAD}\n{line(node=7)}", "line 2: spell.node: "),
+        (f"{HEAD}\n{line(due=None)}", "line 2: spell.due: "),
+        (f"{HEAD}\n{line(mode='off')}", "line 2: spell.mode: expected 'observe'"),
+        (f"{HEAD}\n{line(since='2026-11-28T12:00:00')}", "line 2: spell.since: expected a moment with its zone"),
+        (f"{HEAD}\n{line(since='2026-11-28T12:06:00Z')}", "line 2: spell.due: expected a moment from 2026-11-28T12:06:00Z on"),
+        (f"{HEAD}\n{line(ended='2026-11-28T11:00:00Z', ending='came-back')}", "line 2: spell.ended: expected a moment from"),
+        (f"{HEAD}\n{line(ending='came-back')}", "line 2: spell.ending: expected one of a spell that has ended"),
+        (f"{HEAD}\n{line(cause='x' * spell_file.LARGEST_LINE)}", "line 2: expected at most"),
+        ("\ud800", "expected text in UTF-8"),
+    ],
+)
+def test_a_line_that_cannot_be_used_is_refused_with_its_number_and_field(tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / "spells.jsonl"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(SettingsError) as refused:
+        spell_file.read(str(path))
+    assert expected in str(refused.value)
+
+
+def test_a_file_has_at_most_so_many_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spell_file, "MOST_LINES", 3)
+    (tmp_path / "spells.jsonl").write_text("\n".join([HEAD, line(), line(), line()]))
+    with pytest.raises(SettingsError, match="line 4: expected at most 3 lines"):
+        spell_file.read(str(tmp_path / "spells.jsonl"))
+    with pytest.raises(SettingsError, match="nosuch: No such file"):
+        spell_file.read(str(tmp_path / "nosuch"))
+
+
+def shown(spell: Spell) -> Spell:
+    return replace(spell, node=visible(spell.node))
+
+
+seconds = st.integers(0, 3600).map(lambda each: timedelta(seconds=each))
+
+
+@settings(suppress_health_check=[Slow.function_scoped_fixture], max_examples=30)
+@given(st.lists(st.tuples(st.text(max_size=20), seconds, st.sampled_from(Ending), st.sampled_from(Mode)), max_size=5))
+def test_what_is_written_is_read_again(tmp_path: Path, drawn: list[tuple[str, timedelta, Ending, Mode]]) -> None:
+    """And every line is of the schema."""
+    spells = [
+        spell(
+            node, lasted=lasted, ending=ending, mode=mode, held=(held(MODE, NOON, NOON + lasted), held("Paused", NOON + lasted))
+        )
+        for node, lasted, ending, mode in drawn
+    ]
+    file = exported(tmp_path / "spells.jsonl", *spells, checks=checks())
+    _, found = spell_file.read(file)
+    assert [shown(each.spell) for each in found] == [shown(each) for each in spells]
+    schema = json.loads((DOCS / "schemas" / "spells.json").read_text())
+    for text in Path(file).read_text(encoding="utf-8").splitlines():
+        Draft202012Validator(schema).validate(json.loads(text))

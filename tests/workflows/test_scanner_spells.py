@@ -1,0 +1,109 @@
+"""A scanner keeps what it does not repair, and has it recorded: never lost, never twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from temporalio.testing import WorkflowEnvironment
+
+from policy.observation.spells import Ending, ObservationRecord
+from policy.scan.scan_report import NodeStanding, WatchedNode
+from tests.workflows.scanned import ScriptedCluster, report, scanning
+from tests.workflows.surroundings import eventually, let_pass
+from workers.payloads.converter import DATA_CONVERTER
+from workflows.definitions.scanner import HealthScanner
+from workflows.kit.messages import StopRequest
+
+
+def well(*nodes: str) -> tuple[WatchedNode, ...]:
+    return tuple(WatchedNode(node=node, standing=NodeStanding.WELL, uid=f"uid-{node}", ready=True) for node in nodes)
+
+
+def endings(recorded: list[ObservationRecord]) -> dict[str, Ending | None]:
+    return {spell.node: spell.ending for record in recorded for spell in record.spells}
+
+
+async def test_a_node_that_waits_has_a_spell_until_it_is_well_and_then_a_record(env: WorkflowEnvironment) -> None:
+    """One permit: "a" is repaired, "b" waits and comes back. The record is asked for until it is made."""
+    world = ScriptedCluster(report("a", "b"))
+    world.fails["record"] = 1
+    async with scanning(env, world) as scan:
+        status = await scan.until(lambda status: bool(status.spells))
+        assert [(each.node, each.held[0].code) for each in status.spells] == [("b", "CapReached")]
+        world.show(report("a"))
+        await eventually(env, lambda: world.requests[-1].spells == ("b",))
+        assert (await scan.until(lambda status: len(status.spells) == 1)).open_spells == 1, "left out is not well"
+        world.show(report("a", watched=well("b")))
+        await eventually(env, lambda: world.fails["record"] == 0)
+        assert (await scan.until(lambda status: status.open_spells == 0)).spells, "over, and not recorded"
+        await let_pass(env, scan.handle, timedelta(seconds=61))
+        world.show(report("a"))
+        await eventually(env, lambda: bool(world.recorded))
+        await scan.until(lambda status: not status.spells)
+        assert endings(world.recorded) == {"b": Ending.CAME_BACK}
+
+
+async def test_a_node_that_is_repaired_after_waiting_has_its_incident_on_record(env: WorkflowEnvironment) -> None:
+    world = ScriptedCluster(report("a", "b"))
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: bool(status.spells))
+        await scan.has_opened(1)
+        await scan.release(world.opened[0])
+        world.show(report("b"))
+        await scan.has_opened(2)
+        await scan.until(lambda status: status.opened == 2)
+        world.show(report("b"))
+        await eventually(env, lambda: bool(world.recorded))
+        (spell,) = world.recorded[0].spells
+        assert (spell.node, spell.ending, spell.incident) == ("b", Ending.OURS, world.opened[1].incident)
+
+
+async def test_a_storm_is_recorded_once_all_of_it_is_over(env: WorkflowEnvironment) -> None:
+    nodes = [f"n{number:02}" for number in range(12)]
+    world = ScriptedCluster(report(*nodes))
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: len(status.spells) == 11)
+        waiting = nodes[1:]
+        world.show(report("n00", watched=well(*waiting[:-1])))
+        status = await scan.until(lambda status: status.open_spells == 1)
+        assert not world.recorded
+        assert len(status.spells) == 11, "what is over and not recorded is shown"
+        world.show(report("n00", watched=well(waiting[-1])))
+        await eventually(env, lambda: bool(world.recorded))
+        (record,) = world.recorded
+        assert [each.node for each in record.spells] == waiting
+        assert "/storm/" in record.workflow_id
+
+
+async def test_a_scanner_that_is_stopped_records_what_is_open(env: WorkflowEnvironment) -> None:
+    world = ScriptedCluster(report("a", "b"))
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: bool(status.spells))
+        await scan.client_handle().execute_update(HealthScanner.stop, StopRequest(who="ada", reason="maintenance"))
+        await scan.handle.result()
+        assert endings(world.recorded) == {"b": Ending.STILL_SICK}
+
+
+def test_fifteen_hundred_spells_are_less_than_temporal_takes() -> None:
+    """2 MB is the most for one payload; the state is carried over in one."""
+    from policy.observation.open_spells import LONGEST_TEXT, MANY, MOST_OPEN, MOST_SPANS, MOST_SPANS_OF_MANY
+    from policy.observation.spells import HeldSpan, Spell
+    from tests.workflows.scanned import NOW
+
+    span = HeldSpan(code="CircuitBreakerOpen", message="m" * LONGEST_TEXT, since=NOW, until=NOW)
+    largest = Spell(
+        node="node-0000.europe-west1.example.com",
+        check="NodeHealthCheck//workers",
+        cause="ReadyUnknown",
+        since=NOW,
+        due=NOW,
+        uid="0" * 36,
+        boot_id="0" * 36,
+        steps=("reboot", "delete-machine"),
+        storm=NOW.isoformat(),
+    )
+    for number, spans in ((MOST_OPEN, MOST_SPANS_OF_MANY), (MANY, MOST_SPANS)):
+        spells = tuple(replace(largest, held=(span,) * spans) for _ in range(number))
+        (payload,) = DATA_CONVERTER.payload_converter.to_payloads([spells])
+        assert len(payload.data) < 1_700_000, "the rest is for the report and the permits"

@@ -1,0 +1,158 @@
+"""What the scanner sees and does not repair: it keeps the open spells, counts node-days, and has what is over recorded.
+
+A record is made beside the scan, so that no deadline waits for it, and is asked for until it exists: only then does what it is
+about leave the state. A repetition finds it made, by its workflow id. Which spells open and end is
+`policy/observation/open_spells.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import UTC, timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from activities.contracts.observations import ObservationActivities, RecordRequest
+from activities.errors import error_message
+from policy.episode.permits import PermitState
+from policy.observation import open_spells
+from policy.observation.spells import MOST_RECORDED, NodeDays, ObservationRecord
+from policy.scan.admission import Refused
+from policy.scan.scan_report import MAXIMUM_WATCHED, ScanReport
+from workflows.kit import options
+from workflows.kit.messages import ScannerSpells
+from workflows.scanner.background_tasks import BackgroundTasks, CoalescedTask
+from workflows.scanner.state import ScannerInput, ScannerState
+
+MOST_SHOWN = 50
+MOST_LOOKED_AT = 100
+"""So many ended spells one activity looks at."""
+AGAIN = timedelta(minutes=1)
+"""How long after a failure a record is asked for again."""
+ON_STOP = timedelta(seconds=15)
+RECORDS = "what is not repaired is recorded"
+"""Marks the histories that record it: one of an earlier build leaves it to the next one."""
+
+
+class Spells:
+    """Of one scanner."""
+
+    def __init__(self, scanner: ScannerInput, state: ScannerState, tasks: BackgroundTasks) -> None:
+        self._scanner = scanner
+        self._state = state
+        self._recording = CoalescedTask(tasks, self._record_next)
+        self._not_before = state.started
+
+    def decide(self, report: ScanReport, refused: Iterable[Refused], opening: Collection[str]) -> None:
+        """After each decision about a report. opening: the nodes of which an episode is being opened."""
+        state = self._state
+        begun = {
+            each.node: each
+            for each in state.permits.values()
+            if each.holding is not PermitState.RESERVED and each.node not in opening
+        }
+        changes = open_spells.next_spells(
+            state.spells,
+            report,
+            refused,
+            begun=begun,
+            busy={*opening, *state.settling, *state.nodes_in_hand()} - begun.keys(),
+            waiting=len(state.spells_ended) + len(state.spells_of_storms),
+            now=workflow.now(),
+        )
+        state.spells, state.spells_left_out = changes.spells, changes.left_out
+        state.spells_ended += changes.ended
+        if workflow.now() >= self._not_before and self._next_request() is not None and workflow.patched(RECORDS):
+            self._recording.ask()
+
+    def count_days(self, report: ScanReport) -> None:
+        """Of each report, as soon as it comes and before it takes the last one's place: the time between counts for the nodes of
+        the last one, and a Node that is gone takes none of it along."""
+        state, now, longest = self._state, workflow.now(), self._scanner.wait + options.SCAN_GRACE
+        live = report.view.synced and not report.view.stale
+        if live and state.report is not None:
+            since = state.days_counted_at
+            state.node_days = open_spells.counted_days(state.node_days, state.report, since, now, longest=longest)
+        state.days_counted_at = now if live else None
+
+    def to_be_watched(self) -> tuple[str, ...]:
+        """The nodes of which the next report says how they stand."""
+        state = self._state
+        return open_spells.to_be_watched(state.spells, state.report, room=MAXIMUM_WATCHED, now=workflow.now())
+
+    def known(self, most: int | None = None) -> ScannerSpells:
+        """All that is not recorded yet. most: so many spells, the oldest."""
+        state = self._state
+        found = sorted((*state.spells.values(), *state.spells_ended, *state.spells_of_storms), key=lambda each: each.due)
+        return ScannerSpells(spells=tuple(found[:most]), left_out=state.spells_left_out, days=state.node_days)
+
+    async def end(self, *, stopped: bool) -> None:
+        """stopped: no history follows, so that all is recorded now, open spells as still sick; what can't be recorded in that
+        time is lost with the scanner. Else the next history goes on with it."""
+        self._recording.end()
+        state = self._state
+        known = state.spells or state.spells_ended or state.spells_of_storms or state.node_days
+        if not stopped or not known or not workflow.patched(RECORDS):
+            return
+        state.spells_ended += open_spells.closed_unended(state.spells.values(), workflow.now())
+        state.spells = {}
+        until = workflow.now() + ON_STOP
+        while workflow.now() < until and await self._record(last=True):
+            pass
+
+    # Record ---------------------------------------------------------------------------------------------------------
+
+    async def _record_next(self) -> None:
+        if await self._record() and self._next_request() is not None:
+            self._recording.ask()
+
+    async def _record(self, *, last: bool = False) -> bool:
+        """Whether something was recorded. last: node-days of this day as well."""
+        state, request = self._state, self._next_request(last=last)
+        if request is None:
+            return False
+        about = [*(each.node for each in request.ended), *(each.workflow_id for each in request.records)]
+        call = options.observations(self._scanner.cluster)
+        if last:
+            call["schedule_to_close_timeout"] = ON_STOP
+        try:
+            result = await workflow.execute_activity_method(
+                ObservationActivities.record,
+                request,
+                **(call | {"summary": f"records: {', '.join(about)}"[:200]}),
+            )
+        except ActivityError as error:
+            workflow.logger.warning("what was not repaired can't be recorded: %s", error_message(error))
+            self._not_before = workflow.now() + AGAIN
+            return False
+        recorded = {(each.node, each.due) for record in request.records for each in record.spells}
+        days = {(each.day, each.check, each.mode) for record in request.records for each in record.days}
+        state.spells_ended = [each for each in state.spells_ended if each not in request.ended]
+        state.spells_of_storms = [
+            *(each for each in state.spells_of_storms if (each.node, each.due) not in recorded),
+            *result.of_storms,
+        ]
+        state.node_days = tuple(each for each in state.node_days if (each.day, each.check, each.mode) not in days)
+        return True
+
+    def _next_request(self, *, last: bool = False) -> RecordRequest | None:
+        """What is to be recorded next, None for nothing. One storm at once: it may be large."""
+        state, cluster = self._state, self._scanner.cluster
+        ended = tuple(state.spells_ended[:MOST_LOOKED_AT])
+        going_on = {each.storm for each in (*state.spells.values(), *state.spells_ended)}
+        storm = min((each.storm for each in state.spells_of_storms if each.storm not in going_on), default="")
+        members = sorted((each for each in state.spells_of_storms if each.storm == storm), key=lambda each: (each.due, each.node))
+        records = [
+            ObservationRecord(cluster=cluster, spells=tuple(members[first : first + MOST_RECORDED]), part=first // MOST_RECORDED)
+            for first in range(0, len(members) if storm else 0, MOST_RECORDED)
+        ]
+        today = workflow.now().astimezone(UTC).date().isoformat()
+        by_day: dict[str, list[NodeDays]] = {}
+        for each in state.node_days:
+            if last or each.day < today:
+                by_day.setdefault(each.day, []).append(each)
+        for day, found in by_day.items():
+            until = workflow.now() if last and day == today else None
+            records.append(ObservationRecord(cluster=cluster, days=tuple(found), until=until))
+        return RecordRequest(cluster=cluster, ended=ended, records=tuple(records)) if ended or records else None
