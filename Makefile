@@ -33,8 +33,8 @@ help: ## Show these targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: demo
-demo: $(STAMP) ## Run the main job on a simulated cluster; KEEP=1 stays up, PLATFORM=ipmi|redfish|aws|gce|pdu
-	@$(BIN)/python -m demo $(if $(PLATFORM),--platform $(PLATFORM)) $(if $(filter-out 0,$(KEEP)),--keep) $(ARGS)
+demo: $(STAMP) ## Run the main job on a simulated cluster; KEEP=1 stays up, PLATFORM=ipmi|redfish|aws|gce|pdu, SCENARIO=observe
+	@$(BIN)/python -m demo $(if $(PLATFORM),--platform $(PLATFORM)) $(if $(SCENARIO),--scenario $(SCENARIO)) $(if $(filter-out 0,$(KEEP)),--keep) $(ARGS)
 
 .PHONY: test
 test: $(STAMP) ## Run everything that CI runs; ARGS="-k permit" is handed to pytest

@@ -1,4 +1,4 @@
-"""`make demo`: nodewarden before one's eyes, with nothing but Python. What is shown is `repair.py`."""
+"""`make demo`: nodewarden before one's eyes, with nothing but Python. What is shown is `repair.py`, or `observe.py`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import shutil
 import sys
 from pathlib import Path
 
+from demo.observe import ObserveDemo
 from demo.platforms import CHOICES, DEFAULT, why_not
 from demo.repair import Demo
 from workers.os_process import leave
 
 MARKER = ".nodewarden-demo"
 """Only a folder with this file in it is ever removed."""
+SCENARIOS = {"repair": Demo, "observe": ObserveDemo}
 
 
 def main() -> int:
@@ -28,6 +30,12 @@ def main() -> int:
     )
     parser.add_argument(
         "--platform", default=DEFAULT, metavar="NAME", help=f"what the machines are: {', '.join(CHOICES)} (default {DEFAULT})"
+    )
+    parser.add_argument(
+        "--scenario",
+        default="repair",
+        choices=SCENARIOS,
+        help="two repairs (the default), or a month that is only observed, and then a rack that is armed",
     )
     options = parser.parse_args()
     if refusal := why_not(options.platform):
@@ -48,7 +56,7 @@ def main() -> int:
         state.mkdir()
         (state / MARKER).touch()
         try:
-            return asyncio.run(Demo(state, keep=options.keep, platform=options.platform).run())
+            return asyncio.run(SCENARIOS[options.scenario](state, keep=options.keep, platform=options.platform).run())
         except (KeyboardInterrupt, asyncio.CancelledError):
             print("interrupted; everything that was started has ended", file=sys.stderr)
             return 130

@@ -20,6 +20,7 @@ from policy.scan.data_at_risk import DataAtRisk
 from workers.configuration.clusters import ClusterSettings, open_connection
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
+from workers.decision_stream import decision_stream
 from workers.deployment_keys import keyring_of
 from workers.interceptors.activity_guards import ClusterGuard, seen_by_scanner
 from workers.runtime import runtime
@@ -28,11 +29,11 @@ from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import ClusterConnection
+    from activities.decision_stream import RecordDecisions
     from activities.evidence_directory import EvidenceDirectory
     from activities.notification_sender import Notify
     from activities.power.kdump_listener import KdumpListener
     from policy.episode.notices import Notice
-    from policy.observation.offenders import OffenderRules
     from workers.configuration.credentials import ObjectSource
 
 
@@ -46,9 +47,11 @@ async def compose(
     """What this process serves, with connections that live as long as the context. Raises SettingsError for a bad connection."""
     async with AsyncExitStack() as stack:
         notify = await _notify(stack, settings)
+        serves_clusters = role in {Role.ALL, Role.CLUSTER}
+        record = await decision_stream(stack, settings.stream, client) if serves_clusters else None
         servings: list[Serving] = []
         if role in {Role.ALL, Role.WORKFLOWS}:
-            servings.append(workflow_serving(client, page=settings.page_url, offenders=settings.offenders.rules()))
+            servings.append(workflow_serving(client, page=settings.page_url))
         connections: dict[str, ClusterConnection] = {}
         if needs_clusters(settings, role):
             for name, cluster in clusters.items():
@@ -58,7 +61,7 @@ async def compose(
             for name, connection in connections.items()
         }
         licences = Licences(await keyring_of(settings, clusters, connections)) if role is not Role.WORKFLOWS else None
-        if licences is not None and role in {Role.ALL, Role.CLUSTER}:
+        if licences is not None and record is not None:
             for name, connection in connections.items():
                 elsewhere = clusters[name].machines
                 opened = open_connection(f"{name}.machines", elsewhere) if elsewhere is not None else None
@@ -80,6 +83,7 @@ async def compose(
                         machines=machines,
                         at_risk=at_risk,
                         notify=notify,
+                        record=record,
                         has_power=role is Role.ALL,
                     )
                 )
@@ -97,7 +101,7 @@ def needs_clusters(settings: Settings, role: Role) -> bool:
     return role in {Role.ALL, Role.CLUSTER} or (role is Role.POWER and settings.secrets_directory is None)
 
 
-def workflow_serving(client: Client, *, page: str, offenders: OffenderRules | None = None) -> Serving:
+def workflow_serving(client: Client, *, page: str) -> Serving:
     """Workflows, and the activities that hold the Temporal client. page: see EpisodeService."""
     from activities.episodes import EpisodeService
     from workers.temporal_namespace import holder
@@ -111,9 +115,7 @@ def workflow_serving(client: Client, *, page: str, offenders: OffenderRules | No
     return Serving(
         queue=WORKFLOW_QUEUE,
         workflows=(HealthScanner, Fencing, Preservation, Remediation, DeviceCheck, RecordedObservation),
-        activities=activities_of(
-            EpisodeService(client, task_queue=WORKFLOW_QUEUE, holder=holder, page=page, offenders=offenders)
-        ),
+        activities=activities_of(EpisodeService(client, task_queue=WORKFLOW_QUEUE, holder=holder, page=page)),
     )
 
 
@@ -129,6 +131,7 @@ async def _cluster_serving(
     machines: ClusterConnection | None,
     at_risk: DataAtRisk,
     notify: Notify,
+    record: RecordDecisions,
     has_power: bool,
 ) -> Serving:
     """has_power: this process serves the power devices as well."""
@@ -151,6 +154,7 @@ async def _cluster_serving(
     from activities.cluster.watch.freshness import ViewLimits
     from activities.cluster.watch.view import ClusterView
     from activities.device_check_client import DeviceCheckClient
+    from activities.machine_repairs import MachineRepairs
     from activities.node_action_dispatcher import NodeActionDispatcher
     from activities.observation_starter import ObservationStarter
     from activities.scanner_permits import ScannerPermits
@@ -167,6 +171,7 @@ async def _cluster_serving(
         source=source,
         remediators=remediators,
         credential_hosts=lambda: device_check.hosts(name),
+        repairs=MachineRepairs(client, name, settings.offenders.rules()).found,
     )
     permits = ScannerPermits(client)
     kind = NODE_FENCES if settings.node_fence.group == "nodewarden.io" else PROPOSED_NODE_FENCES
@@ -199,6 +204,7 @@ async def _cluster_serving(
             notify_device_check=partial(device_check.notify_of_policies, name),
             meter=runtime().metric_meter,
             notify=notify_with_node,
+            record=record,
         )
     )
     identities = Identities(served.connections, scan.view)
@@ -211,6 +217,7 @@ async def _cluster_serving(
         identities=identities,
         checked=device_check,
         notify=notify_with_node,
+        record=record,
         verified_words=verified,
     )
     return Serving(
@@ -220,7 +227,7 @@ async def _cluster_serving(
             target,
             ClusterAttestation(served, licences, required=verified),
             devices,
-            ClusterIsolation(served, target.last_look, permits, licences, fences=fences, notify=notify_with_node),
+            ClusterIsolation(served, target.last_look, permits, licences, fences=fences, notify=notify_with_node, record=record),
             ClusterFreeing(
                 served, target.last_look, licences, identities=identities, checked=device_check, verified_words=verified
             ),
@@ -228,7 +235,7 @@ async def _cluster_serving(
             ClusterPreservation(served, target.last_look, pools=settings.preservation.known_pools()),
             ClusterFailedVolumes(served),
             ClusterRemediationObjects(served, target.last_look),
-            ClusterObservations(served, start=ObservationStarter(client, task_queue=WORKFLOW_QUEUE).start),
+            ClusterObservations(served, start=ObservationStarter(client, task_queue=WORKFLOW_QUEUE).start, stream=record),
             ClusterEvidence(served, evidence_directory(settings), licences),
         ),
         guards=(cluster_guard,),

@@ -10,11 +10,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from temporalio.worker import Interceptor
 
-from workers.configuration.process_settings import TracingSettings
+from workers.configuration.process_settings import OtlpSettings, TracingSettings
 from workers.configuration.setting_sources import SettingsError
 
 EXTRA = "expected the extra otel: in a checkout of nodewarden, pip install '.[otel]'"
@@ -43,7 +42,7 @@ async def tracing(settings: TracingSettings | None, *, identity: str) -> AsyncIt
     exporter = OTLPSpanExporter(
         endpoint=settings.endpoint,
         certificate_file=str(settings.ca_file) if settings.ca_file else None,
-        headers=_headers(settings.headers_file) if settings.headers_file else {},
+        headers=headers_of("tracing", settings),
         timeout=EXPORT_SECONDS,
     )
     resource = Resource.create({"service.name": "nodewarden", "service.instance.id": identity})
@@ -57,17 +56,20 @@ async def tracing(settings: TracingSettings | None, *, identity: str) -> AsyncIt
                 await asyncio.to_thread(provider.shutdown)
 
 
-def _headers(file: Path) -> dict[str, str]:
-    """`Name: value`, one a line."""
+def headers_of(setting: str, settings: OtlpSettings) -> dict[str, str]:
+    """What the file of headers has: `Name: value`, one a line. setting: the name of `settings`, for SettingsError."""
+    if settings.headers_file is None:
+        return {}
+    where = f"{setting}.headers_file"
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = settings.headers_file.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise SettingsError(f"tracing.headers_file: expected a readable file: {error}") from error
+        raise SettingsError(f"{where}: expected a readable file: {error}") from error
     found = dict[str, str]()
     for number, line in enumerate(lines, 1):
         name, colon, value = line.partition(":")
         if line.strip() and not (colon and name.strip()):
-            raise SettingsError(f"tracing.headers_file: line {number}: expected Name: value")
+            raise SettingsError(f"{where}: line {number}: expected Name: value")
         if line.strip():
             found[name.strip().lower()] = value.strip()
     return found

@@ -147,6 +147,11 @@ NOTIFICATIONS = Counter(
     labels=("result",),
     meaning="Messages to the services of `notifications`: `sent`, or `failed` after three tries.",
 )
+DECISIONS = Counter(
+    name="nodewarden_decisions",
+    labels=("sink", "result"),
+    meaning="Records of the decision stream (`stream`), by sink: `written`, or `lost`: too many waited, or the worker ended.",
+)
 EPISODES_ENDED = Histogram(
     name="nodewarden_episodes_ended",
     labels=("cluster", "kind", "outcome"),

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from temporalio import activity
 
+from policy.episode.decisions import Decision
 from policy.episode.messages import Kind
 from policy.episode.modes import REPAIRS, ClusterModes
 from policy.scan.repeat_alarm import Repetition
@@ -79,6 +80,8 @@ class ScanRequest:
     halt_over: str = ""
     modes: ClusterModes = REPAIRS
     spells: tuple[str, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    """Of the scanner, for the decision stream; sent again until a scan with them was answered."""
 
 
 class ScanActivities(ABC):

@@ -15,13 +15,14 @@ from temporalio import activity
 from policy.episode.drain import DrainOptions
 from policy.episode.fencing_requests import RequestAnswer
 from policy.episode.gate import DESTRUCTIVE, NEEDED, Operation
-from policy.episode.messages import EpisodeStatus, FencingInput, Need, Observation, OffProof, PathProof, Pinned
+from policy.episode.messages import EpisodeStatus, FencingInput, Need, Observation, OffProof, PathProof, Pinned, RecordEntry
 from policy.episode.operator_commands import SealedCommand
 from policy.fence.kdump import KernelDead
 from policy.fence.plan import Chosen, CutStorage, FencingPlan
 from policy.fence.power import PowerAct
 from policy.objects.marks import Added
 from policy.objects.nodes import Taint
+from policy.observation.offenders import NO_REPAIRS, FoundRepairs
 from policy.values.object_refs import ObjectRef
 
 # What people with kubectl see of an episode: its NodeFence, Events, and whether the node is proven off. No decision depends on
@@ -73,11 +74,13 @@ class OffNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """All that was not published yet: the latest state for the NodeFence, Events in their order, the latest note."""
+    """All that was not published yet: the latest state for the NodeFence, Events in their order, the latest note, and lines of
+    the record for the decision stream."""
 
     shown: EpisodeSnapshot | None = None
     events: tuple[PublishedEvent, ...] = ()
     off: OffNote | None = None
+    entries: tuple[RecordEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +100,7 @@ class PinResult:
     """Paths that are cut by the mark; an earlier step of this same episode may have cut them."""
     observation: Observation | None = None
     added: Added | None = None
+    repairs: FoundRepairs = NO_REPAIRS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +232,7 @@ class LookResult:
     permitted: whether the scanner knows of our permit, if that was asked. endpoints: of the devices that are configured for the
     node now, None if that was not asked or is not known. workload: what stands against the node, None if that was not asked.
     licence: for the power act in the request; "" if there was none, or the look does not say go. held_by_mode: the reason is the
-    mode of the node."""
+    mode of the node. version: the resourceVersion of the Node, "" where there is none."""
 
     verdict: LookVerdict
     reason: str
@@ -239,6 +243,7 @@ class LookResult:
     endpoints: tuple[str, ...] | None = None
     workload: Workload | None = None
     licence: str = ""
+    version: str = ""
     held_by_mode: bool = False
 
 
@@ -322,13 +327,15 @@ class UntaintRequest:
 class ActResult:
     """changed False: it was already so (a retry, or a person had done it); `detail` says what was seen. added: what our mark on
     the node says by now, None if it was not read. look: the look that was made with the act; if it does not say go, the
-    licensed act was not begun. left: what stands against the node after a taint that evicts its pods."""
+    licensed act was not begun. left: what stands against the node after a taint that evicts its pods. version: the
+    resourceVersion of the Node on which the act was decided."""
 
     changed: bool
     detail: str
     added: Added | None = None
     look: LookResult | None = None
     left: Workload | None = None
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -381,13 +381,23 @@ class RestartProof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordEntry:
-    """One line of the decision record: what was seen, decided or done, when, and how it ended."""
+    """One line of the decision record: what was seen, decided or done, when, and how it ended.
+
+    number: counts the lines of an episode from 1, those that have gone too. who: the person who acted, "" for a program. rule:
+    by which rule of the scanner something was refused. version: the resourceVersion of the Node that was looked at or written.
+    numbers: what can be counted, by name.
+    """
 
     at: datetime
     step: str
     act: str
     outcome: str
     detail: str = ""
+    number: int = 0
+    who: str = ""
+    rule: str = ""
+    version: str = ""
+    numbers: dict[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

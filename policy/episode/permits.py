@@ -121,12 +121,14 @@ class PermitDecision(StrEnum):
 class PermitAnswer:
     """Granted, queued (a signal `permit_granted` follows) or refused, with the reason in a sentence.
 
-    `holder`: how the cluster Lease names the grantor; the last look compares it.
+    `holder`: how the cluster Lease names the grantor; the last look compares it. rule: the code of the rule that says no, ""
+    where none does.
     """
 
     decision: PermitDecision
     reason: str = ""
     holder: str = ""
+    rule: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

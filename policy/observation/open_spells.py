@@ -121,6 +121,9 @@ def _due(report: ScanReport, refused: Iterable[Refused]) -> Iterator[WatchedNode
         if each.need is not NeedKind.CHECK or no is None:
             continue
         vetoed = each.vetoed_by and no.message == each.refused
+        code, message = (each.vetoed_by if vetoed else no.reason.value), no.message
+        if no.also is not None:
+            code, message = no.also.value, no.also_message
         yield WatchedNode(
             node=each.node,
             standing=NodeStanding.DUE,
@@ -130,8 +133,8 @@ def _due(report: ScanReport, refused: Iterable[Refused]) -> Iterator[WatchedNode
             cause=each.reason,
             since=each.since,
             steps=each.steps,
-            code=each.vetoed_by if vetoed else no.reason.value,
-            message=no.message,
+            code=code,
+            message=message,
             mode=each.mode,
         )
     yield from (each for each in report.watched if each.standing is NodeStanding.DUE)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from policy.episode.decisions import Decision, DecisionKind
 from policy.values.mode import Mode
 
 
@@ -120,3 +121,25 @@ class ObservationRecord:
         if len(self.spells) > 1:
             raise ValueError("expected one spell, or spells of one storm")
         return f"{root}/{first.node}/{first.due.isoformat()}"
+
+    def decisions(self) -> tuple[Decision, ...]:
+        """Of each spell, for the decision stream."""
+        return tuple(
+            Decision(
+                id=f"observation/{self.cluster}/{each.node}/{each.due.isoformat()}",
+                at=each.ended or each.due,
+                cluster=self.cluster,
+                kind=DecisionKind.OBSERVED,
+                node=each.node,
+                uid=each.uid,
+                workflow_id=self.workflow_id,
+                incident=each.incident,
+                act=each.cause,
+                outcome=each.ending or "",
+                rule=each.held[-1].code if each.held else "",
+                check=each.check,
+                numbers={"seconds": each.lasted.total_seconds(), "place": each.place} if each.lasted is not None else {},
+                message="; ".join((*each.traces, *(held.message for held in each.held[-1:]))),
+            )
+            for each in self.spells
+        )

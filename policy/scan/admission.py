@@ -26,6 +26,7 @@ from policy.scan.permit_rules import (
     HeldOffNode,
     Identity,
     Occupancy,
+    beside_mode,
     checks_of,
     groups_of,
     may_be_successor,
@@ -44,6 +45,9 @@ class Refused:
     check: ObjectRef
     reason: AdmissionRefusal
     message: str
+    also: AdmissionRefusal | None = None
+    """Where the mode refuses it: what would have refused it in mode repair, None for nothing."""
+    also_message: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +84,21 @@ def admit(
     exhausted: list[Candidate] = []
     due: list[datetime] = []
     for candidate in sorted(report.candidates, key=lambda candidate: (candidate.since, candidate.node)):
-        why = next(objections(_offered(candidate), room), None)
+        applicant = _offered(candidate)
+        why = next(objections(applicant, room), None)
         if why is not None:
-            refused.append(Refused(node=candidate.node, check=candidate.check, reason=why.code, message=why.message))
+            of_mode = why.code is AdmissionRefusal.MODE
+            also = beside_mode(objections(applicant, room), applicant) if of_mode else None
+            refused.append(
+                Refused(
+                    node=candidate.node,
+                    check=candidate.check,
+                    reason=why.code,
+                    message=why.message,
+                    also=also.code if also is not None else None,
+                    also_message=also.message if also is not None else "",
+                )
+            )
             if why.code is AdmissionRefusal.RETRY_LATER and candidate.not_before is not None:
                 due.append(candidate.not_before)
             elif why.code is AdmissionRefusal.REPLACEMENT:
@@ -139,7 +155,8 @@ def answer_request(
     room = Occupancy(report, permits, cap=cap, ahead=ahead, now=now, held_off=held_off, power=power, paused=paused)
     applicant = _asking(report, request, room, counted_under)
     if (why := next(objections(applicant, room), None)) is not None:
-        return PermitAnswer(decision=PermitDecision.QUEUED if why.waits else PermitDecision.REFUSED, reason=why.message)
+        decision = PermitDecision.QUEUED if why.waits else PermitDecision.REFUSED
+        return PermitAnswer(decision=decision, reason=why.message, rule=why.code)
     if applicant.asker is Asker.HOLDER:
         return PermitAnswer(decision=PermitDecision.GRANTED, reason="the permit is held already")
     return PermitAnswer(decision=PermitDecision.GRANTED, reason=f"{len(room.names) + 1} of {room.cap} permits are held now")

@@ -642,6 +642,14 @@ def objections(
             yield PermitObjection(code=rule.code, message=message, check=check, waits=rule.waits)
 
 
+def beside_mode(found: Iterable[PermitObjection], applicant: Applicant) -> PermitObjection | None:
+    """The first objection that would stand in mode repair as well; None where only the mode objects."""
+    if applicant.vetoed_by != MODE:
+        return next(iter(found), None)
+    of_mode = (AdmissionRefusal.MODE, AdmissionRefusal.HELD_OFF)
+    return next((each for each in found if each.code not in of_mode or each.message != applicant.impossible), None)
+
+
 def unblocks(code: AdmissionRefusal) -> str:
     """What would end the objections of that code, for people; "" where the message says so."""
     return next((rule.unblocks for rule in RULES if rule.code is code), "")

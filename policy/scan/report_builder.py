@@ -24,7 +24,7 @@ from policy.checks.health_check import HealthCheck, Storm
 from policy.checks.rules.medik8s import CONFIRMED_ANNOTATION
 from policy.checks.targets import NEVER, SICKNESS, JudgedTarget
 from policy.checks.verdicts import Health, Standing, Verdict
-from policy.episode.gate import By, Operation, Seen, kept, objections
+from policy.episode.gate import MODE, By, Operation, Seen, kept, objections
 from policy.episode.messages import Observation
 from policy.episode.modes import REPAIRS, mode_of
 from policy.fence.templates import is_own_template
@@ -38,7 +38,7 @@ from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION
 from policy.remediation.strategies import REPLACING_OWNERS, Strategy
 from policy.scan.candidates import choose, due_under, judged_by_objects, left_alone
 from policy.scan.ledger_snapshot import LedgerSnapshot
-from policy.scan.permit_rules import AdmissionRefusal, ObjectLimits
+from policy.scan.permit_rules import AdmissionRefusal, ObjectLimits, beside_mode
 from policy.scan.permit_rules import objections as permit_objections
 from policy.scan.scan_report import (
     MAXIMUM_GROUPS,
@@ -503,12 +503,16 @@ def _watched_node(known: LedgerSnapshot, name: str) -> WatchedNode:
 
 
 def _held_by(known: LedgerSnapshot, victim: str, name: str, key: str) -> tuple[str, str]:
-    """What keeps a due node from being a candidate, or keeps others before it: a code and a sentence."""
-    if (alone := left_alone(known, victim, key, exempt=known.exempt.kept.get(name, ""))) is not None:
+    """What keeps a due node from being a candidate, or keeps others before it: a code and a sentence. The mode only where nothing
+    else does."""
+    alone = left_alone(known, victim, key, exempt=known.exempt.kept.get(name, ""))
+    if alone is not None and alone.rule != MODE:
         return alone.rule, alone.words
-    limits = judged_by_objects(known, victim, key)
-    if (found := next(permit_objections(limits, ObjectLimits.of(known)), None)) is not None:
+    applicant = judged_by_objects(known, victim, key)
+    if (found := beside_mode(permit_objections(applicant, ObjectLimits.of(known)), applicant)) is not None:
         return found.code.value, found.message
+    if alone is not None:
+        return alone.rule, alone.words
     return AdmissionRefusal.CAP.value, "other candidates stand before it"
 
 

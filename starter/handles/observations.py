@@ -27,6 +27,7 @@ from starter.handles.calls import ANSWER_WITHIN
 from starter.handles.history import ASKED_AT_ONCE, MOST_LISTED, QUOTE, History
 from starter.handles.scanners import ScannerHandle
 from workers.temporal_namespace import retention
+from workflows.kit.messages import ScannerSpells
 
 MOST_READ = 10_000
 """Records and ended episodes of one report, each."""
@@ -79,7 +80,16 @@ class Observations:
         return tuple(found.values())
 
     async def observed(self, cluster: str, *, since: datetime) -> Observed:
-        """Recorded spells and those that last, node-days, and ended episodes. Raises SilentError."""
+        """Recorded spells and those that last, node-days, and ended episodes. Raises SilentError.
+
+        The scanner is asked first: what is recorded meanwhile is then in both answers, and in none if it were asked last.
+        """
+        unknown = list[str]()
+        lasting: ScannerSpells | None = None
+        try:
+            lasting = await ScannerHandle(self._client, cluster).spells()
+        except RequestError as error:
+            unknown.append(f"spells that last, as the scanner does not say: {error}")
         since = since.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         state = f"ExecutionStatus = 'Completed' AND CloseTime >= '{written(since)}'"
         runs, ended, remembered = await asyncio.gather(
@@ -89,7 +99,6 @@ class Observations:
         )
         records = await asyncio.gather(*(self._record(run.id, run.run_id) for run in runs[:MOST_READ]))
         read = [(record, run.id) for record, run in zip(records, runs, strict=False) if record is not None]
-        unknown = list[str]()
         if remembered is not None and datetime.now(UTC) - remembered > since:
             unknown.append(f"what ended more than {remembered // _DAY} days ago: Temporal's namespace remembers no longer")
         if len(runs) > MOST_READ or ended.more:
@@ -98,14 +107,10 @@ class Observations:
             unknown.append(f"{min(len(runs), MOST_READ) - len(read)} records, which could not be read")
         spells = [(spell, workflow_id) for record, workflow_id in read for spell in record.spells]
         days = [day for record, _ in read for day in record.days]
-        try:
-            lasting = await ScannerHandle(self._client, cluster).spells()
-        except RequestError as error:
-            unknown.append(f"spells that last, as the scanner does not say: {error}")
-        else:
+        if lasting is not None:
             known = {(spell.node, spell.check, spell.due) for spell, _ in spells}
             spells += [(each, scanner_id(cluster)) for each in lasting.spells if (each.node, each.check, each.due) not in known]
-            days += lasting.days
+            days += set(lasting.days) - set(days)
             if lasting.left_out:
                 unknown.append(f"{lasting.left_out} more nodes that are due now: the scanner keeps no more spells")
         return Observed(

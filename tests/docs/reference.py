@@ -18,6 +18,7 @@ from temporalio import workflow
 from typer.cli import get_docs_for_click
 
 from activities.contracts.metrics import TABLE
+from policy.episode.decisions import MEANINGS, VERSION, Decision, DecisionKind
 from policy.episode.messages import EpisodeResult, FencingInput, PreservationInput, RemediationInput
 from policy.episode.phases import ARROWS, Arrows
 from policy.observation.spells import ObservationRecord
@@ -277,9 +278,9 @@ def _workflow(shell: type, given: type, where: str, whole: Schema) -> str:
         [how, code(handler.name), " ".join(map(_named, handler.arg_types or ())) or "-", sentence(handler.fn.__doc__ or "")]
         for how, handler in said
     ]
-    heard = table(["how", "name", "with", "what"], rows)
+    heard = f"\n{table(['how', 'name', 'with', 'what'], rows)}" if rows else ""
     served = f"Workflow id `{where}`, task queue `nodewarden`."
-    return f"## {shell.__name__}\n\n{served}\n\n{_fields_of(given.__name__, whole)}\n{heard}\n"
+    return f"## {shell.__name__}\n\n{served}\n\n{_fields_of(given.__name__, whole)}{heard}\n"
 
 
 def _named(each: Any) -> str:
@@ -322,6 +323,23 @@ def metrics() -> str:
         for each in TABLE
     ]
     return table(["metric", "type", "labels", "unit", "meaning"], rows)
+
+
+# The decision stream --------------------------------------------------------------------------------------------------
+
+
+def decisions() -> Schema:
+    """Of a line of the decision stream. All fields are there in each."""
+    schema = TypeAdapter(Decision).json_schema(mode="serialization")
+    about = f"Version {VERSION}. It grows by fields, so readers leave out what they do not know."
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "$comment": about}
+
+
+def stream() -> str:
+    kinds = table(["kind", "what"], [[code(each.value), MEANINGS[each]] for each in DecisionKind])
+    whole = decisions()
+    rows = [[code(name), kind(each, whole)] for name, each in whole["properties"].items()]
+    return f"{kinds}\n{table(['field', 'type'], rows)}"
 
 
 # The phases of an episode ---------------------------------------------------------------------------------------------
@@ -384,12 +402,14 @@ FILES: dict[str, Callable[[], str]] = {
     "reference/objects.md": objects,
     "reference/workflows.md": workflows,
     "reference/workflows.schema.json": as_file(schemas),
+    "reference/decisions.schema.json": as_file(decisions),
     "schemas/answers.json": as_file(answers.schemas),
     "schemas/spells.json": as_file(spell_file.schema),
 }
 PARTS: dict[str, Callable[[], str]] = {
     "architecture.md": phases,
     "metrics.md": metrics,
+    "stream.md": stream,
     "json.md": http_paths,
     "security.md": who_can_do_what,
 }

@@ -55,9 +55,10 @@ async def test_a_cluster_that_can_not_be_asked_now_harms_nothing() -> None:
 
 @pytest.mark.parametrize("driver", sorted(LIBRARIES))
 def test_what_is_loaded_is_what_a_first_act_would_wait_for(driver: str) -> None:
+    """Google's library comes with the client, in the thread of a call, and not with the driver that every plan may name."""
     library = {"ec2": "botocore", "gce": "google.cloud.compute_v1.services.instances"}[driver]
     code = (
-        "import sys; from activities.power.registry import load; load('ipmi');"
+        "import sys, activities.power.gce.driver; from activities.power.registry import load; load('ipmi');"
         f" before = {library!r} in sys.modules; load({driver!r}); print(before, {library!r} in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)

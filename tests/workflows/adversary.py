@@ -108,7 +108,9 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
         self._require_answer(attempt, method)
         self._hear(attempt)
         self._judge(attempt, method)
-        return self._befall(fault, attempt, act)
+        answer = self._befall(fault, attempt, act)
+        self._stream(attempt)
+        return answer
 
     def _settle(self) -> None:
         """What has come of itself until now."""
@@ -245,6 +247,15 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
             self.referee.tells_the_truth(event.message, look_of(attempt.request).target.incident)
             self.referee.warned = self.referee.warned or event.reason in {"WorkloadsLeft", "NeedsHuman"}
             self.asked_for_a_person += event.reason == "NeedsHuman"
+
+    def _stream(self, attempt: Attempt) -> None:
+        """Lines of the record, as an activity writes them to the decision stream: perhaps again, and always the same. An
+        attempt that does not complete has written none, for all that can be relied on."""
+        look = look_of(attempt.request)
+        news: contract.Publication | None = getattr(look, "news", None)
+        for entry in news.entries if news is not None else ():
+            if self.streamed.setdefault((look.target.incident, entry.number), entry) != entry:
+                self.broken.append(f"a line of the record is another one than was written under its id: {entry}")
 
     def _is_done(self, answer: Any) -> bool:
         """Whether an act that a machine may be given up by was not refused at last."""

@@ -19,7 +19,7 @@ from policy.checks.fence_policies import NO_POLICIES
 from policy.episode.fencing import paths_cut, proof_stands
 from policy.episode.gate import By, Objection, Operation, Seen, objection
 from policy.episode.identity import compare_identity, same_machine
-from policy.episode.messages import GivenUpReading, Need, NeedKind, Pinned, Reading, RemediationInput, VolumeReading
+from policy.episode.messages import GivenUpReading, Need, NeedKind, Pinned, Reading, RecordEntry, RemediationInput, VolumeReading
 from policy.fence.kdump import KdumpReading
 from policy.fence.plan import FencingPlan
 from policy.fence.power import PowerAct, PowerState, Quarantine, VolumeState
@@ -81,6 +81,8 @@ class Played:
     silent: set[str] = field(default_factory=set)
     locked: set[str] = field(default_factory=set)
     asked_for_a_person: int = 0
+    streamed: dict[tuple[str, int], RecordEntry] = field(default_factory=dict)
+    """The lines of records that were written to the decision stream, by incident and number."""
     noted: set[str] = field(default_factory=set)
     """What the latest episode has noted as cut, or found noted when it began."""
     meddled: bool = False

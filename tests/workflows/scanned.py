@@ -15,6 +15,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
+from policy.episode.decisions import Decision
 from policy.episode.messages import FencingInput, Observation, episode_id, scanner_id
 from policy.episode.modes import mode_of
 from policy.episode.permits import PermitAnswer, PermitRequest, Release
@@ -102,6 +103,8 @@ class ScriptedCluster:
     released: int = 0
     last_word: str = ""
     """Why nothing is begun, as the request that gives the Lease back says it."""
+    last_decisions: tuple[Decision, ...] = ()
+    """What the request that gives the Lease back takes along."""
     first: ScanReport | None = None
     """What the first scan sees, where that is not the current report."""
     underway: list[timedelta] = field(default_factory=list)
@@ -171,6 +174,7 @@ class ScriptedCluster:
         await self.may_release.wait()
         self.released += 1
         self.last_word = request.halted
+        self.last_decisions = request.decisions
 
     async def open(self, request: contract.OpenRequest) -> contract.OpenResult:
         self.asked.append(tuple(episode.node for episode in (*request.episodes, *request.remediations)))

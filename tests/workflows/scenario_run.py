@@ -313,6 +313,10 @@ class Play:
             return
         self.adversary.machine.settle(self.clockwork.now)
         self.problems += problems_of_the_end(self.adversary, execution.result)
+        result: EpisodeResult = execution.result
+        unwritten = [each for each in result.record if (result.incident, each.number) not in self.adversary.streamed]
+        if unwritten and not self.drawn.skews:  # with a wrong clock no worker of the cluster may be left to write them
+            self.problems.append(f"lines of its record are not in the decision stream: {unwritten}")
 
 
 def problems_of_the_end(adversary: Adversary, result: EpisodeResult) -> list[str]:

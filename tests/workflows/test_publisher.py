@@ -8,7 +8,7 @@ from datetime import timedelta
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
-from policy.episode.messages import Phase
+from policy.episode.messages import Outcome, Phase
 from policy.episode.nodefence import STATUSES, STEPS, retries
 from tests.workflows.fencing_run import fenced, fencing
 from tests.workflows.surroundings import eventually
@@ -109,3 +109,46 @@ async def test_after_a_failure_the_next_act_takes_along_what_nobody_was_told(env
     await fenced(env, world)
     assert states(world)[-1] == ("Recovery", "Final", 0)
     assert events(world)[:3] == ["StepStarted", "NodeIsolated", "StepSucceeded"]
+
+
+# The decision stream: lines of the record go along with what goes to the cluster anyway --------------------------------
+
+
+async def test_each_line_of_the_record_goes_along_with_an_act_once_and_in_its_order(env: WorkflowEnvironment) -> None:
+    """No activity is made for one, and the last is written before the episode is over."""
+    world = World()
+    result = await fenced(env, world)
+    assert world.streamed == list(result.record)
+    assert [each.number for each in result.record] == list(range(1, len(result.record) + 1))
+    assert (result.record[-1].act, result.record[-1].numbers and sorted(result.record[-1].numbers)) == (
+        "end",
+        ["freed_pods", "restarts", "seconds"],
+    )
+
+
+async def test_lines_that_a_failed_activity_took_along_go_with_the_next_under_their_numbers(env: WorkflowEnvironment) -> None:
+    errors = [failure(ErrorType.INVALID_CONFIG, "no")]
+    world = World(tell_errors=errors, plan=plan(wait_before_power=timedelta(minutes=1)))
+    result = await fenced(env, world)
+    assert world.tell_errors == [], "it has failed"
+    assert {each.number: each for each in world.streamed} == {each.number: each for each in result.record}
+
+
+async def test_what_ends_before_it_has_a_target_is_written_all_the_same(env: WorkflowEnvironment) -> None:
+    world = World(pin_errors=[failure(ErrorType.NOT_FOUND, "there is no such Node")])
+    result = await fenced(env, world, Outcome.REFUSED)
+    assert [each.act for each in world.streamed] == [each.act for each in result.record]
+    assert world.streamed[-1].outcome == "refused"
+
+
+async def test_a_line_names_a_person_only_where_one_has_acted(env: WorkflowEnvironment) -> None:
+    world = World(ignores_off=True)
+    async with fencing(env, world, parks=True) as run:
+        await run.parked()
+        await run.hold("we look first")
+        await run.abort()
+        result = await run.result()
+    named = {(each.act, each.outcome): each.who for each in result.record if each.who}
+    ada = "ada (identity not verified)"
+    assert named == {("hold", "asked"): ada, ("abort", "asked"): ada}
+    assert {each.number for each in world.streamed} >= {each.number for each in result.record}

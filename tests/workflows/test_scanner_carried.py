@@ -10,6 +10,7 @@ import pytest
 from temporalio import workflow
 
 from policy.checks.fence_policies import Attempts, PowerMoment
+from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import Kind
 from policy.episode.modes import ClusterModes, ModeRule
 from policy.episode.permits import NeedsPerson, Permit, PermitDecision, PermitRequest, PermitState, Portion, Replacing
@@ -62,6 +63,9 @@ FULL = ScannerState(
     modes=ClusterModes(found=Mode.OBSERVE, rules=(ModeRule(mode=Mode.REPAIR, by="ada", reason="r", at=NOW, nodes=("a",)),)),
     halted="paused by ada",
     cluster_uid="uid-of-kube-system",
+    decided=6,
+    decisions=[Decision(id="run/6", at=NOW, cluster="prod", kind=DecisionKind.REFUSED, node="d")],
+    refused={"d": "CapReached"},
     spells={"s": spell("s")},
     spells_left_out=3,
     spells_ended=[replace(spell("t"), ended=LATER, ending=Ending.CAME_BACK)],

@@ -299,7 +299,7 @@ async def played(seed: int, monkeypatch: pytest.MonkeyPatch) -> str:
     chance = Random(seed)
     monkeypatch.setattr(workflow, "now", lambda: play.now)
     monkeypatch.setattr(workflow, "uuid4", lambda: UUID(int=chance.getrandbits(128)))
-    monkeypatch.setattr(workflow, "info", lambda: SimpleNamespace(workflow_id="scanner/c"))
+    monkeypatch.setattr(workflow, "info", lambda: SimpleNamespace(workflow_id="scanner/c", run_id="run"))
     monkeypatch.setattr(workflow, "patched", lambda _: False)
     monkeypatch.setattr(workflow, "logger", logging.getLogger("temporalio.workflow"))
     monkeypatch.setattr(candidates, "MAXIMUM_CANDIDATES", 3)

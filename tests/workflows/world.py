@@ -18,7 +18,7 @@ from activities.cluster.objects.marks import claim, spelled
 from activities.errors import ErrorType, failure
 from activities.licences import DeviceCommand
 from policy.episode.gate import MODE, RULES, Seen
-from policy.episode.messages import GivenUpReading, Need, NeedKind, Observation, Pinned, Reading, VolumeReading
+from policy.episode.messages import GivenUpReading, Need, NeedKind, Observation, Pinned, Reading, RecordEntry, VolumeReading
 from policy.episode.modes import ClusterModes, mode_of
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, PortionAnswer
 from policy.fence.kdump import KdumpReading, dead_stands
@@ -26,6 +26,7 @@ from policy.fence.plan import SEALED_FOR, CutStorage, FencingPlan, PowerDevice
 from policy.fence.power import PowerAct, PowerState, Quarantine, VolumeState
 from policy.fence.templates import is_fencing_template
 from policy.objects.marks import Added, Mark
+from policy.observation.offenders import NO_REPAIRS, FoundRepairs
 from policy.values.mode import Mode
 from tests.licensing import is_licensed, licence_of
 from tests.workflows import contract
@@ -82,8 +83,8 @@ class World:
     boot_id: str = "boot-1"
     system_uuid: str = "sys-7"
     """No system UUID as machines have it: what is repaired is not known."""
-    repairs: contract.FoundRepairs | None = field(default_factory=contract.FoundRepairs)
-    """What visibility says of the machine; None: it can't be asked."""
+    repairs: FoundRepairs = NO_REPAIRS
+    """What visibility says of the machine."""
     permits: list[PermitRequest] = field(default_factory=list)
     """Who asked the scanner for one, and what he said of the node."""
     strange_to: tuple[str, ...] = ()
@@ -188,6 +189,8 @@ class World:
     """By which name Kubernetes attests who speaks; "": it does not."""
     shown: list[contract.EpisodeSnapshot] = field(default_factory=list)
     events: list[contract.PublishedEvent] = field(default_factory=list)
+    streamed: list[RecordEntry] = field(default_factory=list)
+    """Lines of the record, as activities that completed took them to the decision stream."""
     tell_errors: list[ApplicationError] = field(default_factory=list)
     """What telling people by itself fails with."""
     confirmed_well: bool = False
@@ -412,6 +415,7 @@ class ScriptedTarget:
             adopted_paths=mark.paths if mark is not None else (),
             observation=world.observation(),
             added=await self._marked_at_once(_target_of(request, pinned)) if marks else None,
+            repairs=world.repairs,
         )
 
     async def _marked_at_once(self, target: contract.Target) -> Added | None:
@@ -495,6 +499,7 @@ class ScriptedTarget:
         """What people are told."""
         if news is None:
             return
+        self.world.streamed += news.entries
         if news.shown is not None:
             self.world.shown.append(news.shown)
         if news.off is not None:
@@ -820,13 +825,6 @@ class ScriptedTarget:
         answer = self.world.answers.pop(0) if self.world.answers else PermitAnswer(decision=PermitDecision.GRANTED, holder="us")
         self.world.permitted = self.world.permitted or answer.decision is PermitDecision.GRANTED
         return answer
-
-    async def find_repairs(self, request: contract.RepairsRequest) -> contract.FoundRepairs:
-        await self.world.act("find repairs")
-        assert request.hardware == self.world.system_uuid
-        if self.world.repairs is None:
-            raise failure(ErrorType.UNREACHABLE, "visibility is away")
-        return self.world.repairs
 
     async def ask_portion(self, request: contract.AskPortion) -> PortionAnswer:
         await self.world.act(f"ask for {request.portion.pods} pods")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator, model_validator
@@ -160,23 +160,48 @@ class EvidenceSettings(Section):
     )
 
 
-class TracingSettings(Section):
-    """Who takes the traces of episodes, by OTLP over HTTP. Needs the extra `otel`."""
+class OtlpSettings(Section):
+    """Who takes what is sent by OTLP over HTTP. Needs the extra `otel`."""
 
-    endpoint: str = Field(description="URL that takes traces, such as https://collector.example.org/v1/traces")
+    example: ClassVar[str]
+
+    endpoint: str
     headers_file: UserPath | None = Field(default=None, description="file with headers, `Name: value`, one a line: tokens")
     ca_file: UserPath | None = None
     insecure: bool = Field(default=False, description="go without TLS to one that is not on this machine")
 
     @model_validator(mode="after")
     def _private_endpoint(self) -> Self:
-        """Spans name clusters and nodes, and what is wrong with them."""
+        """It names clusters and nodes, and what is wrong with them."""
         found = urlsplit(self.endpoint)
         if found.scheme not in {"http", "https"} or not found.hostname or not found.path.strip("/"):
-            raise ValueError(f"expected an endpoint such as https://collector.example.org/v1/traces, got {self.endpoint!r}")
+            raise ValueError(f"expected an endpoint such as {self.example}, got {self.endpoint!r}")
         if found.scheme == "http" and not (self.insecure or is_loopback(found.hostname)):
             raise ValueError("expected https to an endpoint that is not on this machine, or insecure: true")
         return self
+
+
+class TracingSettings(OtlpSettings):
+    """Who takes the traces of episodes, by OTLP over HTTP. Needs the extra `otel`."""
+
+    example = "https://collector.example.org/v1/traces"
+
+    endpoint: str = Field(description=f"URL that takes traces, such as {example}")
+
+
+class LogsSettings(OtlpSettings):
+    """Who takes the decision stream as logs, by OTLP over HTTP. Needs the extra `otel`."""
+
+    example = "https://collector.example.org/v1/logs"
+
+    endpoint: str = Field(description=f"URL that takes logs, such as {example}")
+
+
+class StreamSettings(Section):
+    """Where the decision stream goes: every decision as a record, for a store of yours."""
+
+    file: UserPath | None = Field(default=None, description="file that lines of JSON are appended to; `-`: standard output")
+    otlp: LogsSettings | None = Field(default=None, description="who takes the same as logs")
 
 
 class EmbeddedSettings(Section):

@@ -37,6 +37,7 @@ from workers.configuration.process_settings import (
     KdumpSettings,
     LogSettings,
     NotificationSettings,
+    StreamSettings,
     TemporalSettings,
     TracingSettings,
     WorkerSettings,
@@ -107,6 +108,7 @@ class Settings(BaseSettings):
     remediation: RemediationSettings = RemediationSettings()
     notifications: tuple[NotificationSettings, ...] = Field(default=(), description="who is notified; see docs/notifications.md")
     tracing: TracingSettings | None = Field(default=None, description="who takes traces of episodes; see docs/metrics.md")
+    stream: StreamSettings = StreamSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
     state: Path = Field(
         default_factory=_default_state,

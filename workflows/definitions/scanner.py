@@ -24,6 +24,7 @@ from activities.contracts.episodes import EpisodeActivities, NameRequest, Notify
 from activities.contracts.preservation import PreservationStarts, PreserveRequest
 from activities.contracts.scan import OpenEpisode, Refusal, RepetitionActivities, RepetitionRequest, ScanActivities, ScanRequest
 from activities.errors import ErrorType, error_message
+from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import FencingInput, RemediationInput, episode_id, scanner_id
 from policy.episode.modes import MODES_MEMO, REPAIRS, UNSET, ClusterModes, ModeRule
 from policy.episode.operator_commands import CIRCUIT_BREAKER, NodeActionSpec, Verb
@@ -78,6 +79,8 @@ OUTDATED = timedelta(seconds=2)
 """How long the running scan shows people other episodes and refusals than there are: mostly it is answered before that."""
 PRESERVE_AGAIN = timedelta(minutes=1)
 """What a preservation was notified of is repeated so often, in case that an episode which should have acted never learned it."""
+MOST_DECISIONS = 1000
+"""Records that wait for a scan; of more the oldest go."""
 HASTY, HASTY_IN_A_ROW, BREATH = timedelta(milliseconds=200), 20, timedelta(seconds=1)
 AS_FOUND = ""
 """The stamp of an episode that was notified of nothing yet: that its node is sick it knows."""
@@ -289,6 +292,7 @@ class HealthScanner:
             halted_is_new=bool(halted) and halted != state.halted,
             spells=self._spells.to_be_watched(),
             halt_over=halt_over if state.halted and not halted else "",
+            decisions=tuple(state.decisions),
             modes=state.modes,
         )
 
@@ -330,6 +334,8 @@ class HealthScanner:
         if self._hasty >= HASTY_IN_A_ROW:
             self._hasty = 0
             await workflow.sleep(BREATH, summary="many scans in a row were answered at once")
+        taken = {each.id for each in poll.request.decisions}
+        state.decisions = [each for each in state.decisions if each.id not in taken]
         if report.cluster_uid not in {"", state.cluster_uid} and state.cluster_uid:
             # Workers of two clusters serve one name: it can't be known here in which of them the next act would be (S9).
             self._received_at = None
@@ -437,6 +443,7 @@ class HealthScanner:
             for refused in admission.refused
             if refused.reason is not AdmissionRefusal.IN_HAND
         )
+        self._record_refusals(report)
         moments = (admission.again, *(each.until for each in in_force))
         self._due = min((moment for moment in moments if moment is not None), default=None)
         reserved: list[FencingInput | RemediationInput] = [
@@ -455,6 +462,8 @@ class HealthScanner:
                 for each in report.left_over
                 if not backoff.is_left_alone(state, each.node) and each.node not in state.permits
             ]
+        for each in reserved:
+            self._record_admission(each, report)
         if reserved:
             self._opening.update(each.node for each in reserved)
             # An episode that may begin looks for itself what it finds.
@@ -465,6 +474,43 @@ class HealthScanner:
             self._describing = True
             self._background.begin(self._describe(nodes, report))
 
+    # Record ---------------------------------------------------------------------------------------------------------
+
+    def _record(self, kind: DecisionKind, **known: Any) -> None:
+        """A record for the decision stream, which the next scan takes along. known: fields of Decision."""
+        state = self._state
+        state.decided += 1
+        decision = Decision(
+            id=f"{workflow.info().run_id}/{state.decided}", at=workflow.now(), cluster=self._input.cluster, kind=kind, **known
+        )
+        state.decisions = [*state.decisions, decision][-MOST_DECISIONS:]
+
+    def _record_refusals(self, report: ScanReport) -> None:
+        """Of nodes that another rule keeps from a permit than before."""
+        candidates = {each.node: each for each in report.candidates}
+        for each in self._refusals:
+            if self._state.refused.get(each.node) != each.reason:
+                uid = candidates[each.node].uid if each.node in candidates else ""
+                about = {"node": each.node, "uid": uid, "check": each.check.key, "versions": _versions(report)}
+                self._record(DecisionKind.REFUSED, rule=each.reason, message=each.message, **about)
+        self._state.refused = {each.node: each.reason for each in self._refusals}
+
+    def _record_admission(self, begun: FencingInput | RemediationInput, report: ScanReport) -> None:
+        counts = {"permits": self._state.counted(), "cap": self._input.cap(report)}
+        check = begun.need.check if begun.need is not None else None
+        self._record(
+            DecisionKind.ADMITTED,
+            node=begun.node,
+            uid=begun.node_uid,
+            workflow_id=episode_id(begun.cluster, begun.node),
+            incident=begun.incident,
+            act="open",
+            check=check.key if check is not None else "",
+            versions=_versions(report),
+            numbers=counts,
+            message=begun.reason,
+        )
+
     async def _serve_queue(self, report: ScanReport) -> None:
         for waiting in tuple(self._state.queue):
             if self._stop is not None:
@@ -473,6 +519,8 @@ class HealthScanner:
             if self._permits.answer(report, request).decision is not PermitDecision.GRANTED:
                 continue
             self._permits.grant(request, report)
+            episode = {"node": request.node, "uid": request.node_uid, "incident": request.incident}
+            self._record(DecisionKind.ADMITTED, workflow_id=request.workflow_id, act="grant", message=request.reason, **episode)
             try:
                 await workflow.get_external_workflow_handle(request.workflow_id).signal("permit_granted")
             except (ApplicationError, FailureError) as error:
@@ -514,6 +562,8 @@ class HealthScanner:
         state.told.pop(outcome.node, None)  # another episode may have the node
         if permit is not None:
             reason, until_well = outcome.reason or outcome.holder, outcome.opened is Opened.HELD_OFF
+            about = {"node": permit.node, "uid": permit.node_uid, "incident": permit.incident}
+            self._record(DecisionKind.REFUSED, act="open", rule=outcome.opened.value, message=reason, **about)
             backoff.note_refused_opening(state, permit, reason, holder=outcome.holder, until_well=until_well)
         self._changed = True
 
@@ -728,6 +778,7 @@ class HealthScanner:
             self._set_pauses(pauses.paused(self._state.pauses, pause))
         except ValueError as error:
             raise refused(f"pause: {error}") from error
+        self._record(DecisionKind.ANSWERED, act="pause", who=request.by, message=pauses.described((pause,)))
         replaced = "".join(f"; before, it was {each}" for each in former if each.owner == pause.owner)
         beside = "".join(f"; it is also {each}" for each in former if each.owner != pause.owner)
         return f"{self._input.cluster} is {pauses.described((pause,))}{replaced}{beside}"
@@ -755,6 +806,7 @@ class HealthScanner:
             raise refused(f"unpause: {error}") from error
         self._set_pauses(pauses.unpaused(state.pauses, ended, who=request.by, reason=request.reason, now=now))
         workflow.logger.info("%s ends a pause of %s: %s", request.by, cluster, request.reason)
+        self._record(DecisionKind.ANSWERED, act="unpause", who=request.by, message=request.reason)
         left = pauses.in_force(state.pauses, now)
         goes_on = f"{cluster} is still {pauses.described(left)}" if left else f"{cluster} is no longer paused"
         return f"{goes_on}; you have ended: {'; '.join(map(str, ended))}"
@@ -779,6 +831,9 @@ class HealthScanner:
             self._set_modes(self._changed_modes(request))
         except ValueError as error:
             raise refused(f"mode: {error}") from error
+        about = ", ".join(request.nodes) or request.selector or "all nodes"
+        said = {"act": Verb.SET_MODE.value, "outcome": request.mode, "message": f"{about}: {request.reason}"}
+        self._record(DecisionKind.MODE_CHANGED, who=request.by, **said)
         return f"{self._input.cluster}: {self._state.modes.described(request.nodes, request.selector)}"
 
     @set_mode.validator
@@ -813,6 +868,7 @@ class HealthScanner:
 
     def _take_stop(self, request: StopRequest) -> None:
         self._stop = request
+        self._record(DecisionKind.ANSWERED, act="stop-scan", who=request.by, message=request.reason)
         self._cut_poll_short()
         self._changed = True
 
@@ -899,3 +955,8 @@ class HealthScanner:
             ]
         lines += [f"* `{each.node}`: {each.holding.value}, incident {each.incident}" for each in state.permits.values()]
         workflow.set_current_details("\n".join(map(without_calls, lines)))  # it is shown as Markdown (S50)
+
+
+def _versions(report: ScanReport) -> dict[str, str]:
+    """How far the objects of a report had been followed."""
+    return {"Node": report.resource_version} | {each.dialect.value: each.version for each in report.check_versions}

@@ -123,7 +123,7 @@ class EpisodeConversation:
                 return error.message
             self.episode.state.requester, self.episode.state.requester_verified = word.by, word.verified
             self.episode.state.wish = word.sealed
-            self.episode.note("request", "asked", f"by {word.by}: {word.reason}")
+            self.episode.note("request", "asked", f"by {word.by}: {word.reason}", who=word.by)
         if CIRCUIT_BREAKER in spoken.override and word.sealed is None:
             return NOT_ATTESTED
         self.episode.take_override(word.sealed)
@@ -145,7 +145,7 @@ class EpisodeConversation:
                 result = await story.run()
         except NewHistory as goes:
             result = goes
-        await self.episode.publish_the_rest()
+        await self.episode.publish_the_rest(last=isinstance(result, EpisodeResult))
         await workflow.wait_condition(workflow.all_handlers_finished)
         return result
 

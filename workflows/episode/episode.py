@@ -16,7 +16,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from activities.contracts import search
-from activities.contracts.episodes import AskPermit, EpisodeActivities, FoundRepairs, RepairsRequest
+from activities.contracts.episodes import AskPermit, EpisodeActivities
 from activities.contracts.target import LookResult, PublishedEvent, Target
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode import phases
@@ -29,6 +29,7 @@ from policy.episode.messages import (
     Observation,
     Outcome,
     Phase,
+    Pinned,
     Reading,
     RecordEntry,
     scanner_id,
@@ -40,7 +41,7 @@ from policy.fence.device_check import devices_of
 from policy.fence.plan import FencingPlan, PowerDevice, sealed_anew
 from policy.fence.power import PowerState
 from policy.objects.marks import NOTHING_ADDED, Added
-from policy.observation.offenders import hardware_of
+from policy.observation.offenders import NO_REPAIRS, FoundRepairs, hardware_of
 from policy.values.display_text import without_calls
 from policy.values.times import LATEST, written
 from workflows.episode.publisher import Publisher
@@ -86,9 +87,12 @@ class Episode:
         """The node that every act is about. Raises RuntimeError before the target is pinned."""
         if self.state.pinned is None:
             raise RuntimeError("the target has not been pinned yet")
+        return self._target(self.state.pinned)
+
+    def _target(self, pinned: Pinned) -> Target:
         return Target(
             cluster=self.state.cluster,
-            pinned=self.state.pinned,
+            pinned=pinned,
             incident=self.state.incident,
             kind=self.state.kind.value,
             workflow_id=workflow.info().workflow_id,
@@ -127,33 +131,49 @@ class Episode:
         """Pods may run elsewhere from here on: a restart that was proven before says nothing of those (S35)."""
         self.state.restart_proof = None
 
-    async def find_repairs(self) -> FoundRepairs:
-        """Whether the machine acted on is an offender: Temporal's visibility is asked once, and people are told. Where it does
-        not answer the record says so, and nothing waits for it."""
-        if self.state.repairs is None and self.state.hardware:
-            asked = RepairsRequest(cluster=self.state.cluster, node=self.state.node, hardware=self.state.hardware)
-            try:
-                found: FoundRepairs = await workflow.execute_activity_method(
-                    EpisodeActivities.find_repairs,
-                    asked,
-                    **(options.lookup() | {"summary": f"counts the repairs of {self.state.node}'s machine"}),
-                )
-            except ActivityError as error:
-                self.note("repairs", "not known", error_message(error))
-                found = FoundRepairs()
-            if found.offence:
-                self.note("repairs", "offender", found.offence)
-                self.publisher.add_event(PublishedEvent(reason=EventReason.REPEATED_REPAIRS, message=found.offence, warning=True))
-            self.state.repairs = found
-        return self.state.repairs or FoundRepairs()
+    def note_repairs(self, found: FoundRepairs) -> None:
+        """What a pin says of its machine's repairs. The first one counts: a person may have answered by a later one."""
+        self.state.repairs = self.state.repairs or found
+
+    def _begin_repair(self, system_uuid: str) -> None:
+        """From here on something is done to the machine, which counts as a repair of it; people are told of an offender."""
+        self.state.hardware, found = hardware_of(system_uuid), self.state.repairs or NO_REPAIRS
+        if found.problem:
+            self.note("repairs", "not known", found.problem)
+        if found.offence:
+            self.note("repairs", "offender", found.offence)
+            offender = PublishedEvent(reason=EventReason.REPEATED_REPAIRS, message=found.offence, warning=True)
+            self.publisher.add_event(offender)
 
     # What people see ------------------------------------------------------------------------------------------------
 
-    def note(self, act: str, outcome: str, detail: str = "") -> None:
-        """Add a line to the decision record; the oldest go when it is full, and a line says so."""
+    def note(
+        self,
+        act: str,
+        outcome: str,
+        detail: str = "",
+        *,
+        who: str = "",
+        rule: str = "",
+        version: str = "",
+        numbers: dict[str, float] | None = None,
+    ) -> None:
+        """Add a line to the decision record, as RecordEntry has it; the oldest go when it is full."""
         if len(self.state.record) >= MAXIMUM_RECORD:
             del self.state.record[1 : len(self.state.record) - MAXIMUM_RECORD + 2]
-        entry = RecordEntry(at=workflow.now(), step=self.state.step, act=act, outcome=outcome, detail=detail)
+        self.state.noted += 1
+        entry = RecordEntry(
+            at=workflow.now(),
+            step=self.state.step,
+            act=act,
+            outcome=outcome,
+            detail=detail,
+            number=self.state.noted,
+            who=who,
+            rule=rule,
+            version=version,
+            numbers=numbers,
+        )
         self.state.record.append(entry)
         self.publisher.add_entry(entry)
 
@@ -169,8 +189,8 @@ class Episode:
                 self.note("phase", "unexpected", str(error))
                 metrics.unexpected_phase(self.state.cluster, self.state.kind, self.state.phase, phase)
             self.state.phase = phase
-            if phase is Phase.RUNNING and self.state.pinned is not None:
-                self.state.hardware = hardware_of(self.state.pinned.system_uuid)
+            if phase is Phase.RUNNING and self.state.pinned is not None and not self.state.hardware:
+                self._begin_repair(self.state.pinned.system_uuid)
             self.note("phase", phase.value)
             metrics.entered(self.state.cluster, self.state.kind, phase)
             self._tag()
@@ -306,11 +326,12 @@ class Episode:
         former = self.state.abort_asked
         self.state.abort_asked = replace(former, power_on=former.power_on or request.power_on) if former is not None else request
         self.state.aborts += 1
-        self.note("abort", "asked", f"by {request.by}: {request.reason}" + (", power on" if request.power_on else ""))
+        power_on = ", power on" if request.power_on else ""
+        self.note("abort", "asked", f"by {request.by}: {request.reason}{power_on}", who=request.by)
         answer = f"abort of incident {self.state.incident} noted"
         for each in self.state.holds:
             if former is None and each.owner != request.owner:
-                self.note("hold", "ended", f"{each}; by {request.by}")
+                self.note("hold", "ended", f"{each}; by {request.by}", who=request.by)
                 answer += f"; it ends the hold of another person: {each}"
         self._take_command()
         return answer
@@ -331,7 +352,8 @@ class Episode:
             self.state.pinned.boot_id if self.state.pinned else ""
         )
         self.take_override(request.sealed)
-        self.note("acknowledge-off", "given", f"by {request.by}: {request.reason}{self.state.acknowledgement.despite}")
+        vouched = f"by {request.by}: {request.reason}{self.state.acknowledgement.despite}"
+        self.note("acknowledge-off", "given", vouched, who=request.by)
         self._take_command()
         return f"off of {self.state.node} acknowledged by {request.by}"
 
@@ -353,7 +375,7 @@ class Episode:
         """Nothing destructive until `resume`. It replaces an earlier hold of the same person, and no other one."""
         others = tuple(each for each in self.state.holds if each.owner != request.owner)
         self.state.holds, self.state.question = (*others, request), self.state.question + 1
-        self.note("hold", "asked", f"by {request.by}: {request.reason}")
+        self.note("hold", "asked", f"by {request.by}: {request.reason}", who=request.by)
         self._take_command()
         beside = "".join(f"; it is also {each}" for each in others)
         ends = f"`nodewarden resume {self.state.node} --question {self.state.question}` ends it"
@@ -374,17 +396,18 @@ class Episode:
         """End a hold, or let a parked episode try again; a word for off that has not been used yet is taken back."""
         ended = self.ended_by(request)
         self.state.holds = tuple(each for each in self.state.holds if each not in ended)
-        self.note("resume", "asked", f"by {request.by}: {request.reason}")
+        self.note("resume", "asked", f"by {request.by}: {request.reason}", who=request.by)
         for each in ended:
             if each.owner != request.owner:
-                self.note("hold", "ended", f"{each}; by {request.by}")
+                self.note("hold", "ended", f"{each}; by {request.by}", who=request.by)
         self._take_command()
         if self.is_held:
             return f"incident {self.state.incident} is still {self.held_by}; you have ended: {'; '.join(map(str, ended))}"
         taken_back = ""
         if (word := self.state.acknowledgement) is not None:
             self.state.acknowledgement = None
-            self.note("acknowledge-off", "taken back", f"the acknowledgement by {word.by}; by {request.by}: {request.reason}")
+            taken = f"the acknowledgement by {word.by}; by {request.by}: {request.reason}"
+            self.note("acknowledge-off", "taken back", taken, who=request.by)
             taken_back = f"; the acknowledgement by {word.by} that the machine is off is taken back"
         self.state.resumed = request
         asks = self.state.phase is Phase.NEEDS_HUMAN
@@ -400,7 +423,7 @@ class Episode:
     def take_return_path(self, request: PersonRequest) -> str:
         """A person has what is left cut given back."""
         self.state.path_word = request
-        self.note("return-path", "asked", f"by {request.by}: {request.reason}")
+        self.note("return-path", "asked", f"by {request.by}: {request.reason}", who=request.by)
         self._take_command()
         return f"{self.state.path_asked} is given back"
 
@@ -486,10 +509,13 @@ class Episode:
         if self.state.pinned is not None:
             self.publisher.publish(self.target)
 
-    async def publish_the_rest(self) -> None:
-        """Return once people are told all that is new, or can't be."""
+    async def publish_the_rest(self, *, last: bool) -> None:
+        """Return once people are told all that is new, or can't be. last: no other history goes on. An episode that has
+        pinned nothing has a record all the same."""
         if self.state.pinned is not None:
             await self.publisher.finish(self.target)
+        if last:
+            await self.publisher.finish_record(self._target(self.state.pinned or Pinned(node=self.state.node, uid="")))
 
     async def delay(self, duration: timedelta, doing: str, look: Callable[[], Awaitable[object]]) -> None:
         """Wait that long, looking again at every news: a node that comes back meanwhile is not acted upon, nor after an abort."""
@@ -637,7 +663,7 @@ class Episode:
             )
         except ActivityError as error:
             answer = PermitAnswer(decision=PermitDecision.REFUSED, reason=error_message(error))
-        self.note("permit", answer.decision.value, answer.reason)
+        self.note("permit", answer.decision.value, answer.reason, rule=answer.rule)
         self.state.holder = answer.holder or self.state.holder
         return answer
 

@@ -84,7 +84,7 @@ class NodeWriter:
         Vetoed where another mark stands. It says again what we have added, or that would stay for ever (S35)."""
         result = await self.write(TargetActivities.mark, "writes our mark again, if it is gone")
         if result.changed:
-            self._episode.note("mark", "again", result.detail)
+            self._episode.note("mark", "again", result.detail, version=result.version)
         return result.changed
 
     async def release_node_lease(self) -> None:
@@ -128,7 +128,7 @@ class NodeWriter:
 
             with as_interrupt(summary):
                 result = await self._episode.publisher.along(restore)
-            self._episode.note("mark-schedulable", "ok", result.detail)
+            self._episode.note("mark-schedulable", "ok", result.detail, version=result.version)
 
         self._episode.enter(step=FenceStep.RECOVERY, doing="removes our marks")
         await self.insist("mark-schedulable", remove, failing="our marks can't be removed", pause=pause)

@@ -219,7 +219,9 @@ class Preflight:
             wanted = LicenceWanted(act=licenses, not_after=until) if licenses is not None else None
             result = await self._look(operation, leased=leased, along=along, licenses=wanted)
             licence = Licence(until=until, signed=result.licence, endpoints=result.endpoints)
-            self._episode.note("last-look", result.verdict.value, result.reason)
+            self._episode.note(
+                "last-look", result.verdict.value, result.reason, rule=MODE if result.held_by_mode else "", version=result.version
+            )
             waited = under.waited.get(PERMIT, timedelta(0)) + under.waited.get(MODE, timedelta(0))
             patience_is_over = workflow.now() - under.began - waited >= LICENCE_PATIENCE
             match result.verdict:
@@ -306,7 +308,7 @@ class Preflight:
                 raise NonRetryable(f"the machine is left off: {result.reason}")
             if result.verdict is not LookVerdict.GO:
                 unseen = f"whether the machine is to be left off can't be read: {result.reason}"
-                self._episode.note("last-look", result.verdict.value, unseen)
+                self._episode.note("last-look", result.verdict.value, unseen, version=result.version)
                 raise Unlicensed(unseen)
             if workflow.now() < until:
                 return Licence(until=until, signed=result.licence, endpoints=result.endpoints)

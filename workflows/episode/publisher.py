@@ -33,6 +33,7 @@ from workflows.episode.state import PublisherState
 from workflows.kit import options
 
 MAXIMUM_EVENTS = 20
+MAXIMUM_ENTRIES = 500
 Result = TypeVar("Result")
 
 
@@ -45,7 +46,8 @@ class Publisher:
         self._publishing: asyncio.Task[None] | None = None
 
     def add_entry(self, entry: RecordEntry) -> None:
-        """A line of the decision record."""
+        """A line of the decision record. It has no publication of its own: it goes along with the next one."""
+        self._state.entries = [*self._state.entries, entry][-MAXIMUM_ENTRIES:]
         if not self._state.shows:
             return
         if job := job_of(entry, self._incident, self._state.runs.get(entry.act, 0)):
@@ -96,12 +98,18 @@ class Publisher:
         if self._publishing is not None:
             await self._publishing
 
+    async def finish_record(self, target: Target) -> None:
+        """At the end of the episode: lines of the record that nothing has taken along go by themselves."""
+        if self._state.entries:
+            entries, self._state.entries = tuple(self._state.entries), []
+            await self._carry(target, Publication(entries=entries))
+
     @property
     def _has_changes(self) -> bool:
         return self._state.entered is not None or bool(self._state.events) or self._state.off is not None
 
     def _take(self) -> Publication | None:
-        if not self._has_changes:
+        if not (self._has_changes or self._state.entries):
             return None
         shown = None
         if self._state.shown is not None and self._state.entered is not None:
@@ -114,8 +122,9 @@ class Publisher:
                 outcome=self._state.outcome,
                 message=self._state.message,
             )
-        news = Publication(shown=shown, events=tuple(self._state.events), off=self._state.off)
-        self._state.entered, self._state.events, self._state.off = None, [], None
+        state = self._state
+        news = Publication(shown=shown, events=tuple(state.events), off=state.off, entries=tuple(state.entries))
+        state.entered, state.events, state.off, state.entries = None, [], None, []
         return news
 
     def _put_back(self, news: Publication | None) -> None:
@@ -123,26 +132,33 @@ class Publisher:
         if news is None:
             return
         self._state.events = [*news.events, *self._state.events][-MAXIMUM_EVENTS:]
+        self._state.entries = [*news.entries, *self._state.entries][-MAXIMUM_ENTRIES:]
         self._state.off = self._state.off or news.off
         if news.shown is not None:
             self._state.entered = self._state.entered or news.shown.at
 
     async def _publish(self, target: Target) -> None:
-        while (news := self._take()) is not None:
-            try:
-                await workflow.execute_activity_method(
-                    TargetActivities.publish,
-                    PublishRequest(target=target.without_devices, news=news),
-                    **(options.report(target.cluster) | {"summary": f"tells people: {_headline(news)}"}),
-                )
-            except ActivityError as error:
-                workflow.logger.warning("people can't be told yet: %s", error_message(error))
-                self._put_back(news)
-                break
+        news = self._take()
+        while news is not None and await self._carry(target, news):
+            news = self._take() if self._has_changes else None
         self._publishing = None
+
+    async def _carry(self, target: Target, news: Publication) -> bool:
+        """Whether it was published."""
+        try:
+            await workflow.execute_activity_method(
+                TargetActivities.publish,
+                PublishRequest(target=target.without_devices, news=news),
+                **(options.report(target.cluster) | {"summary": f"tells people: {_headline(news)}"}),
+            )
+        except ActivityError as error:
+            workflow.logger.warning("people can't be told yet: %s", error_message(error))
+            self._put_back(news)
+            return False
+        return True
 
 
 def _headline(news: Publication) -> str:
     if news.shown is not None:
         return news.shown.status.phase.value
-    return ", ".join(event.reason for event in news.events) or "whether the node is proven off"
+    return ", ".join(event.reason for event in news.events) or ("whether the node is proven off" if news.off else "its record")

@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from activities.contracts.episodes import FoundRepairs
 from activities.contracts.preservation import NO_WISH, Hold, Wish
 from activities.contracts.remediation import FailedVolumes, RemediationPin
 from activities.contracts.target import OffNote, PinResult, PublishedEvent, Workload
@@ -39,6 +38,7 @@ from policy.fence.kdump import KernelDead
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState, Quarantine
 from policy.objects.marks import NOTHING_ADDED, Added
+from policy.observation.offenders import FoundRepairs
 from policy.preservation.kept_machine import Isolation
 from policy.remediation.ladder import EscalationStep
 from policy.values.object_refs import ObjectRef
@@ -99,6 +99,8 @@ class PublisherState:
     jobs: list[str] = field(default_factory=list)
     events: list[PublishedEvent] = field(default_factory=list)
     off: OffNote | None = None
+    entries: list[RecordEntry] = field(default_factory=list)
+    """Lines of the record that no activity has taken to the decision stream yet."""
     failure: str = ""
     outcome: str = ""
     message: str = ""
@@ -411,6 +413,8 @@ class EpisodeState:
     vetoed_until: datetime | None = None
     """When the last veto ends by itself: the lease of another party."""
     record: list[RecordEntry] = field(default_factory=list)
+    noted: int = 0
+    """How many lines the record has had, those that have gone too."""
     publisher_state: PublisherState = field(default_factory=PublisherState)
 
     # What is proven in this round (`Episode.begin_round`), and what was done
@@ -466,7 +470,7 @@ class EpisodeState:
     hardware: str = ""
     """Which machine was acted on, as `search.HARDWARE` names it; "" before that, and where it is not known."""
     repairs: FoundRepairs | None = None
-    """Whether it is an offender; None before that was asked."""
+    """Whether it is an offender, as the first pin found; None before that."""
     not_beyond: datetime | None = None
     """No rest lasts longer: at that moment the story has something else to do."""
     undertakings: dict[str, Undertaking] = field(default_factory=dict)

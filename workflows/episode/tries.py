@@ -83,7 +83,9 @@ class Tries:
                 await patience.rest(interrupt, interrupt.pause, "until the licence is looked at again")
             except StepFailed as failed:
                 self._episode.state.problem = failed.reason
-                self._episode.note(step.value, "failed", f"try {number} of {tries}: {failed.reason}")
+                self._episode.note(
+                    step.value, "failed", f"try {number} of {tries}: {failed.reason}", numbers={"try": number, "tries": tries}
+                )
                 if number == tries or isinstance(failed, ProofLost):
                     raise
                 under.failures = number

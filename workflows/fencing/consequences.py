@@ -245,7 +245,8 @@ class FreeingSequence:
         outcome = "incomplete" if self._progress.left_over else "ok"
         still = f"{counted(left.pods, 'pod')} and {counted(left.attachments, 'attachment')}"
         detail = f"{counted(self._progress.freed_off, 'pod')} freed; {still} left"
-        self._episode.note("free-workloads", outcome, detail)
+        counts: dict[str, float] = {"pods": self._progress.freed_off, "left": left.pods}
+        self._episode.note("free-workloads", outcome, detail, numbers=counts)
         if self._plan.delete_node:
             await self._delete_node()
         self._progress.done = True
@@ -321,7 +322,7 @@ class FreeingSequence:
         self._episode.enter(doing="removes the out-of-service taint")
         result = await self._node_writer.untaint(ours=self._progress.may_be_tainted, look=look)
         self._progress.tainted = self._progress.may_be_tainted = False
-        self._episode.note("untaint-out-of-service", "ok", result.detail)
+        self._episode.note("untaint-out-of-service", "ok", result.detail, version=result.version)
         return result
 
     async def _taint(self) -> Workload | None:
@@ -348,7 +349,7 @@ class FreeingSequence:
         self._progress.tainted = True
         self._episode.learns_of(result.added)
         self._progress.may_be_tainted = perhaps or result.changed  # else it is a person's, or one that our mark tells of
-        self._episode.note("taint-out-of-service", "ok", result.detail)
+        self._episode.note("taint-out-of-service", "ok", result.detail, version=result.version)
         return result.left or await self._left()
 
     async def _delete(self, left: Workload) -> Workload:

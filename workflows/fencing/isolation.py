@@ -138,7 +138,7 @@ class IsolationSequence:
 
         result = await self._preflight.licensed(cordon, what, Operation.CORDON)
         self._episode.learns_of(result.added)
-        self._episode.note("mark-unschedulable", "ok", result.detail)
+        self._episode.note("mark-unschedulable", "ok", result.detail, version=result.version)
         self._node_writer.send_event(EventReason.NODE_ISOLATED, self._episode.state.reason)
 
     async def _taint(self, method: PlannedMethod) -> None:
@@ -155,7 +155,7 @@ class IsolationSequence:
 
         result = await self._preflight.licensed(add, "the node can't be tainted", Operation.CORDON)
         self._episode.learns_of(result.added)
-        self._episode.note("taint", "ok", result.detail)
+        self._episode.note("taint", "ok", result.detail, version=result.version)
 
     async def _drain(self, method: PlannedMethod) -> None:
         """A node that still answers: rounds of evictions until nothing is left to go or its time is over; then what is left is
@@ -171,7 +171,7 @@ class IsolationSequence:
             raise NonRetryable(f"nothing is detached: {'; '.join(result.blocked)}")
         left = "; ".join((*result.blocked, *result.withheld, *(() if result.done else result.names)))
         evictions = f"{evicted} pods evicted{f'; left: {left}' if left else ''}"
-        self._episode.note("drain", "ok" if result.done else "incomplete", evictions)
+        self._episode.note("drain", "ok" if result.done else "incomplete", evictions, numbers={"pods": evicted})
 
     async def _drain_until(self, method: PlannedMethod, deadline: datetime) -> tuple[DrainResult, int]:
         pause, evicted = DRAIN_INTERVAL, 0

@@ -108,7 +108,7 @@ class PreservationStory:
                 if self.episode.held is not None:
                     await self.episode.wait_while_held()
                     continue
-                await self.episode.publish_the_rest()
+                await self.episode.publish_the_rest(last=False)
                 if not self.has_pending_command:
                     self._hand_over(hold, self._progress.machine)
                 said = self._progress.wish  # an extension that came while the rest was told was answered, and holds
@@ -428,7 +428,7 @@ class PreservationStory:
         """A person ends it now."""
         self._progress.spoken = f"released by {request.by}: {request.reason}"
         self._progress.wish = replace(self._progress.wish, keep=False, release=self._progress.spoken)
-        self.episode.note("release", "asked", f"by {request.by}: {request.reason}")
+        self.episode.note("release", "asked", f"by {request.by}: {request.reason}", who=request.by)
         self.episode.wake()
         return f"{self.episode.state.node} is released"
 
@@ -447,7 +447,7 @@ class PreservationStory:
         until = self.extended_to(request)
         self._progress.spoken = "its end has been moved"
         self._progress.wish = replace(self._progress.wish, until=until)
-        self.episode.note("extend", "asked", f"by {request.by}, until {written(until)}: {request.reason}")
+        self.episode.note("extend", "asked", f"by {request.by}, until {written(until)}: {request.reason}", who=request.by)
         self.episode.wake()
         return f"{self.episode.state.node} is preserved until {written(until)}"
 
@@ -456,7 +456,7 @@ class PreservationStory:
         self._progress.spoken = f"to be isolated, says {request.by}"
         self._progress.wish = replace(self._progress.wish, isolate=True)
         self._apart.try_now()
-        self.episode.note("isolate", "asked", f"by {request.by}: {request.reason}")
+        self.episode.note("isolate", "asked", f"by {request.by}: {request.reason}", who=request.by)
         self.episode.wake()
         return f"{self.episode.state.node} is cut off while it is kept as failed"
 

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from activities.contracts.episodes import EpisodeDescription
 from policy.checks.fence_policies import Attempts, PowerMoment
+from policy.episode.decisions import Decision
 from policy.episode.messages import Kind
 from policy.episode.modes import REPAIRS, ClusterModes
 from policy.episode.permits import NeedsPerson, Permit, PermitRequest, PermitState, Portion, Replacing
@@ -108,6 +109,14 @@ class ScannerState:
     """Alarms that are still to be published."""
     halted: str = ""
     """Why nothing was begun, as people were last informed of it."""
+
+    # The decision stream
+    decided: int = 0
+    """How many records there have been."""
+    decisions: list[Decision] = field(default_factory=list)
+    """Those that no answered scan has taken along yet."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """By node, the rule by which it was last refused; of candidates that still are."""
 
     # The permit table -----------------------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ from activities.cluster.report.status_writer import StatusWriter
 from activities.cluster.watch.freshness import marks_of
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.scan import ScanActivities, ScanRequest
+from activities.decision_stream import RecordDecisions, discard_decisions
 from activities.notification_sender import Notify, discard_notice
 from policy.scan.report_builder import Urgency, urgency
 from policy.scan.scan_report import ScanReport
@@ -71,7 +72,8 @@ class ClusterScan(ScanActivities):
     prepare: is called once, beside the scan, when something first asks us to act; with the names of some nodes. dispatch: carries
     NodeActions out; None: they stay as they are. notify_device_check: is called with a digest of the policies that name devices,
     when it has changed: a wrong address or password is found when it is written, and not an hour later. A Secret alone that
-    changes is not noticed: it is read, and not watched (S40). meter: the process's own, for what is known of the cluster.
+    changes is not noticed: it is read, and not watched (S40). meter: the process's own, for what is known of the cluster. record:
+    the decision stream.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class ClusterScan(ScanActivities):
         notify_device_check: Callable[[str], Awaitable[None]] | None = None,
         meter: MetricMeter = MetricMeter.noop,
         notify: Notify = discard_notice,
+        record: RecordDecisions = discard_decisions,
     ) -> None:
         self._cluster = cluster
         self.view = view
@@ -109,6 +112,7 @@ class ClusterScan(ScanActivities):
         self._clock = clock
         self.publishing = StatusWriter(view, clock=clock)
         self._fences = fences
+        self._record = record
         self._prepare = prepare
         self._tasks: dict[str, asyncio.Task[Any]] = {}
         self._answered: OrderedDict[str, ScanReport] = OrderedDict()
@@ -143,7 +147,8 @@ class ClusterScan(ScanActivities):
         self._publish_scanner(request)
         self._sweep(request)
         async with _beside(self._shutting_down(ending)):
-            return await self._observe(request, ending)
+            report, _ = await asyncio.gather(self._observe(request, ending), self._record(request.decisions))
+            return report
 
     @activity.defn(name="scan.release-lease")
     async def release_lease(self, request: ScanRequest) -> None:
@@ -153,6 +158,7 @@ class ClusterScan(ScanActivities):
         self._given_back += 1
         self._publish_scanner(request)
         self._levels.scanner_stopped()
+        await self._record(request.decisions)
         await self._publish_halt(request)
         await self._lease.release(request.holder)
 

@@ -48,6 +48,7 @@ from activities.contracts.target import (
     Target,
     TargetActivities,
 )
+from activities.decision_stream import RecordDecisions, discard_decisions
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
 from activities.notification_sender import Notify, discard_notice
@@ -72,13 +73,14 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         checked: CheckedDevices | None = None,
         verified_words: bool = False,
         notify: Notify = discard_notice,
+        record: RecordDecisions = discard_decisions,
     ) -> None:
         """verified_words: a person's wish is acted on only where it was verified that it is theirs."""
         super().__init__(served)
         self._licences = licences
         known = {"identities": identities, "checked": checked, "licences": licences, "verified_words": verified_words}
         self._last_look = LastLook(served, permits, takeover=takeover, **known)
-        self._publisher = EpisodePublisher(served, fences, notify=notify)
+        self._publisher = EpisodePublisher(served, fences, notify=notify, record=record)
 
     @activity.defn(name="isolation.pin-target")
     async def pin(self, request: PinRequest) -> PinResult:
@@ -103,7 +105,10 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         paths = mark.paths if mark is not None else ()
         # Left-overs that only a device can undo need the plan of one that would have cut them.
         planned = replace(need, kind=NeedKind.PERSON) if paths and need.kind is not NeedKind.FOREIGN_OBJECT else need
-        plan = await plan_for(self._connections, view, wanted.template, planned, source=self._source)
+        plan, repairs = await asyncio.gather(
+            plan_for(self._connections, view, wanted.template, planned, source=self._source),
+            self._served.repairs(view.name, view.system_uuid),
+        )
         subject = await read_subject(self._connections, need if need.kind is NeedKind.CHECK else None, view.name)
         pinned = replace(
             pinned_of(node),
@@ -123,6 +128,7 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
             adopted_paths=paths,
             observation=observe(view.name, view),
             added=added,
+            repairs=repairs,
         )
 
     @activity.defn(name="isolation.mark")

@@ -197,6 +197,7 @@ class LastLook:
             until=found.until if found is not None else None,
             permitted=sight.permit[0],
             endpoints=sight.endpoints,
+            version=sight.node.view.resource_version if sight.node is not None else "",
             held_by_mode=found is not None and found.rule == MODE,
         )
 

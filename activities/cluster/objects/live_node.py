@@ -105,11 +105,12 @@ async def edit_node(
         node = await read_node(connection, name)
         change = decide(node)
         added = change.mark.added if change.mark is not None else None
+        version = node.view.resource_version
         if not change.operations:
-            return ActResult(changed=False, detail=change.detail, added=added)
+            return ActResult(changed=False, detail=change.detail, added=added, version=version)
         patch = [*unchanged_since_read(node.document), *change.operations]
         await connection.patch_json(NODES.path(name), patch, not_after=not_after)
-        return ActResult(changed=True, detail=change.detail, added=added)
+        return ActResult(changed=True, detail=change.detail, added=added, version=version)
 
     return await edit(f"Node/{name}", once)
 

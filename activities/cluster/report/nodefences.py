@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -29,11 +29,13 @@ from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.objects.live_node import Edit, LiveNode, edit_node, readable_mark
 from activities.cluster.objects.marks import is_ours, owner, write_mark
 from activities.contracts.target import EpisodeSnapshot, OffNote, Publication, PublishedEvent, Target
+from activities.decision_stream import RecordDecisions, discard_decisions
 from activities.errors import ErrorType, error_type
 from activities.notification_sender import Notify, discard_notice
 from policy.checks.targets import MACHINE
+from policy.episode.decisions import decision_of
 from policy.episode.events import EventReason, When
-from policy.episode.messages import EpisodeStatus, PathProof, Phase, Reading, VolumeReading
+from policy.episode.messages import EpisodeStatus, PathProof, Phase, Reading, RecordEntry, VolumeReading
 from policy.episode.nodefence import STATUSES, STEPS, node_fence_name, retries
 from policy.episode.notices import Notice
 from policy.scan.repeat_alarm import Repetition
@@ -282,13 +284,22 @@ PATIENCE_SECONDS = 3.0
 
 
 class EpisodePublisher:
-    """What is new of episodes, on a Node and on its NodeFence where there is one. notify: notifies people elsewhere."""
+    """What is new of episodes, on a Node and on its NodeFence where there is one. notify: notifies people elsewhere. record: the
+    decision stream."""
 
-    def __init__(self, served: ServedCluster, fences: NodeFences | None, *, notify: Notify = discard_notice) -> None:
+    def __init__(
+        self,
+        served: ServedCluster,
+        fences: NodeFences | None,
+        *,
+        notify: Notify = discard_notice,
+        record: RecordDecisions = discard_decisions,
+    ) -> None:
         self._cluster = served.name
         self._connections = served.connections
         self._fences = fences
         self._notify = notify
+        self._record_decisions = record
         self._clock = served.clock
 
     async def publish_beside(self, target: Target, news: Publication | None) -> None:
@@ -306,7 +317,8 @@ class EpisodePublisher:
         anyway: Events are written whether or not the rest could be, which is logged then, and raised else."""
         for event in news.events:
             self._notify_of(target, event)
-        for outcome in await asyncio.gather(self._show(target, news), self._note(target, news.off), return_exceptions=True):
+        told = (self._stream(target, news.entries), self._show(target, news), self._note(target, news.off))
+        for outcome in await asyncio.gather(*told, return_exceptions=True):
             if isinstance(outcome, ApplicationError) and anyway:
                 activity.logger.warning("what is new of %s was not written: %s", target.pinned.node, outcome.message)
             elif isinstance(outcome, BaseException):
@@ -340,6 +352,11 @@ class EpisodePublisher:
                     words=event.words,
                 )
             )
+
+    async def _stream(self, target: Target, entries: Sequence[RecordEntry]) -> None:
+        about = {"cluster": target.cluster, "node": target.pinned.node, "uid": target.pinned.uid, "incident": target.incident}
+        ours = {"workflow_id": target.workflow_id, "run_id": target.run_id}
+        await self._record_decisions([decision_of(each, **about, **ours) for each in entries])
 
     async def _show(self, target: Target, news: Publication) -> None:
         if news.shown is not None and self._fences is not None:

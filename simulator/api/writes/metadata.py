@@ -57,10 +57,11 @@ def begin(resource: Resource, namespace: str, sent: dict[str, Any], chance: rand
 
 
 def carry_over(sent: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
-    """The metadata of an update: what the server owns stays, the rest is the client's."""
+    """The metadata of an update: what the server owns stays, the rest is the client's, who owns which field among it: nothing
+    else is entered there."""
     metadata = {field: old[field] for field in _SERVER_OWNED if field in old}
     metadata["resourceVersion"] = old["resourceVersion"]
-    for field in ("labels", "annotations", "ownerReferences", "finalizers"):
+    for field in ("labels", "annotations", "ownerReferences", "finalizers", "managedFields"):
         if sent.get(field):
             metadata[field] = sent[field]
     return metadata

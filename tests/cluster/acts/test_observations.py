@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,6 +15,7 @@ from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.objects.live_node import LiveNode, find_node
 from activities.cluster.objects.object_reader import ApiReader
 from activities.contracts.observations import RecordRequest
+from policy.episode.decisions import Decision, DecisionKind
 from policy.observation.spells import Ending, ObservationRecord, Spell
 from tests.cluster.acts.world import CLUSTER, NODE, World
 
@@ -67,8 +69,18 @@ async def recorded(world: World, request: RecordRequest) -> list[ObservationReco
     async def start(record: ObservationRecord) -> None:
         made.append(record)
 
-    acts = ClusterObservations(ServedCluster(CLUSTER, world.connection, clock=world.clock), start=start)
+    streamed: list[Decision] = []
+
+    async def stream(decisions: Sequence[Decision]) -> None:
+        assert made, "what is not recorded yet is not written"
+        streamed.extend(decisions)
+
+    acts = ClusterObservations(ServedCluster(CLUSTER, world.connection, clock=world.clock), start=start, stream=stream)
     result = await ActivityEnvironment().run(acts.record, request)
+    spells = {record.workflow_id: spell for record in made for spell in record.spells}
+    assert {each.id: (each.kind, each.node, each.outcome) for each in streamed} == {
+        name: (DecisionKind.OBSERVED, spell.node, spell.ending) for name, spell in spells.items()
+    }
     assert [each.storm for each in result.of_storms] == ["s" for each in request.ended if each.storm]
     return made
 

@@ -72,6 +72,15 @@ def test_a_repair_begins_once_nothing_but_the_mode_holds_the_node() -> None:
     assert begins(spell(held=later, lasted=minutes(9)), NOON + minutes(5), NOW) is None
 
 
+def test_in_mode_repair_there_is_nothing_that_would_have_been() -> None:
+    """The breaker closed after two minutes, and before our episode began the node was well."""
+    spans = (held("CircuitBreakerOpen", NOON, NOON + minutes(2)),)
+    check = compared(spell(mode=Mode.REPAIR, held=spans, lasted=minutes(9)))
+    assert (check.judgements, check.would_repair) == ({Judgement.HELD: 1}, 0)
+    assert check.brakes[0].rightly == 1
+    assert all(each.repairs == 0 for each in check.timeouts)
+
+
 def test_rates_are_for_a_thousand_node_days_of_the_modes_below_repair() -> None:
     days = (
         node_days(300),
@@ -192,6 +201,8 @@ def test_a_sickness_that_is_recorded_in_parts_counts_once() -> None:
     assert check.judgements == {Judgement.OTHERS: 1, Judgement.STILL_SICK: 1}
     assert check.others is not None
     assert check.others.after == minutes(91)
+    unwatched = replace(first, ending=Ending.NOT_OURS)
+    assert compared(unwatched, second).judgements == {Judgement.NOT_WATCHED: 1, Judgement.OTHERS: 1}
     again = replace(second, since=first.since + minutes(1))
     assert compared(first, again).judgements == {Judgement.OTHERS: 1, Judgement.STILL_SICK: 1}
 

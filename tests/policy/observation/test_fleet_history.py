@@ -8,7 +8,7 @@ next. `NODEWARDEN_TEST_FLEETS` says how many seeds are played.
 from __future__ import annotations
 
 import os
-from dataclasses import fields, replace
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Any
@@ -18,6 +18,7 @@ import pytest
 
 from activities.cluster.acts.observations import hands_on
 from activities.cluster.watch.kinds import Destination, Reader, read_by
+from policy.episode.modes import ClusterModes
 from policy.observation.comparison import Comparison, Judgement, RecordedSpell, compare
 from policy.observation.open_spells import counted_days, next_spells, to_be_watched, with_traces
 from policy.observation.spells import NodeDays, Spell
@@ -51,6 +52,7 @@ class Observed:
 
     def __init__(self) -> None:
         self.ledger = Ledger()
+        self.ledger.modes = ClusterModes(setting=Mode.OBSERVE)
         timeouts = [{"type": "Ready", "status": status, "duration": f"{TIMEOUT.seconds}s"} for status in ("False", "Unknown")]
         self.ledger.put_check(a_check("workers", minHealthy=MIN_HEALTHY, unhealthyConditions=timeouts))
         self.documents: dict[str, JsonObject] = {}
@@ -80,7 +82,7 @@ class Observed:
         if self.report is not None:
             self.days = counted_days(self.days, self.report, self.at, now, longest=LONGEST_WAIT)
         self.report = ScanReport(**LIVE, at=now, **told)
-        decided = admit(self.report, (), cap=0, now=now)
+        decided = admit(self.report, (), cap=1, now=now)
         assert decided.admitted == ()
         changes = next_spells(self.spells, self.report, decided.refused, begun={}, now=now)
         self.spells = changes.spells
@@ -111,18 +113,10 @@ def compared(observed: Observed) -> Comparison:
     return compare(recorded, observed.days, (), since=START, now=START + MONTH)
 
 
-def as_observed(spell: Spell) -> Spell:
-    held = tuple(replace(each, code="mode") if each.code == "CapReached" else each for each in spell.held)
-    return replace(spell, mode=Mode.OBSERVE, held=held)
-
-
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_the_report_says_what_was_true(seed: int) -> None:
     history = FleetHistory(seed)
     truth, observed = history.truth(), play(history)
-    observed.ended = [as_observed(e) for e in observed.ended]
-    observed.spells = {n: as_observed(e) for n, e in observed.spells.items()}
-    observed.days = tuple(replace(e, mode=Mode.OBSERVE) for e in observed.days)
     (found,) = compared(observed).checks
     assert found.judgements == {JUDGED[verdict]: count for verdict, count in truth.verdicts.items()}
     assert (found.would_repair, found.false_repairs) == (truth.begun, truth.verdicts[Verdict.FALSE])
