@@ -10,7 +10,7 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TypeVar
 
 from temporalio import activity
@@ -24,7 +24,6 @@ from temporalio.client import (
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.contracts import search
 from activities.contracts.episode_start import start_options
 from activities.contracts.episodes import (
     AskPermit,
@@ -38,7 +37,6 @@ from activities.contracts.episodes import (
     FormerRun,
     FormerRunDescription,
     FoundOpen,
-    FoundRepairs,
     NameRequest,
     NotifyRequest,
     NotifyResult,
@@ -46,7 +44,6 @@ from activities.contracts.episodes import (
     OpenOutcome,
     OpenRequest,
     OpenResult,
-    RepairsRequest,
 )
 from activities.contracts.preservation import PreservationStarts, PreserveOutcome, PreserveRequest, PreserveResult
 from activities.errors import ErrorType, failure
@@ -67,7 +64,6 @@ from policy.episode.messages import (
 )
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer
-from policy.observation.offenders import OffenderAnswer, OffenderRules, hardware_of, offence
 from policy.preservation.preservation_index import PreservationNeed
 
 Answer = TypeVar("Answer")
@@ -78,9 +74,6 @@ UPDATE_TIMEOUT = timedelta(seconds=18)
 MOST_OPEN = 10_000
 """So many names fit into an answer; no one person works on so many nodes at once."""
 
-MOST_REPAIRS = 100
-"""So many of one machine are counted; the limit is lower."""
-
 FOREIGN = "foreign "
 """Begins the incident of a workflow that has our id and none of our types: it holds the node, and what it does is not known."""
 
@@ -88,18 +81,9 @@ FOREIGN = "foreign "
 class EpisodeService(EpisodeActivities, PreservationStarts):
     """`task_queue` is where episodes run; `holder` tells how the cluster Lease names the deployment that a client belongs to."""
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        task_queue: str,
-        holder: Callable[[Client], Awaitable[str]],
-        page: str = "",
-        offenders: OffenderRules | None = None,
-    ) -> None:
+    def __init__(self, client: Client, *, task_queue: str, holder: Callable[[Client], Awaitable[str]], page: str = "") -> None:
         """page: the address of our page, to be linked to."""
         self._client = client
-        self._offenders = offenders or OffenderRules()
         self._page = page
         self._task_queue = task_queue
         self._holder = holder
@@ -315,27 +299,6 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             told = f"more than {MOST_OPEN} episodes of {request.cluster} are open: end those that are not needed"
             raise failure(ErrorType.NOT_SUPPORTED, told)
         return FoundOpen(nodes=tuple(dict.fromkeys(nodes)), earlier=earlier, repaired=repaired)
-
-    @activity.defn(name="episodes.find-repairs")
-    async def find_repairs(self, request: RepairsRequest) -> FoundRepairs:
-        """One query. An episode that goes on in a new history is one repair; the one that asks is counted by itself."""
-        rules, own, hardware = self._offenders, activity.info().workflow_id, hardware_of(request.hardware)
-        if not hardware or "'" in request.cluster:
-            raise failure(ErrorType.INVALID_CONFIG, "expected a system UUID, and a cluster without quotes in its name")
-        since = datetime.now(UTC) - rules.window
-        try:
-            runs = [
-                run
-                async for run in self._client.list_workflows(
-                    search.repairs(request.cluster, since, hardware=hardware), limit=MOST_REPAIRS, rpc_timeout=QUERY_TIMEOUT
-                )
-            ]
-        except RPCError as error:
-            raise failure(ErrorType.UNREACHABLE, f"Temporal can't list the repairs of the machine: {error.message}") from error
-        others = [run for run in runs if run.id != own or run.status is not WorkflowExecutionStatus.RUNNING]
-        before = [search.repair(run.typed_search_attributes, run.start_time) for run in others]
-        found = offence(hardware, request.node, before, rules)
-        return FoundRepairs(offence=found, asks=bool(found) and rules.answer is OffenderAnswer.ASK)
 
     @activity.defn(name="episodes.request-permit")
     async def request_permit(self, request: AskPermit) -> PermitAnswer:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from activities.notification_sender import Notify
     from activities.power.kdump_listener import KdumpListener
     from policy.episode.notices import Notice
-    from policy.observation.offenders import OffenderRules
     from workers.configuration.credentials import ObjectSource
 
 
@@ -52,7 +51,7 @@ async def compose(
         record = await decision_stream(stack, settings.stream, client) if serves_clusters else None
         servings: list[Serving] = []
         if role in {Role.ALL, Role.WORKFLOWS}:
-            servings.append(workflow_serving(client, page=settings.page_url, offenders=settings.offenders.rules()))
+            servings.append(workflow_serving(client, page=settings.page_url))
         connections: dict[str, ClusterConnection] = {}
         if needs_clusters(settings, role):
             for name, cluster in clusters.items():
@@ -102,7 +101,7 @@ def needs_clusters(settings: Settings, role: Role) -> bool:
     return role in {Role.ALL, Role.CLUSTER} or (role is Role.POWER and settings.secrets_directory is None)
 
 
-def workflow_serving(client: Client, *, page: str, offenders: OffenderRules | None = None) -> Serving:
+def workflow_serving(client: Client, *, page: str) -> Serving:
     """Workflows, and the activities that hold the Temporal client. page: see EpisodeService."""
     from activities.episodes import EpisodeService
     from workers.temporal_namespace import holder
@@ -116,9 +115,7 @@ def workflow_serving(client: Client, *, page: str, offenders: OffenderRules | No
     return Serving(
         queue=WORKFLOW_QUEUE,
         workflows=(HealthScanner, Fencing, Preservation, Remediation, DeviceCheck, RecordedObservation),
-        activities=activities_of(
-            EpisodeService(client, task_queue=WORKFLOW_QUEUE, holder=holder, page=page, offenders=offenders)
-        ),
+        activities=activities_of(EpisodeService(client, task_queue=WORKFLOW_QUEUE, holder=holder, page=page)),
     )
 
 
@@ -157,6 +154,7 @@ async def _cluster_serving(
     from activities.cluster.watch.freshness import ViewLimits
     from activities.cluster.watch.view import ClusterView
     from activities.device_check_client import DeviceCheckClient
+    from activities.machine_repairs import MachineRepairs
     from activities.node_action_dispatcher import NodeActionDispatcher
     from activities.observation_starter import ObservationStarter
     from activities.scanner_permits import ScannerPermits
@@ -173,6 +171,7 @@ async def _cluster_serving(
         source=source,
         remediators=remediators,
         credential_hosts=lambda: device_check.hosts(name),
+        repairs=MachineRepairs(client, name, settings.offenders.rules()).found,
     )
     permits = ScannerPermits(client)
     kind = NODE_FENCES if settings.node_fence.group == "nodewarden.io" else PROPOSED_NODE_FENCES

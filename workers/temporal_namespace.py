@@ -74,7 +74,8 @@ async def existing_search_attributes(client: Client) -> dict[str, IndexedValueTy
 
 async def _usable(client: Client, names: tuple[str, ...], *, created: tuple[str, ...], patience: timedelta) -> tuple[str, ...]:
     """Wait until a query may name them: a service with several hosts learns of a new attribute one host after the other."""
-    query = " AND ".join(f"{name} = 'none'" for name in names)
+    # In quotes: without them a name that SQL knows as a word, such as Mode, is no attribute.
+    query = " AND ".join(f"`{name}` = 'none'" for name in names)
     clock = asyncio.get_running_loop().time
     deadline = clock() + patience.total_seconds()
     while True:

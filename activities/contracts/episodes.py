@@ -145,24 +145,6 @@ class AskPortion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RepairsRequest:
-    """Which machine an episode repairs, as `search.HARDWARE` names it. node: its Node's name now."""
-
-    cluster: str
-    node: str
-    hardware: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundRepairs:
-    """offence: why the machine is an offender, "" where it is none. asks: whether a person is asked before it is switched on
-    again."""
-
-    offence: str = ""
-    asks: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NameRequest:
     """cluster: of the scanner that asks; the name is the same for all clusters."""
 
@@ -230,12 +212,6 @@ class EpisodeActivities(ABC):
     @abstractmethod
     async def ask_portion(self, request: AskPortion) -> PortionAnswer:
         """Ask the cluster's scanner by update how many pods may be freed now. No running scanner: none, with the reason."""
-
-    @activity.defn(name="episodes.find-repairs")
-    @abstractmethod
-    async def find_repairs(self, request: RepairsRequest) -> FoundRepairs:
-        """Whether a machine is repaired again and again, by what visibility remembers beside the episode that asks. Raises
-        Unreachable."""
 
     @activity.defn(name="episodes.name-deployment")
     @abstractmethod

@@ -14,6 +14,7 @@ from temporalio import activity
 
 from activities.contracts.target import ActResult, LookRequest, LookResult, Target
 from policy.episode.messages import Need, Observation, Pinned, RemediationInput
+from policy.observation.offenders import NO_REPAIRS, FoundRepairs
 from policy.remediation.failed_volumes import Failure, VolumeMessage
 from policy.remediation.ladder import EscalationStep
 from policy.values.object_refs import ObjectRef
@@ -41,6 +42,7 @@ class RemediationPin:
     adopted_incident: str = ""
     adopted_paths: tuple[str, ...] = ()
     observation: Observation | None = None
+    repairs: FoundRepairs = NO_REPAIRS
     healthy_delay: timedelta = timedelta(0)
     remembers: tuple[str, str] = ("", "")
     """The memory of earlier remediations on the Machine and on the Node, "" for none."""

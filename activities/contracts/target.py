@@ -22,6 +22,7 @@ from policy.fence.plan import Chosen, CutStorage, FencingPlan
 from policy.fence.power import PowerAct
 from policy.objects.marks import Added
 from policy.objects.nodes import Taint
+from policy.observation.offenders import NO_REPAIRS, FoundRepairs
 from policy.values.object_refs import ObjectRef
 
 # What people with kubectl see of an episode: its NodeFence, Events, and whether the node is proven off. No decision depends on
@@ -99,6 +100,7 @@ class PinResult:
     """Paths that are cut by the mark; an earlier step of this same episode may have cut them."""
     observation: Observation | None = None
     added: Added | None = None
+    repairs: FoundRepairs = NO_REPAIRS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

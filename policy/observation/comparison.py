@@ -15,12 +15,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+from policy.episode.gate import MODE
 from policy.episode.messages import EpisodeResult, Outcome, Phase
 from policy.observation.spells import Ending, NodeDays, Spell
 from policy.values.mode import Mode
-
-MODE = "mode"
-"""The code of a span in which nothing but the mode held the node: the row of `policy/episode/gate.py`."""
 
 USUAL_REPAIR = timedelta(minutes=10)
 """How long a repair takes where too few of our own have ended: a power cycle with its proofs, and the boot of a server."""

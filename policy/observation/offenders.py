@@ -46,6 +46,19 @@ class OffenderRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FoundRepairs:
+    """offence: why the machine is an offender, "" where it is none. asks: whether a person is asked before it is switched on
+    again. problem: why that is not known, "" where it is."""
+
+    offence: str = ""
+    asks: bool = False
+    problem: str = ""
+
+
+NO_REPAIRS = FoundRepairs()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
     """One episode that has acted on a machine. outcome: "" while it is open."""
 

@@ -6,6 +6,7 @@ As of episodes, it is known as long as the namespace remembers closed workflows;
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,13 +16,15 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 
 from activities.contracts.episode_start import page_of
+from activities.contracts.search import STORM
 from policy.episode.messages import EpisodeResult, scanner_id
 from policy.observation.comparison import Comparison, RecordedSpell, compare
+from policy.observation.past_moment import LATELY, is_about
 from policy.observation.spells import OBSERVATION, NodeDays, ObservationRecord, Spell
 from policy.values.times import written
 from starter.errors import RequestError
 from starter.handles.calls import ANSWER_WITHIN
-from starter.handles.history import ASKED_AT_ONCE, History
+from starter.handles.history import ASKED_AT_ONCE, MOST_LISTED, QUOTE, History
 from starter.handles.scanners import ScannerHandle
 from workers.temporal_namespace import retention
 from workflows.kit.messages import ScannerSpells
@@ -63,6 +66,18 @@ class Observations:
     async def compared(self, cluster: str, *, since: datetime, check: str = "") -> ClusterComparison:
         """The report on the time since then. check: its key or name, "" for all. Raises SilentError."""
         return report(cluster, await self.observed(cluster, since=since), since=since, check=check)
+
+    async def spells_at(self, cluster: str, node: str, moment: datetime) -> tuple[Spell, ...]:
+        """The spells of a node that say how it was at a moment. Raises SilentError."""
+        state = f"ExecutionStatus = 'Completed' AND CloseTime >= '{written(moment - LATELY)}'"
+        state += f" AND (Node = '{node.replace(QUOTE, '')}' OR Outcome = '{STORM}')"
+        runs = await self._history.listed(cluster, state, kinds=(OBSERVATION,), limit=MOST_LISTED)
+        records = await asyncio.gather(*(self._record(run.id, run.run_id) for run in runs))
+        spells = [spell for record in records if record is not None for spell in record.spells]
+        with contextlib.suppress(RequestError):  # no scanner runs: what is recorded is an answer all the same
+            spells += (await ScannerHandle(self._client, cluster).spells()).spells
+        found = {each.due: each for each in spells if each.node == node and is_about(each, moment)}
+        return tuple(found.values())
 
     async def observed(self, cluster: str, *, since: datetime) -> Observed:
         """Recorded spells and those that last, node-days, and ended episodes. Raises SilentError.

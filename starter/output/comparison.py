@@ -15,11 +15,11 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from policy.episode.gate import MODE
 from policy.observation.comparison import (
     FEWEST_CASES,
     FEWEST_DAYS,
     FEWEST_REPAIRS,
-    MODE,
     SICK_AGAIN,
     ArmedTally,
     CheckComparison,

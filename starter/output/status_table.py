@@ -20,6 +20,7 @@ from policy.checks.targets import SICKNESS
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeStatus, Phase
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, fenceable
+from policy.observation.past_moment import ending
 from policy.scan import readiness
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import ObstacleCode, opened_breakers, seen_at
@@ -32,9 +33,11 @@ from starter.handles.preservations import PreservedNode, PreservedNodes
 from starter.handles.status import ClusterStatus
 from starter.output.console import Sentences
 from starter.output.permits import still_stopped_by
+from workflows.kit.messages import ScannerStatus
 
 OLD = timedelta(seconds=5)
 """From this age on it is said how old the rows of nodes are."""
+MOST_SPELLS = 10
 _PHASE_STYLE = {
     Phase.NEEDS_HUMAN: "bold red",
     Phase.ERROR: "red",
@@ -57,6 +60,8 @@ def render(status: ClusterStatus, *, now: datetime, where: str = "") -> Renderab
             parts.append(Text(f"… and {status.left_out} more open episodes", style="dim"))
     if scanner is not None and (scanner.queue or scanner.refused or scanner.held_off):
         parts.append(_waiting(status, now))
+    if scanner is not None and scanner.spells:
+        parts.append(_would_have(scanner, now))
     if scanner is None and report is not None:
         parts.append(Text(f"as the scanner saw it last, at {written(seen_at(report) or report.at)}:", style="yellow"))
     at_risk = _still_at_risk(status, report)
@@ -217,6 +222,16 @@ def _waiting(status: ClusterStatus, now: datetime) -> RenderableType:
         named = refused.message.lower().startswith(refused.reason.lower())  # "Paused: paused by …" says it twice
         table.add_row(refused.node, Text(f"{'' if named else f'{refused.reason}: '}{refused.message}{left}"))
     return table
+
+
+def _would_have(scanner: ScannerStatus, now: datetime) -> RenderableType:
+    """Due nodes that are not repaired; what holds them is above, of those that are candidates."""
+    table = columns("WOULD HAVE", "SICK FOR", "WHAT HOLDS IT", flexible="WHAT HOLDS IT")
+    for spell in scanner.spells[:MOST_SPELLS]:
+        held = f"{spell.held[-1].code}: {spell.held[-1].message}" if spell.held else ""
+        table.add_row(spell.node, wording.span((spell.ended or now) - spell.since), Text(ending(spell) or held))
+    more = scanner.open_spells - sum(each.ended is None for each in scanner.spells[:MOST_SPELLS])
+    return Group(table, Text(f"… and {counted(more, 'more node')}", style="dim")) if more > 0 else table
 
 
 def _at_risk(found: AtRisk, now: datetime) -> RenderableType:

@@ -108,7 +108,7 @@ async def node(request: Request, cluster: str, name: str, at: str = "", offset: 
     """Why it is, or is not, touched; at: also at that moment, as browsers write it, in the zone with that offset."""
     found = await seen(views_of(request), cluster, name)
     answer, headline = found.explained, headline_of(found)
-    then = _then(found, at + offset) if at else {}
+    then = await _then(views_of(request), found, at + offset) if at else {}
     said = [*answer.problems, *(scanner_lines(answer, answer.scanner) if answer.scanner is not None else ())]
     return render(
         request,
@@ -169,9 +169,10 @@ def _of_episode(episode: EpisodeStatus) -> str:
     return f"Yes, by {episode.kind.value.lower()}: {episode.doing or episode.step or episode.reason}"
 
 
-def _then(found: NodeSeen, at: str) -> dict[str, Any]:
+async def _then(views: Views, found: NodeSeen, at: str) -> dict[str, Any]:
     try:
         moment = asked_moment(at, found.timeline.at)
     except UnreadableError as error:
         return {"problem": str(error)}
-    return {"moment": moment, "said": why_at(found.timeline, moment, found.pauses)}
+    spells = await views.warden.observations.spells_at(found.timeline.cluster, found.timeline.node, moment)
+    return {"moment": moment, "said": why_at(found.timeline, moment, found.pauses, spells)}

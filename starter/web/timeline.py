@@ -16,6 +16,8 @@ from itertools import groupby, zip_longest
 from policy.checks.verdicts import Health
 from policy.episode.messages import Outcome, Phase, RecordEntry
 from policy.objects.nodes import READY
+from policy.observation import past_moment
+from policy.observation.spells import Spell
 from policy.scan.pauses import Pauses, since
 from policy.scan.scan_report import TargetRow
 from policy.values.times import written
@@ -217,10 +219,10 @@ def asked_moment(text: str, now: datetime) -> datetime:
         raise UnreadableError(str(error)) from None
 
 
-def why_at(known: NodeTimeline, moment: datetime, pauses: Pauses) -> list[str]:
+def why_at(known: NodeTimeline, moment: datetime, pauses: Pauses, spells: Sequence[Spell] = ()) -> list[str]:
     """What is on record of that moment, in sentences: which pauses held in its minute, what was so, and what had been done last;
     nothing that came of it later, and what no record has. pauses: all that are remembered, also those that the timeline leaves
-    out."""
+    out. spells: of the node, while it was not repaired."""
     if moment > known.at:
         return ["that is still to come"]
     paused = [each for each in since(pauses, moment, known.at) if each.pause.since < moment + timedelta(minutes=1)]
@@ -236,12 +238,15 @@ def why_at(known: NodeTimeline, moment: datetime, pauses: Pauses) -> list[str]:
         said += [_so(f"it was in phase {each.what!r}", each, moment) for each in (phase,) if each is not None]
         last = next((each for each in reversed(own) if each not in {episode, phase}), None)
         said += [f"last before it, {wording.span(moment - last.at)} earlier: {_line(last)}"] if last is not None else []
+    observed = list(past_moment.sentences(spells, moment))
     if not episodes:
-        said += _refusal(known, moment)
+        said += [*observed, *_refusal(known, moment)]
         said.append(
             "no episode of the node was open, as far as Temporal remembers: nothing was done to it"
             + (NONE_BEGINS if paused else "")
         )
+    if observed:
+        return said
     recorded = episodes or any(each.kind is TimelineKind.CONDITION for each in holding)
     return [*said, f"not recorded, and so not shown here: {NOT_RECORDED}{'' if recorded else '; conditions of that time'}"]
 

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from activities.contracts import search
-from policy.observation.comparison import MODE, compare
+from policy.episode.gate import MODE
+from policy.observation.comparison import compare
 from policy.observation.spells import Ending, ObservationRecord, Spell
 from policy.values.display_text import visible
 from policy.values.mode import Mode

@@ -8,17 +8,16 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from temporalio.client import Client
-from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities.contracts import search
-from activities.contracts.episodes import FoundRepairs, RepairsRequest
-from activities.episodes import EpisodeService
+from activities.machine_repairs import MachineRepairs
 from policy.episode.messages import FencingInput, Kind, Outcome, episode_id
-from policy.observation.offenders import OffenderAnswer, OffenderRules
+from policy.observation.offenders import FoundRepairs, OffenderAnswer, OffenderRules
 from policy.observation.outcomes import OutcomesReport
 from starter.client import Nodewarden
 from starter.output.repairs_tables import report_table
@@ -58,14 +57,10 @@ async def repaired(client: Client, warden: Nodewarden, cluster: str) -> AsyncIte
         await each.terminate()
 
 
-async def asked(client: Client, cluster: str, node: str, rules: OffenderRules, hardware: str = UUID) -> FoundRepairs:
-    async def unused(_: Client) -> str:
-        raise AssertionError
-
-    service = EpisodeService(client, task_queue="unserved", holder=unused, offenders=rules)
+async def asked(client: Any, cluster: str, node: str, rules: OffenderRules, hardware: str = UUID) -> FoundRepairs:
     surroundings = ActivityEnvironment()
     surroundings.info = replace(surroundings.info, workflow_id=episode_id(cluster, node))
-    found = await surroundings.run(service.find_repairs, RepairsRequest(cluster=cluster, node=node, hardware=hardware))
+    found = await surroundings.run(MachineRepairs(client, cluster, rules).found, node, hardware)
     assert isinstance(found, FoundRepairs)
     return found
 
@@ -82,10 +77,22 @@ async def test_an_episode_counts_all_repairs_of_its_machine_and_itself_once(clie
     assert await asked(client, repaired, "node-2", OffenderRules(limit=2), OTHER) == FoundRepairs()
 
 
-@pytest.mark.parametrize(("cluster_name", "hardware"), [("a' OR Cluster = 'b", UUID), ("prod", "x' OR Node = 'y")])
-async def test_s41_what_could_end_a_query_is_refused(client: Client, cluster_name: str, hardware: str) -> None:
-    with pytest.raises(ApplicationError, match="expected a system UUID"):
-        await asked(client, cluster_name, "node-7", OffenderRules(), hardware)
+class Silent:
+    """A Temporal that never answers."""
+
+    async def list_workflows(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
+        await asyncio.Future[None]()
+        yield
+
+
+async def test_s37_a_visibility_that_does_not_answer_is_waited_for_a_moment_and_not_known() -> None:
+    async with asyncio.timeout(5):
+        found = await asked(Silent(), "prod", "node-7", OffenderRules())
+    assert found == FoundRepairs(problem="Temporal can't list the repairs of the machine: no answer in time")
+
+
+async def test_s41_nothing_is_asked_of_what_is_no_system_uuid() -> None:
+    assert await asked(None, "prod", "node-7", OffenderRules(), "x' OR Node = 'y") == FoundRepairs()
 
 
 async def test_offenders_lists_machines_by_their_hardware_with_all_names(keyboard: Path, repaired: str) -> None:

@@ -15,6 +15,7 @@ from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Phase
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.fence.device_check import DeviceRow
+from policy.observation.spells import Ending, HeldSpan, Spell
 from policy.scan.pauses import Pause
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import AtRisk, Candidate, NodeAtRisk
@@ -140,6 +141,20 @@ def test_who_waits_and_why() -> None:
         "node-4    held off for another 40s: aborted by amy",
         "node-5    Budget: 1 of 1 permits are in use",
     ]
+
+
+def test_what_would_have_been_repaired_is_shown_with_what_holds_it() -> None:
+    held = HeldSpan(code="Paused", message="paused by ada: drill", since=ago(60))
+    spell = Spell(node="node-2", check="c", cause="ReadyUnknown", since=ago(120), due=ago(60), held=(held,))
+    over = replace(spell, node="node-3", ended=ago(60), ending=Ending.CAME_BACK)
+    seen = scanner(report(row("node-1")), spells=(spell, over), open_spells=4)
+    lines = drawn(status(scanner=seen))
+    first = next(index for index, line in enumerate(lines) if line.startswith("WOULD HAVE"))
+    assert [line.split(maxsplit=2) for line in lines[first + 1 : first + 3]] == [
+        ["node-2", "2m00s", "Paused: paused by ada: drill"],
+        ["node-3", "1m00s", "it came back by itself"],
+    ]
+    assert lines[first + 3] == "… and 3 more nodes"
 
 
 def test_a_remediation_shows_its_step_its_time_and_its_machine() -> None:

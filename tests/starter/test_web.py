@@ -20,6 +20,7 @@ from policy.episode.operator_commands import AcceptedCommand, Verb
 from policy.episode.permits import PermitRequest
 from policy.fence.device_check import DeviceReport, DeviceRow
 from policy.observation.offenders import OffenderRules, Repair, RepairedMachine, machines
+from policy.observation.spells import Spell
 from policy.scan.pauses import Pause, Pauses, described
 from policy.scan.permit_rules import AdmissionRefusal, unblocks
 from policy.scan.scan_report import AtRisk, ClusterLease, NodeAtRisk, ViewState
@@ -54,6 +55,7 @@ class ScriptedWarden:
         self.repairs: tuple[Repair, ...] = ()
         self.entries: tuple[RecordEntry, ...] = ()
         self.heard: Pauses = ()
+        self.spells: tuple[Spell, ...] = ()
         self.devices: DeviceReport | None = None
 
     async def status(self, cluster: str) -> ClusterStatus:
@@ -74,6 +76,13 @@ class ScriptedWarden:
     @property
     def history(self) -> ScriptedWarden:
         return self
+
+    @property
+    def observations(self) -> ScriptedWarden:
+        return self
+
+    async def spells_at(self, cluster: str, node: str, moment: datetime) -> tuple[Spell, ...]:
+        return self.spells
 
     def scanner(self, cluster: str) -> ScriptedWarden:
         return self

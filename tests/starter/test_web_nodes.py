@@ -12,6 +12,7 @@ import pytest
 
 from policy.episode.messages import Kind, Phase, RecordEntry
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
+from policy.observation.spells import HeldSpan, Spell
 from policy.scan.pauses import PastPause, Pause
 from policy.values.times import written
 from starter.handles.history import EndedEpisode
@@ -195,6 +196,18 @@ async def test_at_a_moment_nothing_is_said_of_what_came_later(page: aiohttp.Clie
     assert "terminated" not in body
     assert "off proven" not in await then(page, ago(minutes=8, seconds=30))
     assert "bob" not in await then(page, ago(hours=2, minutes=30))
+
+
+async def test_at_a_moment_at_which_nothing_was_done_a_spell_says_what_was_seen_and_what_held_it(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden
+) -> None:
+    held = HeldSpan(code="CapReached", message="1 of 1 permits are held: node-3", since=ago(minutes=50))
+    since, due = ago(hours=1), ago(minutes=50)
+    scripted.spells = (Spell(node="node-7", check="c", cause="ReadyUnknown", since=since, due=due, held=(held,)),)
+    body = await then(page, ago(minutes=30))
+    assert "ReadyUnknown, under c" in body
+    assert "CapReached: 1 of 1 permits are held: node-3" in body
+    assert "nothing was done to it" in body
 
 
 async def test_at_a_moment_of_a_pause_it_is_said_whose_it_was_and_from_when_until_when(

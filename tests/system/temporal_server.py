@@ -105,7 +105,7 @@ class TemporalServer:
 
     async def _answers(self, namespace: str) -> None:
         """Until workflows can be listed by our attributes there: then everything is in place."""
-        query = " AND ".join(f"{name} = 'none'" for name in required_search_attributes())
+        query = " AND ".join(f"`{name}` = 'none'" for name in required_search_attributes())
         while True:
             if self._process is not None and self._process.returncode is not None:
                 raise RuntimeError(f"the Temporal server ended with {self._process.returncode}; {self._tail()}")

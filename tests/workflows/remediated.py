@@ -284,6 +284,7 @@ class ScriptedRemediation:
                 boot_id=world.node.boot_id,
                 system_uuid=world.node.system_uuid,
             ),
+            repairs=world.node.repairs,
             need=request.need or world.need,
             ladder=world.ladder if request.ladder is None else request.ladder,
             check_uid="uid-check",

@@ -234,6 +234,24 @@ async def found(client: Client, cluster: str) -> FoundOpen:
     return result
 
 
+@pytest.mark.parametrize(
+    ("kind", "repaired"), [("Fencing", True), ("Remediation", True), ("Preservation", False), ("Observation", False)]
+)
+async def test_whether_a_cluster_was_ever_repaired_is_seen_by_what_has_ended(
+    kind: str, repaired: bool, env: WorkflowEnvironment
+) -> None:
+    """S52: a cluster of which a machine was only kept, or a node only watched, is a new one, and begins with observe."""
+    cluster = f"c{uuid4().hex[:8]}"
+    ended = await env.client.start_workflow(kind, id=episode_id(cluster, "node-1"), task_queue=f"describing-{uuid4()}")
+    await ended.terminate()
+    for _ in range(100 if repaired else 5):  # visibility lags
+        if (seen := await found(env.client, cluster)).repaired:
+            break
+        await asyncio.sleep(0.05)
+    assert (seen.repaired, seen.nodes) == (repaired, ())
+    assert (await found(env.client, f"{cluster}x")).repaired is False
+
+
 async def test_all_open_episodes_of_a_cluster_are_found_but_for_preservations(env: WorkflowEnvironment) -> None:
     """S14: whatever holds a node's id, also a Machine's without a Node and a workflow that is none of ours. Nothing of another
     cluster, whose name begins alike, and nothing that has ended."""

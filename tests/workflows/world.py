@@ -26,6 +26,7 @@ from policy.fence.plan import SEALED_FOR, CutStorage, FencingPlan, PowerDevice
 from policy.fence.power import PowerAct, PowerState, Quarantine, VolumeState
 from policy.fence.templates import is_fencing_template
 from policy.objects.marks import Added, Mark
+from policy.observation.offenders import NO_REPAIRS, FoundRepairs
 from policy.values.mode import Mode
 from tests.licensing import is_licensed, licence_of
 from tests.workflows import contract
@@ -82,8 +83,8 @@ class World:
     boot_id: str = "boot-1"
     system_uuid: str = "sys-7"
     """No system UUID as machines have it: what is repaired is not known."""
-    repairs: contract.FoundRepairs | None = field(default_factory=contract.FoundRepairs)
-    """What visibility says of the machine; None: it can't be asked."""
+    repairs: FoundRepairs = NO_REPAIRS
+    """What visibility says of the machine."""
     permits: list[PermitRequest] = field(default_factory=list)
     """Who asked the scanner for one, and what he said of the node."""
     strange_to: tuple[str, ...] = ()
@@ -414,6 +415,7 @@ class ScriptedTarget:
             adopted_paths=mark.paths if mark is not None else (),
             observation=world.observation(),
             added=await self._marked_at_once(_target_of(request, pinned)) if marks else None,
+            repairs=world.repairs,
         )
 
     async def _marked_at_once(self, target: contract.Target) -> Added | None:
@@ -823,13 +825,6 @@ class ScriptedTarget:
         answer = self.world.answers.pop(0) if self.world.answers else PermitAnswer(decision=PermitDecision.GRANTED, holder="us")
         self.world.permitted = self.world.permitted or answer.decision is PermitDecision.GRANTED
         return answer
-
-    async def find_repairs(self, request: contract.RepairsRequest) -> contract.FoundRepairs:
-        await self.world.act("find repairs")
-        assert request.hardware == self.world.system_uuid
-        if self.world.repairs is None:
-            raise failure(ErrorType.UNREACHABLE, "visibility is away")
-        return self.world.repairs
 
     async def ask_portion(self, request: contract.AskPortion) -> PortionAnswer:
         await self.world.act(f"ask for {request.portion.pods} pods")

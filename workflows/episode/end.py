@@ -6,7 +6,6 @@ What is undone before is each kind's own; what came out is an `End`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from datetime import datetime
 
 from temporalio import workflow
@@ -56,11 +55,9 @@ async def close(
     ended = workflow.now()  # before others may begin
     lasted = {"seconds": (ended - episode.state.started).total_seconds(), "restarts": float(episode.state.restarts)}
     episode.note("end", end.outcome.value, end.message, numbers=lasted | {"freed_pods": float(freed_pods)})
-    gives_back: list[Awaitable[object]] = []
+    gives_back = []
     if node_writer is not None and leased:
         gives_back.append(node_writer.release_node_lease())
-    if node_writer is not None:  # of a repair that has switched nothing on
-        gives_back.append(episode.find_repairs())
     if (
         episode.state.kind is not Kind.PRESERVATION or episode.state.permit or episode.state.queued
     ):  # most of these have never asked for one

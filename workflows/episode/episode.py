@@ -16,7 +16,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from activities.contracts import search
-from activities.contracts.episodes import AskPermit, EpisodeActivities, FoundRepairs, RepairsRequest
+from activities.contracts.episodes import AskPermit, EpisodeActivities
 from activities.contracts.target import LookResult, PublishedEvent, Target
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode import phases
@@ -41,7 +41,7 @@ from policy.fence.device_check import devices_of
 from policy.fence.plan import FencingPlan, PowerDevice, sealed_anew
 from policy.fence.power import PowerState
 from policy.objects.marks import NOTHING_ADDED, Added
-from policy.observation.offenders import hardware_of
+from policy.observation.offenders import NO_REPAIRS, FoundRepairs, hardware_of
 from policy.values.display_text import without_calls
 from policy.values.times import LATEST, written
 from workflows.episode.publisher import Publisher
@@ -131,25 +131,19 @@ class Episode:
         """Pods may run elsewhere from here on: a restart that was proven before says nothing of those (S35)."""
         self.state.restart_proof = None
 
-    async def find_repairs(self) -> FoundRepairs:
-        """Whether the machine acted on is an offender: Temporal's visibility is asked once, and people are told. Where it does
-        not answer the record says so, and nothing waits for it."""
-        if self.state.repairs is None and self.state.hardware:
-            asked = RepairsRequest(cluster=self.state.cluster, node=self.state.node, hardware=self.state.hardware)
-            try:
-                found: FoundRepairs = await workflow.execute_activity_method(
-                    EpisodeActivities.find_repairs,
-                    asked,
-                    **(options.lookup() | {"summary": f"counts the repairs of {self.state.node}'s machine"}),
-                )
-            except ActivityError as error:
-                self.note("repairs", "not known", error_message(error))
-                found = FoundRepairs()
-            if found.offence:
-                self.note("repairs", "offender", found.offence)
-                self.publisher.add_event(PublishedEvent(reason=EventReason.REPEATED_REPAIRS, message=found.offence, warning=True))
-            self.state.repairs = found
-        return self.state.repairs or FoundRepairs()
+    def note_repairs(self, found: FoundRepairs) -> None:
+        """What a pin says of its machine's repairs. The first one counts: a person may have answered by a later one."""
+        self.state.repairs = self.state.repairs or found
+
+    def _begin_repair(self, system_uuid: str) -> None:
+        """From here on something is done to the machine, which counts as a repair of it; people are told of an offender."""
+        self.state.hardware, found = hardware_of(system_uuid), self.state.repairs or NO_REPAIRS
+        if found.problem:
+            self.note("repairs", "not known", found.problem)
+        if found.offence:
+            self.note("repairs", "offender", found.offence)
+            offender = PublishedEvent(reason=EventReason.REPEATED_REPAIRS, message=found.offence, warning=True)
+            self.publisher.add_event(offender)
 
     # What people see ------------------------------------------------------------------------------------------------
 
@@ -195,8 +189,8 @@ class Episode:
                 self.note("phase", "unexpected", str(error))
                 metrics.unexpected_phase(self.state.cluster, self.state.kind, self.state.phase, phase)
             self.state.phase = phase
-            if phase is Phase.RUNNING and self.state.pinned is not None:
-                self.state.hardware = hardware_of(self.state.pinned.system_uuid)
+            if phase is Phase.RUNNING and self.state.pinned is not None and not self.state.hardware:
+                self._begin_repair(self.state.pinned.system_uuid)
             self.note("phase", phase.value)
             metrics.entered(self.state.cluster, self.state.kind, phase)
             self._tag()

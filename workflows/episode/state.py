@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from activities.contracts.episodes import FoundRepairs
 from activities.contracts.preservation import NO_WISH, Hold, Wish
 from activities.contracts.remediation import FailedVolumes, RemediationPin
 from activities.contracts.target import OffNote, PinResult, PublishedEvent, Workload
@@ -39,6 +38,7 @@ from policy.fence.kdump import KernelDead
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState, Quarantine
 from policy.objects.marks import NOTHING_ADDED, Added
+from policy.observation.offenders import FoundRepairs
 from policy.preservation.kept_machine import Isolation
 from policy.remediation.ladder import EscalationStep
 from policy.values.object_refs import ObjectRef
@@ -470,7 +470,7 @@ class EpisodeState:
     hardware: str = ""
     """Which machine was acted on, as `search.HARDWARE` names it; "" before that, and where it is not known."""
     repairs: FoundRepairs | None = None
-    """Whether it is an offender; None before that was asked."""
+    """Whether it is an offender, as the first pin found; None before that."""
     not_beyond: datetime | None = None
     """No rest lasts longer: at that moment the story has something else to do."""
     undertakings: dict[str, Undertaking] = field(default_factory=dict)

@@ -253,19 +253,18 @@ class FencingStory:
             await act.report_finished(f"{off}, and the machine is left off")
             return await self._restored(Outcome.FENCED_OFF, f"{off}, and the plan leaves the machine off")
         proof = case.power.proof
-        await self._ask_about_an_offender()
+        self._ask_about_an_offender()
         await act.switch_on()
         off = f"off {proof.former_basis if proof is not None else 'was proven'}"
         await act.report_finished(f"{off}, and the machine is switched on again")
         await act.wait_for_return()
         return await self._returned()
 
-    async def _ask_about_an_offender(self) -> None:
+    def _ask_about_an_offender(self) -> None:
         """Before a machine that a program has repaired again and again is switched on: once, and a person's answer holds."""
-        episode = self.episode
-        found = await episode.find_repairs()
-        if found.asks and self.case.need.kind.automatic and not self.case.progress.switched_on:
-            episode.state.repairs = replace(found, asks=False)
+        found = self.episode.state.repairs
+        if found is not None and found.asks and self.case.need.kind.automatic and not self.case.progress.switched_on:
+            self.episode.state.repairs = replace(found, asks=False)
             raise OffenderFound(f"{found.offence}; `resume` switches it on, `abort` leaves it off")
 
     # Beginning ------------------------------------------------------------------------------------------------------
@@ -420,6 +419,7 @@ class FencingStory:
         episode.state.acknowledged_boot = episode.state.acknowledged_boot or pin.pinned.boot_id
         episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason, since=pin.need.since)
         episode.learns_of(pin.added)
+        episode.note_repairs(pin.repairs)
         episode.note("pin", "ok", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {pin.plan.source}")
         for warning in pin.plan.warnings:
             episode.note("plan", "warning", warning)

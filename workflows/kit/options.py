@@ -124,15 +124,6 @@ def temporal_call() -> ActivityConfig:
     )
 
 
-def lookup() -> ActivityConfig:
-    """A question to Temporal's visibility that an episode goes on without: a machine stays off no longer for that."""
-    return temporal_call() | {
-        "start_to_close_timeout": timedelta(seconds=5),
-        "schedule_to_close_timeout": timedelta(seconds=10),
-        "retry_policy": RetryPolicy(initial_interval=timedelta(milliseconds=500), maximum_attempts=2),
-    }
-
-
 def former_run(task_queue: str) -> ActivityConfig:
     """What was before: asked until it is answered, since an episode that goes on can't end without that."""
     return ActivityConfig(

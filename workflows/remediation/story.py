@@ -265,6 +265,7 @@ class RemediationStory:
         episode.state.machine = f"{pin.machine.namespace}/{pin.machine.name}" if pin.machine is not None else ""
         episode.see(pin.observation)
         episode.state.pinned = pin.pinned
+        episode.note_repairs(pin.repairs)
         episode.state.ladder = LadderProgress(pin=pin, failed=list(self._request.failed), retry=self._request.retry)
         self._open(episode.state.ladder)
         self._adoption.begin(pin.adopted_incident, pin.adopted_paths)

@@ -7,6 +7,7 @@ same name is never touched (S9). Asking for a deletion is `preservation.py`, obj
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -99,7 +100,10 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
         need = replace(need, delegate="")  # a remediation is asked for by no operator that holds the node's lease meanwhile
         named = bool(request.strategies) or request.ladder is not None
         view = machine.view if machine is not None else None
-        check = await self._check(need, view, node.view if node is not None else None, named=named)
+        check, repairs = await asyncio.gather(
+            self._check(need, view, node.view if node is not None else None, named=named),
+            self._served.repairs(request.node, node.view.system_uuid if node is not None else ""),
+        )
         ladder, refused = self._ladder(request, check, node, view)
         refused = refused or _forgotten(request, node, view)
         mark = readable_mark(node.view) if node is not None else None
@@ -117,6 +121,7 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
             adopted_incident=mark.incident if mark is not None and adopted else "",
             adopted_paths=mark.paths if mark is not None else (),
             observation=observe(request.node, node.view if node is not None else None),
+            repairs=repairs,
             healthy_delay=check.healthy_delay if check is not None else timedelta(0),
             remembers=(
                 view.annotations.get(LAST_REMEDIATION_ANNOTATION, "") if view is not None else "",

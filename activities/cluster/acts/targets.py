@@ -105,7 +105,10 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         paths = mark.paths if mark is not None else ()
         # Left-overs that only a device can undo need the plan of one that would have cut them.
         planned = replace(need, kind=NeedKind.PERSON) if paths and need.kind is not NeedKind.FOREIGN_OBJECT else need
-        plan = await plan_for(self._connections, view, wanted.template, planned, source=self._source)
+        plan, repairs = await asyncio.gather(
+            plan_for(self._connections, view, wanted.template, planned, source=self._source),
+            self._served.repairs(view.name, view.system_uuid),
+        )
         subject = await read_subject(self._connections, need if need.kind is NeedKind.CHECK else None, view.name)
         pinned = replace(
             pinned_of(node),
@@ -125,6 +128,7 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
             adopted_paths=paths,
             observation=observe(view.name, view),
             added=added,
+            repairs=repairs,
         )
 
     @activity.defn(name="isolation.mark")

@@ -20,6 +20,7 @@ from activities.cluster.api.refusals import unless_gone
 from activities.errors import ErrorType, failure
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.fence.credential_hosts import CredentialHosts
+from policy.observation.offenders import NO_REPAIRS, FoundRepairs
 from policy.remediation.remediation_objects import REMEDIATORS, Remediator
 
 C_co = TypeVar("C_co", covariant=True)
@@ -75,11 +76,16 @@ async def _unknown() -> CredentialHosts:
     return {}
 
 
+async def _not_counted(node: str, system_uuid: str) -> FoundRepairs:  # noqa: ARG001 - of any
+    return NO_REPAIRS
+
+
 @dataclass(frozen=True, slots=True)
 class ServedCluster:
     """machines: where Cluster API's objects live, None where all others do. own_node: the node this worker runs on, "" where not
     known. source: of the fence policies, which say whether fencing is switched off.
-    remediators: what the objects of other controllers say. credential_hosts: asked of the check of devices (S40)."""
+    remediators: what the objects of other controllers say. credential_hosts: asked of the check of devices (S40).
+    repairs: of a machine, by the name of its Node and its system UUID; answers in a moment, whatever fails."""
 
     name: str
     connection: ClusterConnection
@@ -90,6 +96,7 @@ class ServedCluster:
     source: PolicySource = DEFAULT_SOURCE
     remediators: tuple[Remediator, ...] = REMEDIATORS
     credential_hosts: Callable[[], Awaitable[CredentialHosts]] = _unknown
+    repairs: Callable[[str, str], Awaitable[FoundRepairs]] = _not_counted
 
     @property
     def connections(self) -> Connections[ClusterConnection]:

@@ -15,6 +15,7 @@ from activities.contracts.target import PinRequest, PinResult
 from activities.errors import ErrorType
 from policy.checks.fence_policies import PolicySource
 from policy.episode.messages import FencingInput, Need, NeedKind, RemediationInput
+from policy.observation.offenders import FoundRepairs
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from simulator.resources import NAMESPACES
@@ -109,6 +110,26 @@ async def test_a_request_for_another_cluster_is_refused(ready: World) -> None:
     """S9: node names repeat from cluster to cluster."""
     with refused(ErrorType.INVALID_CONFIG, "task queues"):
         await pin(ready, cluster="other")
+
+
+@pytest.mark.parametrize("kind", ["Fencing", "Remediation"])
+async def test_a_pin_says_how_often_the_machine_was_repaired_by_what_its_node_says_now(ready: World, kind: str) -> None:
+    asked, found = list[tuple[str, str]](), FoundRepairs(offence="again and again", asks=True)
+
+    async def repairs(node: str, system_uuid: str) -> FoundRepairs:
+        asked.append((node, system_uuid))
+        return found
+
+    served = ServedCluster(CLUSTER, ready.connection, clock=ready.clock, repairs=repairs)
+    if kind == "Fencing":
+        ready.target = ClusterTarget(served, ready.permits, LICENCES)
+        pinned: Any = await pin(ready)
+    else:
+        request = RemediationInput(cluster=CLUSTER, node=NODE, incident=INCIDENT, strategies=("reboot",))
+        pinned = await ActivityEnvironment().run(ClusterRemediation(served, ready.looks).pin, request)
+    assert pinned.repairs == found
+    assert asked == [(NODE, pinned.pinned.system_uuid)]
+    assert pinned.pinned.system_uuid
 
 
 async def test_without_a_need_the_request_is_a_persons(ready: World) -> None:

@@ -6,8 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from policy.episode.gate import MODE
 from policy.episode.messages import EpisodeResult, Outcome, RestartProof
-from policy.observation.comparison import MODE, RecordedSpell
+from policy.observation.comparison import RecordedSpell
 from policy.observation.spells import Ending, HeldSpan, NodeDays, Spell
 from policy.values.mode import Mode
 

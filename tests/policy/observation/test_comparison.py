@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policy.episode.gate import MODE
 from policy.episode.messages import EpisodeResult, Outcome, Phase, RecordEntry
 from policy.observation.comparison import (
     FEWEST_REPAIRS,
     LONGER,
-    MODE,
     SICK_AGAIN,
     USUAL_REPAIR,
     CheckComparison,

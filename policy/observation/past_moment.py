@@ -1,0 +1,55 @@
+"""Why a node was not repaired at a moment that is past, from its spells: what was seen, what held it, and since when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
+
+from policy.observation.spells import Ending, Spell
+from policy.values.times import written
+
+LATELY = timedelta(hours=1)
+"""How long after its end a spell is still an answer."""
+
+_ENDINGS = {
+    Ending.CAME_BACK: "it came back by itself",
+    Ending.OTHERS: "others repaired it",
+    Ending.OURS: "an episode of ours began",
+    Ending.STILL_SICK: "it was still sick when the record was closed",
+    Ending.NOT_OURS: "no health check asked for it any more",
+}
+
+
+def ending(spell: Spell) -> str:
+    """What became of the node, in words; "" while the spell lasts."""
+    if spell.ending is None:
+        return ""
+    more = ", ".join((*spell.traces, *((f"incident {spell.incident}",) if spell.incident else ())))
+    return _ENDINGS[spell.ending] + (f" ({more})" if more else "")
+
+
+def is_about(spell: Spell, moment: datetime) -> bool:
+    """Whether it says how the node was at that moment: it was sick then, or had been lately."""
+    return spell.since <= moment and (spell.ended is None or moment < spell.ended + LATELY)
+
+
+def sentences(spells: Iterable[Spell], moment: datetime, clock: Callable[[datetime], str] = written) -> Iterator[str]:
+    """Of one node, the oldest spell first. clock: how a moment is written, in the reader's zone. What came later than the moment
+    is left out, but for the end of a spell that it lies in."""
+    for spell in sorted(spells, key=lambda each: each.due):
+        if not is_about(spell, moment):
+            continue
+        if spell.ended is not None and spell.ended <= moment:
+            yield f"it had been sick until {clock(spell.ended)} ({spell.cause}, under {spell.check}): {ending(spell)}"
+            continue
+        yield f"it was sick since {clock(spell.since)}: {spell.cause}, under {spell.check}"
+        if moment < spell.due:
+            yield f"a repair was due at {clock(spell.due)} only"
+            continue
+        steps = f" ({', '.join(spell.steps)})" if spell.steps else ""
+        yield f"it would have been repaired{steps} from {clock(spell.due)} on, {spell.place} others before it"
+        held = next((each for each in reversed(spell.held) if each.since <= moment), None)
+        if held is not None:
+            yield f"what held it since {clock(held.since)}: {held.code}: {held.message}"
+        if spell.ended is not None:
+            yield f"what became of it, at {clock(spell.ended)}: {ending(spell)}"
