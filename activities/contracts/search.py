@@ -19,8 +19,9 @@ PHASE = SearchAttributeKey.for_keyword("Phase")
 REASON = SearchAttributeKey.for_keyword("Reason")
 OUTCOME = SearchAttributeKey.for_keyword("Outcome")
 """Set once an episode has ended. Of an observation: `came-back` and the other endings, `storm`, or `node-days`."""
-MODE = SearchAttributeKey.for_keyword("Mode")
-"""Of an observation: how far a program might go with the node."""
+MODE = SearchAttributeKey.for_keyword("RepairMode")
+"""Of an observation: how far a program might go with the node. Not `Mode`: that is a word of the visibility query language, which
+the server would look for in small letters."""
 
 HARDWARE = SearchAttributeKey.for_keyword("Hardware")
 """The system UUID of the machine, as `policy.observation.offenders.hardware_of` spells it. Set once an episode acts on the node:

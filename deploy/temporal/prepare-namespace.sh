@@ -9,7 +9,7 @@ fi
 
 # A type for each name: of several names with one type the CLI adds only the first, and says nothing.
 set --
-for attribute in Cluster Node Zone Kind Phase Reason Outcome Hardware Mode; do
+for attribute in Cluster Node Zone Kind Phase Reason Outcome Hardware RepairMode; do
     set -- "$@" --name "$attribute" --type Keyword
 done
 

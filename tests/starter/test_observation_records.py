@@ -38,7 +38,7 @@ async def test_a_repetition_makes_no_second_record(starter: ObservationStarter, 
     described = await handle.describe()
     assert (described.run_id, (await handle.fetch_history()).events[-1].event_id <= 6) == (first, True)
     found = {pair.key.name: pair.value for pair in described.typed_search_attributes}
-    expected = {"Kind": OBSERVATION, "Node": "node-7", "Reason": "ReadyUnknown", "Outcome": "came-back", "Mode": "repair"}
+    expected = {"Kind": OBSERVATION, "Node": "node-7", "Reason": "ReadyUnknown", "Outcome": "came-back", "RepairMode": "repair"}
     assert found | expected | {"Cluster": record.cluster} == found
 
 

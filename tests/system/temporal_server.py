@@ -40,6 +40,7 @@ class TemporalServer:
         self.log = folder / "temporal.log"
         self.database = folder / "temporal.db"
         self._process: asyncio.subprocess.Process | None = None
+        self._refusal = ""
 
     @property
     def address(self) -> str:
@@ -78,7 +79,9 @@ class TemporalServer:
                 await asyncio.gather(*(self._answers(namespace) for namespace in self.namespaces))
         except TimeoutError:
             await self.kill()
-            raise TimeoutError(f"no Temporal server at {self.address} within {READY_WITHIN:.0f} s; {self._tail()}") from None
+            raise TimeoutError(
+                f"no Temporal server at {self.address} within {READY_WITHIN:.0f} s; {self._refusal}; {self._tail()}"
+            ) from None
 
     async def kill(self) -> None:
         """SIGKILL, as the out-of-memory killer would."""
@@ -112,7 +115,8 @@ class TemporalServer:
             try:
                 client = await Client.connect(self.address, namespace=namespace, runtime=runtime())
                 await client.count_workflows(query, rpc_timeout=timedelta(seconds=2))
-            except (RPCError, RuntimeError):
+            except (RPCError, RuntimeError) as error:
+                self._refusal = str(error)[:300]
                 await asyncio.sleep(0.1)
             else:
                 return

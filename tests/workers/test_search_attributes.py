@@ -47,7 +47,7 @@ async def test_missing_ones_are_created_and_usable_at_once(client: Client) -> No
         "Reason",
         "Outcome",
         "Hardware",
-        "Mode",
+        "RepairMode",
     }
     await client.start_workflow(
         "Anything",
