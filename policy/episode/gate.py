@@ -214,7 +214,7 @@ class Seen:
     with them, "" for nothing. renewed: when its kubelet last renewed its Lease; None is no objection. held_by: the other episode
     that has its mark on the node; mark_unread: why that is not known; marked: it carries our mark. exempt: why preservation
     keeps it. preserving: the caller is the preservation that holds it. deletes_it: the calling episode deletes its Machine.
-    mode: how far programs may go with it.
+    mode: how far programs may go with it; mode_unread: why that is not known.
     """
 
     node: NodeView | None = None
@@ -241,6 +241,7 @@ class Seen:
     preserving: bool = False
     deletes_it: bool = False
     mode: ModeAnswer | None = None
+    mode_unread: str = ""
 
 
 Answer = str | Objection | None
@@ -410,19 +411,20 @@ def _without_mark(seen: Seen, _now: datetime) -> Answer:
 
 def _mode(seen: Seen, _now: datetime) -> Answer:
     """A program's episode that may observe only is given up; one that may go a part of the way rests there."""
-    if seen.mode is None:
-        return _unread("the mode")
-    if seen.mode.mode is Mode.REPAIR:
+    if seen.mode is None or seen.mode.mode is Mode.REPAIR:
         return None
     weight = Weight.VETOED if seen.mode.mode is Mode.OBSERVE else Weight.NOT_LICENSED
     return Objection(rule="", words=str(seen.mode), weight=weight)
 
 
+def _mode_unread(seen: Seen, _now: datetime) -> Answer:
+    """What others are asked for comes after a last look, which has read the mode."""
+    return None if seen.mode is not None else seen.mode_unread or _unread("the mode")
+
+
 def _within_mode(seen: Seen, operation: Operation) -> bool:
-    """What needs no more than the mode. What others are asked for comes after a last look, which has read the mode."""
-    if seen.mode is None:
-        return operation in _HANDS_OUT
-    return seen.mode.mode.allows(_NEEDS.get(operation, Mode.REPAIR))
+    """What needs no more than the mode."""
+    return seen.mode is None or seen.mode.mode.allows(_NEEDS.get(operation, Mode.REPAIR))
 
 
 _NEEDS = {
@@ -513,6 +515,15 @@ RULES: tuple[Rule, ...] = (
         weight=Weight.NOT_LICENSED,
     ),
     Rule(name="permit", source="S14", says=_permit, stops=DESTRUCTIVE | _EVICTS, weight=Weight.NOT_LICENSED),
+    # The scanner gives both. One that is gone is named by what it no longer holds, and the need is judged without it.
+    Rule(
+        name="mode unread",
+        source="S52",
+        says=_mode_unread,
+        stops=_OFFERS | DESTRUCTIVE | _EVICTS,
+        weight=Weight.NOT_LICENSED,
+        programs_only=True,
+    ),
     # A person's request, or a maintenance. It does not stop the freeing of a machine that is off, or what the act does not touch.
     Rule(
         name="node lease",

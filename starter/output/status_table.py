@@ -219,16 +219,20 @@ def _waiting(status: ClusterStatus, now: datetime) -> RenderableType:
             continue
         moment = due.get(refused.node) if refused.reason == AdmissionRefusal.RETRY_LATER else None
         left = f" ({wording.countdown(moment, now)})" if moment is not None else ""
-        named = refused.message.lower().startswith(refused.reason.lower())  # "Paused: paused by …" says it twice
-        table.add_row(refused.node, Text(f"{'' if named else f'{refused.reason}: '}{refused.message}{left}"))
+        table.add_row(refused.node, Text(f"{_named(refused.reason, refused.message)}{left}"))
     return table
+
+
+def _named(reason: str, message: str) -> str:
+    """A message after its reason, but for one that begins with it: "Paused: paused by …" says it twice."""
+    return message if message.lower().startswith(reason.lower()) else f"{reason}: {message}"
 
 
 def _would_have(scanner: ScannerStatus, now: datetime) -> RenderableType:
     """Due nodes that are not repaired; what holds them is above, of those that are candidates."""
     table = columns("WOULD HAVE", "SICK FOR", "WHAT HOLDS IT", flexible="WHAT HOLDS IT")
     for spell in scanner.spells[:MOST_SPELLS]:
-        held = f"{spell.held[-1].code}: {spell.held[-1].message}" if spell.held else ""
+        held = _named(spell.held[-1].code, spell.held[-1].message) if spell.held else ""
         table.add_row(spell.node, wording.span((spell.ended or now) - spell.since), Text(ending(spell) or held))
     more = scanner.open_spells - sum(each.ended is None for each in scanner.spells[:MOST_SPELLS])
     return Group(table, Text(f"… and {counted(more, 'more node')}", style="dim")) if more > 0 else table

@@ -48,7 +48,9 @@ class Photographed(Demo):
 
     def _follow(self, statuses: Sequence[ClusterStatus]) -> None:
         for status in statuses:
-            proven = any(episode.off_proof is not None for episode in status.episodes)
+            report = status.scanner.report if status.scanner is not None else None
+            away = {row.node for row in report.rows if row.ready != "True"} if report is not None else set()
+            proven = any(episode.off_proof is not None and episode.node in away for episode in status.episodes)
             waits = status.scanner is not None and (status.scanner.queue or status.scanner.refused)
             if proven and waits:
                 console = terminal()

@@ -98,7 +98,8 @@ class _Sight:
 
     asking: the health check, or the object of another system, that the need is about. lease: of the node, where another owner
     holds it. endpoints: of the devices that are configured for it now, levels: of those of power, level by level; None where
-    that is not asked, or where `unplanned` says why that is not known. modes: None where a person decides, or they can't be read.
+    that is not asked, or where `unplanned` says why that is not known. modes: None where a person decides, or where `modeless`
+    says why they can't be read.
     """
 
     node: LiveNode | None
@@ -110,6 +111,7 @@ class _Sight:
     lease_problem: str
     permit: tuple[bool, str]
     modes: ClusterModes | None
+    modeless: _Doubt | None
     policies: FencePolicies
     events: tuple[NodeEvent, ...]
     renewed: datetime | None
@@ -221,7 +223,8 @@ class LastLook:
         """All reads side by side. A licence is only asked for where it is needed. whole: see `read_subject`."""
         target, now = request.target, self._own_clock()
         once = reading_once(self._connections)
-        name, blind, doubts, unplanned = target.pinned.node, list[_Doubt](), list[_Doubt](), list[_Doubt]()
+        name, blind, doubts = target.pinned.node, list[_Doubt](), list[_Doubt]()
+        unplanned, modeless = list[_Doubt](), list[_Doubt]()
         need = request.need if request.need_matters and request.need.kind is NeedKind.CHECK else None
         (
             (node, contested, asking, subject),
@@ -238,7 +241,7 @@ class LastLook:
                 _read("the node's lease", self._foreign_lease(request, now), None, doubts),
                 self._lease(request, doubts),
                 _read("the permit", self._permit(request), (False, ""), doubts),
-                _read("the mode", self._modes(request), None, doubts),
+                _read("the mode", self._modes(request), None, modeless),
             ),
             asyncio.gather(
                 self._policies(request, doubts),
@@ -258,6 +261,7 @@ class LastLook:
             lease_problem=lease_problem,
             permit=permit,
             modes=modes,
+            modeless=modeless[0] if modeless else None,
             policies=policies,
             events=events,
             renewed=renewed,
@@ -445,6 +449,7 @@ def _seen(request: LookRequest, sight: _Sight) -> Seen:
         preserving=_preserves(request, sight),
         deletes_it=_deletes_it(request, sight),
         mode=_mode(request, sight),
+        mode_unread=str(sight.modeless or ""),
     )
 
 

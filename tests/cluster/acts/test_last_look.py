@@ -818,5 +818,18 @@ async def test_s52_a_scanner_that_can_t_be_asked_licenses_nothing(licensed: Worl
     """S20: that nobody has set anything is not known then."""
     licensed.permits.error = RuntimeError("Temporal is away")
     result = await look(licensed)
-    assert result.verdict is UNLICENSED
-    assert "the mode" in result.reason
+    assert (result.verdict, result.held_by_mode) == (UNLICENSED, False)
+    licensed.permits.error, licensed.permits.modes_error = None, RuntimeError("an older scanner")
+    result = await look(licensed)
+    assert (result.verdict, result.held_by_mode) == (UNLICENSED, False)
+    assert result.reason == "the mode could not be read: an older scanner"
+
+
+async def test_a_stopped_scanner_keeps_no_episode_from_seeing_that_its_need_is_gone(licensed: World) -> None:
+    """S20, S52: that no mode is known is no reason not to judge the need; and what is missing is named first, the permit."""
+    licensed.permits.answer = (False, "the scanner of sim has been stopped")
+    licensed.permits.modes_error = RuntimeError("the scanner of sim has been stopped")
+    result = await look(licensed)
+    assert (result.verdict, result.reason) == (UNLICENSED, "the scanner of sim has been stopped")
+    await WELL(licensed)
+    assert (await look(licensed)).verdict is GONE

@@ -110,12 +110,13 @@ class Permits:
         self.overridden = False
         """Whether the permit is one past a circuit breaker, which counts only as a person's override."""
         self.error: Exception | None = None
+        self.modes_error: Exception | None = None
         self.asked: list[tuple[str, str, str]] = []
         self.set = REPAIRS
 
     async def modes(self, cluster: str) -> ClusterModes:
-        if self.error is not None:
-            raise self.error
+        if error := self.error or self.modes_error:
+            raise error
         return self.set
 
     async def holds(self, cluster: str, node: str, incident: str, override: str = "") -> tuple[bool, str]:

@@ -84,6 +84,7 @@ SITUATIONS: dict[str, list[Seen]] = {
     ],
     "its mode is `cordon`": [replace(FREE, mode=mode_of(REPAIRS, "node-1", {"nodewarden.io/mode": "cordon"}))],
     "its mode is `drain`": [replace(FREE, mode=mode_of(REPAIRS, "node-1", {}, annotation="drain"))],
+    "its mode could not be read": [replace(FREE, mode=None, mode_unread="the mode could not be read: no answer")],
     "the cluster Lease is not ours": [replace(FREE, cluster_lease="held by another")],
     "no permit": [replace(FREE, permit="the permit is not held")],
     "another operator holds its lease in `medik8s-leases`": [replace(FREE, lease="node-maintenance")],
