@@ -170,7 +170,7 @@ def test_long_names_leave_room_for_fewer_and_a_text_is_measured_in_bytes(monkeyp
         {}, report("a"), refused("a", message="\N{CJK UNIFIED IDEOGRAPH-5B57}" * 200), begun={}, now=NOW
     ).spells.values()
     assert len(spell.held[0].message.encode()) in range(150, open_spells.LONGEST_TEXT + 1)
-    monkeypatch.setattr(open_spells, "MOST_NAMED", 2 * open_spells._named(spell))  # noqa: SLF001
+    monkeypatch.setattr(open_spells, "MOST_NAMED", 2 * open_spells._named(spell))
     changes = next_spells({"a": spell}, report(*"abc"), refused(*"abc"), begun={}, now=NOW)
     assert (sorted(changes.spells), changes.left_out) == (["a", "b"], 1)
 
