@@ -24,7 +24,7 @@ from policy.checks.rules import Rules, rules_of
 from policy.checks.targets import MACHINE, JudgedTarget
 from policy.checks.verdicts import HEALTHY, Health, Standing
 from policy.episode.fencing_requests import FencingRequest
-from policy.episode.modes import REPAIRS
+from policy.episode.modes import REPAIRS, ClusterModes, mode_of
 from policy.episode.notices import KnownNode
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import NodeView
@@ -38,6 +38,7 @@ from policy.scan.ledger_snapshot import BadCheck, LedgerSnapshot
 from policy.scan.report_builder import build_report_parts, shown
 from policy.scan.scan_report import ReportParts
 from policy.values.agenda import Agenda
+from policy.values.mode import Mode
 from policy.values.object_refs import Dialect, ObjectRef
 
 
@@ -51,8 +52,8 @@ class Ledger:
         self._inventory = Inventory(sees_all_nodes=sees_all_nodes)
         self._overlap = overlap
         self._retries = retries
-        self.modes = REPAIRS
-        """What is set for the cluster, as the caller of the next report knows it."""
+        self._modes = REPAIRS
+        self._mode_exceptions: dict[str, Mode] = {}
         self._checks: dict[str, HealthCheck] = {}
         self._rules: dict[str, Rules] = {}
         self._bad: dict[str, BadCheck] = {}
@@ -152,17 +153,34 @@ class Ledger:
         if self._drop(key) or bad is not None:
             self._version += 1
 
+    @property
+    def modes(self) -> ClusterModes:
+        """What is set for the cluster, as it was last put."""
+        return self._modes
+
+    def put_modes(self, modes: ClusterModes) -> None:
+        """What is set for the cluster, as the caller of the next report knows it. Only a change costs a walk over the nodes."""
+        if modes == self._modes:
+            return
+        self._modes = modes
+        for node in self.nodes():
+            self._note_mode(node)
+
     # Objects --------------------------------------------------------------------------------------------------------
 
     def put_node(self, node: NodeView, now: datetime) -> None:
         """A Node as last seen, new or changed."""
         self._note_moment(now)
         seen = self._inventory.clusters_seen, self._inventory.groups.version
-        self._judge_touched(self._inventory.put_node(node))
+        touched = self._inventory.put_node(node)
+        if touched and touched[0].relabelled:
+            self._note_mode(node)
+        self._judge_touched(touched)
         self._version += seen != (self._inventory.clusters_seen, self._inventory.groups.version)
 
     def remove_node(self, name: str) -> None:
         """A Node object that is gone."""
+        self._mode_exceptions.pop(name, None)
         target, touched = self._inventory.remove_node(name)
         if target is not None:
             self._remove(target)
@@ -350,7 +368,8 @@ class Ledger:
             groups=inventory.groups,
             controllers={dialect: why for dialect, held in self._holds.items() if (why := held.get(OpenReason.OBSERVE_ONLY, ""))},
             retries=self._retries,
-            modes=self.modes,
+            modes=self._modes,
+            mode_exceptions=self._mode_exceptions,
         )
 
     def covered(self, key: str, names: Iterable[str]) -> set[str]:
@@ -416,6 +435,13 @@ class Ledger:
 
     def _note_moment(self, now: datetime) -> None:
         self._now = now if self._now is None else max(self._now, now)
+
+    def _note_mode(self, node: NodeView) -> None:
+        mode = mode_of(self._modes, node.name, node.labels).mode
+        if mode is self._modes.default:
+            self._mode_exceptions.pop(node.name, None)
+        else:
+            self._mode_exceptions[node.name] = mode
 
     def _judge_because(self, touched: list[TargetToJudge] | None) -> None:
         """Judge the touched targets after a change of another object; None: nothing has changed."""

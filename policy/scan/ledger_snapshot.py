@@ -27,6 +27,7 @@ from policy.objects.surroundings import Surroundings
 from policy.preservation.preservation_index import NONE_EXEMPT, ExemptNodes
 from policy.remediation.ladder import Unusable
 from policy.remediation.memory import DEFAULT_RETRIES
+from policy.values.mode import Mode
 from policy.values.object_refs import Dialect, ObjectRef
 
 
@@ -47,7 +48,8 @@ class LedgerSnapshot:
 
     controllers: the other controller that acts, by dialect. requests: objects of other systems that ask for a node;
     requests_held: why none of them is carried out, "" where nothing is in the way. exempt: nodes that preservation keeps.
-    retries: how failed remediations are tried again where a check does not say. modes: what is set for the cluster.
+    retries: how failed remediations are tried again where a check does not say. modes: what is set for the cluster;
+    mode_exceptions: nodes to which a rule or their label gives another mode.
     """
 
     now: datetime
@@ -75,6 +77,7 @@ class LedgerSnapshot:
     exempt: ExemptNodes = NONE_EXEMPT
     retries: RetryRules = DEFAULT_RETRIES
     modes: ClusterModes = REPAIRS
+    mode_exceptions: Mapping[str, Mode] = field(default_factory=dict)
 
     def mode_of(self, victim: str, key: str = "") -> ModeAnswer:
         """How far a program may go with the victim under the check with that key, "" for none."""

@@ -57,7 +57,7 @@ from policy.scan.scan_report import (
 )
 from policy.values.display_text import some_of
 from policy.values.errors import PolicyError
-from policy.values.mode import MODE_KEY, Mode
+from policy.values.mode import Mode, most_cautious, read_mode
 from policy.values.object_refs import Dialect, dialect_of
 
 # Left over: remediation objects, and requests to owners, that no episode needs and no open episode will take back, because their
@@ -224,11 +224,10 @@ def build_report_parts(
     choice = choose(known, watching)
     observations = _observations(known, watching, told)
     overlaps = overlapping(known)
-    varied = known.modes.rules or any(MODE_KEY in each.node.labels for each in known.nodes.values() if each.node is not None)
     reports = [
         replace(
             _check_report(known, key, choice.waiting.get(key, Counter()), overlaps.get(key, ())),
-            modes=_counted_by_mode(known, key, varied=bool(varied)),
+            modes=_counted_by_mode(known, key),
         )
         for key in known.checks
     ]
@@ -412,18 +411,17 @@ def _observation(known: LedgerSnapshot, name: str) -> Observation:
     )
 
 
-def _counted_by_mode(known: LedgerSnapshot, key: str, *, varied: bool) -> tuple[tuple[Mode, int], ...]:
-    """How many targets of a check are in which mode. varied: a rule or a label may set it for single nodes."""
-    total = known.counts[key].total
-    if not varied:
-        return ((known.mode_of("", key).mode, total),) if total else ()
-    targets = (known.machines if known.checks[key].of_machines else known.nodes).values()
-    counted = (
-        known.mode_of(each.victim, key).mode
-        for each in targets
-        if key in each.verdicts and each.verdicts[key].standing is not Standing.LEFT_OUT
-    )
-    return tuple(sorted(Counter(counted).items()))
+def _counted_by_mode(known: LedgerSnapshot, key: str) -> tuple[tuple[Mode, int], ...]:
+    """How many targets of a check are in which mode: all in that of the cluster, but for those that a rule or a label excepts."""
+    check, most = known.checks[key], known.mode_of("", key).mode
+    ceiling = Mode.REPAIR if check.mode is None else read_mode(check.mode)[0]
+    counted = Counter({most: known.counts[key].total})
+    for name, mode in known.mode_exceptions.items():
+        own = known.machines_of.get(name, {}).values() if check.of_machines else (known.nodes[name],)
+        covered = sum(key in each.verdicts and each.verdicts[key].standing is not Standing.LEFT_OUT for each in own)
+        counted[most] -= covered
+        counted[most_cautious((mode, ceiling))] += covered
+    return tuple(sorted((mode, number) for mode, number in counted.items() if number))
 
 
 def _modes(known: LedgerSnapshot, name: str, checks: tuple[str, ...]) -> str:

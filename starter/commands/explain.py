@@ -117,7 +117,7 @@ async def _live(session: Session, node: str) -> NodeExplanation:
     except TemporalUnreachableError as error:
         problems.append(f"episodes are not shown: {error}")
     if found is not None and scanner is not None:
-        found.ledger.modes = scanner.modes
+        found.ledger.put_modes(scanner.modes)
     return NodeExplanation(
         node=node,
         at=at,

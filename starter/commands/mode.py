@@ -42,7 +42,8 @@ async def _shown(context: typer.Context, *, cluster: str, output: OutputOption) 
     try:
         async with session.reading(settings) as (_, connection, machines):
             found = await read_live(settings, connection, machines)
-        found.ledger.modes, unread = modes, ""
+        found.ledger.put_modes(modes)
+        unread = ""
         lines = mode_lines(found.ledger.known(datetime.now(UTC)))
     except (SilentError, SettingsError) as error:
         lines, unread = (), str(error)

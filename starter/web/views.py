@@ -171,7 +171,7 @@ class WatchedCluster:
         found = await self.read.get()
         explanations, scanner = self._drawn.of(found).explanations, (await self.status()).scanner
         if scanner is not None and found.ledger.modes != scanner.modes:
-            found.ledger.modes = scanner.modes
+            found.ledger.put_modes(scanner.modes)
             explanations.clear()
         if node not in explanations:
             explanations[node] = explain(found.ledger.known(found.now), node, found.owners, found.leased)

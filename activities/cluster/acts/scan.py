@@ -194,7 +194,7 @@ class ClusterScan(ScanActivities):
             needed = wanted and given_back == self._given_back
             lease = await self._lease.current(request.holder, needed=needed)
             began = loop.time()
-            self.view.ledger.modes = request.modes
+            self.view.ledger.put_modes(request.modes)
             report = self.view.report(
                 lease=lease,
                 known_inventory=request.inventory,

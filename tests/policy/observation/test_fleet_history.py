@@ -52,7 +52,7 @@ class Observed:
 
     def __init__(self) -> None:
         self.ledger = Ledger()
-        self.ledger.modes = ClusterModes(setting=Mode.OBSERVE)
+        self.ledger.put_modes(ClusterModes(setting=Mode.OBSERVE))
         timeouts = [{"type": "Ready", "status": status, "duration": f"{TIMEOUT.seconds}s"} for status in ("False", "Unknown")]
         self.ledger.put_check(a_check("workers", minHealthy=MIN_HEALTHY, unhealthyConditions=timeouts))
         self.documents: dict[str, JsonObject] = {}

@@ -385,9 +385,13 @@ def test_nodes_in_each_mode_are_counted_and_a_held_one_names_its_mode() -> None:
     rule = ModeRule(mode=Mode.OBSERVE, by="ada", reason="r", at=NOW, selector="rack=r1")
     (check,) = ledger.report_parts(NOW, ()).checks
     assert check.modes == ((Mode.OBSERVE, 1), (Mode.REPAIR, 3))
-    ledger.modes = ClusterModes(setting=Mode.DRAIN, rules=(rule,))
+    ledger.put_modes(ClusterModes(setting=Mode.DRAIN, rules=(rule,)))
     parts = ledger.report_parts(NOW, ())
     (check,) = parts.checks
     assert check.modes == ((Mode.DRAIN, 1), (Mode.OBSERVE, 3))
     (candidate,) = parts.candidates
     assert (candidate.mode, candidate.vetoed_by) == (Mode.OBSERVE, "mode")
+    ledger.put_node(replace(nodes[1], labels={**nodes[1].labels, "rack": "r0"}), NOW)  # its labels move it out of the rule
+    ledger.remove_node("node-2")
+    (check,) = ledger.report_parts(NOW, ()).checks
+    assert check.modes == ((Mode.DRAIN, 2), (Mode.OBSERVE, 1))
