@@ -214,9 +214,12 @@ PEOPLE = Row(
             meaning=metrics.REPEATED_FENCING.meaning,
         ),
         Graph(
-            title="Messages to people",
-            lines=(Line(expr=counted(metrics.NOTIFICATIONS, "result"), called="{{result}}"),),
-            meaning=metrics.NOTIFICATIONS.meaning,
+            title="Messages to people, decisions to the stream",
+            lines=(
+                Line(expr=counted(metrics.NOTIFICATIONS, "result"), called="{{result}}"),
+                Line(expr=counted(metrics.DECISIONS, "sink", "result"), called="decisions {{sink}} {{result}}"),
+            ),
+            meaning=f"{metrics.NOTIFICATIONS.meaning} {metrics.DECISIONS.meaning}",
         ),
     ),
 )

@@ -151,7 +151,17 @@ SECTIONS = (
     RunbookSection(
         "Not allowed to act",
         "`nodewarden doctor` names what is missing; of a Lease, a maintenance or a person's word, ask its owner",
-        ("not licensed", "left off", "no look", "how many pods", "its time is over", "is back,", "answered, but", "Forbidden"),
+        (
+            "not licensed",
+            "may not be finished",
+            "left off",
+            "no look",
+            "how many pods",
+            "its time is over",
+            "is back,",
+            "answered, but",
+            "Forbidden",
+        ),
     ),
 )
 

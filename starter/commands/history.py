@@ -45,7 +45,9 @@ async def history(
         raise SettingsError(f"--outcome: expected some of {', '.join(OUTCOMES)}, got {', '.join(sorted(unknown))}")
     ago = duration_of("--since", since)
     if at:
-        return await _at(session, at, alone=not (node or outcome))
+        if node or outcome:
+            raise SettingsError("--at: expected neither --node nor --outcome beside it: it shows the whole cluster")
+        return await at_moment(session, at)
     async with session.connected() as (warden, _, name):
         now = datetime.now(UTC)
         found = await warden.history.ended(name, node=node, since=now - ago)
@@ -56,7 +58,8 @@ async def history(
     return Exit.OK
 
 
-async def _at(session: Session, at: str, *, alone: bool) -> Exit:
+async def at_moment(session: Session, at: str, *, node: str = "") -> Exit:
+    """Show a cluster, or one node, at a moment as people write it."""
     from datetime import UTC, datetime
 
     from starter.output.cluster_moment import as_text, asked_moment, cluster_moment
@@ -66,10 +69,8 @@ async def _at(session: Session, at: str, *, alone: bool) -> Exit:
         moment = asked_moment(at, datetime.now(UTC))
     except ValueError as error:
         raise SettingsError(f"--{error}") from None
-    if not alone:
-        raise SettingsError("--at: expected neither --node nor --outcome beside it: it shows the whole cluster")
     async with session.connected() as (warden, _, name):
-        found = await cluster_moment(warden.history, warden.scanner(name), moment)
+        found = await cluster_moment(warden, name, moment, node=node)
     show(session, lambda: found, lambda: as_text(found))
     return Exit.OK
 

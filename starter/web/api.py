@@ -170,10 +170,11 @@ async def compared(request: Request, cluster: str, *, since: str = USUAL_SINCE, 
 
 
 @_reading(f"{OF_CLUSTER}/moment", ClusterMoment)
-async def moment(request: Request, cluster: str, at: str) -> object:
-    """The whole cluster at a moment, in UTC where it has no offset: as `nodewarden history --at`."""
+async def moment(request: Request, cluster: str, at: str, *, node: str = "") -> object:
+    """The whole cluster at a moment, in UTC where it has no offset: as `nodewarden history --at`; or a node: as `nodewarden
+    explain NODE --at`."""
     warden, known = views_of(request).warden, views_of(request).known(cluster).cluster
-    return answer(await cluster_moment(warden.history, warden.scanner(known), asked_moment(at, datetime.now(UTC))))
+    return answer(await cluster_moment(warden, known, asked_moment(at, datetime.now(UTC)), node=node))
 
 
 @_reading(f"{OF_CLUSTER}/record/{{name:path}}", models.RecordAnswer)

@@ -174,5 +174,6 @@ async def _then(views: Views, found: NodeSeen, at: str) -> dict[str, Any]:
         moment = asked_moment(at, found.timeline.at)
     except UnreadableError as error:
         return {"problem": str(error)}
-    spells = await views.warden.observations.spells_at(found.timeline.cluster, found.timeline.node, moment)
-    return {"moment": moment, "said": why_at(found.timeline, moment, found.pauses, spells)}
+    then = await views.warden.observations.spells_at(found.timeline.cluster, moment, node=found.timeline.node)
+    said = why_at(found.timeline, moment, found.pauses, then.spells)
+    return {"moment": moment, "said": [*said, *(f"not shown: {each}" for each in then.unknown)]}

@@ -175,7 +175,7 @@ async def history(
     then, bad_moment = None, ""
     try:
         moment = asked_moment(at + offset, now) if at else None
-        then = await cluster_moment(views.warden.history, views.warden.scanner(known), moment) if moment is not None else None
+        then = await cluster_moment(views.warden, known, moment) if moment is not None else None
     except UnreadableError as error:
         bad_moment = str(error)
     found = [each for each in ended.episodes if (each.outcome == outcome if outcome else each.outcome != Outcome.REFUSED)]

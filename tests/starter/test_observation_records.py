@@ -7,6 +7,9 @@ import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import cast
+from unittest.mock import AsyncMock
 
 import pytest
 from temporalio.client import Client, WorkflowFailureError
@@ -15,6 +18,8 @@ from temporalio.worker import Worker
 from activities.observation_starter import ObservationStarter
 from policy.observation.spells import OBSERVATION, Ending, NodeDays, ObservationRecord, Spell
 from policy.values.mode import Mode
+from starter.handles.history import History
+from starter.handles.observations import Observations
 from workflows.definitions.observation import RecordedObservation
 
 DUE = datetime(2026, 11, 28, 3, 12, tzinfo=UTC)
@@ -62,3 +67,24 @@ async def test_node_days_and_storms_are_found_apart(starter: ObservationStarter,
         await asyncio.sleep(0.05)
     outcomes = {pair.value for run in found for pair in run.typed_search_attributes if pair.key.name == "Outcome"}
     assert outcomes == {"node-days", "storm"}
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        ValueError("no such field"),
+        ObservationRecord(cluster="b", spells=(SPELL,)),
+        ObservationRecord(cluster="a", spells=(replace(SPELL, node="node-8"),)),
+        ObservationRecord(cluster="a"),
+        ObservationRecord(cluster="a", spells=(replace(SPELL, ended=datetime(2026, 11, 28)),)),  # noqa: DTZ001
+    ],
+    ids=["unreadable", "of another cluster", "under another id", "of nothing", "without a zone"],
+)
+async def test_s49_a_record_that_no_scanner_makes_is_left_out_and_counted(found: ObservationRecord | ValueError) -> None:
+    """S49: else one workflow that any client has started would end each `compare` and each look at a past moment for 90 days."""
+    own = ObservationRecord(cluster="a", spells=(SPELL,))
+    handle = SimpleNamespace(result=AsyncMock(side_effect=[found, own]))
+    client = cast("Client", SimpleNamespace(get_workflow_handle=lambda *_args, **_options: handle))
+    observations = Observations(client, cast("History", None))
+    assert await observations._record("a", own.workflow_id, "run-1") is None
+    assert await observations._record("a", own.workflow_id, "run-1") == own
