@@ -19,7 +19,7 @@ from activities.contracts.search import NODE_DAYS, STORM
 from policy.episode.messages import EpisodeResult, scanner_id
 from policy.observation.comparison import Comparison, RecordedSpell, compare
 from policy.observation.past_moment import LATELY, is_about
-from policy.observation.spells import OBSERVATION, NodeDays, ObservationRecord, Spell
+from policy.observation.spells import OBSERVATION, NodeDays, ObservationRecord, Spell, unsound
 from policy.values.times import written
 from starter.errors import RequestError
 from starter.handles.calls import ANSWER_WITHIN
@@ -99,9 +99,9 @@ class Observations:
         state = f"ExecutionStatus = 'Completed' AND CloseTime >= '{written(since)}'"
         state += f" AND (Node = '{node.replace(QUOTE, '')}' OR Outcome = '{STORM}')" if node else f" AND Outcome != '{NODE_DAYS}'"
         runs = await self._history.listed(cluster, state, kinds=(OBSERVATION,), limit=limit + 1)
-        records = await asyncio.gather(*(self._record(run.id, run.run_id) for run in runs[:limit]))
+        records = await asyncio.gather(*(self._record(cluster, run.id, run.run_id) for run in runs[:limit]))
         found = [each for record in records if record is not None for each in record.spells]
-        found = [each for each in found if node in {"", each.node} and each.ended is not None]
+        found = [each for each in found if node in {"", each.node} and each.ended is not None and each.ending is not None]
         unread = len(runs) > limit or None in records
         return SpellsThen(
             spells=tuple(sorted(found, key=lambda each: (each.due, each.node))),
@@ -126,7 +126,7 @@ class Observations:
             self._history.ended(cluster, since=since, limit=MOST_READ),
             retention(self._client),
         )
-        records = await asyncio.gather(*(self._record(run.id, run.run_id) for run in runs[:MOST_READ]))
+        records = await asyncio.gather(*(self._record(cluster, run.id, run.run_id) for run in runs[:MOST_READ]))
         read = [(record, run.id) for record, run in zip(records, runs, strict=False) if record is not None]
         if remembered is not None and datetime.now(UTC) - remembered > since:
             unknown.append(f"what ended more than {remembered // _DAY} days ago: Temporal's namespace remembers no longer")
@@ -153,17 +153,21 @@ class Observations:
         page = page_of(self._page, cluster, spell.node)
         return RecordedSpell(spell=spell, workflow_id=workflow_id, page=f"{page}?at={written(spell.due)}" if page else "")
 
-    async def _record(self, workflow_id: str, run_id: str) -> ObservationRecord | None:
-        """None where its history was removed between the two calls."""
+    async def _record(self, cluster: str, workflow_id: str, run_id: str) -> ObservationRecord | None:
+        """None where its history was removed between the two calls, and where no scanner of the cluster has made it: any
+        client of Temporal may start a workflow that bears its marks (S49)."""
         if run_id not in self._records:
             handle: WorkflowHandle[Any, ObservationRecord] = self._client.get_workflow_handle(
                 workflow_id, run_id=run_id, result_type=ObservationRecord
             )
             try:
                 async with self._at_once:
-                    self._records[run_id] = await handle.result(follow_runs=False, rpc_timeout=ANSWER_WITHIN)
-            except RPCError:
+                    found = await handle.result(follow_runs=False, rpc_timeout=ANSWER_WITHIN)
+                if (found.cluster, found.workflow_id) != (cluster, workflow_id) or any(map(unsound, found.spells)):
+                    return None
+            except (RPCError, ValueError):
                 return None
+            self._records[run_id] = found
         return self._records[run_id]
 
 

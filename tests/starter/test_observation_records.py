@@ -7,6 +7,9 @@ import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import cast
+from unittest.mock import AsyncMock
 
 import pytest
 from temporalio.client import Client, WorkflowFailureError
@@ -89,3 +92,24 @@ async def test_a_record_is_found_for_its_node_and_for_the_cluster_at_its_moment(
     found = await read.ended_spells(cluster, since=due, node="node-7")
     assert (found.spells, found.unknown) == ((held,), ())
     assert (await read.ended_spells(cluster, since=due, limit=1)).unknown, "one record of two was left out"
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        ValueError("no such field"),
+        ObservationRecord(cluster="b", spells=(SPELL,)),
+        ObservationRecord(cluster="a", spells=(replace(SPELL, node="node-8"),)),
+        ObservationRecord(cluster="a"),
+        ObservationRecord(cluster="a", spells=(replace(SPELL, ended=datetime(2026, 11, 28)),)),  # noqa: DTZ001
+    ],
+    ids=["unreadable", "of another cluster", "under another id", "of nothing", "without a zone"],
+)
+async def test_s49_a_record_that_no_scanner_makes_is_left_out_and_counted(found: ObservationRecord | ValueError) -> None:
+    """S49: else one workflow that any client has started would end each `compare` and each look at a past moment for 90 days."""
+    own = ObservationRecord(cluster="a", spells=(SPELL,))
+    handle = SimpleNamespace(result=AsyncMock(side_effect=[found, own]))
+    client = cast("Client", SimpleNamespace(get_workflow_handle=lambda *_args, **_options: handle))
+    observations = Observations(client, cast("History", None))
+    assert await observations._record("a", own.workflow_id, "run-1") is None
+    assert await observations._record("a", own.workflow_id, "run-1") == own
