@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -253,8 +254,9 @@ async def flooded(attacked: Attacked) -> bool:
                 return now is not None and now.scans > scans and now.report is not None and not now.report.view.stale
 
             await system.client.patch(NODES.path(PATIENT), {"metadata": {"labels": {PATIENT_LABEL: value}}})
-            await system.until(looks_again, "the scanner looks again", seconds=A_MOMENT)
-    except AssertionError:
+            await system.until(looks_again, f"the scanner looks again after scan {before.scans}", seconds=A_MOMENT)
+    except AssertionError as error:
+        logging.getLogger(__name__).warning("%s", error)  # shown where the test fails
         return True
     return False
 
