@@ -24,6 +24,8 @@ MOST_RULES = 50
 MOST_NODES, MOST_NAMES = 200, 500
 """So many names one rule has, and all together: each scan and each last look carries them."""
 LONGEST_SELECTOR = 500
+LONGEST_KEPT = 300
+"""Characters of a reason; the command itself has all of it."""
 UNSET = "unset"
 """In the place of a mode: the rule of these nodes goes."""
 
@@ -108,6 +110,7 @@ class ClusterModes:
         ValueError where there are too many, or it can't be read."""
         if problem := rule_problem(rule.nodes, rule.selector):
             raise ValueError(problem)
+        rule = replace(rule, reason=in_a_line(rule.reason, LONGEST_KEPT))
         kept = () if not (rule.nodes or rule.selector) else self._without(rule.nodes, rule.selector)
         if len(kept) >= MOST_RULES:
             raise ValueError(f"expected at most {MOST_RULES} rules: `nodewarden mode unset` one of them first")

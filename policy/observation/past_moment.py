@@ -29,6 +29,13 @@ def ending(spell: Spell) -> str:
     return _ENDINGS[spell.ending] + (f" ({more})" if more else "")
 
 
+def would_have(spell: Spell) -> str:
+    """The whole spell in one sentence, without its moments."""
+    steps = f" ({', '.join(spell.steps)})" if spell.steps else ""
+    held = f"; held by {', '.join(dict.fromkeys(each.code for each in spell.held))}" if spell.held else ""
+    return f"would have been repaired{steps}: {spell.cause}, under {spell.check}{held}; {ending(spell) or 'it is sick'}"
+
+
 def is_about(spell: Spell, moment: datetime) -> bool:
     """Whether it says how the node was at that moment: it was sick then, or had been lately."""
     return spell.since <= moment and (spell.ended is None or moment < spell.ended + LATELY)

@@ -23,7 +23,7 @@ from policy.observation.spells import OBSERVATION, NodeDays, ObservationRecord, 
 from policy.values.times import written
 from starter.errors import RequestError
 from starter.handles.calls import ANSWER_WITHIN
-from starter.handles.history import ASKED_AT_ONCE, QUOTE, History
+from starter.handles.history import ASKED_AT_ONCE, MOST_LISTED, QUOTE, History
 from starter.handles.scanners import ScannerHandle
 from workers.temporal_namespace import retention
 from workflows.kit.messages import ScannerSpells
@@ -54,7 +54,7 @@ class ClusterComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpellsThen:
-    """Spells that are about one moment, the oldest first. unknown: what is not among them, as sentences."""
+    """Spells that are about a moment or a time, the oldest first. unknown: what is not among them, as sentences."""
 
     spells: tuple[Spell, ...] = ()
     unknown: tuple[str, ...] = ()
@@ -87,16 +87,26 @@ class Observations:
                 unknown.append(f"{lasting.left_out} more nodes that are due now: the scanner keeps no more spells")
         except RequestError as error:
             unknown.append(f"spells that last, as the scanner does not say: {error}")
-        state = f"ExecutionStatus = 'Completed' AND CloseTime >= '{written(moment - LATELY)}'"
-        state += f" AND (Node = '{node.replace(QUOTE, '')}' OR Outcome = '{STORM}')" if node else f" AND Outcome != '{NODE_DAYS}'"
-        runs = await self._history.listed(cluster, state, kinds=(OBSERVATION,), limit=MOST_READ + 1)
-        records = await asyncio.gather(*(self._record(cluster, run.id, run.run_id) for run in runs[:MOST_READ]))
-        spells += [spell for record in records if record is not None for spell in record.spells]
-        if len(runs) > MOST_READ or None in records:
-            unknown.append("some records of nodes that were not repaired, which are too many or could not be read")
-        about = (each for each in spells if node in {"", each.node} and is_about(each, moment))
+        recorded = await self.ended_spells(cluster, since=moment - LATELY, node=node, limit=MOST_READ)
+        about = (each for each in (*spells, *recorded.spells) if node in {"", each.node} and is_about(each, moment))
         found = {(each.node, each.check, each.due): each for each in about}
-        return SpellsThen(spells=tuple(sorted(found.values(), key=lambda each: (each.due, each.node))), unknown=tuple(unknown))
+        return SpellsThen(
+            spells=tuple(sorted(found.values(), key=lambda each: (each.due, each.node))), unknown=(*unknown, *recorded.unknown)
+        )
+
+    async def ended_spells(self, cluster: str, *, since: datetime, node: str = "", limit: int = MOST_LISTED) -> SpellsThen:
+        """The spells that ended since then and are recorded, by the latest records. node: "" for all. Raises SilentError."""
+        state = f"ExecutionStatus = 'Completed' AND CloseTime >= '{written(since)}'"
+        state += f" AND (Node = '{node.replace(QUOTE, '')}' OR Outcome = '{STORM}')" if node else f" AND Outcome != '{NODE_DAYS}'"
+        runs = await self._history.listed(cluster, state, kinds=(OBSERVATION,), limit=limit + 1)
+        records = await asyncio.gather(*(self._record(cluster, run.id, run.run_id) for run in runs[:limit]))
+        found = [each for record in records if record is not None for each in record.spells]
+        found = [each for each in found if node in {"", each.node} and each.ended is not None and each.ending is not None]
+        unread = len(runs) > limit or None in records
+        return SpellsThen(
+            spells=tuple(sorted(found, key=lambda each: (each.due, each.node))),
+            unknown=("some records of nodes that were not repaired, which are too many or could not be read",) if unread else (),
+        )
 
     async def observed(self, cluster: str, *, since: datetime) -> Observed:
         """Recorded spells and those that last, node-days, and ended episodes. Raises SilentError.

@@ -19,6 +19,7 @@ from fastapi.responses import Response
 
 from policy.episode.messages import Outcome
 from policy.fence.device_check import DeviceReport
+from policy.observation.spells import Ending
 from policy.scan import pauses
 from policy.values.times import parse_duration
 from starter.errors import MissingError, RefusedError, SilentError, UnattestedError
@@ -140,10 +141,12 @@ async def history(
     outcome: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI copies it
     limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = MOST_LISTED,
 ) -> object:
-    """Episodes that have ended, the newest first. outcome: only those; else all but requests that were refused. The cluster's
-    pauses, where neither node nor outcome is given."""
-    if unknown := set(outcome) - set(OUTCOMES):
-        raise answers.UnreadableError(f"outcome: expected some of {', '.join(OUTCOMES)}, got {', '.join(sorted(unknown))}")
+    """Episodes that have ended, the newest first, and observations of nodes that were not repaired. outcome: only those; else all
+    but requests that were refused. The cluster's pauses, where neither node nor outcome is given."""
+    if unknown := set(outcome) - {*OUTCOMES, *Ending}:
+        raise answers.UnreadableError(
+            f"outcome: expected some of {', '.join((*OUTCOMES, *Ending))}, got {', '.join(sorted(unknown))}"
+        )
     try:
         ago = parse_duration(since)
     except ValueError:
@@ -153,7 +156,9 @@ async def history(
     heard = await views_of(request).warden.scanner(known).pauses() if not node and not outcome else ()
     wanted = set(outcome) or set(OUTCOMES) - {Outcome.REFUSED}
     shown = tuple(each for each in found.episodes if each.outcome in wanted)
-    return answer(history_table.as_model(replace(found, episodes=shown), pauses.since(heard, now - ago, now), now))
+    observed = await views_of(request).warden.observations.ended_spells(known, since=now - ago, node=node, limit=limit)
+    observed = replace(observed, spells=tuple(each for each in observed.spells if not outcome or each.ending in wanted))
+    return answer(history_table.as_model(replace(found, episodes=shown), pauses.since(heard, now - ago, now), now, observed))
 
 
 @_reading(f"{OF_CLUSTER}/compare", ClusterComparison)

@@ -69,6 +69,31 @@ async def test_node_days_and_storms_are_found_apart(starter: ObservationStarter,
     assert outcomes == {"node-days", "storm"}
 
 
+async def test_a_record_is_found_for_its_node_and_for_the_cluster_at_its_moment(
+    starter: ObservationStarter, client: Client
+) -> None:
+    """One of a storm has no node's name in visibility, and node-days are no spells."""
+    cluster = f"c-{uuid.uuid4().hex[:8]}"
+    due = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
+    held = replace(SPELL, since=due, due=due, ended=due + timedelta(minutes=9))
+    days = NodeDays(day="2026-11-28", check="c", mode=Mode.REPAIR, seconds=1.0)
+    in_storm = tuple(replace(held, node=node, storm="s") for node in ("a", "b"))
+    await starter.start(ObservationRecord(cluster=cluster, days=(days,)))
+    await starter.start(ObservationRecord(cluster=cluster, spells=in_storm))
+    await starter.start(ObservationRecord(cluster=cluster, spells=(held,)))
+    read, then = Observations(client, History(client)), due + timedelta(minutes=5)
+    async with asyncio.timeout(20):
+        while [each.node for each in (await read.spells_at(cluster, then)).spells] != ["a", "b", "node-7"]:
+            await asyncio.sleep(0.1)
+    assert (await read.spells_at(cluster, then, node="b")).spells == (in_storm[1],)
+    assert (await read.spells_at(cluster, due - timedelta(minutes=1))).spells == ()
+    (unknown,) = (await read.spells_at(cluster, then, node="b")).unknown
+    assert unknown.startswith("spells that last, as the scanner does not say: ")
+    found = await read.ended_spells(cluster, since=due, node="node-7")
+    assert (found.spells, found.unknown) == ((held,), ())
+    assert (await read.ended_spells(cluster, since=due, limit=1)).unknown, "one record of two was left out"
+
+
 @pytest.mark.parametrize(
     "found",
     [

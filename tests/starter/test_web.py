@@ -88,6 +88,9 @@ class ScriptedWarden:
     def scanner(self, cluster: str) -> ScriptedWarden:
         return self
 
+    async def ended_spells(self, cluster: str, **_: Any) -> SpellsThen:
+        return SpellsThen(spells=tuple(each for each in self.spells if each.ended is not None))
+
     def device_check(self, cluster: str) -> ScriptedWarden:
         return self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -98,6 +99,7 @@ def test_rules_are_bounded() -> None:
     with pytest.raises(ValueError, match="at most 500 names in all rules"):
         full.ruled(a_rule(Mode.REPAIR, *map(str, range(101))))
     assert full.ruled(a_rule(Mode.REPAIR, *map(str, range(100))))
+    assert len(OBSERVES.ruled(replace(a_rule(Mode.REPAIR, "a"), reason="r" * 2000)).rules[0].reason) == 300
     with pytest.raises(ValueError, match="names of nodes"):
         OBSERVES.ruled(a_rule(Mode.REPAIR, "node-1\x1b[2J"))
     with pytest.raises(ValueError, match="got both"):
