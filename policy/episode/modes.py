@@ -21,8 +21,11 @@ from policy.values.times import written
 MODES_MEMO = "modes"
 """A memo of a scanner's workflow: its `ClusterModes`, for people, and for the next scanner of the cluster."""
 MOST_RULES = 50
-MOST_NODES = 200
+MOST_NODES, MOST_NAMES = 200, 500
+"""So many names one rule has, and all together: each scan and each last look carries them."""
 LONGEST_SELECTOR = 500
+LONGEST_KEPT = 300
+"""Characters of a reason; the command itself has all of it."""
 UNSET = "unset"
 """In the place of a mode: the rule of these nodes goes."""
 
@@ -40,7 +43,7 @@ class ModeRule:
     selector: str = ""
 
     def covers(self, node: str, labels: Mapping[str, str]) -> bool:
-        """Whether it is for that node; what is no Node has no labels."""
+        """Whether it is for that node."""
         if self.selector:
             return _selector(self.selector).matches(labels)
         return node in self.nodes if self.nodes else True
@@ -91,18 +94,28 @@ class ClusterModes:
         """With the mode that a cluster without a setting begins with. repaired: an episode of ours ever ran in it."""
         return replace(self, found=Mode.REPAIR if repaired else Mode.OBSERVE)
 
-    def rule_of(self, node: str, labels: Mapping[str, str]) -> ModeRule | None:
-        """The newest rule that covers the node, None where none does."""
-        return next((rule for rule in reversed(self.rules) if rule.covers(node, labels)), None)
+    def set_for(self, node: str, labels: Mapping[str, str] | None) -> list[ModeAnswer]:
+        """By the newest rule that covers the node, else by the default. labels: None where its Node is gone, and they with it:
+        each newer rule by labels may cover it, and counts as well (S52)."""
+        found: list[ModeAnswer] = []
+        for rule in reversed(self.rules):
+            if labels is None and rule.selector:
+                found.append(ModeAnswer(mode=rule.mode, why=f"it has no Node, so its labels are not known, and one is {rule}"))
+            elif rule.covers(node, labels or {}):
+                return [*found, ModeAnswer(mode=rule.mode, why=str(rule))]
+        return [*found, ModeAnswer(mode=self.default, why=self.why)]
 
     def ruled(self, rule: ModeRule) -> ClusterModes:
         """With that rule as the newest. It replaces the one for the same nodes, and one for all nodes replaces all. Raises
         ValueError where there are too many, or it can't be read."""
         if problem := rule_problem(rule.nodes, rule.selector):
             raise ValueError(problem)
+        rule = replace(rule, reason=in_a_line(rule.reason, LONGEST_KEPT))
         kept = () if not (rule.nodes or rule.selector) else self._without(rule.nodes, rule.selector)
         if len(kept) >= MOST_RULES:
             raise ValueError(f"expected at most {MOST_RULES} rules: `nodewarden mode unset` one of them first")
+        if sum(len(each.nodes) for each in (*kept, rule)) > MOST_NAMES:
+            raise ValueError(f"expected at most {MOST_NAMES} names in all rules; a selector covers more")
         return replace(self, rules=(*kept, rule))
 
     def unruled(self, nodes: tuple[str, ...], selector: str) -> ClusterModes:
@@ -135,6 +148,8 @@ def rule_problem(nodes: tuple[str, ...], selector: str) -> str:
         return "expected nodes by name or a selector, got both"
     if len(nodes) > MOST_NODES or any(not name or len(name) > 253 for name in nodes):
         return f"nodes: expected at most {MOST_NODES} names; a selector covers more"
+    if not all(name.isprintable() for name in nodes):
+        return "nodes: expected names of nodes, got characters that no name has"
     if len(selector) > LONGEST_SELECTOR:
         return f"selector: expected at most {LONGEST_SELECTOR} characters"
     try:
@@ -159,15 +174,14 @@ class ModeAnswer:
 
 
 def mode_of(
-    modes: ClusterModes, node: str, labels: Mapping[str, str], annotation: str | None = None, check: str = ""
+    modes: ClusterModes, node: str, labels: Mapping[str, str] | None, annotation: str | None = None, check: str = ""
 ) -> ModeAnswer:
-    """labels: of the Node, empty where there is none. annotation: of the check with that key, None where it has none, or where no
+    """labels: of the Node, None where there is none. annotation: of the check with that key, None where it has none, or where no
     check asks."""
-    rule = modes.rule_of(node, labels)
-    found = [ModeAnswer(mode=rule.mode, why=str(rule)) if rule else ModeAnswer(mode=modes.default, why=modes.why)]
+    found = modes.set_for(node, labels)
     if annotation is not None:
         found.append(_read(annotation, f"the annotation {MODE_KEY} of {check or 'its health check'}"))
-    if (label := labels.get(MODE_KEY)) is not None:
+    if (label := (labels or {}).get(MODE_KEY)) is not None:
         found.append(_read(label, f"the label {MODE_KEY} of the node"))
     least = most_cautious(each.mode for each in found)
     return next(each for each in found if each.mode is least)

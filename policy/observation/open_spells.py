@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate, islice, takewhile
 
 from policy.episode.messages import NeedKind
 from policy.episode.permits import Permit
@@ -29,6 +30,9 @@ LONGEST = timedelta(days=7)
 STORM, STORM_WITHIN = 10, timedelta(minutes=1)
 """Where more spells than that begin within that time, they are one storm."""
 LONGEST_TEXT = 160
+"""Bytes: a reason in another script than ours takes three for a character."""
+MOST_NAMED = 250_000
+"""Bytes of the names in all spells: what is called at length leaves room for fewer."""
 
 ANOTHER_NODE = "another Node object has its name"
 ANOTHER_BOOT = "another boot id"
@@ -51,12 +55,12 @@ def next_spells(
     *,
     begun: Mapping[str, Permit],
     busy: Collection[str] = (),
-    waiting: int = 0,
+    waiting: Collection[Spell] = (),
     now: datetime,
 ) -> SpellChanges:
     """refused: by the decision about this report. begun: the permits of open episodes, by node. busy: nodes
-    of which the report says nothing now: an episode is being opened, or has just ended. waiting: how many spells have ended and
-    are not recorded yet."""
+    of which the report says nothing now: an episode is being opened, or has just ended. waiting: spells that have ended and are
+    not recorded yet."""
     live = report.view.synced and not report.view.stale
     due = {each.node: each for each in _due(report, refused)} if live else {}
     watched = {each.node: each for each in report.watched if each.standing is not NodeStanding.DUE} if live else {}
@@ -80,7 +84,7 @@ def next_spells(
         else:
             ended.append(_ended(spell, seen, now))
     new = [each for each in due.values() if each.node not in kept and each.node not in begun and each.node not in busy]
-    room = max(MOST_OPEN - len(kept) - len(ended) - waiting, 0)
+    room = _room(new, (*kept.values(), *ended, *waiting))
     kept |= {each.node: _begun(each, place, now) for place, each in enumerate(new[:room])}
     left_out = len(new[room:]) + (report.candidates_left_out if len(report.watched) >= MAXIMUM_WATCHED else 0)
     return SpellChanges(spells=_with_storm(kept, now), ended=tuple(ended), left_out=left_out)
@@ -144,7 +148,7 @@ def _begun(found: WatchedNode, place: int, now: datetime) -> Spell:
     return Spell(
         node=found.node,
         check=found.check,
-        cause=in_a_line(found.cause, LONGEST_TEXT),
+        cause=_cut(found.cause),
         since=min(found.since or now, now),
         due=now,
         uid=found.uid,
@@ -152,8 +156,23 @@ def _begun(found: WatchedNode, place: int, now: datetime) -> Spell:
         steps=found.steps,
         place=place,
         mode=found.mode,
-        held=(HeldSpan(code=found.code, message=in_a_line(found.message, LONGEST_TEXT), since=now),),
+        held=(HeldSpan(code=found.code, message=_cut(found.message), since=now),),
     )
+
+
+def _cut(text: str) -> str:
+    return in_a_line(text, LONGEST_TEXT - 2).encode()[:LONGEST_TEXT].decode(errors="ignore")
+
+
+def _room(new: Iterable[WatchedNode], known: Collection[Spell]) -> int:
+    """How many of the new ones are kept beside those that are known."""
+    left, named = max(MOST_OPEN - len(known), 0), MOST_NAMED - sum(map(_named, known))
+    lengths = accumulate(map(_named, islice(new, left)))
+    return sum(1 for _ in takewhile(lambda length: length <= named, lengths))
+
+
+def _named(spell: Spell | WatchedNode) -> int:
+    return len("".join((spell.node, spell.check, spell.uid, spell.boot_id, *spell.steps)).encode())
 
 
 def _held_now(spell: Spell, found: WatchedNode, now: datetime, *, most: int) -> Spell:
@@ -162,7 +181,7 @@ def _held_now(spell: Spell, found: WatchedNode, now: datetime, *, most: int) -> 
     spell = spell if spell.uid or not found.uid else replace(spell, uid=found.uid, boot_id=found.boot_id)
     if last is not None and last.code == found.code:
         return spell
-    span = HeldSpan(code=found.code, message=in_a_line(found.message, LONGEST_TEXT), since=now)
+    span = HeldSpan(code=found.code, message=_cut(found.message), since=now)
     before = (*spell.held[:-1], replace(last, until=now)) if last is not None else ()
     return replace(spell, held=(*before[:1], *before[1:][-(most - 2) or len(before) :], span))
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from functools import partial
 
 from policy.observation.spells import Ending, Spell
-from policy.values.times import written
+from policy.values.times import as_of
 
 LATELY = timedelta(hours=1)
 """How long after its end a spell is still an answer."""
@@ -28,14 +29,22 @@ def ending(spell: Spell) -> str:
     return _ENDINGS[spell.ending] + (f" ({more})" if more else "")
 
 
+def would_have(spell: Spell) -> str:
+    """The whole spell in one sentence, without its moments."""
+    steps = f" ({', '.join(spell.steps)})" if spell.steps else ""
+    held = f"; held by {', '.join(dict.fromkeys(each.code for each in spell.held))}" if spell.held else ""
+    return f"would have been repaired{steps}: {spell.cause}, under {spell.check}{held}; {ending(spell) or 'it is sick'}"
+
+
 def is_about(spell: Spell, moment: datetime) -> bool:
     """Whether it says how the node was at that moment: it was sick then, or had been lately."""
     return spell.since <= moment and (spell.ended is None or moment < spell.ended + LATELY)
 
 
-def sentences(spells: Iterable[Spell], moment: datetime, clock: Callable[[datetime], str] = written) -> Iterator[str]:
-    """Of one node, the oldest spell first. clock: how a moment is written, in the reader's zone. What came later than the moment
-    is left out, but for the end of a spell that it lies in."""
+def sentences(spells: Iterable[Spell], moment: datetime) -> Iterator[str]:
+    """Of one node, the oldest spell first, in the zone of the moment. What came later than the moment is left out, but for the
+    end of a spell that it lies in."""
+    clock = partial(as_of, moment)
     for spell in sorted(spells, key=lambda each: each.due):
         if not is_about(spell, moment):
             continue

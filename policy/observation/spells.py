@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from policy.episode.decisions import Decision, DecisionKind
 from policy.values.mode import Mode
+from policy.values.times import written
 
 
 class Ending(StrEnum):
@@ -143,3 +144,18 @@ class ObservationRecord:
             )
             for each in self.spells
         )
+
+
+def unsound(spell: Spell) -> str:
+    """What no scanner records, as a field and what was expected of it; "" for nothing."""
+    spans = [moment for each in spell.held for moment in (each.since, each.until)]
+    for name, moment in (("since", spell.since), ("due", spell.due), ("ended", spell.ended), *(("held", each) for each in spans)):
+        if moment is not None and moment.tzinfo is None:
+            return f"{name}: expected a moment with its zone, such as 2026-11-28T03:12:05Z, got {moment.isoformat()}"
+    if not spell.since <= spell.due:
+        return f"due: expected a moment from {written(spell.since)} on, got {written(spell.due)}"
+    if spell.ended is not None and spell.ended < spell.since:
+        return f"ended: expected a moment from {written(spell.since)} on, got {written(spell.ended)}"
+    if (spell.ended is None) is not (spell.ending is None):
+        return "ending: expected one of a spell that has ended, and none of one that lasts"
+    return ""

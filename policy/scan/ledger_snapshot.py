@@ -80,10 +80,12 @@ class LedgerSnapshot:
     mode_exceptions: Mapping[str, Mode] = field(default_factory=dict)
 
     def mode_of(self, victim: str, key: str = "") -> ModeAnswer:
-        """How far a program may go with the victim under the check with that key, "" for none."""
+        """How far a program may go with the victim under the check with that key, "" for none. victim: "" for a Node of which
+        nothing is special."""
         node = next(iter(self.nodes_of(victim)), None)
         annotation = self.checks[key].mode if key in self.checks else None
-        return mode_of(self.modes, victim, node.labels if node is not None else {}, annotation, key)
+        labels = node.labels if node is not None else None if victim else {}
+        return mode_of(self.modes, victim, labels, annotation, key)
 
     def together(self, victim: str) -> list[JudgedTarget]:
         """All targets with that victim: the Node and the Machines that refer to it, or the one Machine without a Node."""

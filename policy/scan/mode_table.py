@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from policy.episode.modes import ClusterModes, ModeAnswer
+from policy.episode.modes import ClusterModes, ModeAnswer, ModeRule
 from policy.scan.ledger_snapshot import LedgerSnapshot
 from policy.values.mode import Mode
 from policy.values.object_refs import in_natural_order
@@ -38,6 +38,12 @@ def mode_lines(known: LedgerSnapshot) -> tuple[ModeLine, ...]:
         for (key, answer), names in found.items()
     )
     return tuple(sorted(lines, key=lambda line: ([*Mode].index(line.mode), line.check, line.nodes)))
+
+
+def idle_rules(known: LedgerSnapshot) -> tuple[ModeRule, ...]:
+    """Those that cover no Node that there is now, as one with a misspelt label."""
+    nodes = [(name, each.node.labels) for name, each in known.nodes.items() if each.node is not None]
+    return tuple(rule for rule in known.modes.rules if not any(rule.covers(*each) for each in nodes))
 
 
 def limited(modes: ClusterModes) -> str:

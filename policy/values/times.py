@@ -112,6 +112,11 @@ def moment_of(value: object) -> datetime | None:
         return None
 
 
+def as_of(reader: datetime, moment: datetime) -> str:
+    """A moment in the zone of another one, which is its reader's."""
+    return moment.astimezone(reader.tzinfo).isoformat(" ", "seconds")
+
+
 def written(moment: datetime) -> str:
     """In UTC and whole seconds, so that equal moments are equal texts from any writer."""
     return in_utc(moment).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -31,6 +31,7 @@ ANSWERS: Mapping[str, type[Any]] = {
     "scan status": ScannerStatus,
     "scan start": StartedScanner,
     "explain": models.ExplainAnswer,
+    "explain --at": ClusterMoment,
     "history": models.HistoryAnswer,
     "mode": models.ModesAnswer,
     "history --at": ClusterMoment,

@@ -30,6 +30,7 @@ OverlapOption = Annotated[
 ]
 
 
+AT = "Instead what is on record of it at a moment, such as 03:12 or '2026-11-26 03:12': in your zone, or with an offset."
 NodeArgument = Annotated[
     str,
     typer.Argument(metavar="NODE", help="Name of the node, or of a Machine that never had one.", autocompletion=completion.nodes),
@@ -44,6 +45,7 @@ async def explain(
     filename: FilesOption = None,
     now: NowOption = "",
     overlap: OverlapOption = Overlap.STRICTEST,
+    at: Annotated[str, typer.Option("--at", metavar="MOMENT", help=AT)] = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> Exit:
@@ -51,11 +53,20 @@ async def explain(
 
     Without -f the cluster is read once and the scanner is asked; with it, only the files are. Exit code 4: there is no such node;
     5: the cluster's API can't be read, so that this is not known; 1: an object can't be used.
+
+    With --at it is answered from records alone, of nodes that are gone too: whether it was sick, what held it from a repair and
+    since when, which episode was open.
     """
+    from starter.commands.history import at_moment
     from starter.errors import NoSuchNodeError
     from starter.output.explanation import as_model, as_text
+    from workers.configuration.setting_sources import SettingsError
 
     session = session_of(context, cluster=cluster, output=output)
+    if at:
+        if filename or now:
+            raise SettingsError("--at: expected neither -f nor --now beside it: it is answered from records")
+        return await at_moment(session, at, node=node)
     answer = from_files(filename, node, now, overlap) if filename else await _live(session, node)
     if not session.for_programs and not answer.known and not answer.mistakes and not answer.unread:
         raise NoSuchNodeError(node, answer.explanation.names if answer.explanation is not None else ())

@@ -27,13 +27,15 @@ async def history(
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> Exit:
-    """Show the episodes that have ended, the newest first: how, when, how long they took, and why. Among them the pauses of the
-    cluster: who, why, and how they ended, unless --node or --outcome asks for some episodes only.
+    """Show the episodes that have ended, the newest first: how, when, how long they took, and why. Among them what would
+    have been repaired (kind Observation), what held the node, and what became of it; `explain NODE --at` has the moments. And the
+    pauses of the cluster: who, why, and how they ended, unless --node or --outcome asks for some episodes only.
     """
     from dataclasses import replace
     from datetime import UTC, datetime
 
     from policy.episode.messages import Outcome
+    from policy.observation.spells import Ending
     from policy.scan import pauses as pauses_of
     from starter.handles.history import OUTCOMES
     from starter.output.history_table import as_model, as_table
@@ -41,22 +43,28 @@ async def history(
 
     session = session_of(context, cluster=cluster, output=output)
     wanted = set(outcome or OUTCOMES if everything or outcome else set(OUTCOMES) - {Outcome.REFUSED})
-    if unknown := wanted - set(OUTCOMES):
-        raise SettingsError(f"--outcome: expected some of {', '.join(OUTCOMES)}, got {', '.join(sorted(unknown))}")
+    if unknown := wanted - {*OUTCOMES, *Ending}:
+        raise SettingsError(f"--outcome: expected some of {', '.join((*OUTCOMES, *Ending))}, got {', '.join(sorted(unknown))}")
     ago = duration_of("--since", since)
     if at:
-        return await _at(session, at, alone=not (node or outcome))
+        if node or outcome:
+            raise SettingsError("--at: expected neither --node nor --outcome beside it: it shows the whole cluster")
+        return await at_moment(session, at)
     async with session.connected() as (warden, _, name):
         now = datetime.now(UTC)
         found = await warden.history.ended(name, node=node, since=now - ago)
+        observed = await warden.observations.ended_spells(name, node=node, since=now - ago)
         heard = await warden.scanner(name).pauses() if not node and not outcome else ()
     found = replace(found, episodes=tuple(each for each in found.episodes if each.outcome in wanted))
+    if outcome:
+        observed = replace(observed, spells=tuple(each for each in observed.spells if each.ending in wanted))
     pauses = pauses_of.since(heard, now - ago, now)
-    show(session, lambda: as_model(found, pauses, now), lambda: as_table(found, pauses, now))
+    show(session, lambda: as_model(found, pauses, now, observed), lambda: as_table(found, pauses, now, observed))
     return Exit.OK
 
 
-async def _at(session: Session, at: str, *, alone: bool) -> Exit:
+async def at_moment(session: Session, at: str, *, node: str = "") -> Exit:
+    """Show a cluster, or one node, at a moment as people write it."""
     from datetime import UTC, datetime
 
     from starter.output.cluster_moment import as_text, asked_moment, cluster_moment
@@ -66,10 +74,8 @@ async def _at(session: Session, at: str, *, alone: bool) -> Exit:
         moment = asked_moment(at, datetime.now(UTC))
     except ValueError as error:
         raise SettingsError(f"--{error}") from None
-    if not alone:
-        raise SettingsError("--at: expected neither --node nor --outcome beside it: it shows the whole cluster")
     async with session.connected() as (warden, _, name):
-        found = await cluster_moment(warden.history, warden.scanner(name), moment)
+        found = await cluster_moment(warden, name, moment, node=node)
     show(session, lambda: found, lambda: as_text(found))
     return Exit.OK
 

@@ -30,7 +30,7 @@ def mode(context: typer.Context, cluster: ClusterOption = "", output: OutputOpti
 async def _shown(context: typer.Context, *, cluster: str, output: OutputOption) -> None:
     from datetime import UTC, datetime
 
-    from policy.scan.mode_table import mode_lines
+    from policy.scan.mode_table import idle_rules, mode_lines
     from starter.errors import SilentError
     from starter.output.mode_table import as_model, as_table
     from starter.plans.live import read_live
@@ -44,10 +44,11 @@ async def _shown(context: typer.Context, *, cluster: str, output: OutputOption) 
             found = await read_live(settings, connection, machines)
         found.ledger.put_modes(modes)
         unread = ""
-        lines = mode_lines(found.ledger.known(datetime.now(UTC)))
+        known = found.ledger.known(datetime.now(UTC))
+        lines, idle = mode_lines(known), idle_rules(known)
     except (SilentError, SettingsError) as error:
-        lines, unread = (), str(error)
-    show(session, lambda: as_model(name, modes, lines, unread), lambda: as_table(modes, lines, unread))
+        lines, idle, unread = (), (), str(error)
+    show(session, lambda: as_model(name, modes, lines, unread), lambda: as_table(modes, lines, idle, unread))
 
 
 @app.command("set")
@@ -65,7 +66,7 @@ async def set_mode(
 ) -> None:
     """Set how far programs may go with these nodes, or with all. The newest rule that covers a node counts.
 
-    It holds from the next last look on. A rule for all nodes replaces all others.
+    It holds from the next last look on. A rule for all nodes replaces all others. Exit code 4: there is no such node.
     """
     await _say(context, level, node, selector, reason=reason, who=who, cluster=cluster, output=output)
 
@@ -83,12 +84,12 @@ async def unset(
     output: OutputOption = None,
 ) -> None:
     """Take the rule of exactly these nodes back, or all rules: what was set before, or the setting scan.mode, holds again."""
-    await _say(context, "unset", node, selector, reason=reason, who=who, cluster=cluster, output=output)
+    await _say(context, None, node, selector, reason=reason, who=who, cluster=cluster, output=output)
 
 
 async def _say(
     context: typer.Context,
-    level: str,
+    level: str | None,
     nodes: list[str] | None,
     selector: str,
     *,
@@ -97,9 +98,23 @@ async def _say(
     cluster: str,
     output: OutputOption,
 ) -> None:
+    """level: None takes the rule back."""
+    from policy.episode.modes import UNSET
+    from policy.values.mode import read_mode
+    from workers.configuration.setting_sources import SettingsError
+
+    if level is not None and (problem := read_mode(level)[1]):
+        raise SettingsError(f"MODE: {problem}")
     session = session_of(context, cluster=cluster, output=output)
-    async with session.connected() as (warden, _, name):
+    async with session.connected() as (warden, settings, name):
+        if level is not None:
+            for node in nodes or ():
+                await session.expect_node(settings, name, node)
         answer = await warden.scanner(name).set_mode(
-            level, who=who, reason=given("--reason", reason), nodes=tuple(nodes or ()), selector=selector
+            UNSET if level is None else level,
+            who=who,
+            reason=given("--reason", reason),
+            nodes=tuple(nodes or ()),
+            selector=selector,
         )
     print_command_answer(session, answer, cluster=name)

@@ -152,11 +152,13 @@ class History:
             more=len(runs) > limit,
         )
 
-    async def between(self, cluster: str, first: datetime, last: datetime) -> tuple[tuple[EpisodeRecord, ...], bool]:
+    async def between(
+        self, cluster: str, first: datetime, last: datetime, *, node: str = ""
+    ) -> tuple[tuple[EpisodeRecord, ...], bool]:
         """The records of those that were open at any moment of that time, and whether there are more. One that went on in a new
         history later is told as far as the last history that began by then."""
         state = f"StartTime <= '{written(last)}' AND (ExecutionStatus = 'Running' OR CloseTime >= '{written(first)}')"
-        runs = await self.listed(cluster, state, limit=MOST_LISTED + 1)
+        runs = await self.listed(cluster, state, node=node, limit=MOST_LISTED + 1)
         found: list[list[WorkflowExecution]] = []
         latest: dict[str, list[WorkflowExecution]] = {}
         for run in sorted(runs[:MOST_LISTED], key=lambda run: run.start_time):

@@ -6,7 +6,6 @@ As of episodes, it is known as long as the namespace remembers closed workflows;
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,11 +15,11 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 
 from activities.contracts.episode_start import page_of
-from activities.contracts.search import STORM
+from activities.contracts.search import NODE_DAYS, STORM
 from policy.episode.messages import EpisodeResult, scanner_id
 from policy.observation.comparison import Comparison, RecordedSpell, compare
 from policy.observation.past_moment import LATELY, is_about
-from policy.observation.spells import OBSERVATION, NodeDays, ObservationRecord, Spell
+from policy.observation.spells import OBSERVATION, NodeDays, ObservationRecord, Spell, unsound
 from policy.values.times import written
 from starter.errors import RequestError
 from starter.handles.calls import ANSWER_WITHIN
@@ -53,6 +52,14 @@ class ClusterComparison:
     unknown: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpellsThen:
+    """Spells that are about a moment or a time, the oldest first. unknown: what is not among them, as sentences."""
+
+    spells: tuple[Spell, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
 class Observations:
     """Records never change, so each is fetched once. page: the address of our page, "" for none."""
 
@@ -67,17 +74,39 @@ class Observations:
         """The report on the time since then. check: its key or name, "" for all. Raises SilentError."""
         return report(cluster, await self.observed(cluster, since=since), since=since, check=check)
 
-    async def spells_at(self, cluster: str, node: str, moment: datetime) -> tuple[Spell, ...]:
-        """The spells of a node that say how it was at a moment. Raises SilentError."""
-        state = f"ExecutionStatus = 'Completed' AND CloseTime >= '{written(moment - LATELY)}'"
-        state += f" AND (Node = '{node.replace(QUOTE, '')}' OR Outcome = '{STORM}')"
-        runs = await self._history.listed(cluster, state, kinds=(OBSERVATION,), limit=MOST_LISTED)
-        records = await asyncio.gather(*(self._record(run.id, run.run_id) for run in runs))
-        spells = [spell for record in records if record is not None for spell in record.spells]
-        with contextlib.suppress(RequestError):  # no scanner runs: what is recorded is an answer all the same
-            spells += (await ScannerHandle(self._client, cluster).spells()).spells
-        found = {each.due: each for each in spells if each.node == node and is_about(each, moment)}
-        return tuple(found.values())
+    async def spells_at(self, cluster: str, moment: datetime, *, node: str = "") -> SpellsThen:
+        """The spells that say how a node, or "" for all of them, was at a moment. Raises SilentError.
+
+        As in `observed`, the scanner is asked first. A record wins over the spell while it lasted.
+        """
+        spells, unknown = list[Spell](), list[str]()
+        try:
+            lasting = await ScannerHandle(self._client, cluster).spells()
+            spells += lasting.spells
+            if lasting.left_out:
+                unknown.append(f"{lasting.left_out} more nodes that are due now: the scanner keeps no more spells")
+        except RequestError as error:
+            unknown.append(f"spells that last, as the scanner does not say: {error}")
+        recorded = await self.ended_spells(cluster, since=moment - LATELY, node=node, limit=MOST_READ)
+        about = (each for each in (*spells, *recorded.spells) if node in {"", each.node} and is_about(each, moment))
+        found = {(each.node, each.check, each.due): each for each in about}
+        return SpellsThen(
+            spells=tuple(sorted(found.values(), key=lambda each: (each.due, each.node))), unknown=(*unknown, *recorded.unknown)
+        )
+
+    async def ended_spells(self, cluster: str, *, since: datetime, node: str = "", limit: int = MOST_LISTED) -> SpellsThen:
+        """The spells that ended since then and are recorded, by the latest records. node: "" for all. Raises SilentError."""
+        state = f"ExecutionStatus = 'Completed' AND CloseTime >= '{written(since)}'"
+        state += f" AND (Node = '{node.replace(QUOTE, '')}' OR Outcome = '{STORM}')" if node else f" AND Outcome != '{NODE_DAYS}'"
+        runs = await self._history.listed(cluster, state, kinds=(OBSERVATION,), limit=limit + 1)
+        records = await asyncio.gather(*(self._record(cluster, run.id, run.run_id) for run in runs[:limit]))
+        found = [each for record in records if record is not None for each in record.spells]
+        found = [each for each in found if node in {"", each.node} and each.ended is not None and each.ending is not None]
+        unread = len(runs) > limit or None in records
+        return SpellsThen(
+            spells=tuple(sorted(found, key=lambda each: (each.due, each.node))),
+            unknown=("some records of nodes that were not repaired, which are too many or could not be read",) if unread else (),
+        )
 
     async def observed(self, cluster: str, *, since: datetime) -> Observed:
         """Recorded spells and those that last, node-days, and ended episodes. Raises SilentError.
@@ -97,7 +126,7 @@ class Observations:
             self._history.ended(cluster, since=since, limit=MOST_READ),
             retention(self._client),
         )
-        records = await asyncio.gather(*(self._record(run.id, run.run_id) for run in runs[:MOST_READ]))
+        records = await asyncio.gather(*(self._record(cluster, run.id, run.run_id) for run in runs[:MOST_READ]))
         read = [(record, run.id) for record, run in zip(records, runs, strict=False) if record is not None]
         if remembered is not None and datetime.now(UTC) - remembered > since:
             unknown.append(f"what ended more than {remembered // _DAY} days ago: Temporal's namespace remembers no longer")
@@ -124,17 +153,21 @@ class Observations:
         page = page_of(self._page, cluster, spell.node)
         return RecordedSpell(spell=spell, workflow_id=workflow_id, page=f"{page}?at={written(spell.due)}" if page else "")
 
-    async def _record(self, workflow_id: str, run_id: str) -> ObservationRecord | None:
-        """None where its history was removed between the two calls."""
+    async def _record(self, cluster: str, workflow_id: str, run_id: str) -> ObservationRecord | None:
+        """None where its history was removed between the two calls, and where no scanner of the cluster has made it: any
+        client of Temporal may start a workflow that bears its marks (S49)."""
         if run_id not in self._records:
             handle: WorkflowHandle[Any, ObservationRecord] = self._client.get_workflow_handle(
                 workflow_id, run_id=run_id, result_type=ObservationRecord
             )
             try:
                 async with self._at_once:
-                    self._records[run_id] = await handle.result(follow_runs=False, rpc_timeout=ANSWER_WITHIN)
-            except RPCError:
+                    found = await handle.result(follow_runs=False, rpc_timeout=ANSWER_WITHIN)
+                if (found.cluster, found.workflow_id) != (cluster, workflow_id) or any(map(unsound, found.spells)):
+                    return None
+            except (RPCError, ValueError):
                 return None
+            self._records[run_id] = found
         return self._records[run_id]
 
 

@@ -1,5 +1,6 @@
-"""A whole cluster at one moment: which episodes were open and what each was at, what ended just before it and began just after,
-which pauses were in force. From records alone. `sections` is what people read of it, `ClusterMoment` what programs do.
+"""A cluster, or one node of it, at one moment: which episodes were open and what each was at, what ended just before it and began
+just after, which nodes were sick and not repaired, what held them, which pauses were in force. From records alone. `sections` is
+what people read of it, `ClusterMoment` what programs do.
 """
 
 from __future__ import annotations
@@ -9,21 +10,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
 from policy.episode.messages import Kind, Outcome, RecordEntry
+from policy.observation.past_moment import sentences
+from policy.observation.spells import Spell
 from policy.scan.pauses import Pauses
+from policy.values.times import as_of
 from starter import wording
-from starter.handles.history import MOST_LISTED, EpisodeRecord, History
-from starter.handles.scanners import ScannerHandle
+from starter.handles.history import MOST_LISTED, EpisodeRecord
 from starter.output.record_table import moments_of
+
+if TYPE_CHECKING:
+    from starter.client import Nodewarden
 
 AROUND = timedelta(minutes=10)
 EARLIEST = datetime(2020, 1, 1, tzinfo=UTC)
-NOT_RECORDED = "circuit breakers, conditions of nodes, and holds of nodes that had no episode"
+NOT_RECORDED = "conditions of nodes that were not due for a repair; circuit breakers and holds that kept no due node from one"
 
 
 class Stood(StrEnum):
@@ -66,7 +74,9 @@ class EpisodeThen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMoment:
-    """zone: the reader's. scanned: a scanner was at work, as far as Temporal remembers. more: some episodes are left out."""
+    """zone: the reader's. node: the one that was asked for, "" for all. scanned: a scanner was at work, as far as Temporal
+    remembers. more: some episodes are left out. spells: of nodes that were sick then or lately and not repaired, the oldest
+    first, each whole, also with what came later. unknown: what else is left out, as sentences."""
 
     cluster: str
     at: datetime
@@ -75,6 +85,9 @@ class ClusterMoment:
     pauses: Pauses
     scanned: bool
     more: bool
+    node: str = ""
+    spells: tuple[Spell, ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
 Sections = list[tuple[str, Sequence[tuple[EpisodeThen | None, str]]]]
@@ -105,11 +118,14 @@ def zoned(moment: datetime) -> str:
     return f"{moment.isoformat(' ', 'seconds')} ({moment.tzname()})"
 
 
-async def cluster_moment(history: History, scanner: ScannerHandle, moment: datetime) -> ClusterMoment:
-    """Raises SilentError."""
-    now, cluster = datetime.now(UTC), scanner.cluster
-    (found, more), scanned, pauses = await asyncio.gather(
-        history.between(cluster, moment - AROUND, moment + AROUND), history.was_scanned(cluster, moment), scanner.pauses()
+async def cluster_moment(warden: Nodewarden, cluster: str, moment: datetime, *, node: str = "") -> ClusterMoment:
+    """node: only that one, "" for all. Raises SilentError."""
+    now = datetime.now(UTC)
+    (found, more), scanned, pauses, observed = await asyncio.gather(
+        warden.history.between(cluster, moment - AROUND, moment + AROUND, node=node),
+        warden.history.was_scanned(cluster, moment),
+        warden.scanner(cluster).pauses(),
+        warden.observations.spells_at(cluster, moment, node=node),
     )
     return ClusterMoment(
         cluster=cluster,
@@ -119,6 +135,9 @@ async def cluster_moment(history: History, scanner: ScannerHandle, moment: datet
         pauses=tuple(each for each in pauses if each.pause.since <= moment < (each.over_at(now) or now)),
         scanned=scanned,
         more=more,
+        node=node,
+        spells=observed.spells,
+        unknown=observed.unknown,
     )
 
 
@@ -168,15 +187,21 @@ def sections(found: ClusterMoment) -> Sections:
     if not found.scanned:
         pauses.append("no scanner is on record of that moment: none ran, or Temporal has forgotten it")
     told: Sections = [
-        (f"{found.cluster} at {zoned(found.at)}", ()),
+        (f"{f'{found.node} of ' if found.node else ''}{found.cluster} at {zoned(found.at)}", ()),
         ("What kept everything from being begun", [(None, each) for each in pauses or ("nothing that is on record",)]),
     ]
+    held = [
+        (None, f"{node}: {'; '.join(sentences([each for each in found.spells if each.node == node], found.at))}")
+        for node in dict.fromkeys(each.node for each in found.spells)
+    ]
+    told.append(("Sick and not repaired", held or [(None, "no node that was due for a repair, as far as Temporal remembers")]))
     for stood, heading in HEADINGS.items():
         lines = [(each, _sentence(each, found.at)) for each in found.episodes if each.stood is stood]
         if lines or stood is not Stood.REFUSED:
             told.append((heading, lines or [(None, "no episode, as far as Temporal remembers")]))
     more = f"; episodes beyond the {MOST_LISTED} latest" if found.more else ""
-    return [*told, ("Not shown", [(None, f"{NOT_RECORDED}, which are not recorded{more}")])]
+    left_out = f"{NOT_RECORDED}, which are not recorded{more}"
+    return [*told, ("Not shown", [(None, each) for each in (left_out, *found.unknown)])]
 
 
 def as_text(found: ClusterMoment) -> RenderableType:
@@ -189,8 +214,7 @@ def as_text(found: ClusterMoment) -> RenderableType:
 
 
 def _sentence(each: EpisodeThen, at: datetime) -> str:
-    def clock(moment: datetime) -> str:
-        return moment.astimezone(at.tzinfo).isoformat(" ", "seconds")
+    clock = partial(as_of, at)
 
     def entry(when: str, found: RecordEntry | None) -> list[str]:
         return (

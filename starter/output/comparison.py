@@ -29,6 +29,7 @@ from policy.observation.comparison import (
     Judgement,
 )
 from policy.observation.replay import ReplayedCheck
+from policy.observation.spells import Ending
 from policy.values.display_text import counted, in_a_line
 from policy.values.times import parse_duration, written
 from starter.handles.observations import ClusterComparison
@@ -172,7 +173,9 @@ def _became(each: JudgedSpell) -> str:
     codes = dict.fromkeys(held.code for held in each.spell.held if held.code != MODE)
     by = f" by {', '.join(codes)}" if each.judgement is Judgement.HELD and codes else ""
     traces = f" ({', '.join(each.spell.traces)})" if each.spell.traces else ""
-    return in_a_line(BECAME[each.judgement] + by + traces)
+    late = each.judgement is Judgement.HELD and each.spell.ending is Ending.OURS
+    became = f"{BECAME[Judgement.OURS]} after it was held" if late else BECAME[each.judgement]
+    return in_a_line(became + by + traces)
 
 
 def _after(each: JudgedSpell) -> str:

@@ -11,27 +11,36 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from policy.observation.past_moment import would_have
+from policy.observation.spells import OBSERVATION, Spell
 from policy.scan.pauses import PastPause
 from policy.values.times import written
 from starter import wording
 from starter.handles.history import EndedEpisode, EndedEpisodes
+from starter.handles.observations import SpellsThen
 from starter.output.console import Sentences
 from starter.output.models import HistoryAnswer, HistoryLine, PauseLine
 from starter.output.status_table import columns
 
+NONE_OBSERVED = SpellsThen()
 _GOOD = frozenset(each.value for each in wording.GOOD_ENDS)
 
 
-def as_table(found: EndedEpisodes, pauses: Sequence[PastPause], now: datetime) -> RenderableType:
+def as_table(
+    found: EndedEpisodes, pauses: Sequence[PastPause], now: datetime, observed: SpellsThen = NONE_OBSERVED
+) -> RenderableType:
     """One line for each; where that has no room for how it ended and why it was begun, a list with that under each. A pause that
     is in force stands first, as nothing is newer."""
-    if not found.episodes and not pauses:
+    if not found.episodes and not pauses and not observed.spells and not observed.unknown:
         return Text(f"no episode of {found.cluster} has ended in that time, as far as Temporal remembers", style="dim")
     dated = [(each.ended, _of_episode(each)) for each in found.episodes]
     dated += [(each.over_at(now) or now, _of_pause(each, now)) for each in pauses]
+    dated += [(each.ended or now, _of_spell(each, now)) for each in observed.spells]
     lines = [line for _, line in sorted(dated, key=lambda each: each[0], reverse=True)]
     table: RenderableType = Sentences(table=partial(_table, lines), below=[(line.whole, line.why) for line in lines], alone=True)
-    return Group(table, Text("… and older ones; --since and --node show fewer", style="dim")) if found.more else table
+    more = ["… and older ones; --since and --node show fewer"] if found.more else []
+    more += [f"not shown: {each}" for each in observed.unknown]
+    return Group(table, *(Text(each, style="dim") for each in more)) if more else table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +66,14 @@ def _of_episode(each: EndedEpisode) -> _Line:
     )
 
 
+def _of_spell(each: Spell, now: datetime) -> _Line:
+    took = wording.span((each.ended or now) - each.due)
+    return _Line(
+        cells=(each.node, OBSERVATION, Text(each.ending or "", style="yellow"), written(each.due), took, each.incident or "-"),
+        why=Text(would_have(each)),
+    )
+
+
 def _of_pause(each: PastPause, now: datetime) -> _Line:
     end, pause = each.end(now), each.pause
     took = wording.span((each.over_at(now) or now) - pause.since)
@@ -74,7 +91,9 @@ def _table(lines: Sequence[_Line], within: bool) -> Table:
     return table
 
 
-def as_model(found: EndedEpisodes, pauses: Sequence[PastPause], now: datetime) -> HistoryAnswer:
+def as_model(
+    found: EndedEpisodes, pauses: Sequence[PastPause], now: datetime, observed: SpellsThen = NONE_OBSERVED
+) -> HistoryAnswer:
     """For programs."""
     return HistoryAnswer(
         cluster=found.cluster,
@@ -108,4 +127,6 @@ def as_model(found: EndedEpisodes, pauses: Sequence[PastPause], now: datetime) -
             for each in reversed(pauses)
         ),
         more=found.more,
+        observations=observed.spells[::-1],
+        unknown=observed.unknown,
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from policy.episode.modes import ClusterModes
+from policy.episode.modes import ClusterModes, ModeRule
 from policy.scan.mode_table import ModeLine
 from policy.values.display_text import counted
 from policy.values.mode import Mode
@@ -18,10 +18,13 @@ SHOWN = 8
 """Nodes of one line; JSON has them all."""
 
 
-def as_table(modes: ClusterModes, lines: Sequence[ModeLine], unread: str) -> RenderableType:
-    """unread: why the nodes are not known, "" where they are."""
+def as_table(modes: ClusterModes, lines: Sequence[ModeLine], idle: Sequence[ModeRule], unread: str) -> RenderableType:
+    """idle: the rules that cover no node. unread: why the nodes are not known, "" where they are."""
     parts: list[RenderableType] = [Text(f"nodes without a rule: {modes.default} ({modes.why})")]
-    parts += [Text(f"{rule.mode}: {rule}") for rule in reversed(modes.rules)]
+    for rule in reversed(modes.rules):
+        parts.append(Text(f"{rule.mode}: {rule}"))
+        if rule in idle:
+            parts.append(Text("  it covers no node now", style="yellow"))
     if unread:
         return Group(*parts, Text(unread, style="yellow"))
     table = columns("mode", "nodes", "health check", "why", flexible="why")

@@ -14,6 +14,7 @@ from policy.episode.messages import EpisodeStatus, Kind
 from policy.episode.modes import ModeRule
 from policy.fence.power import PowerState
 from policy.observation.offenders import RepairedMachine
+from policy.observation.spells import Spell
 from policy.remediation.strategies import Action, Strategy
 from policy.scan.mode_table import ModeLine
 from policy.scan.pauses import PauseEnd
@@ -138,12 +139,15 @@ class PauseLine:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryAnswer:
     """Newest first. more: there are older episodes than were asked for. pauses: those in force within that time; none where only
-    some node's or outcome's episodes were asked for."""
+    some node's or outcome's episodes were asked for. observations: what ended of nodes that were not repaired, the newest
+    first; unknown: which of those are left out, as sentences."""
 
     cluster: str
     episodes: tuple[HistoryLine, ...]
     pauses: tuple[PauseLine, ...]
     more: bool
+    observations: tuple[Spell, ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

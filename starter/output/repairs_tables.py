@@ -17,10 +17,16 @@ from starter.output.status_table import columns
 
 
 def offenders_table(found: OffendersAnswer) -> RenderableType:
-    """One line for each machine, offenders in red; its names, the latest first, and its last reasons beside or below it."""
+    """One line for each machine, offenders marked; its names, the latest first, and its last reasons beside or below it."""
     if not found.machines:
         return Text(f"no machine of {found.cluster} was repaired since {written(found.since)}, as far as Temporal remembers")
-    cells = [(Text(each.hardware), Text(str(len(each.repairs)), style="red" if each.offends else "")) for each in found.machines]
+    cells = [
+        (
+            Text(each.hardware),
+            Text(f"{len(each.repairs)}{', offends' if each.offends else ''}", style="red" if each.offends else ""),
+        )
+        for each in found.machines
+    ]
     last = [written(each.repairs[0].started) for each in found.machines]
     whys = [Text(f"{', '.join(each.nodes)}: {'; '.join(each.reasons) or 'no reason given'}") for each in found.machines]
 
@@ -31,7 +37,7 @@ def offenders_table(found: OffendersAnswer) -> RenderableType:
         return drawn
 
     lines = [Text("  ").join([*both, Text(moment)]) for both, moment in zip(cells, last, strict=True)]
-    below = f"red: {found.limit} repairs or more since {written(found.since)}"
+    below = f"offends: {found.limit} repairs or more since {written(found.since)}"
     below += "; there are older ones: --since asks for less" if found.more else ""
     return Group(Sentences(table=table, below=list(zip(lines, whys, strict=True)), alone=True), Text(below, style="dim"))
 

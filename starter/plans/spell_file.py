@@ -20,9 +20,8 @@ from pydantic import ValidationError
 from policy.checks.health_check import HealthCheck
 from policy.observation.comparison import RecordedSpell
 from policy.observation.replay import CheckThen, check_then
-from policy.observation.spells import Spell
+from policy.observation.spells import Spell, unsound
 from policy.values.errors import shown
-from policy.values.times import written
 from starter.handles.observations import ClusterComparison, Observed
 from starter.output.encoding import decoded, schemas_of, to_json
 from workers.configuration.setting_sources import SettingsError
@@ -99,7 +98,7 @@ def read(path: str) -> tuple[ExportHead, list[RecordedSpell]]:
         if isinstance(read, ExportHead):
             head = read
         elif isinstance(read, SpellLine):
-            if problem := _unsound(read.spell):
+            if problem := unsound(read.spell):
                 raise SettingsError(f"{where}: spell.{problem}")
             spells.append(RecordedSpell(spell=read.spell, workflow_id=read.workflow_id))
     if head is None:
@@ -135,18 +134,3 @@ def _parsed(line: str, where: str) -> object:
         return decoded(LINES[kind], line)
     except ValidationError as error:
         raise SettingsError(f"{where}: {expectations(error.errors()[:3], kind)}") from None
-
-
-def _unsound(spell: Spell) -> str:
-    """What no scanner records, as a field and what was expected of it; "" for nothing."""
-    spans = [moment for each in spell.held for moment in (each.since, each.until)]
-    for name, moment in (("since", spell.since), ("due", spell.due), ("ended", spell.ended), *(("held", each) for each in spans)):
-        if moment is not None and moment.tzinfo is None:
-            return f"{name}: expected a moment with its zone, such as 2026-11-28T03:12:05Z, got {moment.isoformat()}"
-    if not spell.since <= spell.due:
-        return f"due: expected a moment from {written(spell.since)} on, got {written(spell.due)}"
-    if spell.ended is not None and spell.ended < spell.since:
-        return f"ended: expected a moment from {written(spell.since)} on, got {written(spell.ended)}"
-    if (spell.ended is None) is not (spell.ending is None):
-        return "ending: expected one of a spell that has ended, and none of one that lasts"
-    return ""

@@ -19,6 +19,7 @@ from fastapi.responses import Response
 
 from policy.episode.messages import Outcome
 from policy.fence.device_check import DeviceReport
+from policy.observation.spells import Ending
 from policy.scan import pauses
 from policy.values.times import parse_duration
 from starter.errors import MissingError, RefusedError, SilentError, UnattestedError
@@ -140,10 +141,12 @@ async def history(
     outcome: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI copies it
     limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = MOST_LISTED,
 ) -> object:
-    """Episodes that have ended, the newest first. outcome: only those; else all but requests that were refused. The cluster's
-    pauses, where neither node nor outcome is given."""
-    if unknown := set(outcome) - set(OUTCOMES):
-        raise answers.UnreadableError(f"outcome: expected some of {', '.join(OUTCOMES)}, got {', '.join(sorted(unknown))}")
+    """Episodes that have ended, the newest first, and observations of nodes that were not repaired. outcome: only those; else all
+    but requests that were refused. The cluster's pauses, where neither node nor outcome is given."""
+    if unknown := set(outcome) - {*OUTCOMES, *Ending}:
+        raise answers.UnreadableError(
+            f"outcome: expected some of {', '.join((*OUTCOMES, *Ending))}, got {', '.join(sorted(unknown))}"
+        )
     try:
         ago = parse_duration(since)
     except ValueError:
@@ -153,7 +156,9 @@ async def history(
     heard = await views_of(request).warden.scanner(known).pauses() if not node and not outcome else ()
     wanted = set(outcome) or set(OUTCOMES) - {Outcome.REFUSED}
     shown = tuple(each for each in found.episodes if each.outcome in wanted)
-    return answer(history_table.as_model(replace(found, episodes=shown), pauses.since(heard, now - ago, now), now))
+    observed = await views_of(request).warden.observations.ended_spells(known, since=now - ago, node=node, limit=limit)
+    observed = replace(observed, spells=tuple(each for each in observed.spells if not outcome or each.ending in wanted))
+    return answer(history_table.as_model(replace(found, episodes=shown), pauses.since(heard, now - ago, now), now, observed))
 
 
 @_reading(f"{OF_CLUSTER}/compare", ClusterComparison)
@@ -170,10 +175,11 @@ async def compared(request: Request, cluster: str, *, since: str = USUAL_SINCE, 
 
 
 @_reading(f"{OF_CLUSTER}/moment", ClusterMoment)
-async def moment(request: Request, cluster: str, at: str) -> object:
-    """The whole cluster at a moment, in UTC where it has no offset: as `nodewarden history --at`."""
+async def moment(request: Request, cluster: str, at: str, *, node: str = "") -> object:
+    """The whole cluster at a moment, in UTC where it has no offset: as `nodewarden history --at`; or a node: as `nodewarden
+    explain NODE --at`."""
     warden, known = views_of(request).warden, views_of(request).known(cluster).cluster
-    return answer(await cluster_moment(warden.history, warden.scanner(known), asked_moment(at, datetime.now(UTC))))
+    return answer(await cluster_moment(warden, known, asked_moment(at, datetime.now(UTC)), node=node))
 
 
 @_reading(f"{OF_CLUSTER}/record/{{name:path}}", models.RecordAnswer)

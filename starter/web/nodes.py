@@ -20,6 +20,7 @@ from policy.scan.pauses import Pauses
 from policy.scan.scan_report import TargetRow
 from starter import wording
 from starter.errors import MissingError, RequestError
+from starter.output.cluster_moment import EARLIEST
 from starter.output.explanation import NodeExplanation, conclusion, scanner_lines
 from starter.web import api
 from starter.web.answers import UnreadableError
@@ -55,8 +56,9 @@ async def seen(views: Views, cluster: str, node: str) -> NodeSeen:
     """Raises SilentError, MissingError also where the cluster was read and there is no trace of the node."""
     view, warden = views.known(cluster), views.warden
     answer, status = await asyncio.gather(explained(views, cluster, node), view.status())
-    ended, pauses, devices = await asyncio.gather(
+    ended, observed, pauses, devices = await asyncio.gather(
         warden.history.ended(cluster, node=node, limit=EPISODES_SHOWN),
+        warden.observations.ended_spells(cluster, since=EARLIEST, node=node, limit=EPISODES_SHOWN),
         warden.scanner(cluster).pauses(),
         _devices(views, cluster, node),
     )
@@ -71,7 +73,8 @@ async def seen(views: Views, cluster: str, node: str) -> NodeSeen:
         current=current if current is not None and current.ended is None else None,
         ended=ended.episodes,
         pauses=pauses,
-        more=ended.more,
+        spells=observed.spells,
+        more=ended.more or bool(observed.unknown),
     )
     return NodeSeen(explained=answer, timeline=known, row=row, devices=devices, pauses=pauses)
 
@@ -174,5 +177,6 @@ async def _then(views: Views, found: NodeSeen, at: str) -> dict[str, Any]:
         moment = asked_moment(at, found.timeline.at)
     except UnreadableError as error:
         return {"problem": str(error)}
-    spells = await views.warden.observations.spells_at(found.timeline.cluster, found.timeline.node, moment)
-    return {"moment": moment, "said": why_at(found.timeline, moment, found.pauses, spells)}
+    then = await views.warden.observations.spells_at(found.timeline.cluster, moment, node=found.timeline.node)
+    said = why_at(found.timeline, moment, found.pauses, then.spells)
+    return {"moment": moment, "said": [*said, *(f"not shown: {each}" for each in then.unknown)]}

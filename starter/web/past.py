@@ -16,6 +16,8 @@ from fastapi.responses import Response
 from policy.episode.messages import Kind, Outcome, Phase
 from policy.fence.config import FenceStep
 from policy.observation.outcomes import PHASE, quantile, spans
+from policy.observation.past_moment import would_have
+from policy.observation.spells import Ending
 from policy.scan import pauses
 from policy.values.display_text import counted
 from policy.values.times import parse_duration
@@ -166,8 +168,9 @@ async def history(
         began = now - parse_duration(since)
     except (ValueError, OverflowError):
         problem, began = f"within: expected a duration such as 24h or 90m, got {since!r}", now - USUAL
-    ended, heard, status, offenders = await asyncio.gather(
+    ended, observed, heard, status, offenders = await asyncio.gather(
         views.warden.history.ended(known, node=node.strip(), since=began),
+        views.warden.observations.ended_spells(known, node=node.strip(), since=began),
         views.warden.scanner(known).pauses(),
         views.known(known).status(),
         views.warden.history.offenders(known, began, views.offenders),
@@ -175,7 +178,7 @@ async def history(
     then, bad_moment = None, ""
     try:
         moment = asked_moment(at + offset, now) if at else None
-        then = await cluster_moment(views.warden.history, views.warden.scanner(known), moment) if moment is not None else None
+        then = await cluster_moment(views.warden, known, moment) if moment is not None else None
     except UnreadableError as error:
         bad_moment = str(error)
     found = [each for each in ended.episodes if (each.outcome == outcome if outcome else each.outcome != Outcome.REFUSED)]
@@ -195,7 +198,9 @@ async def history(
         asked={"node": node, "since": since, "outcome": outcome, "at": at, "offset": offset},
         then=sections(then) if then is not None else (),
         bad_moment=bad_moment,
-        outcomes=OUTCOMES,
+        outcomes=(*OUTCOMES, *Ending),
+        observed=[(each, would_have(each)) for each in reversed(observed.spells) if outcome in {"", each.ending}],
+        unread=observed.unknown,
         report=outcomes_of(ended, began),
         offenders=[each for each in offenders[0] if each.offends],
         problem=problem,

@@ -48,6 +48,7 @@ class TimelineKind(StrEnum):
     PROOF = "proof"
     WORD = "word"
     PAUSE = "pause"
+    OBSERVATION = "observation"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +91,7 @@ def timeline(
     current: EpisodeRecord | None = None,
     ended: Sequence[EndedEpisode] = (),
     pauses: Pauses = (),
+    spells: Sequence[Spell] = (),
     more: bool = False,
 ) -> NodeTimeline:
     """row: how the scanner has seen it, for where the cluster was not read. current: the open episode's record. Pauses that were
@@ -99,6 +101,16 @@ def timeline(
         found += _episode(current, current.entries)
     for each in ended:
         found += _episode(each, each.result.record if each.result is not None else ())
+    found += [
+        TimelineEntry(
+            at=each.due,
+            kind=TimelineKind.OBSERVATION,
+            what=past_moment.would_have(each),
+            until=each.ended,
+            incident=each.incident,
+        )
+        for each in spells
+    ]
     began = min((each.at for each in found), default=answer.at)
     found += [each for each in _pauses(pauses, answer.at) if each.goes_on or (each.until or each.at) >= began]
     found.sort(key=lambda each: each.at)

@@ -92,6 +92,14 @@ def test_what_is_no_node_is_refused(body: bytes) -> None:
         decode_node(body)
 
 
+def test_s41_an_identity_that_is_longer_than_any_is_not_known() -> None:
+    """S41: each report and each record of the cluster would carry what one kubelet says."""
+    info = {"bootID": "b" * 129, "systemUUID": "s" * 1_000_000}
+    assert decode_node(orjson.dumps({"metadata": {"name": "node-1", "uid": "u-1"}, "status": {"nodeInfo": info}})) == NodeView(
+        name="node-1", uid="u-1"
+    )
+
+
 def test_lists_of_nodes_and_of_policy_objects() -> None:
     [item] = NODE_DECODING.items(orjson.dumps({"metadata": {}, "items": [FULL]}))
     assert (item.key, item.resource_version, item.value.boot_id) == ("node-1", "42", "b")

@@ -271,7 +271,7 @@ async def test_a_check_says_who_keeps_all_from_being_begun_and_goes_on_afterward
         assert await says() == (
             ("Paused", halted, f"False Halted: {halted}")
             if halted
-            else ("Enabled", "enabled, nothing to remediate", "True RemediationAllowed: the check may act")
+            else ("Enabled", "enabled, no ongoing remediation", "True RemediationAllowed: the check may act")
         )
     change_told = change(replace(BAD, uid=""), {})["reason"]
     await publish(scan, (replace(BAD, uid=""),), halted=paused)

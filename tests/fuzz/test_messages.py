@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import temporalio.workflow
 from hypothesis import example, given
 from hypothesis import strategies as st
 from temporalio.api.common.v1 import Payload
@@ -22,7 +23,7 @@ from temporalio.service import RPCError
 from activities.contracts.device_check import DeviceReadingActivities, FenceDeviceActivities
 from activities.errors import ErrorType, error_type
 from policy.episode.messages import FencingInput, Need, Outcome, PreservationInput, RemediationInput
-from policy.episode.permits import PermitQuestion, PermitQuestions, PermitRequest, Release
+from policy.episode.permits import PermitQuestion, PermitQuestions, PermitRequest, PortionRequest, Release
 from policy.values.object_refs import ObjectRef
 from tests.fuzz.strange import PATIENCE, as_bytes, changed, examples
 from tests.workflows.contract import calls_of
@@ -36,7 +37,7 @@ from workflows.definitions.fencing import Fencing
 from workflows.definitions.preservation import Preservation
 from workflows.definitions.remediation import Remediation
 from workflows.definitions.scanner import HealthScanner
-from workflows.kit.messages import AbortRequest, DeviceCheckInput, PauseRequest, PersonRequest
+from workflows.kit.messages import AbortRequest, DeviceCheckInput, ModeRequest, PauseRequest, PersonRequest
 from workflows.scanner.state import ScannerInput
 
 pytestmark = PATIENCE
@@ -79,17 +80,17 @@ STARTS: dict[str, tuple[str, Any]] = {
 async def at_peace(env: ClockworkEnvironment) -> None:
     """Until nothing comes by itself, or much has."""
     for _ in range(30):
-        if env.workshop.due() is None:
+        if env.clockwork.due() is None:
             break
-        await env.workshop.moment()
+        await env.clockwork.moment()
 
 
 async def played(play: Callable[[ClockworkEnvironment], Awaitable[None]]) -> None:
     """In surroundings of its own, where an exception of another type fails a task, as it does with a worker of ours. A task that
     failed fails the test once they are shut down."""
     env = ClockworkEnvironment()
-    env.workshop.failing = []
-    env.workshop._calls |= {call.name: call for call in calls_of(FenceDeviceActivities, DeviceReadingActivities)}
+    env.clockwork.failing = []
+    env.clockwork._calls |= {call.name: call for call in calls_of(FenceDeviceActivities, DeviceReadingActivities)}
     try:
         await play(env)
     finally:
@@ -114,7 +115,7 @@ def test_an_input_that_can_t_be_used_ends_the_workflow_with_an_error_of_ours(sta
 
     async def play(env: ClockworkEnvironment) -> None:
         handle = await begun(env, name, arguments)
-        found = env.workshop.executions[STARTS[name][0]]
+        found = env.clockwork.executions[STARTS[name][0]]
         if found.failure:
             with pytest.raises(WorkflowFailureError) as refused:
                 await handle.result()
@@ -167,7 +168,7 @@ def test_whatever_is_said_to_an_episode_that_waits_it_goes_on(spoken: list[Word]
                 before = await run.record()
                 if not await speak(run.handle, word):
                     assert await run.record() == before
-            if not env.workshop.executions[run.handle.id].closed:
+            if not env.clockwork.executions[run.handle.id].closed:
                 await speak(run.handle, (("update", "hold"), [raw(as_bytes(written(PERSON)))]))
                 for owner in (held := await run.status()).held_by:
                     answer = written(PERSON) | {"question": held.question, "of": owner}
@@ -177,19 +178,43 @@ def test_whatever_is_said_to_an_episode_that_waits_it_goes_on(spoken: list[Word]
     asyncio.run(played(play))
 
 
+MODE = ModeRequest(who="ada", reason="r", mode="drain", nodes=("n1",))
 TO_SCANNER: dict[tuple[str, str], Any] = {
     ("signal", "release"): Release(node="n1", incident="i"),
     ("query", "holds_permits"): PermitQuestions(questions=(PermitQuestion(node="n1", incident="i"),)),
     ("query", "status"): None,
+    ("query", "spells"): None,
+    ("query", "cluster_uid"): None,
     ("update", "request_permit"): PermitRequest(node="n1", incident="i", workflow_id="episode/c/n1"),
+    ("update", "hand_out"): PortionRequest(node="n1", incident="i", number=1, pods=3, per_minute=6),
     ("update", "pause"): PauseRequest(who="ada", reason="r", until=NOW.ready_since),
     ("update", "unpause"): PERSON,
+    ("update", "set_mode"): MODE,
     ("update", "stop"): PERSON,
 }
 
 
+def names_of(definition: type, how: str) -> set[str]:
+    """What clients may send to a workflow, in one of the three ways."""
+    return {
+        name
+        for name in getattr(
+            temporalio.workflow._Definition.must_from_class(definition), "queries" if how == "query" else f"{how}s"
+        )
+        if name
+    }
+
+
+def test_all_that_a_scanner_takes_is_sent_to_it() -> None:
+    assert {(how, name) for how in ("signal", "query", "update") for name in names_of(HealthScanner, how)} == set(TO_SCANNER)
+
+
 @examples(30)
 @given(st.lists(words(TO_SCANNER), min_size=1, max_size=4))
+@example([(("update", "set_mode"), [raw(as_bytes(written(MODE) | {"selector": "a in ("}))])])
+@example([(("update", "set_mode"), [raw(as_bytes(written(MODE) | {"nodes": "n1"}))])])
+@example([(("update", "set_mode"), [raw(as_bytes(written(MODE) | {"mode": ["drain"]}))])])
+@example([(("update", "set_mode"), [raw(as_bytes(written(MODE)))]), (("query", "spells"), [raw(b"7")])])
 def test_whatever_is_said_to_a_scanner_it_scans_on(spoken: list[Word]) -> None:
     async def play(env: ClockworkEnvironment) -> None:
         async with scanning(env, ScriptedCluster()) as scan:

@@ -6,17 +6,20 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
 from policy.episode.messages import Kind, RecordEntry
+from policy.observation.spells import HeldSpan, Spell
 from policy.scan.pauses import PastPause, Pause, Pauses
 from policy.values.times import written
 from starter.client import Nodewarden
 from starter.handles.history import EpisodeRecord
 from starter.output.cluster_moment import (
+    NOT_RECORDED,
     ClusterMoment,
     Stood,
     as_text,
@@ -140,6 +143,8 @@ def test_each_episode_stands_with_what_it_was_at_and_what_came_before_and_after(
         "prod at 2026-11-21 12:50:00+01:00 (CET)",
         "What kept everything from being begun",
         "  by amy, until it is ended by hand: drill; ended by bob: ok",
+        "Sick and not repaired",
+        "  no node that was due for a repair, as far as Temporal remembers",
         "Open at that moment",
         f"  node-9: {'; '.join(of_parked)}",
         "Ended in the 10m00s before",
@@ -149,7 +154,7 @@ def test_each_episode_stands_with_what_it_was_at_and_what_came_before_and_after(
         "Began in the 10m00s after",
         "  node-4: Fencing since 2026-11-21 12:51:40+01:00; because Ready is Unknown",
         "Not shown",
-        "  circuit breakers, conditions of nodes, and holds of nodes that had no episode, which are not recorded",
+        f"  {NOT_RECORDED}, which are not recorded",
     ]
 
 
@@ -181,10 +186,37 @@ def test_a_moment_of_which_nothing_is_on_record_is_not_called_quiet() -> None:
             "What kept everything from being begun",
             ["no scanner is on record of that moment: none ran, or Temporal has forgotten it"],
         ),
+        ("Sick and not repaired", ["no node that was due for a repair, as far as Temporal remembers"]),
         ("Open at that moment", nothing),
         ("Ended in the 10m00s before", nothing),
         ("Began in the 10m00s after", nothing),
     ]
+
+
+def test_what_held_a_node_then_stands_in_the_readers_zone_with_what_is_not_known() -> None:
+    """S44: what could not be read is not called quiet."""
+    spell = Spell(
+        node="node-7",
+        check="NodeHealthCheck//workers",
+        cause="ReadyUnknown",
+        since=ago(900),
+        due=ago(840),
+        steps=("reboot",),
+        held=(
+            HeldSpan(code="Paused", message="drill", since=ago(840), until=ago(610)),
+            HeldSpan(code="Mode", message="observe", since=ago(610)),
+        ),
+    )
+    found = replace(moment_of(), node="node-7", spells=(spell,), unknown=("spells that last: no scanner",))
+    shown = dict(sections(found))
+    assert "node-7 of prod at 2026-11-21 12:50:00+01:00 (CET)" in shown
+    ((_, said),) = shown["Sick and not repaired"]
+    assert said == (
+        "node-7: it was sick since 2026-11-21 12:45:00+01:00: ReadyUnknown, under NodeHealthCheck//workers; "
+        "it would have been repaired (reboot) from 2026-11-21 12:46:00+01:00 on, 0 others before it; "
+        "what held it since 2026-11-21 12:49:50+01:00: Mode: observe"
+    )
+    assert [said for _, said in shown["Not shown"]][1:] == ["spells that last: no scanner"]
 
 
 async def passed(moment: datetime) -> None:
@@ -215,7 +247,7 @@ async def test_the_cluster_at_a_moment_has_each_episode_once_also_one_that_went_
     now = await next_second()
 
     async def at(when: datetime) -> list[tuple[str, str, str]]:
-        found = await cluster_moment(warden.history, warden.scanner(cluster), when)
+        found = await cluster_moment(warden, cluster, when)
         assert found.scanned, "the scanner ran"
         assert [each.pause.reason for each in found.pauses] == ["drill"]
         return sorted((each.node, each.stood.value, each.why) for each in found.episodes)
@@ -234,7 +266,16 @@ async def test_the_cluster_at_a_moment_has_each_episode_once_also_one_that_went_
     assert (printed["at"], printed["zone"], printed["pauses"][0]["pause"]["reason"]) == (written(moment), "UTC", "drill")
     said = " ".join((await nodewarden("history", "--at", written(moment), "-c", cluster)).stdout.split())
     assert said.startswith(f"{cluster} at {zoned(moment)}")
-    assert "until it is ended by hand: drill Open at that moment node-1: Fencing since" in said
+    assert "until it is ended by hand: drill Sick and not repaired node-lasting: it was sick since" in said
+    assert "what became of it" not in said, "it lasts"
+    (lasting,) = printed["spells"]
+    assert (lasting["node"], lasting["ended"], printed["unknown"]) == ("node-lasting", None, [])
+    of_node = json.loads((await nodewarden("explain", "node-1", "--at", written(moment), "-c", cluster, "-o", "json")).stdout)
+    assert ([each["node"] for each in of_node["episodes"]], of_node["spells"]) == (["node-1"], [])
+    said = " ".join((await nodewarden("explain", "node-lasting", "--at", written(moment), "-c", cluster)).stdout.split())
+    assert said.startswith(f"node-lasting of {cluster} at {zoned(moment)}")
+    assert "Open at that moment no episode" in said
+    assert "it would have been repaired from" in said
 
 
 async def test_before_anything_nothing_is_on_record(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
@@ -253,3 +294,8 @@ async def test_before_anything_nothing_is_on_record(keyboard: Path, warden: Node
 async def test_a_bad_moment_is_code_2(keyboard: Path, cluster: str, words: tuple[str, ...], said: str) -> None:
     result = await nodewarden("history", "-c", cluster, *words)
     assert (result.exit_code, result.stderr.startswith(said)) == (2, True), result.stderr
+
+
+async def test_an_explained_moment_is_not_of_files(keyboard: Path, cluster: str) -> None:
+    result = await nodewarden("explain", "n", "-c", cluster, "--at", "03:12", "-f", "x.yaml")
+    assert (result.exit_code, "--at: expected neither -f nor --now beside it" in result.stderr) == (2, True), result.stderr

@@ -69,6 +69,17 @@ def test_it_fits_eighty_columns_and_links_each_case() -> None:
         assert f"    {case.workflow_id}" in lines
 
 
+def test_a_node_that_was_repaired_after_it_was_held_is_not_said_to_have_had_no_repair() -> None:
+    capped = (held("CapReached", NOON, NOON + minutes(3)),)
+    spells = [spell(f"node-{each}", held=capped, ending=each, mode=Mode.REPAIR) for each in (Ending.OURS, Ending.CAME_BACK)]
+    found = compare(recorded(*spells), (), (), since=NOON - timedelta(days=1), now=NOW)
+    *_, cases = parts(ClusterComparison(cluster="prod", comparison=found))
+    assert {row[0]: row[2] for row in cases.rows} == {
+        f"node-{Ending.OURS}": "repaired by nodewarden after it was held by CapReached",
+        f"node-{Ending.CAME_BACK}": "no repair: held by CapReached",
+    }
+
+
 def test_markdown_takes_no_name_for_markup() -> None:
     """S50: a node's name, a trace or a check's name is text, in a cell of its own."""
     nasty = replace(spell("n|o[d](http://x)`e\n# big", ending=Ending.OTHERS), traces=("<b>bold</b>",))

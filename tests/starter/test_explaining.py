@@ -271,6 +271,7 @@ async def at_home(keyboard: Path, api: ApiServer, cluster: str, person: ApiClien
         ("release",),
         ("ack-off", "--who", "amy", "--reason", "saw it", "--yes"),
         ("preserve", "extend", "--for", "1h"),
+        ("mode", "set", "observe", "--reason", "x"),
         ("explain",),
         ("fence", "plan"),
         ("remediate", "plan"),
@@ -286,6 +287,13 @@ async def test_a_name_that_no_node_has_is_one_wording_and_code_4_everywhere(
         "",
         "nodewarden: nod-1: there is no such Node or Machine; did you mean node-1?\n",
     )
+
+
+async def test_a_mode_that_there_is_not_is_named_with_those_that_there_are(at_home: ApiClient, warden: Nodewarden) -> None:
+    for level in ("unset", "Repair"):
+        result = await nodewarden("mode", "set", level, "node-1", "--reason", "x")
+        expected = f"nodewarden: MODE: expected observe, cordon, drain or repair, got {level!r}\n"
+        assert (result.exit_code, result.stderr) == (2, expected)
 
 
 async def test_a_node_without_an_episode_is_there_all_the_same(at_home: ApiClient, warden: Nodewarden, cluster: str) -> None:

@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 
 from policy.episode.messages import Acknowledgement, Kind, OffProof, RecordEntry
+from policy.observation.past_moment import would_have
+from policy.observation.spells import Ending, HeldSpan, Spell
 from policy.scan.pauses import PAUSES_REMEMBERED, PastPause, Pause, PauseEnd, Pauses, in_force, paused, unpaused
 from policy.values.times import written
 from starter.client import Nodewarden
 from starter.handles.history import EndedEpisodes, EpisodeRecord
+from starter.handles.observations import SpellsThen
 from starter.output import history_table
 from starter.output.record_table import as_model, as_table, moments_of
 from tests.starter.builders import NOW, ago, proof
@@ -214,3 +217,32 @@ def test_no_more_pauses_are_kept_than_are_remembered() -> None:
     assert len(in_force(heard, NOW)) == len(heard) == PAUSES_REMEMBERED, "S44: none that is in force is forgotten"
     with pytest.raises(ValueError, match="at most 50 pauses in force"):
         paused(heard, Pause(who="cem", owner="cem", reason="one more", since=NOW))
+
+
+def test_a_node_that_was_not_repaired_stands_among_the_episodes_with_what_would_have_been() -> None:
+    spell = Spell(
+        node="node-7",
+        check="NodeHealthCheck//workers",
+        cause="ReadyUnknown",
+        since=ago(700),
+        due=ago(600),
+        steps=("reboot",),
+        held=(
+            HeldSpan(code="Paused", message="drill", since=ago(600), until=ago(400)),
+            HeldSpan(code="Mode", message="", since=ago(400)),
+        ),
+        ended=ago(300),
+        ending=Ending.CAME_BACK,
+    )
+    assert would_have(spell) == (
+        "would have been repaired (reboot): ReadyUnknown, under NodeHealthCheck//workers; "
+        "held by Paused, Mode; it came back by itself"
+    )
+    observed, nothing = SpellsThen(spells=(spell,), unknown=("some records",)), EndedEpisodes(cluster="prod")
+    lines = drawn(history_table.as_table(nothing, (), NOW, observed), width=240)
+    assert [" ".join(line.split()) for line in lines[1:]] == [
+        f"node-7 Observation came-back 2026-11-21T11:50:00Z 5m00s - {would_have(spell)}",
+        "not shown: some records",
+    ]
+    model = history_table.as_model(nothing, (), NOW, observed)
+    assert (model.observations, model.unknown) == ((spell,), ("some records",))

@@ -7,6 +7,9 @@ import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import cast
+from unittest.mock import AsyncMock
 
 import pytest
 from temporalio.client import Client, WorkflowFailureError
@@ -15,6 +18,8 @@ from temporalio.worker import Worker
 from activities.observation_starter import ObservationStarter
 from policy.observation.spells import OBSERVATION, Ending, NodeDays, ObservationRecord, Spell
 from policy.values.mode import Mode
+from starter.handles.history import History
+from starter.handles.observations import Observations
 from workflows.definitions.observation import RecordedObservation
 
 DUE = datetime(2026, 11, 28, 3, 12, tzinfo=UTC)
@@ -62,3 +67,49 @@ async def test_node_days_and_storms_are_found_apart(starter: ObservationStarter,
         await asyncio.sleep(0.05)
     outcomes = {pair.value for run in found for pair in run.typed_search_attributes if pair.key.name == "Outcome"}
     assert outcomes == {"node-days", "storm"}
+
+
+async def test_a_record_is_found_for_its_node_and_for_the_cluster_at_its_moment(
+    starter: ObservationStarter, client: Client
+) -> None:
+    """One of a storm has no node's name in visibility, and node-days are no spells."""
+    cluster = f"c-{uuid.uuid4().hex[:8]}"
+    due = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
+    held = replace(SPELL, since=due, due=due, ended=due + timedelta(minutes=9))
+    days = NodeDays(day="2026-11-28", check="c", mode=Mode.REPAIR, seconds=1.0)
+    in_storm = tuple(replace(held, node=node, storm="s") for node in ("a", "b"))
+    await starter.start(ObservationRecord(cluster=cluster, days=(days,)))
+    await starter.start(ObservationRecord(cluster=cluster, spells=in_storm))
+    await starter.start(ObservationRecord(cluster=cluster, spells=(held,)))
+    read, then = Observations(client, History(client)), due + timedelta(minutes=5)
+    async with asyncio.timeout(20):
+        while [each.node for each in (await read.spells_at(cluster, then)).spells] != ["a", "b", "node-7"]:
+            await asyncio.sleep(0.1)
+    assert (await read.spells_at(cluster, then, node="b")).spells == (in_storm[1],)
+    assert (await read.spells_at(cluster, due - timedelta(minutes=1))).spells == ()
+    (unknown,) = (await read.spells_at(cluster, then, node="b")).unknown
+    assert unknown.startswith("spells that last, as the scanner does not say: ")
+    found = await read.ended_spells(cluster, since=due, node="node-7")
+    assert (found.spells, found.unknown) == ((held,), ())
+    assert (await read.ended_spells(cluster, since=due, limit=1)).unknown, "one record of two was left out"
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        ValueError("no such field"),
+        ObservationRecord(cluster="b", spells=(SPELL,)),
+        ObservationRecord(cluster="a", spells=(replace(SPELL, node="node-8"),)),
+        ObservationRecord(cluster="a"),
+        ObservationRecord(cluster="a", spells=(replace(SPELL, ended=datetime(2026, 11, 28)),)),  # noqa: DTZ001
+    ],
+    ids=["unreadable", "of another cluster", "under another id", "of nothing", "without a zone"],
+)
+async def test_s49_a_record_that_no_scanner_makes_is_left_out_and_counted(found: ObservationRecord | ValueError) -> None:
+    """S49: else one workflow that any client has started would end each `compare` and each look at a past moment for 90 days."""
+    own = ObservationRecord(cluster="a", spells=(SPELL,))
+    handle = SimpleNamespace(result=AsyncMock(side_effect=[found, own]))
+    client = cast("Client", SimpleNamespace(get_workflow_handle=lambda *_args, **_options: handle))
+    observations = Observations(client, cast("History", None))
+    assert await observations._record("a", own.workflow_id, "run-1") is None
+    assert await observations._record("a", own.workflow_id, "run-1") == own

@@ -105,10 +105,10 @@ async def test_offenders_lists_machines_by_their_hardware_with_all_names(keyboar
         (OTHER, ["node-2"], 1, False),
     ]
     told = " ".join((await nodewarden("offenders", "-c", repaired, "--since", "1d")).stdout.split())
-    assert f"{UUID} 2 " in told
+    assert f"{UUID} 2, offends " in told
     assert "gpu-1, node-7: " in told or "node-7, gpu-1: " in told
     assert "node-2: node-2 is silent" in told
-    assert "red: 2 repairs or more" in told
+    assert "offends: 2 repairs or more" in told
 
 
 async def test_report_counts_what_has_ended(keyboard: Path, warden: Nodewarden, cluster: str) -> None:

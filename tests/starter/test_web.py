@@ -27,6 +27,7 @@ from policy.scan.scan_report import AtRisk, ClusterLease, NodeAtRisk, ViewState
 from starter.client import Nodewarden
 from starter.errors import MissingError, SilentError
 from starter.handles.history import EndedEpisode, EndedEpisodes, EpisodeRecord
+from starter.handles.observations import SpellsThen
 from starter.handles.preservations import PreservedNodes
 from starter.handles.status import ClusterStatus, NodeEpisodes, SilentEpisode
 from starter.web import views
@@ -81,11 +82,14 @@ class ScriptedWarden:
     def observations(self) -> ScriptedWarden:
         return self
 
-    async def spells_at(self, cluster: str, node: str, moment: datetime) -> tuple[Spell, ...]:
-        return self.spells
+    async def spells_at(self, cluster: str, moment: datetime, *, node: str = "") -> SpellsThen:
+        return SpellsThen(spells=self.spells)
 
     def scanner(self, cluster: str) -> ScriptedWarden:
         return self
+
+    async def ended_spells(self, cluster: str, **_: Any) -> SpellsThen:
+        return SpellsThen(spells=tuple(each for each in self.spells if each.ended is not None))
 
     def device_check(self, cluster: str) -> ScriptedWarden:
         return self
@@ -105,7 +109,7 @@ class ScriptedWarden:
     async def ended(self, cluster: str, **_: Any) -> EndedEpisodes:
         return EndedEpisodes(cluster=cluster, episodes=self.past)
 
-    async def between(self, cluster: str, first: datetime, last: datetime) -> tuple[tuple[EpisodeRecord, ...], bool]:
+    async def between(self, cluster: str, *_: datetime, **__: str) -> tuple[tuple[EpisodeRecord, ...], bool]:
         return self.records, False
 
     async def was_scanned(self, cluster: str, moment: datetime) -> bool:

@@ -18,14 +18,15 @@ from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
 from policy.fence.power import PowerState
 from policy.observation.comparison import compare
 from policy.observation.offenders import OffenderRules, RepairedMachine
-from policy.observation.spells import Ending, HeldSpan
+from policy.observation.past_moment import is_about
+from policy.observation.spells import Ending, HeldSpan, Spell
 from policy.scan.pauses import PastPause, Pause, Pauses
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import AtRisk, NodeAtRisk, TargetRow
 from policy.values.object_refs import ObjectRef
 from starter.errors import MissingError
 from starter.handles.history import EndedEpisode, EndedEpisodes, EpisodeRecord
-from starter.handles.observations import ClusterComparison
+from starter.handles.observations import ClusterComparison, SpellsThen
 from starter.handles.preservations import PreservedNode, PreservedNodes
 from starter.handles.status import ClusterStatus, NodeEpisodes
 from tests.policy.observation.builders import node_days, recorded, spell
@@ -417,9 +418,12 @@ class _Past:
         found = [each for each in self.episodes if node in {"", each.node} and (since is None or each.ended >= since)]
         return EndedEpisodes(cluster=cluster, episodes=tuple(found[:limit]), more=len(found) > limit)
 
-    async def between(self, cluster: str, first: datetime, last: datetime) -> tuple[tuple[EpisodeRecord, ...], bool]:
-        past = [each.incident for each in self.episodes if each.started <= last and each.ended >= first]
-        names = [*past, *(each.incident for each in OPEN if each.started <= last)]
+    async def between(
+        self, cluster: str, first: datetime, last: datetime, *, node: str = ""
+    ) -> tuple[tuple[EpisodeRecord, ...], bool]:
+        past = [each for each in self.episodes if each.started <= last and each.ended >= first]
+        found = [*past, *(each for each in OPEN if each.started <= last)]
+        names = [each.incident for each in found if node in {"", each.node}]
         return tuple([await self.record(cluster, each) for each in names]), False
 
     async def was_scanned(self, cluster: str, moment: datetime) -> bool:
@@ -486,17 +490,24 @@ class _Scanner:
         return self.heard
 
 
+def unrepaired() -> tuple[Spell, ...]:
+    """Nodes that were due three days ago, and that no check was allowed to repair."""
+    due = ago(days=3)
+    return (
+        *(spell(f"node-{number}", due=due, lasted=timedelta(minutes=number)) for number in range(1, 9)),
+        *(spell(f"node-2{number}", due=due, lasted=timedelta(hours=number + 1), ending=Ending.OTHERS) for number in range(6)),
+        spell("node-30", due=due, held=(HeldSpan(code="CircuitBreakerOpen", message="", since=due),), storm="s-1"),
+    )
+
+
 class _Observations:
     async def compared(self, cluster: str, *, since: datetime, check: str = "") -> ClusterComparison:
-        due, now = ago(days=3), ago()
-        spells = [
-            *(spell(f"node-{number}", due=due, lasted=timedelta(minutes=number)) for number in range(1, 9)),
-            *(spell(f"node-2{number}", due=due, lasted=timedelta(hours=number + 1), ending=Ending.OTHERS) for number in range(6)),
-            spell("node-30", due=due, held=(HeldSpan(code="CircuitBreakerOpen", message="", since=due),), storm="s-1"),
-        ]
         days = [node_days(24, f"{ago(days=number):%Y-%m-%d}") for number in range(20)]
-        found = compare(recorded(*spells), days, (), since=since, now=now, check=check)
+        found = compare(recorded(*unrepaired()), days, (), since=since, now=ago(), check=check)
         return ClusterComparison(cluster=cluster, comparison=found, unknown=("what was on 10 days",))
+
+    async def spells_at(self, cluster: str, moment: datetime, *, node: str = "") -> SpellsThen:
+        return SpellsThen(spells=tuple(each for each in unrepaired() if node in {"", each.node} and is_about(each, moment)))
 
 
 @dataclass

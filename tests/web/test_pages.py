@@ -28,6 +28,8 @@ VIEWS = {
 }
 AXE = Path(AXE_FILE_PATH).read_text(encoding="utf-8")
 MOST_STOPS = 400
+NARROW = 375
+"""Of the narrowest phones that are common, in CSS pixels."""
 
 FOCUSABLE = """() => [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']")]
   .filter((each) => each.checkVisibility() && !each.disabled && each.type !== "hidden").length"""
@@ -93,8 +95,10 @@ async def test_nothing_is_said_twice_in_one_place(browser: Browser, url: str, pa
         assert said.count(words) == 1, said
 
 
-async def test_the_menu_is_one_line_on_a_phone(browser: Browser, url: str) -> None:
-    async with opened(browser, url + VIEWS["now"], width=PHONE) as (page, _):
+@pytest.mark.parametrize("view", ["now", "would-have"])
+async def test_the_menu_is_one_line_on_a_phone(browser: Browser, url: str, view: str) -> None:
+    """The name of the view that is open is in bold, the longest of them too."""
+    async with opened(browser, url + VIEWS[view], width=NARROW) as (page, _):
         links = await page.locator("header nav a").all()
         assert len({box["y"] for each in links if (box := await each.bounding_box()) is not None}) == 1
 

@@ -12,10 +12,10 @@ import pytest
 from playwright.async_api import Browser, Page
 
 from policy.scan.pauses import PastPause, Pause
-from policy.values.times import written
+from policy.values.times import as_of, written
 from tests.starter.builders import scanner
 from tests.web.looking import opened
-from tests.web.night import CLUSTER, NightWarden, at_three_twelve, hence, night
+from tests.web.night import CLUSTER, NightWarden, at_three_twelve, hence, night, unrepaired
 
 PAUSE = Pause(
     who="ann@example.com",
@@ -120,6 +120,11 @@ async def test_why_a_node_was_not_touched_is_asked_for_at_a_time_of_my_own_zone(
         await page.get_by_role("region", name="Why at that moment?").get_by_role("button", name="Show").click()
         await reads(page, f"At {written(moment)}:", "Fencing was open")
         assert await page.get_by_label("At, in your zone, Asia/Dubai").input_value() == f"{mine:%Y-%m-%dT%H:%M:%S}"
+        due = next(each.due for each in unrepaired() if each.node == "node-4")
+        mine = (due + timedelta(minutes=1)).astimezone(ZoneInfo("Asia/Dubai"))
+        await page.get_by_label("At, in your zone, Asia/Dubai").fill(f"{mine:%Y-%m-%dT%H:%M:%S}")
+        await page.get_by_role("region", name="Why at that moment?").get_by_role("button", name="Show").click()
+        await reads(page, f"it would have been repaired from {as_of(mine, due)} on", "mode holds it", "it came back by itself")
         assert said == []
 
 

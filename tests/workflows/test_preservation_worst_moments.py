@@ -91,10 +91,10 @@ async def test_a_word_that_comes_while_the_rest_is_told_is_heard_before_the_mach
     """S42: Ada is told "preserved until ..." while people are told what was before; nothing follows that knows nothing of it."""
     world, real, telling = machine(fails=True), Episode.publish_the_rest, asyncio.Event()
 
-    async def slowly(self: Episode) -> None:
+    async def slowly(self: Episode, *, last: bool) -> None:
         telling.set()
         await workflow.sleep(timedelta(minutes=1))
-        await real(self)
+        await real(self, last=last)
 
     monkeypatch.setattr(Episode, "publish_the_rest", slowly)
     async with kept(env, world) as run:

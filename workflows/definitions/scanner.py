@@ -47,7 +47,7 @@ from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.report_builder import plainly_sick, stamp_of
 from policy.scan.scan_report import MAXIMUM_OBSERVATIONS, ScanReport
 from policy.scan.view_state import another_cluster
-from policy.values.display_text import without_calls
+from policy.values.display_text import some_of, without_calls
 from policy.values.mode import read_mode
 from policy.values.times import format_duration
 from workflows.episode.attestation import Command, refused, require_future, require_name_and_reason, verified_command
@@ -81,6 +81,8 @@ PRESERVE_AGAIN = timedelta(minutes=1)
 """What a preservation was notified of is repeated so often, in case that an episode which should have acted never learned it."""
 MOST_DECISIONS = 1000
 """Records that wait for a scan; of more the oldest go."""
+MOST_NAMED = 20
+"""Nodes of a command in its record."""
 HASTY, HASTY_IN_A_ROW, BREATH = timedelta(milliseconds=200), 20, timedelta(seconds=1)
 AS_FOUND = ""
 """The stamp of an episode that was notified of nothing yet: that its node is sick it knows."""
@@ -831,7 +833,7 @@ class HealthScanner:
             self._set_modes(self._changed_modes(request))
         except ValueError as error:
             raise refused(f"mode: {error}") from error
-        about = ", ".join(request.nodes) or request.selector or "all nodes"
+        about = some_of(request.nodes, MOST_NAMED) or request.selector or "all nodes"
         said = {"act": Verb.SET_MODE.value, "outcome": request.mode, "message": f"{about}: {request.reason}"}
         self._record(DecisionKind.MODE_CHANGED, who=request.by, **said)
         return f"{self._input.cluster}: {self._state.modes.described(request.nodes, request.selector)}"

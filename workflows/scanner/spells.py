@@ -58,7 +58,7 @@ class Spells:
             refused,
             begun=begun,
             busy={*opening, *state.settling, *state.nodes_in_hand()} - begun.keys(),
-            waiting=len(state.spells_ended) + len(state.spells_of_storms),
+            waiting=(*state.spells_ended, *state.spells_of_storms),
             now=workflow.now(),
         )
         state.spells, state.spells_left_out = changes.spells, changes.left_out

@@ -460,7 +460,7 @@ def _mode(request: LookRequest, sight: _Sight) -> ModeAnswer | None:
     check = request.need.check.key if request.need.check is not None else ""
     metadata = (sight.asking or {}).get("metadata") or {}
     annotation = (metadata.get("annotations") or {}).get(MODE_KEY)
-    labels = sight.node.view.labels if sight.node is not None else {}
+    labels = sight.node.view.labels if sight.node is not None else None
     return mode_of(sight.modes, request.target.pinned.node, labels, str(annotation) if annotation is not None else None, check)
 
 

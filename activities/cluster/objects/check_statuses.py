@@ -297,7 +297,7 @@ def _reason(situation: Situation, remediating: Mapping[str, OpenEpisode]) -> str
         f"remediating {', '.join(sorted(remediating)[:5])}{' and others' if len(remediating) > 5 else ''}" if remediating else ""
     )
     stopped = "" if report.allowed else f"no new remediation: {report.message}"
-    return "; ".join(filter(None, (situation.waiting, doing, stopped))) or "enabled, nothing to remediate"
+    return "; ".join(filter(None, (situation.waiting, doing, stopped))) or "enabled, no ongoing remediation"
 
 
 def _unhealthy_nodes(

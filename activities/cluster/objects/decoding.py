@@ -46,6 +46,7 @@ READ_OUT = frozenset({CONDITION, OWNER_REMEDIATED})
 IP_ADDRESSES = frozenset({"InternalIP", "ExternalIP"})
 
 LONGEST_PROBLEM = 200
+LONGEST_IDENTITY = 128
 
 
 class EventType(StrEnum):
@@ -219,11 +220,17 @@ def _read_node(raw: msgspec.Raw) -> Item[NodeView]:
         unschedulable=bool(spec.unschedulable),
         deleting=metadata.deletion_timestamp is not None,
         provider_id=spec.provider_id or "",
-        boot_id=node_info.boot_id or "",
-        system_uuid=node_info.system_uuid or "",
+        boot_id=_identity(node_info.boot_id),
+        system_uuid=_identity(node_info.system_uuid),
         addresses=tuple(dict.fromkeys(each.address for each in status.addresses or () if each.type in IP_ADDRESSES)),
     )
     return Item(metadata.name, metadata.resource_version, view)
+
+
+def _identity(said: str | None) -> str:
+    """As a kubelet says it; "", not known, where it is longer than any can be: reports and records of the whole cluster carry
+    it (S41)."""
+    return said if said is not None and len(said) <= LONGEST_IDENTITY else ""
 
 
 def conditions_of(conditions: list[WireCondition] | None) -> tuple[Condition, ...]:

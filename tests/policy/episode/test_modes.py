@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -55,6 +56,18 @@ def test_the_newest_rule_that_covers_a_node_counts_and_the_default_holds_for_the
     assert why == f"set for nodes with rack=r7 by ada, verified by Kubernetes at {written(NOW)}: rack 7 first"
 
 
+def test_s52_a_node_that_is_gone_takes_no_rule_by_its_labels_along() -> None:
+    """S52: else a Machine of an observed rack would be deleted as soon as its Node was."""
+    observed = ClusterModes(setting=Mode.REPAIR).ruled(a_rule(Mode.OBSERVE, selector="rack=r7"))
+    found = mode_of(observed, "node-1", None)
+    assert found.mode is Mode.OBSERVE
+    assert "it has no Node, so its labels are not known" in str(found)
+    assert mode_of(observed, "node-1", {}).mode is Mode.REPAIR
+    assert mode_of(observed.ruled(a_rule(Mode.REPAIR, "node-1")), "node-1", None).mode is Mode.REPAIR, "a person has named it"
+    armed = OBSERVES.ruled(a_rule(Mode.REPAIR, selector="rack=r7"))
+    assert mode_of(armed, "node-1", None).mode is Mode.OBSERVE
+
+
 def test_one_command_takes_everything_back() -> None:
     """S52: in a hurry no person looks for the rules of others."""
     modes = ClusterModes(setting=Mode.REPAIR).ruled(a_rule(Mode.REPAIR, selector="rack=r7")).ruled(a_rule(Mode.OBSERVE))
@@ -80,6 +93,15 @@ def test_rules_are_bounded() -> None:
     assert modes.ruled(a_rule(Mode.DRAIN, "node-7")).rules[-1].mode is Mode.DRAIN
     with pytest.raises(ValueError, match="at most 200 names"):
         OBSERVES.ruled(a_rule(Mode.REPAIR, *map(str, range(201))))
+    full = OBSERVES
+    for rule in ("ab", "cd"):
+        full = full.ruled(a_rule(Mode.REPAIR, *(f"{rule}-{number}" for number in range(200))))
+    with pytest.raises(ValueError, match="at most 500 names in all rules"):
+        full.ruled(a_rule(Mode.REPAIR, *map(str, range(101))))
+    assert full.ruled(a_rule(Mode.REPAIR, *map(str, range(100))))
+    assert len(OBSERVES.ruled(replace(a_rule(Mode.REPAIR, "a"), reason="r" * 2000)).rules[0].reason) == 300
+    with pytest.raises(ValueError, match="names of nodes"):
+        OBSERVES.ruled(a_rule(Mode.REPAIR, "node-1\x1b[2J"))
     with pytest.raises(ValueError, match="got both"):
         OBSERVES.ruled(a_rule(Mode.REPAIR, "a", selector="rack=r7"))
 

@@ -160,8 +160,19 @@ def test_many_within_a_minute_are_one_storm() -> None:
 
 def test_beyond_the_most_they_are_counted_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_spells, "MOST_OPEN", 3)
-    changes = next_spells({}, report(*"abcd"), refused(*"abcd"), begun={}, waiting=1, now=NOW)
+    changes = next_spells({}, report(*"abcd"), refused(*"abcd"), begun={}, waiting=opened("x").values(), now=NOW)
     assert (sorted(changes.spells), changes.left_out) == (["a", "b"], 2)
+
+
+def test_long_names_leave_room_for_fewer_and_a_text_is_measured_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state that is too large for Temporal ends the scanner."""
+    (spell,) = next_spells(
+        {}, report("a"), refused("a", message="\N{CJK UNIFIED IDEOGRAPH-5B57}" * 200), begun={}, now=NOW
+    ).spells.values()
+    assert len(spell.held[0].message.encode()) in range(150, open_spells.LONGEST_TEXT + 1)
+    monkeypatch.setattr(open_spells, "MOST_NAMED", 2 * open_spells._named(spell))
+    changes = next_spells({"a": spell}, report(*"abc"), refused(*"abc"), begun={}, now=NOW)
+    assert (sorted(changes.spells), changes.left_out) == (["a", "b"], 1)
 
 
 def test_a_trace_of_another_hand_counts_where_it_seemed_to_come_back_by_itself() -> None:

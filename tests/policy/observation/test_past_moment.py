@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 from policy.observation.past_moment import ending, sentences
 from policy.observation.spells import Ending, HeldSpan, Spell
 
+CET = timezone(timedelta(hours=1), "CET")
 SINCE = datetime(2026, 11, 28, 3, 0, tzinfo=UTC)
 DUE, PAUSED_AT, ENDED = (SINCE + timedelta(minutes=each) for each in (5, 10, 20))
 SPELL = Spell(
@@ -29,23 +30,24 @@ SPELL = Spell(
 
 
 def said(minutes: float) -> list[str]:
-    return list(sentences([SPELL], SINCE + timedelta(minutes=minutes), lambda moment: f"{moment:%H:%M}"))
+    then = (SINCE + timedelta(minutes=minutes)).astimezone(CET)
+    return [each.replace("2026-11-28 ", "").replace(":00+01:00", "") for each in sentences([SPELL], then)]
 
 
 def test_what_held_it_then_and_since_when() -> None:
     assert said(12) == [
-        "it was sick since 03:00: ReadyUnknown, under NodeHealthCheck//workers",
-        "it would have been repaired (reboot) from 03:05 on, 2 others before it",
-        "what held it since 03:10: Paused: paused by ada: drill",
-        "what became of it, at 03:20: others repaired it (another boot id)",
+        "it was sick since 04:00: ReadyUnknown, under NodeHealthCheck//workers",
+        "it would have been repaired (reboot) from 04:05 on, 2 others before it",
+        "what held it since 04:10: Paused: paused by ada: drill",
+        "what became of it, at 04:20: others repaired it (another boot id)",
     ]
-    assert "what held it since 03:05: CapReached: 1 of 1 permits are held: b" in said(7)
+    assert "what held it since 04:05: CapReached: 1 of 1 permits are held: b" in said(7)
 
 
 def test_before_it_was_due_after_its_end_and_at_other_times() -> None:
-    assert said(2)[1:] == ["a repair was due at 03:05 only"]
+    assert said(2)[1:] == ["a repair was due at 04:05 only"]
     assert said(60) == [
-        "it had been sick until 03:20 (ReadyUnknown, under NodeHealthCheck//workers): others repaired it (another boot id)"
+        "it had been sick until 04:20 (ReadyUnknown, under NodeHealthCheck//workers): others repaired it (another boot id)"
     ]
     assert said(-1) == said(81) == []
 

@@ -20,6 +20,7 @@ from policy.remediation.strategies import Action
 from policy.scan.admission import admit
 from policy.scan.evaluation import evaluate
 from policy.scan.ledger import Ledger
+from policy.scan.mode_table import idle_rules
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.report_builder import NOT_COVERED, stamp_of
 from policy.scan.scan_report import MAXIMUM_CANDIDATES, MAXIMUM_OBSERVATIONS, MAXIMUM_ROWS, NodeStanding
@@ -372,6 +373,17 @@ def test_what_a_spell_watches_changes_no_decision() -> None:
     plain, watching = ledger.report_parts(NOW), ledger.report_parts(NOW, spells=("a", "b", "healthy-001"))
     assert replace(watching, watched=()) == plain
     assert [each.node for each in watching.watched] == ["healthy-001"]
+
+
+def test_rules_that_cover_no_node_are_found() -> None:
+    """A misspelt label arms nothing, and takes nothing back."""
+    ledger = ledger_of(a_check(), a_node("node-1"))
+    rules = [
+        ModeRule(mode=Mode.OBSERVE, by="ada", reason="r", at=NOW, **scope)  # type: ignore[arg-type]
+        for scope in ({"selector": "rack=r7"}, {"nodes": ("node-2",)}, {"nodes": ("node-2", "node-1")}, {})
+    ]
+    ledger.put_modes(ClusterModes(rules=tuple(rules)))
+    assert idle_rules(ledger.known(NOW)) == tuple(rules[:2])
 
 
 def test_nodes_in_each_mode_are_counted_and_a_held_one_names_its_mode() -> None:
