@@ -151,7 +151,7 @@ def test_what_would_have_been_repaired_is_shown_with_what_holds_it() -> None:
     lines = drawn(status(scanner=seen))
     first = next(index for index, line in enumerate(lines) if line.startswith("WOULD HAVE"))
     assert [line.split(maxsplit=2) for line in lines[first + 1 : first + 3]] == [
-        ["node-2", "2m00s", "Paused: paused by ada: drill"],
+        ["node-2", "2m00s", "paused by ada: drill"],
         ["node-3", "1m00s", "it came back by itself"],
     ]
     assert lines[first + 3] == "… and 3 more nodes"
