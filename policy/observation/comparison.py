@@ -271,7 +271,11 @@ def begins(spell: Spell, due: datetime | None, now: datetime) -> datetime | None
         until = span.until or end
         if span.code != MODE and (number == 0 or span.since <= at) and at < until:
             at = until
-    return at if at < end else None
+    if at < end:
+        return at
+    # What we repaired was sick until then, and by no sign well without that.
+    longer = spell.ending is Ending.OURS and due > spell.due
+    return at if longer and begins(spell, spell.due, now) is not None else None
 
 
 def _judge(spell: Spell, begun: datetime | None, usual: timedelta, now: datetime) -> Judgement:

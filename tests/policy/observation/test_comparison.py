@@ -151,6 +151,11 @@ def test_a_longer_time_out_is_counted_from_the_spells() -> None:
     assert table[minutes(60)] == (0, 0, minutes(0))
 
 
+def test_what_we_repaired_did_not_come_back_by_itself_under_a_longer_time_out() -> None:
+    check = compared(spell("a", lasted=minutes(3), ending=Ending.OURS))
+    assert [(each.repairs, each.false_repairs) for each in check.timeouts] == [(1, 0)] * len(LONGER)
+
+
 def test_a_repair_takes_as_long_as_ours_took() -> None:
     """The median of those that a check began and no person delayed; with too few of them the default."""
     asked = (RecordEntry(at=NOON, step="off", act="phase", outcome=Phase.NEEDS_HUMAN),)
