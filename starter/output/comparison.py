@@ -159,10 +159,10 @@ def _of_armed(armed: ArmedTally) -> Iterator[str]:
 
 
 def _estimate(found: Estimate, needed: str, *, percent: bool = False) -> str:
-    """`1.4 (95 %: 0.37 to 3.5)`, and whether that is too little. needed: of what, at least."""
+    """`1.4 (95 %: 0.37 to 3.5)`; an interval that is too wide to say anything is left out. needed: of what, at least."""
     value, low, high = (_figure(each * (100 if percent else 1)) for each in (found.value, found.low, found.high))
-    few = "" if found.enough else f": too few to say, {needed} are needed"
-    return f"{value}{' %' if percent else ''} (95 %: {low} to {high}){few}"
+    shown = f"{value}{' %' if percent else ''}"
+    return f"{shown} (95 %: {low} to {high})" if found.enough else f"{shown}: too few to say, {needed} are needed"
 
 
 def _figure(number: float) -> str:
