@@ -509,6 +509,10 @@ class _Observations:
     async def spells_at(self, cluster: str, moment: datetime, *, node: str = "") -> SpellsThen:
         return SpellsThen(spells=tuple(each for each in unrepaired() if node in {"", each.node} and is_about(each, moment)))
 
+    async def ended_spells(self, cluster: str, *, since: datetime, node: str = "", limit: int = 0) -> SpellsThen:
+        ended = (each for each in unrepaired() if each.ended is not None and each.ended >= since)
+        return SpellsThen(spells=tuple(each for each in ended if node in {"", each.node}))
+
 
 @dataclass
 class _Episode:
