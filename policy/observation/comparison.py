@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from policy.episode.gate import MODE
 from policy.episode.messages import EpisodeResult, Outcome, Phase
+from policy.observation.outcomes import quantile
 from policy.observation.spells import Ending, NodeDays, Spell
 from policy.values.mode import Mode
 
@@ -237,7 +238,7 @@ def _sickness(spell: Spell) -> tuple[str, str, str, datetime]:
 def repair_time(episodes: Iterable[EpisodeResult]) -> RepairTime:
     """Measured from those that a check began and that brought the node back without a person."""
     took = [each.ended - each.started for each in episodes if each.check and each.outcome in _REPAIRED and not _waited(each)]
-    return RepairTime(span=_quantile(took, 0.5), repairs=len(took)) if len(took) >= FEWEST_REPAIRS else RepairTime()
+    return RepairTime(span=quantile(took, 0.5), repairs=len(took)) if len(took) >= FEWEST_REPAIRS else RepairTime()
 
 
 def _waited(episode: EpisodeResult) -> bool:
@@ -337,8 +338,8 @@ def _by_others(cases: Iterable[JudgedSpell], usual: timedelta) -> RepairsByOther
     if not after:
         return None
     sooner = [max(each - usual, _NONE) for each in after]
-    half, most = (_quantile(after, each) for each in (0.5, 0.9))
-    return RepairsByOthers(after=half, after_p90=most, sooner=_quantile(sooner, 0.5), sooner_p90=_quantile(sooner, 0.9))
+    half, most = (quantile(after, each) for each in (0.5, 0.9))
+    return RepairsByOthers(after=half, after_p90=most, sooner=quantile(sooner, 0.5), sooner_p90=quantile(sooner, 0.9))
 
 
 def _brakes(spells: Iterable[Spell], now: datetime) -> tuple[BrakeTally, ...]:
@@ -459,8 +460,3 @@ def _where(at_most: Callable[[float], float], probability: float, highest: float
         middle = (low + high) / 2
         low, high = (middle, high) if at_most(middle) > probability else (low, middle)
     return (low + high) / 2
-
-
-def _quantile(values: Collection[timedelta], share: float) -> timedelta:
-    """The shortest of them within which that share of all lies."""
-    return sorted(values)[max(0, math.ceil(len(values) * share) - 1)]
