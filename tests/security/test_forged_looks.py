@@ -71,7 +71,7 @@ async def give_up(world: World, look: LookRequest, uid: str) -> Any:
         unhealthy="x",
         before=BeforeActing(look=look),
     )
-    acts = ClusterPreservation(ServedCluster(CLUSTER, world.connection, clock=world.clock), world.target.last_look)
+    acts = ClusterPreservation(ServedCluster(CLUSTER, world.connection, clock=world.clock), world.target.last_look, world.permits)
     return await ActivityEnvironment().run(acts.give_up, request)
 
 
@@ -122,7 +122,7 @@ async def taint(world: World, look: LookRequest, _uid: str) -> Any:
 
 def isolation(world: World) -> ClusterIsolation:
     served = ServedCluster(CLUSTER, world.connection, clock=world.clock)
-    return ClusterIsolation(served, world.target.last_look, world.permits, LICENCES)
+    return ClusterIsolation(served, world.target.last_look, LICENCES)
 
 
 ACTS: tuple[Forged, ...] = (give_up, request_owner, annotate_external, create_object, cordon, taint)
