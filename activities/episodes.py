@@ -16,6 +16,7 @@ from typing import TypeVar
 from temporalio import activity
 from temporalio.client import (
     Client,
+    WorkflowExecution,
     WorkflowExecutionStatus,
     WorkflowHandle,
     WorkflowQueryFailedError,
@@ -62,9 +63,11 @@ from policy.episode.messages import (
     episode_id,
     scanner_id,
 )
+from policy.episode.modes import MODES_MEMO, ClusterModes
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer
 from policy.preservation.preservation_index import PreservationNeed
+from policy.values.mode import Mode
 
 Answer = TypeVar("Answer")
 
@@ -76,6 +79,14 @@ MOST_OPEN = 10_000
 
 FOREIGN = "foreign "
 """Begins the incident of a workflow that has our id and none of our types: it holds the node, and what it does is not known."""
+
+
+async def _armed(scanner: WorkflowExecution) -> bool | None:
+    """Whether the mode of nodes without a rule was to repair when that run of a scanner ended, as its memo says; None for a
+    version without modes, which repaired all along (S52)."""
+    if (modes := await scanner.memo_value(MODES_MEMO, default=None, type_hint=ClusterModes)) is None:
+        return None
+    return modes.is_known and modes.default is Mode.REPAIR
 
 
 class EpisodeService(EpisodeActivities, PreservationStarts):
@@ -284,21 +295,23 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         if "'" in request.cluster:
             raise failure(ErrorType.INVALID_CONFIG, f"cluster: expected a name without quotes, got {request.cluster!r}")
         running = f"WorkflowId STARTS_WITH '{prefix}' AND ExecutionStatus = 'Running'"
-        nodes, earlier = list[str](), False
+        nodes, earlier, armed = list[str](), False, None
         try:
             query = f"{running} AND WorkflowType != '{Kind.PRESERVATION.value}'"
             async for run in self._client.list_workflows(query, limit=MOST_OPEN + 1, rpc_timeout=QUERY_TIMEOUT):
                 nodes.append(run.id.removeprefix(prefix))
             async for run in self._client.list_workflows(f"WorkflowId = '{scanner}'", limit=2, rpc_timeout=QUERY_TIMEOUT):
-                earlier = earlier or run.run_id != this_run
+                if run.run_id != this_run and not earlier:
+                    earlier, armed = True, await _armed(run)
             ever = f"WorkflowId STARTS_WITH '{prefix}' AND WorkflowType IN ('{Kind.FENCING.value}', '{Kind.REMEDIATION.value}')"
-            repaired = bool(nodes) or (await self._client.count_workflows(ever, rpc_timeout=QUERY_TIMEOUT)).count > 0
+            if earlier and armed is None:
+                armed = bool(nodes) or (await self._client.count_workflows(ever, rpc_timeout=QUERY_TIMEOUT)).count > 0
         except RPCError as error:
             raise failure(ErrorType.UNREACHABLE, f"Temporal can't list the open episodes: {error.message}") from error
         if len(nodes) > MOST_OPEN:
             told = f"more than {MOST_OPEN} episodes of {request.cluster} are open: end those that are not needed"
             raise failure(ErrorType.NOT_SUPPORTED, told)
-        return FoundOpen(nodes=tuple(dict.fromkeys(nodes)), earlier=earlier, repaired=repaired)
+        return FoundOpen(nodes=tuple(dict.fromkeys(nodes)), earlier=earlier, repaired=bool(armed))
 
     @activity.defn(name="episodes.request-permit")
     async def request_permit(self, request: AskPermit) -> PermitAnswer:

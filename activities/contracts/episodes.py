@@ -104,8 +104,9 @@ class FoundOpen:
     Temporal's visibility, which lags: an episode that began a moment ago may be missing, and one that just ended may still be
     listed.
 
-    earlier: whether another scanner of the cluster ran before the one that asks. repaired: whether an episode of the cluster ever
-    was, as far as visibility remembers; None where an older version answers.
+    earlier: whether another scanner of the cluster ran before the one that asks. repaired: whether that one repaired by
+    itself: its memo says so, or it was of a version without modes and an episode of the cluster ever was. An episode alone is no
+    sign of it, since a person may ask for one (S52). None where an older version answers.
     """
 
     nodes: tuple[str, ...]

@@ -42,7 +42,9 @@ from policy.episode.messages import (
     episode_id,
     scanner_id,
 )
+from policy.episode.modes import MODES_MEMO, ClusterModes
 from policy.preservation.preservation_index import PreservationNeed
+from policy.values.mode import Mode
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -240,16 +242,60 @@ async def found(client: Client, cluster: str) -> FoundOpen:
 async def test_whether_a_cluster_was_ever_repaired_is_seen_by_what_has_ended(
     kind: str, repaired: bool, env: WorkflowEnvironment
 ) -> None:
-    """S52: a cluster of which a machine was only kept, or a node only watched, is a new one, and begins with observe."""
+    """S52: under a scanner without modes a cluster of which a machine was only kept, or a node only watched, is a new one."""
     cluster = f"c{uuid4().hex[:8]}"
-    ended = await env.client.start_workflow(kind, id=episode_id(cluster, "node-1"), task_queue=f"describing-{uuid4()}")
-    await ended.terminate()
+    await was(env.client, kind, episode_id(cluster, "node-1"))
+    await was(env.client, "Scanner", scanner_id(cluster))
     for _ in range(100 if repaired else 5):  # visibility lags
         if (seen := await found(env.client, cluster)).repaired:
             break
         await asyncio.sleep(0.05)
     assert (seen.repaired, seen.nodes) == (repaired, ())
     assert (await found(env.client, f"{cluster}x")).repaired is False
+
+
+async def was(client: Client, kind: str, workflow_id: str, modes: ClusterModes | None = None) -> None:
+    """A workflow that has ended."""
+    memo = None if modes is None else {MODES_MEMO: modes}
+    ended = await client.start_workflow(kind, id=workflow_id, task_queue=f"describing-{uuid4()}", memo=memo)
+    await ended.terminate()
+
+
+@pytest.mark.parametrize(
+    ("modes", "repaired"),
+    [
+        (ClusterModes(found=Mode.REPAIR), True),
+        (ClusterModes(setting=Mode.REPAIR), True),
+        (ClusterModes(found=Mode.OBSERVE), False),
+        (ClusterModes(), False),
+    ],
+)
+async def test_s52_no_episode_arms_a_cluster_that_its_last_scanner_observed(
+    modes: ClusterModes, repaired: bool, env: WorkflowEnvironment
+) -> None:
+    cluster = f"c{uuid4().hex[:8]}"
+    await was(env.client, "Fencing", episode_id(cluster, "node-1"))
+    await was(env.client, "Scanner", scanner_id(cluster), modes)
+    for _ in range(100):  # visibility lags
+        if (seen := await found(env.client, cluster)).earlier:
+            break
+        await asyncio.sleep(0.05)
+    assert (seen.earlier, seen.repaired) == (True, repaired)
+
+
+async def test_s52_no_episode_arms_a_cluster_without_a_scanner_before(env: WorkflowEnvironment) -> None:
+    """An open one neither: any client may have started it, and a person before the first scanner."""
+    cluster = f"c{uuid4().hex[:8]}"
+    queue = f"describing-{uuid4()}"
+    opened_by_hand = await env.client.start_workflow("Fencing", id=episode_id(cluster, "node-1"), task_queue=queue)
+    try:
+        for _ in range(100):  # visibility lags
+            if (seen := await found(env.client, cluster)).nodes:
+                break
+            await asyncio.sleep(0.05)
+    finally:
+        await opened_by_hand.terminate()
+    assert (seen.nodes, seen.earlier, seen.repaired) == (("node-1",), False, False)
 
 
 async def test_all_open_episodes_of_a_cluster_are_found_but_for_preservations(env: WorkflowEnvironment) -> None:

@@ -60,7 +60,7 @@ class Holders:
         """Of this history only: another run in a report, or a call of `forget`, shows a reset."""
         self.problem = ""
         self.repaired: bool | None = None
-        """Whether an episode of this cluster ever was; None while that was not asked."""
+        """Whether an earlier scanner repaired this cluster by itself; None while that was not asked."""
 
     def forget(self) -> None:
         """The table may lack what an earlier life of this history has granted. Called where the time can't be read."""
