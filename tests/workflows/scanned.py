@@ -116,6 +116,8 @@ class ScriptedCluster:
     """How many scans answer at once with a new digest."""
     fails: dict[str, int] = field(default_factory=dict)
     """How often which act fails."""
+    refuses: Callable[[ObservationRecord], bool] = lambda _: False
+    """Which records Temporal does not take."""
     named: int = 0
     may_open: asyncio.Event = field(default_factory=asyncio.Event)
     may_list: asyncio.Event = field(default_factory=asyncio.Event)
@@ -201,8 +203,10 @@ class ScriptedCluster:
     async def record(self, request: contract.RecordRequest) -> contract.RecordResult:
         self._fails("record", "Temporal is away")
         ended = [ObservationRecord(cluster=request.cluster, spells=(each,)) for each in request.ended if not each.storm]
-        self.recorded += [*ended, *request.records]
-        return contract.RecordResult(of_storms=tuple(each for each in request.ended if each.storm))
+        records = [*ended, *request.records]
+        left = [each.workflow_id for each in records if self.refuses(each)]
+        self.recorded += [each for each in records if each.workflow_id not in left]
+        return contract.RecordResult(of_storms=tuple(each for each in request.ended if each.storm), left=tuple(left))
 
     async def preserve(self, request: contract.PreserveRequest) -> contract.PreserveResult:
         self._fails("preserve", "Temporal is away")

@@ -1,8 +1,8 @@
 """What the scanner sees and does not repair: it keeps the open spells, counts node-days, and has what is over recorded.
 
 A record is made beside the scan, so that no deadline waits for it, and is asked for until it exists: only then does what it is
-about leave the state. A repetition finds it made, by its workflow id. Which spells open and end is
-`policy/observation/open_spells.py`.
+about leave the state. A repetition finds it made, by its workflow id. What can't be recorded now holds back nothing else. Which
+spells open and end is `policy/observation/open_spells.py`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ class Spells:
         self._state = state
         self._recording = CoalescedTask(tasks, self._record_next)
         self._not_before = state.started
+        self._late_storms = set[str]()
+        """Those that could not be recorded in this history: others go first."""
 
     def decide(self, report: ScanReport, refused: Iterable[Refused], opening: Collection[str]) -> None:
         """After each decision about a report. opening: the nodes of which an episode is being opened."""
@@ -108,7 +110,7 @@ class Spells:
             self._recording.ask()
 
     async def _record(self, *, last: bool = False) -> bool:
-        """Whether something was recorded. last: node-days of this day as well."""
+        """Whether all that is next was recorded. last: node-days of this day as well."""
         state, request = self._state, self._next_request(last=last)
         if request is None:
             return False
@@ -126,22 +128,36 @@ class Spells:
             workflow.logger.warning("what was not repaired can't be recorded: %s", error_message(error))
             self._not_before = workflow.now() + AGAIN
             return False
-        recorded = {(each.node, each.due) for record in request.records for each in record.spells}
-        days = {(each.day, each.check, each.mode) for record in request.records for each in record.days}
-        state.spells_ended = [each for each in state.spells_ended if each not in request.ended]
+        left, cluster = set(result.left), self._scanner.cluster
+        late = {record.spells[0].storm for record in request.records if record.spells and record.workflow_id in left}
+        self._late_storms |= late
+        if left:
+            workflow.logger.warning("%d records of what was not repaired can't be made: %s", len(left), result.problem)
+            self._not_before = workflow.now() + AGAIN
+        # A storm leaves the state with all of its parts: the number of a part is that of its members.
+        recorded = {(each.node, each.due) for record in request.records for each in record.spells if each.storm not in late}
+        days = {
+            (each.day, each.check, each.mode)
+            for record in request.records
+            if record.workflow_id not in left
+            for each in record.days
+        }
+        waiting = [each for each in request.ended if each.record_id(cluster) in left]
+        state.spells_ended = [*(each for each in state.spells_ended if each not in request.ended), *waiting]
         state.spells_of_storms = [
             *(each for each in state.spells_of_storms if (each.node, each.due) not in recorded),
             *result.of_storms,
         ]
         state.node_days = tuple(each for each in state.node_days if (each.day, each.check, each.mode) not in days)
-        return True
+        return not left
 
     def _next_request(self, *, last: bool = False) -> RecordRequest | None:
         """What is to be recorded next, None for nothing. One storm at once: it may be large."""
         state, cluster = self._state, self._scanner.cluster
         ended = tuple(state.spells_ended[:MOST_LOOKED_AT])
         going_on = {each.storm for each in (*state.spells.values(), *state.spells_ended)}
-        storm = min((each.storm for each in state.spells_of_storms if each.storm not in going_on), default="")
+        over = {each.storm for each in state.spells_of_storms} - going_on
+        storm = min(over, key=lambda each: (each in self._late_storms, each), default="")
         members = sorted((each for each in state.spells_of_storms if each.storm == storm), key=lambda each: (each.due, each.node))
         records = [
             ObservationRecord(cluster=cluster, spells=tuple(members[first : first + MOST_RECORDED]), part=first // MOST_RECORDED)
