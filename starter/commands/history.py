@@ -133,7 +133,7 @@ async def offenders(
 
 @working
 async def report(
-    context: typer.Context, *, since: SinceOption = "720h", cluster: ClusterOption = "", output: OutputOption = None
+    context: typer.Context, *, since: SinceOption = "30d", cluster: ClusterOption = "", output: OutputOption = None
 ) -> Exit:
     """Show what helps: for each reason and step how often it was tried, how often the node was back at work or replaced by it,
     how long it took until the machine was proven off and until then, and how long people were waited for.

@@ -17,7 +17,6 @@ from activities.cluster.api.served_cluster import ClusterActivities, ServedClust
 from activities.cluster.objects.live_node import find_node
 from activities.contracts import metrics
 from activities.contracts.observations import ObservationActivities, RecordRequest, RecordResult
-from activities.decision_stream import RecordDecisions, discard_decisions
 from activities.errors import ErrorType
 from policy.observation.open_spells import LONGEST, with_traces
 from policy.observation.spells import Ending, ObservationRecord, Spell
@@ -33,18 +32,10 @@ PROGRAMS = frozenset({"kubelet", "kube-controller-manager", "cloud-controller-ma
 
 
 class ClusterObservations(ClusterActivities, ObservationActivities):
-    """start: starts the workflow of a record, unless there is one. stream: the decision stream."""
+    """start: starts the workflow of a record, unless there is one."""
 
-    def __init__(
-        self,
-        served: ServedCluster,
-        *,
-        start: Callable[[ObservationRecord], Awaitable[None]],
-        stream: RecordDecisions = discard_decisions,
-    ) -> None:
+    def __init__(self, served: ServedCluster, *, start: Callable[[ObservationRecord], Awaitable[None]]) -> None:
         super().__init__(served)
-        self._clock = served.clock
-        self._stream = stream
         self._start = start
         self._room = asyncio.Semaphore(AT_ONCE)
 
@@ -64,7 +55,8 @@ class ClusterObservations(ClusterActivities, ObservationActivities):
         over = [each for each in records if each.workflow_id not in failed]
         if failed and not over and not of_storms:
             raise next(iter(failed.values()))
-        await self._stream([decision for each in over for decision in each.decisions()])
+        if self._served.record is not None:
+            await self._served.record([decision for each in over for decision in each.decisions()])
         return RecordResult(of_storms=of_storms, left=tuple(failed), problem=next((each.message for each in failed.values()), ""))
 
     async def _recorded(self, record: ObservationRecord) -> None:
@@ -73,7 +65,7 @@ class ClusterObservations(ClusterActivities, ObservationActivities):
             async with self._room:
                 await self._start(record)
         except ApplicationError as error:
-            if error.type != ErrorType.INVALID_CONFIG or self._clock() - record.over < GIVEN_UP:
+            if error.type != ErrorType.INVALID_CONFIG or self._served.clock() - record.over < GIVEN_UP:
                 raise
             metrics.OBSERVATIONS_DROPPED.add(activity.metric_meter(), cluster=self._cluster)
             activity.logger.error("%s is dropped after %s: %s", record.workflow_id, GIVEN_UP, error.message)

@@ -77,7 +77,7 @@ async def recorded(world: World, request: RecordRequest) -> list[ObservationReco
         assert made, "what is not recorded yet is not written"
         streamed.extend(decisions)
 
-    acts = ClusterObservations(ServedCluster(CLUSTER, world.connection, clock=world.clock), start=start, stream=stream)
+    acts = ClusterObservations(ServedCluster(CLUSTER, world.connection, clock=world.clock, record=stream), start=start)
     result = await ActivityEnvironment().run(acts.record, request)
     spells = {record.workflow_id: spell for record in made for spell in record.spells}
     assert {each.id: (each.kind, each.node, each.outcome) for each in streamed} == {
@@ -119,7 +119,7 @@ async def attempted(world: World, request: RecordRequest, refused: dict[str, Err
     async def stream(decisions: Sequence[Decision]) -> None:
         streamed.extend(each.node for each in decisions)
 
-    acts = ClusterObservations(ServedCluster(CLUSTER, world.connection, clock=world.clock), start=start, stream=stream)
+    acts = ClusterObservations(ServedCluster(CLUSTER, world.connection, clock=world.clock, record=stream), start=start)
     return await ActivityEnvironment().run(acts.record, request), streamed
 
 
