@@ -92,6 +92,16 @@ class NodeDays:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannerSpells:
+    """Answer of the scanner's `spells` query: the open spells, and those that have ended and are not recorded yet; left_out: how
+    many more nodes are due. days: the node-days that are not recorded yet."""
+
+    spells: tuple[Spell, ...] = ()
+    left_out: int = 0
+    days: tuple[NodeDays, ...] = ()
+
+
 OBSERVATION = "Observation"
 """The workflow type of what is recorded."""
 MOST_RECORDED = 200

@@ -18,14 +18,13 @@ from activities.contracts.search import NODE_DAYS, STORM
 from policy.episode.messages import EpisodeResult, scanner_id
 from policy.observation.comparison import Comparison, RecordedSpell, compare
 from policy.observation.past_moment import LATELY, is_about
-from policy.observation.spells import OBSERVATION, NodeDays, ObservationRecord, Spell, unsound
+from policy.observation.spells import OBSERVATION, NodeDays, ObservationRecord, ScannerSpells, Spell, unsound
 from policy.values.times import written
 from starter.errors import RequestError
 from starter.handles.calls import result_of
 from starter.handles.history import ASKED_AT_ONCE, MOST_LISTED, QUOTE, History
 from starter.handles.scanners import ScannerHandle
 from workers.temporal_namespace import retention
-from workflows.kit.messages import ScannerSpells
 
 MOST_READ = 10_000
 """Records and ended episodes of one report, each."""

@@ -13,15 +13,15 @@ from datetime import UTC, timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
+from activities.contracts.episodes import EpisodeActivities, FormerRun
 from activities.contracts.observations import ObservationActivities, RecordRequest
 from activities.errors import error_message
 from policy.episode.permits import PermitState
 from policy.observation import open_spells
-from policy.observation.spells import MOST_RECORDED, NodeDays, ObservationRecord
+from policy.observation.spells import MOST_RECORDED, NodeDays, ObservationRecord, ScannerSpells
 from policy.scan.admission import Refused
 from policy.scan.scan_report import MAXIMUM_WATCHED, ScanReport
 from workflows.kit import options
-from workflows.kit.messages import ScannerSpells
 from workflows.scanner.background_tasks import BackgroundTasks, CoalescedTask
 from workflows.scanner.state import ScannerInput, ScannerState
 
@@ -31,6 +31,7 @@ MOST_LOOKED_AT = 100
 AGAIN = timedelta(minutes=1)
 """How long after a failure a record is asked for again."""
 ON_STOP = timedelta(seconds=15)
+TAKEN_OVER = timedelta(seconds=10)
 RECORDS = "what is not repaired is recorded"
 """Marks the histories that record it: one of an earlier build leaves it to the next one."""
 
@@ -88,6 +89,24 @@ class Spells:
         state = self._state
         found = sorted((*state.spells.values(), *state.spells_ended, *state.spells_of_storms), key=lambda each: each.due)
         return ScannerSpells(spells=tuple(found[:most]), left_out=state.spells_left_out, days=state.node_days)
+
+    async def take_over(self, run_id: str) -> None:
+        """What the last scanner knew, which was terminated, stopped while nothing could be recorded, or reset into this one: in
+        place of what is known here, so that a spell keeps its id. Before the first decision of this life. What can't be asked
+        for in that time is lost, and nothing else waits for it."""
+        state = self._state
+        try:
+            found = await workflow.execute_activity_method(
+                EpisodeActivities.former_spells,
+                FormerRun(workflow_id=workflow.info().workflow_id, run_id=run_id),
+                **(options.temporal_call() | {"schedule_to_close_timeout": TAKEN_OVER, "summary": "takes over open spells"}),
+            )
+        except ActivityError as error:
+            workflow.logger.warning("what the last scanner has not recorded is lost: %s", error_message(error))
+            return
+        state.spells = {each.node: each for each in found.spells if each.ended is None}
+        state.spells_ended = [each for each in found.spells if each.ended is not None]
+        state.spells_of_storms, state.node_days = [], found.days
 
     async def end(self, *, stopped: bool) -> None:
         """stopped: no history follows, so that all is recorded now, open spells as still sick; what can't be recorded in that
