@@ -90,7 +90,7 @@ class Hold:
     terminate: bool = False
     gone: str = ""
     override: str = ""
-    """Why another program deletes the machine in spite of its preservation (`policy/preservation/overrides.py`), "" if none
+    """Why another program deletes the machine in spite of its preservation (`policy/preservation/decision.py`), "" if none
     does."""
     replaced: bool = False
     owner: str = ""

@@ -20,7 +20,7 @@ from policy.observation.spells import OBSERVATION, Ending, NodeDays, Observation
 from policy.values.mode import Mode
 from starter.handles.history import History
 from starter.handles.observations import Observations
-from workflows.definitions.observation import RecordedObservation
+from workflows.definitions.episodes import RecordedObservation
 
 DUE = datetime(2026, 11, 28, 3, 12, tzinfo=UTC)
 SPELL = Spell(node="node-7", check="c", cause="ReadyUnknown", since=DUE, due=DUE, ended=DUE, ending=Ending.CAME_BACK)

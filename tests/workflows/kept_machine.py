@@ -47,8 +47,7 @@ from tests.workflows import contract
 from tests.workflows.contract import served_by
 from tests.workflows.surroundings import asked_until, moment, patience, worker
 from tests.workflows.world import NODE, ScriptedTarget, World, clock
-from workflows.definitions.preservation import Preservation
-from workflows.definitions.remediation import Remediation
+from workflows.definitions.episodes import Preservation, Remediation
 from workflows.episode.state import RemediationHistory
 from workflows.kit.messages import PersonRequest
 from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue, power_queue

@@ -11,13 +11,14 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from activities.contracts import search
 from activities.contracts.episodes import AskPermit, EpisodeActivities
-from activities.contracts.target import LookResult, PublishedEvent, Target
+from activities.contracts.target import ActRequest, LookResult, PublishedEvent, ReleaseRequest, RestoreRequest, Target
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode import phases
 from policy.episode.events import EventReason
@@ -53,6 +54,10 @@ from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, OperatorCom
 
 MAXIMUM_RECORD = 500
 ASK_AGAIN_MAXIMUM = timedelta(minutes=10)
+
+Request = TypeVar("Request")
+Publishing = TypeVar("Publishing", ActRequest, ReleaseRequest, RestoreRequest)
+Result = TypeVar("Result")
 
 
 class Episode:
@@ -99,6 +104,27 @@ class Episode:
             run_id=self.state.run_id,
             override=self.state.override,
         )
+
+    async def execute(
+        self,
+        activity: Callable[[Any, Request], Awaitable[Result]],
+        request: Request,
+        how: Callable[[str], workflow.ActivityConfig],
+        summary: str,
+    ) -> Result:
+        """Have an activity carried out in the episode's cluster. how: its options, of `workflows/kit/options.py`. Raises
+        ActivityError."""
+        return await options.execute(activity, request, how(self.state.cluster), summary)
+
+    async def execute_publishing(
+        self,
+        activity: Callable[[Any, Publishing], Awaitable[Result]],
+        request: Publishing,
+        how: Callable[[str], workflow.ActivityConfig],
+        summary: str,
+    ) -> Result:
+        """The same of a request with a field `news`: what is new for people goes along."""
+        return await self.publisher.along(lambda news: self.execute(activity, replace(request, news=news), how, summary))
 
     def learns_of(self, added: Added | None) -> None:
         """What our mark tells of: it may be gone later, and what was added before us is ours to take away by now."""
@@ -656,10 +682,11 @@ class Episode:
     async def _ask(self, request: PermitRequest) -> PermitAnswer:
         """Ask once. Asking again keeps the place in the queue, and finds a scanner that has forgotten us."""
         try:
-            answer: PermitAnswer = await workflow.execute_activity_method(
+            answer: PermitAnswer = await options.execute(
                 EpisodeActivities.request_permit,
                 AskPermit(cluster=self.state.cluster, permit=request),
-                **(options.temporal_call() | {"summary": f"asks for a permit to disrupt {self.state.node}"}),
+                options.temporal_call(),
+                f"asks for a permit to disrupt {self.state.node}",
             )
         except ActivityError as error:
             answer = PermitAnswer(decision=PermitDecision.REFUSED, reason=error_message(error))

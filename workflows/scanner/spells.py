@@ -117,11 +117,7 @@ class Spells:
         if last:
             call["schedule_to_close_timeout"] = ON_STOP
         try:
-            result = await workflow.execute_activity_method(
-                ObservationActivities.record,
-                request,
-                **(call | {"summary": f"records: {', '.join(about)}"[:200]}),
-            )
+            result = await options.execute(ObservationActivities.record, request, call, f"records: {', '.join(about)}"[:200])
         except ActivityError as error:
             workflow.logger.warning("what was not repaired can't be recorded: %s", error_message(error))
             self._not_before = workflow.now() + AGAIN

@@ -16,8 +16,8 @@ from policy.episode.gate import DESTRUCTIVE, RULES, By, Objection, Operation, Se
 from policy.episode.modes import REPAIRS, mode_of
 from policy.objects.machines import MachineView
 from policy.objects.nodes import Condition, NodeEvent, NodeView, Taint
+from policy.values.errors import Unread
 from policy.values.machine_apis import CLUSTER_API
-from policy.values.unread import Unread
 from tests.policy.builders import NOW, a_node
 
 ROOT = Path(__file__).parents[3]
