@@ -14,7 +14,7 @@ from temporalio import activity
 from activities.contracts.episodes import Opened
 from activities.contracts.remediation import BeforeActing
 from activities.contracts.target import LookResult
-from policy.checks.targets import MACHINE
+from policy.checks.verdicts import MACHINE
 from policy.preservation.kept_machine import Isolation
 from policy.preservation.preservation_index import PreservationNeed
 from policy.values.object_refs import ObjectRef

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
-from policy.checks.targets import JudgedTarget
+from policy.checks.verdicts import JudgedTarget
 from policy.objects.machines import (
     MOST_NAMED,
     MachineView,

@@ -35,8 +35,7 @@ from policy.episode.messages import (
 )
 from policy.episode.permits import PermitAnswer
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
-from policy.preservation.decision import Automatic, PreservationAction, decide, keeps
-from policy.preservation.effects import effects
+from policy.preservation.decision import Automatic, PreservationAction, decide, effects, keeps
 from policy.preservation.kept_machine import Held, MachinePhase
 from policy.preservation.pools import DEFAULT_TIMEOUT
 from policy.preservation.requests import ISOLATE_ANNOTATION

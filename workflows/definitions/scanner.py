@@ -44,9 +44,9 @@ from policy.scan import pauses, repeat_alarm
 from policy.scan.admission import admit, orphans
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses
 from policy.scan.permit_rules import AdmissionRefusal
+from policy.scan.readiness import another_cluster
 from policy.scan.report_builder import plainly_sick, stamp_of
 from policy.scan.scan_report import MAXIMUM_OBSERVATIONS, ScanReport
-from policy.scan.view_state import another_cluster
 from policy.values.display_text import some_of, without_calls
 from policy.values.mode import read_mode
 from policy.values.times import format_duration

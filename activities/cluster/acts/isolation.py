@@ -58,7 +58,7 @@ from activities.decision_stream import RecordDecisions, discard_decisions
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
 from activities.notification_sender import Notify, discard_notice
-from policy.checks.targets import MACHINE
+from policy.checks.verdicts import MACHINE
 from policy.episode.fencing import same_machine
 from policy.episode.gate import By, Operation, Seen, objection
 from policy.fence.config import EFFECTS

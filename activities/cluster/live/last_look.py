@@ -35,7 +35,7 @@ from activities.contracts.target import LookRequest, LookResult, LookVerdict, Ta
 from activities.errors import ErrorType, error_message, error_type, failure
 from activities.licences import Licences
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
-from policy.checks.targets import MACHINE
+from policy.checks.verdicts import MACHINE
 from policy.episode.fencing import compare_identity
 from policy.episode.gate import LOOKED_AT, MODE, REMOVING, By, Objection, Operation, Seen, Weight, objection, of_control_plane
 from policy.episode.messages import Kind, Need, NeedKind, Observation
