@@ -91,6 +91,7 @@ async def test_a_record_is_found_for_its_node_and_for_the_cluster_at_its_moment(
     assert unknown.startswith("spells that last, as the scanner does not say: ")
     found = await read.ended_spells(cluster, since=due, node="node-7")
     assert (found.spells, found.unknown) == ((held,), ())
+    assert (await read.last_spells(cluster, "a")).spells == (in_storm[0],)
     assert (await read.ended_spells(cluster, since=due, limit=1)).unknown, "one record of two was left out"
 
 
