@@ -1,6 +1,6 @@
 """How the tests are spread over processes, and the tables that they leave for the end of the run.
 
-`make test` runs six processes (pytest-xdist). One takes the whole systems that are work, three the calm ones, which mostly
+`make test` runs seven processes (pytest-xdist). One takes the whole systems that are work, four the calm ones, which mostly
 wait, file by file, and the others what keeps a processor busy. Then come the systems that are measured in moments, when nothing
 beside them but others that mostly wait is left: two processes have those, and the rest take what is left of the calm ones.
 """
@@ -37,15 +37,18 @@ PATIENT = _files("kills", "racks", "platforms", "preservation_caps")
 """Whole systems that wait for results and no moments, many machines or many systems at once: most of the work, so first."""
 
 CALM = (
+    "tests/demo/test_observe.py",
     "tests/security/test_matrix.py",
     *_files("frozen", "docs_upgrade", "scanner_life"),
     *("tests/docs/test_start.py", "tests/docs/test_a_day.py", "tests/benchmarks/test_whole_benchmarks.py"),
+    *_files("decision_stream", "api_restarts", "worker_ends"),
+    "tests/deploy/test_chart_page.py",
     "tests/security/test_duplicated_identity.py",
     "tests/web/test_killed_worker.py",
     *_files("preservation_kills"),
-    *("tests/workers/test_embedded.py", "tests/starter/test_up.py"),
-    *_files("remediation", "management_cluster", "remediation_owners", "worker_ends"),
-    *_files("remediation_ladder", "api_restarts", "temporal_cli", "autoscaler", "opt_in", "handed_over"),
+    *("tests/workers/test_embedded.py", "tests/starter/test_up.py", "tests/deploy/test_chart_life.py"),
+    *_files("remediation", "management_cluster", "remediation_owners", "one_name"),
+    *_files("remediation_ladder", "temporal_cli", "autoscaler", "opt_in", "handed_over", "observing"),
     *_files("isolated", "detaching_volumes"),
     "tests/test_wheel.py",
     "tests/security/",
@@ -68,7 +71,7 @@ and one the simulated clusters. One has all that are patient: two at a time woul
 ORDER = ("patient", "", "prompt", "calm")
 """In which order they are begun; "" is what needs no lane."""
 
-WAITING = (1, 2, 3)
+WAITING = (1, 2, 3, 4)
 """Which of the processes begin with the calm lane, which the others come to last: it needs little of a processor, and some of
 its tests take more than a minute."""
 

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from policy.checks.health_check import HealthCheck, Storm, over
-from policy.checks.targets import JudgedTarget
-from policy.checks.verdicts import Standing, Verdict
+from policy.checks.verdicts import JudgedTarget, Standing, Verdict
 from policy.objects.machines import WorkloadCluster
-from policy.objects.surroundings import Surroundings
+from policy.objects.nodes import Surroundings
+from policy.values.fields import Rounding, scaled
 from policy.values.object_refs import Dialect
-from policy.values.thresholds import Rounding, scaled
 from policy.values.times import written
 
 

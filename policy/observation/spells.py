@@ -42,6 +42,11 @@ class HeldSpan:
     until: datetime | None = None
 
 
+def held_by(code: str, message: str) -> str:
+    """A message after its code, but for one that begins with it: "Paused: paused by …" says it twice."""
+    return message if message.lower().startswith(code.lower()) else f"{code}: {message}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spell:
     """One spell. since: from when on the node was sick, as its condition says. due: when a repair would have begun

@@ -15,11 +15,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from heapq import nsmallest
 
-from policy.checks.targets import MACHINE
+from policy.checks.verdicts import MACHINE
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
-from policy.preservation.decision import Automatic, PreservationAction, PreservationDecision
-from policy.preservation.effects import effects
+from policy.preservation.decision import Automatic, PreservationAction, PreservationDecision, effects
 from policy.preservation.kept_machine import (
     BY_US,
     CONDITION,

@@ -2,7 +2,7 @@
 
 A message names volumes by what their cloud, their CSI driver or Kubernetes calls them, and pods as `namespace/name`. Only
 volumes attached to the node and pods on it right now can be named: other words mean nothing, and a message without any such
-volume changes nothing. `activities/cluster/acts/failed_volumes.py` reads the objects, `workflows/remediation/fencing_step.py`
+volume changes nothing. `activities/cluster/acts/failed_volumes.py` reads the objects, `workflows/remediation/steps.py`
 acts on them.
 """
 

@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.health_check import HealthCheck, Overlap
-from policy.checks.targets import NEVER, JudgedTarget
-from policy.checks.verdicts import Standing, Verdict
+from policy.checks.verdicts import NEVER, JudgedTarget, Standing, Verdict
 from policy.episode.fencing_requests import FencingRequest, Stage
 from policy.episode.gate import By, Objection, Operation, Seen, objection
 from policy.episode.messages import NeedKind

@@ -15,8 +15,7 @@ from policy.checks.circuit_breakers import CircuitBreaker, Counts, OpenReason, t
 from policy.checks.health_check import HealthCheck, RetryRules
 from policy.checks.rival_controllers import TAKEOVER
 from policy.checks.rules import rules_of
-from policy.checks.targets import JudgedTarget
-from policy.checks.verdicts import Health, Standing
+from policy.checks.verdicts import Health, JudgedTarget, Standing
 from policy.dialects.node_fencing import CLUSTER_CONFIG
 from policy.episode import gate
 from policy.episode.gate import WITHOUT_LABEL, WITHOUT_MACHINE_ANNOTATION
@@ -30,10 +29,10 @@ from policy.scan.evaluation import CheckEvaluation, TargetEvaluation, evaluate
 from policy.scan.ledger_snapshot import LedgerSnapshot
 from policy.scan.permit_rules import AdmissionRefusal, ObjectLimits
 from policy.values.errors import PolicyError
+from policy.values.fields import Threshold
 from policy.values.mode import Mode
 from policy.values.object_refs import Dialect
 from policy.values.selectors import Operator, Requirement
-from policy.values.thresholds import Threshold
 from policy.values.times import format_duration
 
 

@@ -22,8 +22,7 @@ from policy.checks.circuit_breakers import Counts, StandingCounts
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.health_check import HealthCheck, Storm
 from policy.checks.rules.medik8s import CONFIRMED_ANNOTATION
-from policy.checks.targets import NEVER, SICKNESS, JudgedTarget
-from policy.checks.verdicts import Health, Standing, Verdict
+from policy.checks.verdicts import NEVER, SICKNESS, Health, JudgedTarget, Standing, Verdict
 from policy.episode.gate import MODE, By, Operation, Seen, kept, objections
 from policy.episode.messages import Observation
 from policy.episode.modes import REPAIRS, mode_of

@@ -28,6 +28,9 @@ from workers.temporal_namespace import retention
 
 MOST_READ = 10_000
 """Records and ended episodes of one report, each."""
+OF_ONE_NODE = 20
+"""The last records, among which are those of all storms."""
+EVER = datetime(2020, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
 
 
@@ -56,6 +59,9 @@ class SpellsThen:
 
     spells: tuple[Spell, ...] = ()
     unknown: tuple[str, ...] = ()
+
+
+NONE_OBSERVED = SpellsThen()
 
 
 class Observations:
@@ -105,6 +111,10 @@ class Observations:
             spells=tuple(sorted(found, key=lambda each: (each.due, each.node))),
             unknown=("some records of nodes that were not repaired, which are too many or could not be read",) if unread else (),
         )
+
+    async def last_spells(self, cluster: str, node: str) -> SpellsThen:
+        """The last ended spells of a node. Raises SilentError."""
+        return await self.ended_spells(cluster, since=EVER, node=node, limit=OF_ONE_NODE)
 
     async def observed(self, cluster: str, *, since: datetime) -> Observed:
         """Recorded spells and those that last, node-days, and ended episodes. Raises SilentError.

@@ -204,7 +204,7 @@ def test_what_held_a_node_then_stands_in_the_readers_zone_with_what_is_not_known
         steps=("reboot",),
         held=(
             HeldSpan(code="Paused", message="drill", since=ago(840), until=ago(610)),
-            HeldSpan(code="Mode", message="observe", since=ago(610)),
+            HeldSpan(code="Mode", message="observe since 2026-11-21T11:49:00Z", since=ago(610)),
         ),
     )
     found = replace(moment_of(), node="node-7", spells=(spell,), unknown=("spells that last: no scanner",))
@@ -214,7 +214,7 @@ def test_what_held_a_node_then_stands_in_the_readers_zone_with_what_is_not_known
     assert said == (
         "node-7: it was sick since 2026-11-21 12:45:00+01:00: ReadyUnknown, under NodeHealthCheck//workers; "
         "it would have been repaired (reboot) from 2026-11-21 12:46:00+01:00 on, 0 others before it; "
-        "what held it since 2026-11-21 12:49:50+01:00: Mode: observe"
+        "what held it since 2026-11-21 12:49:50+01:00: Mode: observe since 2026-11-21 12:49:00+01:00"
     )
     assert [said for _, said in shown["Not shown"]][1:] == ["spells that last: no scanner"]
 

@@ -20,7 +20,7 @@ from policy.observation.spells import OBSERVATION, Ending, NodeDays, Observation
 from policy.values.mode import Mode
 from starter.handles.history import History
 from starter.handles.observations import Observations
-from workflows.definitions.observation import RecordedObservation
+from workflows.definitions.episodes import RecordedObservation
 
 DUE = datetime(2026, 11, 28, 3, 12, tzinfo=UTC)
 SPELL = Spell(node="node-7", check="c", cause="ReadyUnknown", since=DUE, due=DUE, ended=DUE, ending=Ending.CAME_BACK)
@@ -91,6 +91,7 @@ async def test_a_record_is_found_for_its_node_and_for_the_cluster_at_its_moment(
     assert unknown.startswith("spells that last, as the scanner does not say: ")
     found = await read.ended_spells(cluster, since=due, node="node-7")
     assert (found.spells, found.unknown) == ((held,), ())
+    assert (await read.last_spells(cluster, "a")).spells == (in_storm[0],)
     assert (await read.ended_spells(cluster, since=due, limit=1)).unknown, "one record of two was left out"
 
 

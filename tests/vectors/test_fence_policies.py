@@ -24,7 +24,7 @@ from policy.dialects import parse
 from policy.dialects.node_fencing import read_policies
 from policy.objects.scopes import CLUSTER
 from policy.scan.admission import admit
-from policy.scan.view_state import view_state
+from policy.scan.readiness import view_state
 from tests.policy.builders import NOW, a_node, ago, judged
 from tests.policy.fencing_builders import a_cluster_config, a_policy, ledger_of, report_of
 from tests.vectors.fencing import VECTORS

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from policy.objects.surroundings import EtcdGuard
+from policy.objects.nodes import EtcdGuard
 from policy.scan.evaluation import evaluate
 from starter.output.evaluation import as_model
 from tests.encoded import encoded

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.decision import PreservationAction, PreservationDecision, decide, keeps
-from policy.preservation.effects import effects
+from policy.preservation.decision import PreservationAction, PreservationDecision, decide, effects, keeps
 from policy.preservation.kept_machine import (
     CONDITION,
     DRAINED,

@@ -236,7 +236,7 @@ async def test_a_worker_that_fails_ends_the_others_and_says_why(client: Client) 
 
 async def test_without_a_deployment_the_worker_is_unversioned(client: Client) -> None:
     """The behaviour stands on the worker: on the workflow classes it would wedge every unversioned worker."""
-    from workflows.definitions.fencing import Fencing
+    from workflows.definitions.episodes import Fencing
     from workflows.definitions.scanner import HealthScanner
 
     for workflow in (Fencing, HealthScanner):

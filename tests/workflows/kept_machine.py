@@ -35,8 +35,7 @@ from policy.episode.messages import (
 )
 from policy.episode.permits import PermitAnswer
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
-from policy.preservation.decision import Automatic, PreservationAction, decide, keeps
-from policy.preservation.effects import effects
+from policy.preservation.decision import Automatic, PreservationAction, decide, effects, keeps
 from policy.preservation.kept_machine import Held, MachinePhase
 from policy.preservation.pools import DEFAULT_TIMEOUT
 from policy.preservation.requests import ISOLATE_ANNOTATION
@@ -47,8 +46,7 @@ from tests.workflows import contract
 from tests.workflows.contract import served_by
 from tests.workflows.surroundings import asked_until, moment, patience, worker
 from tests.workflows.world import NODE, ScriptedTarget, World, clock
-from workflows.definitions.preservation import Preservation
-from workflows.definitions.remediation import Remediation
+from workflows.definitions.episodes import Preservation, Remediation
 from workflows.episode.state import RemediationHistory
 from workflows.kit.messages import PersonRequest
 from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue, power_queue

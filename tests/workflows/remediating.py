@@ -30,7 +30,7 @@ from tests.workflows.contract import CALLS
 from tests.workflows.executions import Execution, Word
 from tests.workflows.remediated import Remediated, ScriptedRemediation
 from tests.workflows.world import NODE
-from workflows.definitions.remediation import Remediation
+from workflows.definitions.episodes import Remediation
 from workflows.kit.messages import AbortRequest, PersonRequest
 
 CLUSTER = "prod"

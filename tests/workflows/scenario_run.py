@@ -24,8 +24,7 @@ from tests.workflows.machine import NODE, OURS, Machine, MachineObject
 from tests.workflows.plans import switches
 from tests.workflows.referee import EXPOSED, Said
 from tests.workflows.scenarios import Scenario
-from workflows.definitions.fencing import Fencing
-from workflows.definitions.remediation import Remediation
+from workflows.definitions.episodes import Fencing, Remediation
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest, PersonRequest, ResumeRequest
 
 CLUSTER = "adversity"

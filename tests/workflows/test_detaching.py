@@ -23,7 +23,7 @@ from tests.workflows.plans import CLOUD
 from tests.workflows.remediated import DELETE, MINUTE, Remediated, step
 from tests.workflows.remediating import remediated
 from tests.workflows.world import World, plan
-from workflows.remediation.fencing_step import rebooting
+from workflows.remediation.steps import rebooting
 
 ATTACHED, UNKNOWN = VolumeState.ATTACHED, VolumeState.UNKNOWN
 FAILED = AttachedVolume(name="pvc-1", handle="vol-1")

@@ -23,7 +23,7 @@ from policy.preservation.requests import ISOLATE_ANNOTATION
 from tests.workflows.kept_machine import KeptMachine, Run, machine, preserving
 from tests.workflows.plans import CLOUD, CUT, PORT, QUARANTINE, switched
 from tests.workflows.world import World, left_by, plan
-from workflows.definitions.preservation import Preservation
+from workflows.definitions.episodes import Preservation
 from workflows.kit import continuation
 
 CUTS = {"note cut", "cut-path", "free-cut-pods", "restore-path", "note back"}

@@ -16,11 +16,11 @@ from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, Outcome, Phase
 from policy.episode.operator_commands import ActionName
-from policy.preservation.overrides import Override
+from policy.preservation.decision import Override
 from tests.workflows import contract, kept_machine
 from tests.workflows.kept_machine import MACHINE, NODE, kept, machine, preserving
 from tests.workflows.surroundings import eventually, let_pass
-from workflows.definitions.preservation import Preservation
+from workflows.definitions.episodes import Preservation
 from workflows.episode.episode import Episode
 from workflows.episode.state import EpisodeState, GivingUpProgress, PreservationProgress, RemediationHistory
 from workflows.kit import continuation, options

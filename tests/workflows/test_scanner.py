@@ -38,7 +38,7 @@ from workflows.definitions.scanner import BREATH, HASTY_IN_A_ROW, HealthScanner
 from workflows.kit import options
 from workflows.kit.continuation import HISTORY_LIMIT
 from workflows.kit.messages import PauseRequest, StopRequest
-from workflows.scanner.holders import LIST_LAG
+from workflows.scanner.permits import LIST_LAG
 from workflows.scanner.state import ScannerInput, ScannerState
 
 SCANS_OF_A_RUN = HISTORY_LIMIT // 6

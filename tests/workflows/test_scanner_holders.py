@@ -14,7 +14,7 @@ from policy.episode.permits import PermitState, Release
 from tests.policy.builders import a_permit
 from tests.workflows.scanned import NOW, report
 from workflows.scanner.backoff import CLOSING, note_release
-from workflows.scanner.holders import Holders
+from workflows.scanner.permits import Holders
 from workflows.scanner.state import ScannerInput, ScannerState
 
 SAYS_OPEN = EpisodeDescription(node="n", known=True, open=True, workflow_id="episode/c/n", incident="i", permit=True)

@@ -11,7 +11,7 @@ from activities.contracts.episodes import EpisodeDescription, FoundOpen
 from policy.checks.health_check import HealthCheck
 from policy.episode.permits import PermitDecision, PermitState
 from policy.objects.nodes import Condition, NodeView
-from policy.values.thresholds import Threshold
+from policy.values.fields import Threshold
 from tests.policy import builders
 from tests.policy.builders import a_check, a_node, ago, put
 from tests.workflows.scanned import CHECK, ScriptedCluster, candidate, check, report, report_of, scanning

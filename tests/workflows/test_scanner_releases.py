@@ -14,7 +14,7 @@ from policy.episode.permits import PermitDecision, PermitState, Release
 from tests.workflows.scanned import ScriptedCluster, report, scanning
 from tests.workflows.surroundings import eventually, let_pass
 from workflows.definitions.scanner import HealthScanner
-from workflows.scanner import backoff, holders
+from workflows.scanner import backoff, permits
 from workflows.scanner.state import REMIND_EVERY
 
 
@@ -46,7 +46,7 @@ async def test_the_scan_is_told_how_many_wait_for_a_person_and_for_a_permit(env:
         await scan.release(world.opened[1], held=True)
         await told(2, 0, 0)
         world.known, world.current = {}, report()  # when they are described next, both have ended
-        await let_pass(env, scan.handle, holders.DESCRIBE_EVERY)
+        await let_pass(env, scan.handle, permits.DESCRIBE_EVERY)
         await told(0, 0, 0)
 
 

@@ -21,7 +21,7 @@ from tests.policy.builders import a_permit
 from tests.workflows.scanned import NOW, ScriptedCluster, check, report, scanning
 from tests.workflows.surroundings import let_pass
 from workflows.definitions.scanner import HealthScanner
-from workflows.scanner.holders import DESCRIBE_EVERY, LIST_LAG
+from workflows.scanner.permits import DESCRIBE_EVERY, LIST_LAG
 from workflows.scanner.state import ScannerState
 
 AFTER_RESET = ScannerState(started=NOW, known=True, described_at=NOW)

@@ -16,7 +16,6 @@ from policy.episode.permits import Release
 from workflows.episode.episode import Episode
 from workflows.episode.node_writes import NodeWriter
 from workflows.episode.state import End
-from workflows.kit import metrics
 
 
 def not_begun(episode: Episode, why: str) -> End:
@@ -72,9 +71,7 @@ async def close(
         )
         gives_back.append(episode.give_back_permit(release))
     await asyncio.gather(*reversed(gives_back))
-    metrics.ended(
-        episode.state.cluster, episode.state.kind, end.outcome, ended - episode.state.started, episode.state.offends_since
-    )
+    episode.count_end(end.outcome, ended)
     return EpisodeResult(
         outcome=end.outcome,
         incident=episode.state.incident,

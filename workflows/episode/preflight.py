@@ -394,9 +394,9 @@ class Preflight:
             need=self.need,
             template=self._configured.template if self._configured is not None else None,
         )
-        config = options.cluster_read(episode.state.cluster) | {"summary": f"{episode.state.step}: has the devices sealed anew"}
+        summary = f"{episode.state.step}: has the devices sealed anew"
         try:
-            pin = await workflow.execute_activity_method(TargetActivities.pin, PinRequest(wanted=wanted), **config)
+            pin = await episode.execute(TargetActivities.pin, PinRequest(wanted=wanted), options.cluster_read, summary)
         except ActivityError as error:
             episode.note("seal", "failed", error_message(error))
         else:
@@ -450,10 +450,8 @@ class Preflight:
         async def look(news: Publication | None) -> LookResult:
             if along is not None:
                 return await along.carry_out(replace(request, news=news))
-            config = options.cluster_read(self._episode.state.cluster) | {
-                "summary": f"{self._episode.state.step}: looks at the node"
-            }
-            return await workflow.execute_activity_method(TargetActivities.last_look, replace(request, news=news), **config)
+            summary, with_news = f"{self._episode.state.step}: looks at the node", replace(request, news=news)
+            return await self._episode.execute(TargetActivities.last_look, with_news, options.cluster_read, summary)
 
         with as_interrupt(along.what if along is not None else "the node can't be looked at"):
             return await self._episode.look(lambda: self._episode.publisher.along(look))

@@ -131,7 +131,7 @@ class KeptMachineIsolation:
 
     async def _pin(self) -> PinResult:
         with as_interrupt("the node can't be pinned"):
-            pin: PinResult = await workflow.execute_activity_method(
+            pin: PinResult = await self._episode.execute(
                 TargetActivities.pin,
                 PinRequest(
                     wanted=FencingInput(
@@ -141,9 +141,8 @@ class KeptMachineIsolation:
                         need=NEED,
                     )
                 ),
-                **(
-                    options.cluster_read(self._episode.state.cluster) | {"summary": f"isolation: pins {self._episode.state.node}"}
-                ),
+                options.cluster_read,
+                f"isolation: pins {self._episode.state.node}",
             )
         plan = isolation_plan(pin.plan)
         if not plan.isolation and not pin.adopted_paths:

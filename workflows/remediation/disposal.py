@@ -166,7 +166,7 @@ class GivingUpStory:
     async def _give_up(self, *, withdraw: bool = False) -> GiveUpResult:
         request = self._request
         assert request.machine is not None, "checked when the workflow began"
-        return await workflow.execute_activity_method(
+        return await options.execute(
             PreservationActivities.give_up,
             GiveUpRequest(
                 cluster=request.cluster,
@@ -181,7 +181,8 @@ class GivingUpStory:
                 holder=self.episode.state.holder,
                 not_after=workflow.now() + options.ACT_WINDOW,
             ),
-            **(options.deletion(request.cluster) | {"summary": f"asks for the deletion of {request.machine.name}"}),
+            options.deletion(request.cluster),
+            f"asks for the deletion of {request.machine.name}",
         )
 
     async def _go_back(self, found: GiveUpResult) -> NoReturn:

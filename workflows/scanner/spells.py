@@ -96,11 +96,10 @@ class Spells:
         for in that time is lost, and nothing else waits for it."""
         state = self._state
         try:
-            found = await workflow.execute_activity_method(
-                EpisodeActivities.former_spells,
-                FormerRun(workflow_id=workflow.info().workflow_id, run_id=run_id),
-                **(options.temporal_call() | {"schedule_to_close_timeout": TAKEN_OVER, "summary": "takes over open spells"}),
-            )
+            request = FormerRun(workflow_id=workflow.info().workflow_id, run_id=run_id)
+            call = options.temporal_call()
+            call["schedule_to_close_timeout"] = TAKEN_OVER
+            found = await options.execute(EpisodeActivities.former_spells, request, call, "takes over open spells")
         except ActivityError as error:
             workflow.logger.warning("what the last scanner has not recorded is lost: %s", error_message(error))
             return
@@ -138,11 +137,7 @@ class Spells:
         if last:
             call["schedule_to_close_timeout"] = ON_STOP
         try:
-            result = await workflow.execute_activity_method(
-                ObservationActivities.record,
-                request,
-                **(call | {"summary": f"records: {', '.join(about)}"[:200]}),
-            )
+            result = await options.execute(ObservationActivities.record, request, call, f"records: {', '.join(about)}"[:200])
         except ActivityError as error:
             workflow.logger.warning("what was not repaired can't be recorded: %s", error_message(error))
             self._not_before = workflow.now() + AGAIN

@@ -31,7 +31,7 @@ from policy.checks.health_check import HealthCheck
 from policy.dialects import parse, refuse_update
 from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, holds_back_only, read_policies
 from policy.objects.machines import MachineView, machine_key
-from policy.objects.surroundings import EtcdGuard, Surroundings
+from policy.objects.nodes import EtcdGuard, Surroundings
 from policy.preservation.pools import read_policy
 from policy.preservation.preservation_index import PreservationIndex
 from policy.remediation.ladder import NoRemedy, TemplateSeen, no_remedy

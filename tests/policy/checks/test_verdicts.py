@@ -9,8 +9,7 @@ import pytest
 
 from policy.checks.health_check import HealthCheck
 from policy.checks.rules import rules_of
-from policy.checks.targets import JudgedTarget
-from policy.checks.verdicts import EXCLUDED, Health, Standing, Verdict, offences
+from policy.checks.verdicts import EXCLUDED, Health, JudgedTarget, Standing, Verdict, offences
 from policy.episode.messages import Need, NeedKind, need_gone
 from policy.objects.nodes import EXCLUDE_LABEL, Condition, NodeView
 from tests.policy.builders import NOW, WORKER, a_check, a_node, ago, judged

@@ -16,8 +16,8 @@ from policy.episode.gate import DESTRUCTIVE, RULES, By, Objection, Operation, Se
 from policy.episode.modes import REPAIRS, mode_of
 from policy.objects.machines import MachineView
 from policy.objects.nodes import Condition, NodeEvent, NodeView, Taint
+from policy.values.errors import Unread
 from policy.values.machine_apis import CLUSTER_API
-from policy.values.unread import Unread
 from tests.policy.builders import NOW, a_node
 
 ROOT = Path(__file__).parents[3]
@@ -292,14 +292,14 @@ ELSEWHERE = {
     "policy/objects/nodes.py": "what the label says, for verdicts as well",
     "policy/objects/machines.py": "what the annotations say, for verdicts as well",
     "policy/checks/rules/medik8s.py": "words of a verdict",
-    "policy/checks/rules/cluster_api.py": "which of two reasons a verdict has",
+    "policy/checks/rules/machine_health_checks.py": "which of two reasons a verdict has",
     "policy/scan/evaluation.py": "words about a label that means nothing",
     "policy/scan/explanation.py": "of a paused check, not of a machine",
     "policy/dialects/common.py": "of a paused check, not of a machine",
     "activities/cluster/objects/machines_decoding.py": "of a paused Cluster, not of a machine",
     "activities/cluster/report/status_writer.py": "tells of a label that means nothing",
     "activities/cluster/acts/preservation.py": "writes what a person asks for",
-    "policy/preservation/effects.py": "the request itself, which preservation carries out",
+    "policy/preservation/decision.py": "the request itself, which preservation carries out",
     "policy/preservation/preservation_index.py": "the request itself, which preservation carries out",
     "policy/preservation/kept_machine.py": "the request itself, which preservation carries out",
     "policy/preservation/requests.py": "the request itself, which preservation carries out",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policy.fence.config import FenceConfig, Method
-from policy.fence.configmap_objects import ConfigMap, Found, LookupKind, ObjectLookup, ObjectName
+from policy.fence.configmap_methods import ConfigMap, Found, LookupKind, ObjectLookup, ObjectName
 from policy.fence.configmaps import read_config_maps
 from policy.objects.nodes import NodeView
 from tests.policy.builders import a_node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policy.fence.config import FenceConfig, shown_parameters
-from policy.fence.configmap_objects import Found, LookupKind, ObjectLookup, ObjectName
+from policy.fence.configmap_methods import Found, LookupKind, ObjectLookup, ObjectName
 from policy.fence.configmaps import read_config_maps
 from tests.policy.fence.builders import PDU, config, ipmi, lines, lookup, node, only, read
 

@@ -9,8 +9,7 @@ import pytest
 
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
-from policy.preservation.decision import Automatic, PreservationDecision, decide
-from policy.preservation.effects import effects
+from policy.preservation.decision import Automatic, PreservationDecision, decide, effects
 from policy.preservation.kept_machine import (
     CLUSTER_API_DELETE,
     KEPT_AUTOMATICALLY,

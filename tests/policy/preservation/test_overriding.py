@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from policy.preservation.overrides import NOT_OVERRIDDEN, Override, WantedReplicas, overridden_by
+from policy.preservation.decision import NOT_OVERRIDDEN, Override, WantedReplicas, overridden_by
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 OLD = WantedReplicas(kind="MachineSet", name="w-1", replicas=2, revision=1, created=NOW)

@@ -9,8 +9,7 @@ import pytest
 
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
-from policy.preservation.decision import Automatic, PreservationAction, decide
-from policy.preservation.effects import effects
+from policy.preservation.decision import Automatic, PreservationAction, decide, effects
 from policy.preservation.kept_machine import ENDED_ANNOTATION, Held, MachinePhase
 from policy.preservation.pools import read_policy
 from policy.preservation.preservation_index import PreservationIndex

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policy.objects.nodes import NodeView
-from policy.objects.surroundings import EtcdGuard
+from policy.objects.nodes import EtcdGuard, NodeView
 from policy.remediation.control_plane import is_of_openshift
 
 UNSEEN, TWO, WELL = "neither a PodDisruptionBudget nor a guard pod", "expected one PodDisruptionBudget", "allows no disruption"

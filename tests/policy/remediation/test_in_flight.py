@@ -6,7 +6,7 @@ import pytest
 
 from policy.remediation.ladder import MAX_IN_FLIGHT_ANNOTATION, read_limit
 from policy.values.errors import PolicyError
-from policy.values.thresholds import Threshold
+from policy.values.fields import Threshold
 
 
 def test_the_limit_of_a_health_check_is_an_annotation() -> None:

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from policy.checks.health_check import AUTOSCALER_PATIENCE, HealthCheck, RetryBackoff, RetryRules
-from policy.checks.targets import JudgedTarget
+from policy.checks.verdicts import JudgedTarget
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, LastRemediation, turn_of, written_memory

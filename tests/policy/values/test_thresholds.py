@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policy.values.thresholds import Threshold, parse_threshold
+from policy.values.fields import Threshold, parse_threshold
 
 
 @pytest.mark.parametrize(

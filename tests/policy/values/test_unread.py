@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policy.values.unread import Unread, unread_text
+from policy.values.errors import Unread, unread_text
 
 
 def test_one_silent_server_is_one_cause_with_the_count_and_the_kinds() -> None:

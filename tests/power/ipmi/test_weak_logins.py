@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from activities.errors import ErrorType
+from policy.fence.drivers.bmc import ipmi_address
 from policy.fence.drivers.contract import ParameterError
-from policy.fence.drivers.ipmi import ipmi_address
 from tests.power.conftest import PASSWORD, USERNAME, fails, ipmi_driver, within
 
 CAPABILITIES = 0x38

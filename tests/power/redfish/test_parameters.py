@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policy.fence.drivers.bmc import redfish_address
 from policy.fence.drivers.contract import ParameterError
-from policy.fence.drivers.redfish import redfish_address
 
 
 def test_a_fingerprint_is_the_sha_256_of_a_certificate_and_stands_alone() -> None:

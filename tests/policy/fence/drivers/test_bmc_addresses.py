@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from policy.fence.drivers import parameters_of
+from policy.fence.drivers.bmc import ipmi_address, redfish_address
 from policy.fence.drivers.contract import ParameterError
-from policy.fence.drivers.ipmi import ipmi_address
-from policy.fence.drivers.redfish import redfish_address
 
 
 @pytest.mark.parametrize(("written", "cipher"), [({}, None), ({"cipher": "3"}, 3), ({"cipher": "17"}, 17)])

@@ -1,12 +1,4 @@
-"""Redfish over HTTPS: `ip`, and optionally `ipport`, `system`, `scheme`, `ssl-insecure`, `ca-file`, `tls-fingerprint` and
-`check-system`.
-
-`system` is the path or the id of one machine of the service (`1` is `/redfish/v1/Systems/1`); without it the service must have
-only one. Certificates are verified unless `ssl-insecure` is set, and plain HTTP is used only if `scheme` is `http`: anyone on
-the network path could read the password and switch machines off. `tls-fingerprint` is for certificates that no authority has
-signed: the SHA-256 of the expected one (or of several, with commas between them, so that the next one can be named before it is
-installed).
-"""
+"""The drivers of BMCs, IPMI and Redfish: what their parameters are, and the address that comes of them."""
 
 from __future__ import annotations
 
@@ -17,7 +9,79 @@ from dataclasses import dataclass
 from policy.fence.drivers.contract import DriverParameters, ParameterError, answer_of, authority, host_of, port_of
 from policy.values.errors import shown
 
-NAMES = ("ip", "ipport", "system", "scheme", "ssl-insecure", "ca-file", "tls-fingerprint", "check-system")
+# IPMI over the network: `ip`, and optionally `ipport`, `cipher` (3, 17), `privilege` (operator, administrator) and
+# `check-system`.
+#
+# It is IPMI 2.0 with a cipher suite that encrypts and checks: 17 if the BMC accepts it, else 3, and no other. IPMI 1.5 and suites
+# below 3 are never used.
+
+NAMES = ("ip", "ipport", "cipher", "privilege", "check-system")
+PORT = 623
+CIPHERS = {"3": 3, "17": 17}
+PRIVILEGES = {"operator": 3, "administrator": 4}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IpmiAddress:
+    """Where a BMC listens and how to log in there. cipher, privilege: None takes the BMC's best offer.
+
+    check_system: whether the GUID that the BMC reports must be the Node's system UUID.
+    """
+
+    host: str
+    port: int = PORT
+    cipher: int | None = None
+    privilege: int | None = None
+    check_system: bool = True
+
+    @property
+    def endpoint(self) -> str:
+        """The BMC, in the one spelling used for pinning."""
+        return f"ipmi://{authority(self.host, self.port)}"
+
+
+def ipmi_address(parameters: Mapping[str, str]) -> IpmiAddress:
+    """From the parameters of a device. Raises ParameterError."""
+    for name in parameters:
+        if name not in NAMES:
+            raise ParameterError(name, f"is not known: expected one of {', '.join(NAMES)}")
+    return IpmiAddress(
+        host=host_of(parameters, "ip", what="BMC"),
+        port=port_of(parameters, "ipport", PORT),
+        cipher=_choice("cipher", parameters, CIPHERS),
+        privilege=_choice("privilege", parameters, PRIVILEGES),
+        check_system=answer_of(parameters, "check-system", default="true"),
+    )
+
+
+def _choice(name: str, parameters: Mapping[str, str], choices: Mapping[str, int]) -> int | None:
+    value = parameters.get(name)
+    if value is None:
+        return None
+    if value not in choices:
+        raise ParameterError(name, f"expected {' or '.join(choices)}, got {value!r}")
+    return choices[value]
+
+
+IPMI = DriverParameters(
+    names=NAMES,
+    identifying=frozenset({"ip", "ipport"}),
+    secret=frozenset({"username", "password"}),
+    needed=frozenset({"username", "password"}),
+    endpoint=lambda parameters: ipmi_address(parameters).endpoint,
+)
+
+
+# Redfish over HTTPS: `ip`, and optionally `ipport`, `system`, `scheme`, `ssl-insecure`, `ca-file`, `tls-fingerprint` and
+# `check-system`.
+#
+# `system` is the path or the id of one machine of the service (`1` is `/redfish/v1/Systems/1`); without it the service must have
+# only one. Certificates are verified unless `ssl-insecure` is set, and plain HTTP is used only if `scheme` is `http`: anyone on
+# the network path could read the password and switch machines off. `tls-fingerprint` is for certificates that no authority has
+# signed: the SHA-256 of the expected one (or of several, with commas between them, so that the next one can be named before it is
+# installed).
+
+REDFISH_NAMES = ("ip", "ipport", "system", "scheme", "ssl-insecure", "ca-file", "tls-fingerprint", "check-system")
 PORTS = {"https": 443, "http": 80}
 SYSTEMS = "/redfish/v1/Systems"
 
@@ -63,8 +127,8 @@ class RedfishAddress:
 def redfish_address(parameters: Mapping[str, str]) -> RedfishAddress:
     """From the parameters of a device. Raises ParameterError."""
     for name in parameters:
-        if name not in NAMES:
-            raise ParameterError(name, f"is not known: expected one of {', '.join(NAMES)}")
+        if name not in REDFISH_NAMES:
+            raise ParameterError(name, f"is not known: expected one of {', '.join(REDFISH_NAMES)}")
     scheme = parameters.get("scheme", "https")
     if scheme not in PORTS:
         raise ParameterError("scheme", f"expected https or http, got {scheme!r}")
@@ -111,7 +175,7 @@ def _system(value: str | None) -> str | None:
 
 
 REDFISH = DriverParameters(
-    names=NAMES,
+    names=REDFISH_NAMES,
     identifying=frozenset({"ip", "ipport", "system"}),
     secret=frozenset({"username", "password"}),
     needed=frozenset({"username", "password"}),
