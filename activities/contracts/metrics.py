@@ -152,6 +152,10 @@ DECISIONS = Counter(
     labels=("sink", "result"),
     meaning="Records of the decision stream (`stream`), by sink: `written`, or `lost`: too many waited, or the worker ended.",
 )
+OBSERVATIONS_DROPPED = Counter(
+    name="nodewarden_observations_dropped",
+    meaning="Records of what was not repaired that Temporal has refused for seven days: they are in the decision stream only.",
+)
 EPISODES_ENDED = Histogram(
     name="nodewarden_episodes_ended",
     labels=("cluster", "kind", "outcome"),

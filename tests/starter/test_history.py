@@ -9,7 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from temporalio import workflow
+from temporalio.worker import Worker
 
+from activities.contracts import search
 from policy.episode.messages import Acknowledgement, Kind, OffProof, RecordEntry
 from policy.observation.past_moment import would_have
 from policy.observation.spells import Ending, HeldSpan, Spell
@@ -77,6 +80,33 @@ async def test_what_has_ended_is_listed_newest_first_and_refused_requests_only_w
     told = " ".join((await nodewarden("history", "-c", cluster)).stdout.split())
     assert "node-1 Fencing recovered" in told
     assert "i-node-1 node-1 is slow; by amy: pulled the plug" in told
+
+
+@workflow.defn(name="Fencing", sandboxed=False)
+class ForeignFencing:
+    """Of a client that is none of ours."""
+
+    @workflow.run
+    async def run(self, result: str) -> str:
+        return result
+
+
+async def test_s49_the_result_of_a_strangers_workflow_ends_no_history(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    """S49: one such workflow would end `history`, `compare` and the page for as long as Temporal remembers it."""
+    attributes = search.of_episode(Kind.FENCING, cluster=cluster, node="node-2", reason="forged")
+    async with Worker(warden.client, task_queue=f"strangers-{cluster}", workflows=[ForeignFencing]):
+        await warden.client.execute_workflow(
+            ForeignFencing.run,
+            "\x1b[31mmine",
+            id=f"episode/{cluster}/node-2",
+            task_queue=f"strangers-{cluster}",
+            search_attributes=attributes,
+        )
+    await play(warden, cluster, ("node-1", acknowledged), ("node-2", refused))
+    assert await listed(cluster) == [("node-1", "recovered"), ("node-2", "unreadable")]
+    (found,) = (await warden.history.ended(cluster, node="node-2")).episodes
+    assert (found.result, found.message.startswith("its result can't be read: "), "\x1b" in found.message) == (None, True, False)
+    assert [each.node for each in await warden.history.completed(cluster, limit=9)] == ["node-1"]
 
 
 @pytest.mark.parametrize(

@@ -99,14 +99,24 @@ async def test_a_record_is_found_for_its_node_and_for_the_cluster_at_its_moment(
     "found",
     [
         ValueError("no such field"),
+        KeyError("Unknown payload encoding x"),
+        None,
         ObservationRecord(cluster="b", spells=(SPELL,)),
         ObservationRecord(cluster="a", spells=(replace(SPELL, node="node-8"),)),
         ObservationRecord(cluster="a"),
         ObservationRecord(cluster="a", spells=(replace(SPELL, ended=datetime(2026, 11, 28)),)),  # noqa: DTZ001
     ],
-    ids=["unreadable", "of another cluster", "under another id", "of nothing", "without a zone"],
+    ids=[
+        "unreadable",
+        "in another encoding",
+        "nothing",
+        "of another cluster",
+        "under another id",
+        "of nothing",
+        "without a zone",
+    ],
 )
-async def test_s49_a_record_that_no_scanner_makes_is_left_out_and_counted(found: ObservationRecord | ValueError) -> None:
+async def test_s49_a_record_that_no_scanner_makes_is_left_out_and_counted(found: ObservationRecord | Exception | None) -> None:
     """S49: else one workflow that any client has started would end each `compare` and each look at a past moment for 90 days."""
     own = ObservationRecord(cluster="a", spells=(SPELL,))
     handle = SimpleNamespace(result=AsyncMock(side_effect=[found, own]))

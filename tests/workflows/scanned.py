@@ -19,7 +19,7 @@ from policy.episode.decisions import Decision
 from policy.episode.messages import FencingInput, Observation, episode_id, scanner_id
 from policy.episode.modes import mode_of
 from policy.episode.permits import PermitAnswer, PermitRequest, Release
-from policy.observation.spells import ObservationRecord
+from policy.observation.spells import ObservationRecord, ScannerSpells
 from policy.scan.ledger import Ledger
 from policy.scan.scan_report import Candidate, CheckReport, ClusterLease, ScanReport, ViewState
 from policy.values.mode import Mode
@@ -92,6 +92,8 @@ class ScriptedCluster:
     described: list[tuple[str, ...]] = field(default_factory=list)
     found: list[contract.FoundOpen] = field(default_factory=lambda: [contract.FoundOpen(nodes=())])
     """What one list after the other tells; the last one is told again and again."""
+    former: ScannerSpells = field(default_factory=ScannerSpells)
+    """What the last scanner did not record."""
     told: list[tuple[Observation, ...]] = field(default_factory=list)
     there: set[str] = field(default_factory=set)
     """Nodes whose episodes hear what they are told; what was opened here never was."""
@@ -117,6 +119,8 @@ class ScriptedCluster:
     """How many scans answer at once with a new digest."""
     fails: dict[str, int] = field(default_factory=dict)
     """How often which act fails."""
+    refuses: Callable[[ObservationRecord], bool] = lambda _: False
+    """Which records Temporal does not take."""
     named: int = 0
     may_open: asyncio.Event = field(default_factory=asyncio.Event)
     may_list: asyncio.Event = field(default_factory=asyncio.Event)
@@ -202,8 +206,10 @@ class ScriptedCluster:
     async def record(self, request: contract.RecordRequest) -> contract.RecordResult:
         self._fails("record", "Temporal is away")
         ended = [ObservationRecord(cluster=request.cluster, spells=(each,)) for each in request.ended if not each.storm]
-        self.recorded += [*ended, *request.records]
-        return contract.RecordResult(of_storms=tuple(each for each in request.ended if each.storm))
+        records = [*ended, *request.records]
+        left = [each.workflow_id for each in records if self.refuses(each)]
+        self.recorded += [each for each in records if each.workflow_id not in left]
+        return contract.RecordResult(of_storms=tuple(each for each in request.ended if each.storm), left=tuple(left))
 
     async def preserve(self, request: contract.PreserveRequest) -> contract.PreserveResult:
         self._fails("preserve", "Temporal is away")
@@ -227,6 +233,11 @@ class ScriptedCluster:
         await self.may_list.wait()
         self._fails("list", "Temporal can't list")
         return self.found.pop(0) if len(self.found) > 1 else self.found[0]
+
+    async def former_spells(self, request: contract.FormerRun) -> ScannerSpells:
+        self._fails("former", "its history was written by another version")
+        assert request.run_id == self.found[0].former
+        return self.former
 
     async def name_deployment(self, request: contract.NameRequest) -> contract.DeploymentName:
         self.named += 1

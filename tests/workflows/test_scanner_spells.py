@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from temporalio.testing import WorkflowEnvironment
 
-from policy.observation.spells import Ending, ObservationRecord
+from policy.observation.spells import MOST_RECORDED, Ending, NodeDays, ObservationRecord, ScannerSpells, Spell
 from policy.scan.scan_report import NodeStanding, WatchedNode
-from tests.workflows.scanned import ScriptedCluster, report, scanning
+from policy.values.mode import Mode
+from tests.workflows import contract
+from tests.workflows.scanned import CHECK, NOW, ScriptedCluster, report, scanning
 from tests.workflows.surroundings import eventually, let_pass
 from workers.payloads.converter import DATA_CONVERTER
 from workflows.definitions.scanner import HealthScanner
 from workflows.kit.messages import StopRequest
+from workflows.scanner.state import ScannerState
 
 
 def well(*nodes: str) -> tuple[WatchedNode, ...]:
@@ -73,7 +76,93 @@ async def test_a_storm_is_recorded_once_all_of_it_is_over(env: WorkflowEnvironme
         await eventually(env, lambda: bool(world.recorded))
         (record,) = world.recorded
         assert [each.node for each in record.spells] == waiting
-        assert "/storm/" in record.workflow_id
+        assert "/-storm/" in record.workflow_id
+
+
+async def test_a_record_that_is_refused_is_kept_and_holds_back_no_other(env: WorkflowEnvironment) -> None:
+    world = ScriptedCluster(report("a", "b", "c"))
+    world.refuses = lambda record: record.spells[0].node == "b"
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: len(status.spells) == 2)
+        world.show(report("a", watched=well("b", "c")))
+        status = await scan.until(lambda status: status.open_spells == 0 and len(status.spells) == 1)
+        assert ([each.node for each in status.spells], endings(world.recorded)) == (["b"], {"c": Ending.CAME_BACK})
+        world.refuses = lambda _: False
+        await let_pass(env, scan.handle, timedelta(seconds=61))
+        world.show(report("a"))
+        await scan.until(lambda status: not status.spells)
+        assert [spell.node for record in world.recorded for spell in record.spells] == ["c", "b"]
+
+
+def of_storm(storm: str, number: int) -> list[Spell]:
+    found = Spell(node="", check="c", cause="Ready", since=NOW, due=NOW, ended=NOW, ending=Ending.CAME_BACK, storm=storm)
+    return [replace(found, node=f"{storm}-{each:03}") for each in range(number)]
+
+
+async def test_a_storm_that_is_refused_keeps_all_its_parts_and_another_goes_first(env: WorkflowEnvironment) -> None:
+    """A part that was left alone in the state would be recorded under the number of one that exists, and be lost."""
+    storms = [*of_storm("a", MOST_RECORDED + 1), *of_storm("b", 2)]
+    world = ScriptedCluster(report("x"))
+    world.refuses = lambda record: (record.spells[0].storm, record.part) == ("a", 1)
+    async with scanning(env, world, state=ScannerState(started=NOW, spells_of_storms=storms)) as scan:
+        await eventually(env, lambda: len(world.recorded) == 1)
+        await let_pass(env, scan.handle, timedelta(seconds=61))
+        world.show(report("x"))
+        await eventually(env, lambda: len(world.recorded) >= 2)
+        assert [(each.spells[0].storm, each.part) for each in world.recorded[:2]] == [("a", 0), ("b", 0)]
+        world.refuses = lambda _: False
+        await let_pass(env, scan.handle, timedelta(seconds=61))
+        world.show(report("x"))
+        await scan.until(lambda status: not status.spells)
+        assert {(each.part, len(each.spells)) for each in world.recorded if each.spells[0].storm == "a"} == {
+            (0, MOST_RECORDED),
+            (1, 1),
+        }
+
+
+def after_another(world: ScriptedCluster, *spells: Spell) -> ScriptedCluster:
+    """Another scanner of the cluster has left these."""
+    days = (NodeDays(day=f"{datetime.now(UTC):%Y-%m-%d}", check="c", mode=Mode.OBSERVE, seconds=7.0),)
+    world.former = ScannerSpells(spells=spells, days=days)
+    world.found = [contract.FoundOpen(nodes=(), earlier=True, former="run-1")]
+    return world
+
+
+LEFT = Spell(node="b", check=CHECK.key, cause="Ready", since=NOW, due=datetime.now(UTC) - timedelta(minutes=5), uid="uid-b")
+
+
+async def test_a_scanner_goes_on_with_the_spells_of_one_that_was_terminated(env: WorkflowEnvironment) -> None:
+    """With their moments, so that their records have the ids that the last scanner would have used."""
+    over = replace(LEFT, node="c", ended=LEFT.due, ending=Ending.CAME_BACK)
+    world = after_another(ScriptedCluster(report("a", "b")), LEFT, over)
+    async with scanning(env, world) as scan:
+        status = await scan.until(lambda status: status.opened == 1 and len(status.spells) == 1)
+        assert [(each.node, each.due) for each in status.spells] == [("b", LEFT.due)]
+        assert [each.spells for each in world.recorded] == [(over,)]
+        world.show(report("a", watched=well("b")))
+        await scan.until(lambda status: not status.spells)
+        assert world.recorded[-1].spells[0].due == LEFT.due
+        assert (await scan.client_handle().query(HealthScanner.spells)).days[0].seconds >= world.former.days[0].seconds
+
+
+async def test_what_a_reset_took_back_is_what_the_last_life_knew(env: WorkflowEnvironment) -> None:
+    """What was open before, and is recorded by now, is not begun again under another moment; what began later is kept."""
+    before = replace(LEFT, due=NOW)
+    world = after_another(ScriptedCluster(report("a", "b")), LEFT)
+    state = ScannerState(started=NOW, spells={"b": before, "z": replace(before, node="z")}, spells_ended=[of_storm("s", 1)[0]])
+    async with scanning(env, world, state=state) as scan:
+        status = await scan.until(lambda status: status.opened == 1)
+        assert [(each.node, each.due) for each in status.spells] == [("b", LEFT.due)]
+        assert not world.recorded
+
+
+async def test_a_last_scanner_that_does_not_answer_keeps_no_node_waiting(env: WorkflowEnvironment) -> None:
+    world = after_another(ScriptedCluster(report("a", "b")), LEFT)
+    world.fails["former"] = 99
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        status = await scan.until(lambda status: len(status.spells) == 1)
+        assert (status.spells[0].node, status.spells[0].due > LEFT.due) == ("b", True)
 
 
 async def test_a_scanner_that_is_stopped_records_what_is_open(env: WorkflowEnvironment) -> None:
@@ -88,8 +177,7 @@ async def test_a_scanner_that_is_stopped_records_what_is_open(env: WorkflowEnvir
 def test_fifteen_hundred_spells_are_less_than_temporal_takes() -> None:
     """2 MB is the most for one payload; the state is carried over in one."""
     from policy.observation.open_spells import LONGEST_TEXT, MANY, MOST_OPEN, MOST_SPANS, MOST_SPANS_OF_MANY
-    from policy.observation.spells import HeldSpan, Spell
-    from tests.workflows.scanned import NOW
+    from policy.observation.spells import HeldSpan
 
     span = HeldSpan(code="CircuitBreakerOpen", message="m" * LONGEST_TEXT, since=NOW, until=NOW)
     largest = Spell(

@@ -40,6 +40,7 @@ from policy.episode.permits import (
     portion_of,
 )
 from policy.objects.scopes import CLUSTER
+from policy.observation.spells import ScannerSpells
 from policy.scan import pauses, repeat_alarm
 from policy.scan.admission import admit, orphans
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses
@@ -58,7 +59,6 @@ from workflows.kit.messages import (
     PauseRequest,
     RefusedNode,
     ScannerResult,
-    ScannerSpells,
     ScannerStatus,
     StopRequest,
     UnpauseRequest,
@@ -170,6 +170,9 @@ class HealthScanner:
             report = await self._next_report()
             if report is not None:
                 await self._holders.rebuild(report)
+                if former := self._holders.former:
+                    self._holders.former = ""
+                    await self._spells.take_over(former)
                 if (repaired := self._holders.repaired) is not None and not self._state.modes.is_known:
                     self._set_modes(self._state.modes.begun(repaired=repaired))
                 # First: a machine that is to be preserved has its episode, and that its node, before any node is disrupted.

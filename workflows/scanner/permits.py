@@ -70,6 +70,8 @@ class Holders:
         self._run, self._forgotten = "", False
         """Of this history only: another run in a report, or a call of `forget`, shows a reset."""
         self.problem = ""
+        self.former = ""
+        """The run of the last scanner, once the list has all that it did; "" where there was none."""
         self.repaired: bool | None = None
         """Whether an episode of this cluster ever was; None while that was not asked."""
 
@@ -95,7 +97,7 @@ class Holders:
             await workflow.sleep(lag, summary="until the list of open episodes has all that the last scanner admitted")
             found = await self._find_open()
         if found is not None:
-            self.repaired = found.repaired
+            self.repaired, self.former = found.repaired, found.former
             marked = (seen.node for seen in report.observations if seen.incident or seen.mark_problem)
             # Those may be opening: that there is no episode yet says nothing.
             reserved = {permit.node for permit in state.permits.values() if permit.holding is PermitState.RESERVED}

@@ -11,7 +11,7 @@ from policy.episode.messages import Kind
 from policy.episode.permits import Permit, PermitState
 from policy.observation import open_spells
 from policy.observation.open_spells import ANOTHER_BOOT, ANOTHER_NODE, DELETED, next_spells, to_be_watched, with_traces
-from policy.observation.spells import Ending, HeldSpan, ObservationRecord, Spell
+from policy.observation.spells import Ending, HeldSpan, NodeDays, ObservationRecord, Spell
 from policy.scan.admission import Refused
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import NodeStanding, ScanReport, ViewState, WatchedNode
@@ -199,7 +199,15 @@ def test_a_record_has_one_id_whenever_it_is_made() -> None:
     spell = replace(opened("a")["a"], ended=LATER, ending=Ending.CAME_BACK)
     assert ObservationRecord(cluster="prod", spells=(spell,)).workflow_id == "observation/prod/a/2026-11-01T00:00:00+00:00"
     storm = ObservationRecord(cluster="prod", spells=(replace(spell, storm="s"), replace(spell, node="b", storm="s")), part=1)
-    assert storm.workflow_id == "observation/prod/storm/s/1"
+    assert storm.workflow_id == "observation/prod/-storm/s/1"
+    named = replace(spell, node="storm", due=NOW)
+    day = ObservationRecord(cluster="prod", days=(NodeDays(day="2026-11-01", check="c", mode=Mode.REPAIR, seconds=1.0),))
+    ids = {
+        ObservationRecord(cluster="prod", spells=(each,)).workflow_id for each in (named, replace(named, storm=NOW.isoformat()))
+    }
+    assert len(ids) == 2, "a node may be named as a storm is"
+    assert (day.workflow_id, day.over) == ("observation/prod/-days/2026-11-01", NOW + timedelta(days=1))
+    assert (replace(day, until=LATER).over, storm.over) == (LATER, LATER)
     with pytest.raises(ValueError, match="one spell"):
         _ = ObservationRecord(cluster="prod", spells=(spell, replace(spell, node="b"))).workflow_id
     with pytest.raises(ValueError, match="a cluster"):
