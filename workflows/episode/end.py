@@ -56,9 +56,7 @@ async def close(
     gives_back = []
     if node_writer is not None and leased:
         gives_back.append(node_writer.release_node_lease())
-    if (
-        episode.state.kind is not Kind.PRESERVATION or episode.state.permit or episode.state.queued
-    ):  # most never asked for one
+    if episode.state.kind is not Kind.PRESERVATION or episode.state.permit or episode.state.queued:  # most never asked for one
         power = {"powered_on_at": powered_on_at, "powered_off_at": powered_off_at}
         why = {"outcome": end.outcome.value, "problem": end.message, "missing": end.missing}
         gives_back.append(episode.give_back_permit(**why, **power))
