@@ -151,8 +151,8 @@ def test_s18_what_a_machine_says_wrongly_of_its_preservation_hides_neither_it_no
 DECODER = "activities/cluster/objects/machines_decoding.py"
 
 ELSEWHERE = {
-    "providerID": {"activities/cluster/objects/decoding.py", "policy: identity.py"},  # of Nodes
-    "machinePreserveTimeout": {"policy: pools.py"},  # of templates, and of Shoots
+    "providerID": {"activities/cluster/objects/decoding.py", "policy: fencing.py"},  # of Nodes
+    "machinePreserveTimeout": {"policy: requests.py"},  # of templates, and of Shoots
     "preserveExpiryTime": {"activities/cluster/acts/preservation.py"},  # is written there
     "failureMessage": {"policy: remediation_objects.py"},  # of remediation objects
     "currentStatus": {

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from policy.preservation.pools import read_policy
+from policy.preservation.requests import read_policy
 from tests.starter.keyboard import nodewarden
 
 PAGE = Path(__file__).parents[2] / "docs" / "preservation.md"

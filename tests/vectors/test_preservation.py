@@ -24,8 +24,7 @@ from policy.preservation.kept_machine import (
     TAINT,
     Held,
 )
-from policy.preservation.pools import DEFAULT_TIMEOUT
-from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Annotated, requested
+from policy.preservation.requests import DEFAULT_TIMEOUT, LAST_APPLIED_ANNOTATION, Annotated, requested
 from policy.preservation.survey import shares
 from policy.values.times import moment_of, written
 from simulator.machine_systems import machine_system_named

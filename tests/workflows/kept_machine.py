@@ -37,8 +37,7 @@ from policy.episode.permits import PermitAnswer
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
 from policy.preservation.decision import Automatic, PreservationAction, decide, effects, keeps
 from policy.preservation.kept_machine import Held, MachinePhase
-from policy.preservation.pools import DEFAULT_TIMEOUT
-from policy.preservation.requests import ISOLATE_ANNOTATION
+from policy.preservation.requests import DEFAULT_TIMEOUT, ISOLATE_ANNOTATION
 from policy.values.object_refs import ObjectRef
 from tests.preserved_objects import carried_out
 from tests.replay.recording import keep_history

@@ -23,7 +23,7 @@ from activities.contracts import metrics, search
 from activities.contracts.episodes import EpisodeActivities, NameRequest, NotifyRequest, Opened, OpenOutcome, OpenRequest
 from activities.contracts.preservation import PreservationStarts, PreserveRequest
 from activities.contracts.scan import OpenEpisode, Refusal, RepetitionActivities, RepetitionRequest, ScanActivities, ScanRequest
-from activities.errors import ErrorType, error_message
+from activities.errors import error_message
 from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import FencingInput, RemediationInput, episode_id, scanner_id
 from policy.episode.modes import MODES_MEMO, REPAIRS, UNSET, ClusterModes, ModeRule
@@ -62,6 +62,7 @@ from workflows.kit.messages import (
     ScannerStatus,
     StopRequest,
     UnpauseRequest,
+    invalid_input,
 )
 from workflows.scanner import backoff
 from workflows.scanner.background_tasks import BackgroundTasks, CoalescedTask
@@ -887,17 +888,9 @@ class HealthScanner:
     def _check_identity(self, request: ScannerInput) -> None:
         expected = scanner_id(request.cluster)
         if not request.cluster or workflow.info().workflow_id != expected:
-            raise ApplicationError(
-                f"expected an input with a cluster, run under the workflow id {expected!r}",
-                type=ErrorType.INVALID_CONFIG.value,
-                non_retryable=True,
-            )
+            raise invalid_input(f"expected an input with a cluster, run under the workflow id {expected!r}")
         if request.concurrency < 1:
-            raise ApplicationError(
-                f"concurrency: expected at least 1, got {request.concurrency}",
-                type=ErrorType.INVALID_CONFIG.value,
-                non_retryable=True,
-            )
+            raise invalid_input(f"concurrency: expected at least 1, got {request.concurrency}")
 
     def _carried(self) -> ScannerInput:
         """What the next history begins with."""

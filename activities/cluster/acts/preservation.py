@@ -57,8 +57,7 @@ from policy.preservation.decision import (
     keeps,
 )
 from policy.preservation.kept_machine import CONDITION, EXPIRY_ANNOTATION, TAINT, Held
-from policy.preservation.pools import Pool
-from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent
+from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent, Pool
 from policy.values.display_text import visible
 from policy.values.errors import no_such_target
 from policy.values.machine_apis import MCM, machine_api

@@ -30,8 +30,8 @@ from policy.checks.circuit_breakers import OpenReason
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.health_check import Overlap, RetryRules
 from policy.objects.nodes import NodeView
-from policy.preservation.pools import Pool
 from policy.preservation.preservation_index import PreservationIndex
+from policy.preservation.requests import Pool
 from policy.remediation.memory import DEFAULT_RETRIES
 from policy.remediation.remediation_objects import REMEDIATORS, Remediator
 from policy.scan.data_at_risk import DataAtRisk

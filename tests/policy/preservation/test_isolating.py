@@ -12,8 +12,7 @@ from policy.fence.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, Pl
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView, Taint
 from policy.preservation.decision import PreservationDecision, decide, effects
 from policy.preservation.kept_machine import CONDITION, ISOLATION_ANNOTATION, TAINT, Held, Isolation, MachinePhase
-from policy.preservation.pools import Pool
-from policy.preservation.requests import ISOLATE_ANNOTATION, isolation_asked
+from policy.preservation.requests import ISOLATE_ANNOTATION, Pool, isolation_asked
 from policy.preservation.survey import survey
 from policy.values.selectors import Selector
 

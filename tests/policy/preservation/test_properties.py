@@ -31,8 +31,7 @@ from policy.preservation.kept_machine import (
     MachinePhase,
     priority_of,
 )
-from policy.preservation.pools import Pool
-from policy.preservation.requests import KEEPING, LAST_APPLIED_ANNOTATION, Intent, requested
+from policy.preservation.requests import KEEPING, LAST_APPLIED_ANNOTATION, Intent, Pool, requested
 from policy.preservation.survey import Survey, survey
 from policy.values.selectors import Selector
 from tests.preserved_objects import carried_out

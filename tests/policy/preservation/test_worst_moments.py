@@ -11,8 +11,8 @@ from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
 from policy.preservation.decision import Automatic, PreservationAction, decide, effects
 from policy.preservation.kept_machine import ENDED_ANNOTATION, Held, MachinePhase
-from policy.preservation.pools import read_policy
 from policy.preservation.preservation_index import PreservationIndex
+from policy.preservation.requests import read_policy
 from policy.preservation.survey import DeploymentPool, choose, survey
 from policy.values.machine_apis import MCM
 from policy.values.object_refs import ObjectRef
