@@ -31,7 +31,7 @@ from simulator.machine_systems import machine_system_named
 from simulator.machine_systems.contract import MachineSettings, Sighting
 from starter.plans.manifests import Manifest
 from starter.plans.preserve_plans import PreservePlan, as_model, planned
-from tests.encoded import encoded
+from tests.documents import encoded
 from tests.preserved_objects import carried_out
 from tests.vectors.objects import NOW, Json, moment
 
