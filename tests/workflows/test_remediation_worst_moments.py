@@ -210,7 +210,7 @@ def test_an_abort_at_any_moment_ends_it_and_leaves_nothing_behind(ladder: tuple[
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["at that step", "at a later one"])
-def test_whoever_aborts_is_told_of_a_deletion_that_goes_on(*, later: bool) -> None:
+def test_an_abort_says_that_a_deletion_goes_on(*, later: bool) -> None:
     """S44: nobody can take it back, and the episode's end is not the machine's."""
     world = Remediated(ladder=(DELETE, SELF), goes_after=None)
     with Play(world) as play:
