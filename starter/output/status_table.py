@@ -16,8 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from policy.checks.targets import SICKNESS
-from policy.checks.verdicts import Health
+from policy.checks.verdicts import SICKNESS, Health
 from policy.episode.messages import EpisodeStatus, Phase
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, fenceable
 from policy.observation.past_moment import ending

@@ -20,8 +20,7 @@ from simulator.client import ApiClient
 from simulator.resources import DISRUPTION_BUDGETS, NAMESPACES, PODS
 from tests.cluster.acts.world import CLUSTER, NODE, World, empty_world
 from tests.cluster.builders import owner
-from tests.cluster.machines import CLUSTER_NAME, OPENSHIFT, SYSTEMS, machine_of
-from tests.cluster.management import management_cluster
+from tests.cluster.machines import CLUSTER_NAME, OPENSHIFT, SYSTEMS, machine_of, management_cluster
 from tests.cluster.scans import OURS
 from tests.licensing import LICENCES
 

@@ -25,8 +25,7 @@ from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, empty_world, refused
-from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, PAUSED, SKIP, System, machine_of
-from tests.cluster.management import management_cluster
+from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, PAUSED, SKIP, System, machine_of, management_cluster
 from tests.cluster.scans import OURS
 from tests.cluster.test_preserving import DEFINITIONS, MACHINES, definition, machine
 from tests.cluster.test_preserving import MACHINES as MCM_MACHINES

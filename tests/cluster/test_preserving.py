@@ -41,8 +41,7 @@ from policy.preservation.kept_machine import (
     TAINT,
     Isolation,
 )
-from policy.preservation.pools import pool_of
-from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION
+from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION, pool_of
 from policy.values.object_refs import ObjectRef
 from simulator.client import ApiClient, ApiError
 from tests.cluster.acts.world import Permits, refused

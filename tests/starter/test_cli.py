@@ -22,8 +22,8 @@ from starter.client import Nodewarden
 from starter.commands import started_episode
 from starter.commands.session import complain
 from starter.handles import episodes
+from tests.starter.builders import nodewarden
 from tests.starter.conftest import SETTINGS
-from tests.starter.keyboard import nodewarden
 from tests.workers.server import SILENT
 from workers.embedded.server import free_ports
 

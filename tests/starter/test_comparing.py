@@ -30,8 +30,7 @@ from starter.plans import spell_file
 from starter.web.views import Views
 from tests.docs.reading import DOCS
 from tests.policy.observation.builders import CHECK, NOON, held, minutes, node_days, recorded, spell
-from tests.starter.drawing import drawn
-from tests.starter.keyboard import nodewarden
+from tests.starter.builders import drawn, nodewarden
 from tests.unlocked import unlocked
 from workers.configuration.setting_sources import SettingsError
 from workflows.kit.options import WORKFLOW_QUEUE
@@ -134,7 +133,7 @@ async def test_the_whole_way_from_temporal_to_people_and_programs(warden: Nodewa
     known = await warden.observations.observed(cluster, since=due)
     assert {each.workflow_id for each in known.spells} == {
         f"observation/{cluster}/node-1/{due.isoformat()}",
-        f"observation/{cluster}/storm/s-1",
+        f"observation/{cluster}/-storm/s-1",
     }
     assert known.days == days
     assert any("spells that last, as the scanner does not say" in each for each in known.unknown)
@@ -178,7 +177,7 @@ async def test_the_whole_way_from_temporal_to_people_and_programs(warden: Nodewa
     async with unlocked(Views(warden, (cluster,))) as url, aiohttp.ClientSession(url) as page:
         async with page.get(f"/c/{cluster}/compare?since=2d") as got:
             body = await got.text()
-            assert (got.status, "Would have repaired: " in body, f"observation/{cluster}/storm/s-1" in body) == (200, True, True)
+            assert (got.status, "Would have repaired: " in body, f"observation/{cluster}/-storm/s-1" in body) == (200, True, True)
         async with page.get(f"/c/{cluster}/compare?since=soon") as got:
             assert "within: expected a time above 0" in await got.text()
         async with page.get(f"/api/v1/clusters/{cluster}/compare?since=2d&check=workers") as got:

@@ -34,8 +34,8 @@ from tests.cluster.fencing_requests import leader
 from tests.deploy.manifests import path_of
 from tests.documents import ROOT, documents
 from tests.node_actions import PEOPLE
+from tests.starter.builders import nodewarden
 from tests.starter.conftest import SETTINGS
-from tests.starter.keyboard import nodewarden
 from tests.starter.standins import SICK_BMC
 from workers.configuration.settings import Settings, load
 

@@ -21,8 +21,8 @@ from starter.cli import app
 from starter.client import Nodewarden
 from starter.commands import completion
 from starter.kubectl import hoisted
+from tests.starter.builders import nodewarden
 from tests.starter.conftest import SETTINGS
-from tests.starter.keyboard import nodewarden
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from policy.scan.scan_report import AtRisk, Candidate, NodeAtRisk
 from starter.handles.status import ClusterStatus, SilentEpisode
 from starter.output.status_table import render
 from tests.starter.builders import CHECK, NOW, ago, check, episode, proof, report, result, row, scanner, status
-from tests.starter.drawing import drawn as lines_of
+from tests.starter.builders import drawn as lines_of
 from workflows.kit.messages import Backoff, RefusedNode
 
 

@@ -25,8 +25,8 @@ from tests.cluster.builders import NODES, node
 from tests.cluster.machines import CLUSTER_API, machine_of
 from tests.deploy.manifests import path_of
 from tests.documents import ROOT, documents
+from tests.starter.builders import nodewarden
 from tests.starter.conftest import SETTINGS
-from tests.starter.keyboard import nodewarden
 from workers.temporal_namespace import required_search_attributes
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces"

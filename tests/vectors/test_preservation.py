@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.decision import PreservationAction, PreservationDecision, decide, keeps
-from policy.preservation.effects import effects
+from policy.preservation.decision import PreservationAction, PreservationDecision, decide, effects, keeps
 from policy.preservation.kept_machine import (
     CONDITION,
     DRAINED,
@@ -25,15 +24,14 @@ from policy.preservation.kept_machine import (
     TAINT,
     Held,
 )
-from policy.preservation.pools import DEFAULT_TIMEOUT
-from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Annotated, requested
+from policy.preservation.requests import DEFAULT_TIMEOUT, LAST_APPLIED_ANNOTATION, Annotated, requested
 from policy.preservation.survey import shares
 from policy.values.times import moment_of, written
 from simulator.machine_systems import machine_system_named
 from simulator.machine_systems.contract import MachineSettings, Sighting
 from starter.plans.manifests import Manifest
 from starter.plans.preserve_plans import PreservePlan, as_model, planned
-from tests.encoded import encoded
+from tests.documents import encoded
 from tests.preserved_objects import carried_out
 from tests.vectors.objects import NOW, Json, moment
 

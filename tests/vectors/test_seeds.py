@@ -24,7 +24,7 @@ from policy.dialects import parse
 from policy.scan.evaluation import evaluate
 from starter.output.evaluation import as_model
 from starter.plans.manifests import Manifest, Unreadable, read_files, read_text
-from tests.encoded import encoded
+from tests.documents import encoded
 from tests.offline import load
 from tests.vectors import objects
 from tests.vectors.objects import NOW, Json, moment

@@ -16,8 +16,7 @@ from policy.remediation.strategies import Strategy
 from tests.workflows.attempts import START
 from tests.workflows.faults import Fault, PlacedFault
 from tests.workflows.plans import BMC, CLOUD, CUTS, FREE, GIVEN_BACK, LIFT, PDUS, QUARANTINE, step
-from tests.workflows.scenario_run import EPISODE, Play
-from tests.workflows.scenarios import NEEDS, Scenario, arranged
+from tests.workflows.scenario_run import EPISODE, NEEDS, Play, Scenario, arranged
 from tests.workflows.world import plan
 
 HOUR = timedelta(hours=1)

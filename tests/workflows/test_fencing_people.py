@@ -21,7 +21,7 @@ from tests.workflows.fencing_run import fencing, told
 from tests.workflows.plans import BMC, CUT, FREE, PORT, switched
 from tests.workflows.surroundings import asked_until, eventually, let_pass
 from tests.workflows.world import NODE, World, plan
-from workflows.definitions.fencing import Fencing
+from workflows.definitions.episodes import Fencing
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest, HoldEpisodeRequest, PersonRequest
 
 QUEUED = PermitAnswer(decision=PermitDecision.QUEUED, reason="1 of 1 permits are held", holder="us")

@@ -20,10 +20,10 @@ from policy.fence.power import PowerState, VolumeState
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.kept_machine import ISOLATION_ANNOTATION
 from policy.preservation.requests import ISOLATE_ANNOTATION
-from tests.workflows.kept_machine import KeptMachine, Run, machine, preserving
 from tests.workflows.plans import CLOUD, CUT, PORT, QUARANTINE, switched
+from tests.workflows.preservation_run import KeptMachine, Run, machine, preserving
 from tests.workflows.world import World, left_by, plan
-from workflows.definitions.preservation import Preservation
+from workflows.definitions.episodes import Preservation
 from workflows.kit import continuation
 
 CUTS = {"note cut", "cut-path", "free-cut-pods", "restore-path", "note back"}

@@ -13,7 +13,7 @@ from policy.episode.permits import MINUTE, PortionAnswer, PortionRequest
 from policy.fence.plan import CORDON, UNCORDON
 from tests.workflows.fencing_run import fenced
 from tests.workflows.plans import BACK, CUT, FREE
-from tests.workflows.scanned import ScriptedCluster, scanning
+from tests.workflows.scanner_run import ScriptedCluster, scanning
 from tests.workflows.test_describing import service
 from tests.workflows.world import World, plan
 

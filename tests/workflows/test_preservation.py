@@ -20,9 +20,9 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
 from policy.fence.plan import PowerDevice
 from policy.preservation.kept_machine import CONDITION, ENDED_ANNOTATION, SCALE_DOWN_DISABLED
-from tests.workflows.kept_machine import Run, kept, machine, preserving
+from tests.workflows.preservation_run import Run, kept, machine, preserving
 from tests.workflows.surroundings import asked_until, worker
-from workflows.definitions.preservation import Preservation
+from workflows.definitions.episodes import Preservation
 from workflows.kit.messages import ExtendRequest
 from workflows.kit.options import power_queue
 

@@ -14,7 +14,7 @@ from policy.remediation.ladder import EscalationStep
 from policy.remediation.memory import read_memory
 from policy.remediation.strategies import Strategy
 from tests.workflows.contract import LookVerdict
-from tests.workflows.remediated import (
+from tests.workflows.remediation_run import (
     ANNOTATE,
     DELETE,
     FENCE,
@@ -23,11 +23,12 @@ from tests.workflows.remediated import (
     OWNER,
     SELF,
     Made,
+    Play,
     Remediated,
+    remediated,
     step,
     succeeds,
 )
-from tests.workflows.remediating import Play, remediated
 
 
 def strategy_of(value: object) -> str:

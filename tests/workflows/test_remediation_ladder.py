@@ -18,8 +18,21 @@ from policy.remediation.strategies import Strategy
 from tests.workflows.plans import CUT as FABRIC_CUT
 from tests.workflows.plans import FREE as FREE_CUT
 from tests.workflows.plans import PORT, switched
-from tests.workflows.remediated import DELETE, FENCE, MINUTE, OBJECT, OWNER, REBOOT, SELF, Made, Remediated, silent, step
-from tests.workflows.remediating import Play, remediated
+from tests.workflows.remediation_run import (
+    DELETE,
+    FENCE,
+    MINUTE,
+    OBJECT,
+    OWNER,
+    REBOOT,
+    SELF,
+    Made,
+    Play,
+    Remediated,
+    remediated,
+    silent,
+    step,
+)
 from tests.workflows.world import World, plan
 
 

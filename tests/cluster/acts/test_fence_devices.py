@@ -24,7 +24,7 @@ from simulator.resources import EVENTS
 from tests.cluster.acts.test_pinning import pin
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, our_mark, refused
 from tests.licensing import LICENCES
-from tests.policy.fence.builders import config, ipmi
+from tests.policy.builders import config, ipmi
 
 CONFIG_MAPS = "/api/v1/namespaces/{}/configmaps"
 FENCE_CONFIGS = "/apis/nodewarden.io/v1alpha1/fenceconfigs"

@@ -578,7 +578,7 @@ async def test_the_same_devices_that_prove_off_otherwise_are_another_target(
 
 @pytest.mark.parametrize("operation", [Operation.DISRUPT, Operation.REMOVE])
 async def test_a_go_licenses_the_act_that_it_was_made_for(operation: Operation, licensed: World) -> None:
-    """S42, S15: one before a removal says less of a control plane (tests/policy/episode/test_licensing.py)."""
+    """S42, S15: one before a removal says less of a control plane (tests/policy/episode/test_gate.py)."""
     await licensed.add_template()
     wanted = LicenceWanted(act=PowerAct.TERMINATE, not_after=NOW + timedelta(seconds=15))
     asked = await licensed.look(need=CHECK_NEED, configured=Configured(), licenses=wanted, operation=operation)

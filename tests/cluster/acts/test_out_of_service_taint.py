@@ -18,7 +18,7 @@ from policy.objects.marks import Added
 from simulator.api.control.faults import Accident, Fault
 from simulator.resources import PODS
 from tests.cluster.acts.world import HOLDER, OUT_OF_SERVICE, World, our_mark, refused
-from tests.vectors.fencing import VECTORS
+from tests.vectors.objects import VECTORS
 
 GPU = {"key": "team.example/gpu", "value": "a100", "effect": "NoSchedule"}
 

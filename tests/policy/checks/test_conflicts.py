@@ -7,8 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from policy.checks.circuit_breakers import OpenReason
-from policy.checks.rival_controllers import LeaderLease, StatusWrite, conflict
+from policy.checks.circuit_breakers import LeaderLease, OpenReason, StatusWrite, conflict
 from policy.values.object_refs import Dialect
 from tests.policy.builders import NOW, a_check, a_node, ago, ledger_of
 

@@ -25,7 +25,7 @@ from policy.episode.fencing_requests import (
 from policy.episode.messages import Outcome
 from policy.objects.remediations import GIVEN_UP_ANNOTATION
 from policy.values.errors import PolicyError
-from tests.vectors.fencing import VECTORS
+from tests.vectors.objects import VECTORS
 
 NODE = "node-7"
 SPEC = {"agent": "fence_ipmilan", "nodeparameters": {"--ip": {NODE: "10.0.0.7"}}}

@@ -7,18 +7,21 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from policy.checks.fence_policies import FencePolicies
 from policy.episode import gate
+from policy.episode.fencing import licenses
 from policy.episode.gate import DESTRUCTIVE, RULES, By, Objection, Operation, Seen, Weight, objection
 from policy.episode.modes import REPAIRS, mode_of
+from policy.fence.power import RESTORING, PowerAct
 from policy.objects.machines import MachineView
 from policy.objects.nodes import Condition, NodeEvent, NodeView, Taint
+from policy.values.errors import Unread
 from policy.values.machine_apis import CLUSTER_API
-from policy.values.unread import Unread
-from tests.policy.builders import NOW, a_node
+from tests.policy.builders import NOW, a_node, pinned, seen
 
 ROOT = Path(__file__).parents[3]
 NODE = a_node("node-1", "Unknown", age=3600)
@@ -193,13 +196,13 @@ def test_each_act_is_stopped_by_what_the_docs_say_and_by_nothing_else(situation:
     """S9, S14, S15, S17, S20, S21, S27, S38."""
     word, _, only = cell.partition(": ")
     expected = {By.PROGRAM: WORDS.get(word), By.PERSON: None if only == "programs" else WORDS.get(word)}
-    for seen in SITUATIONS[situation]:
+    for met in SITUATIONS[situation]:
         for operation in COLUMNS[column]:
             for by in By:
-                found = objection(seen, operation, by, NOW)
-                assert (found.weight if found is not None else None) is expected[by], (operation, by, seen)
+                found = objection(met, operation, by, NOW)
+                assert (found.weight if found is not None else None) is expected[by], (operation, by, met)
             if only == "without our mark":
-                assert objection(replace(seen, marked=True), operation, By.PROGRAM, NOW) is None
+                assert objection(replace(met, marked=True), operation, By.PROGRAM, NOW) is None
 
 
 def test_the_docs_have_every_situation_and_each_row_of_the_table_has_one() -> None:
@@ -292,14 +295,14 @@ ELSEWHERE = {
     "policy/objects/nodes.py": "what the label says, for verdicts as well",
     "policy/objects/machines.py": "what the annotations say, for verdicts as well",
     "policy/checks/rules/medik8s.py": "words of a verdict",
-    "policy/checks/rules/cluster_api.py": "which of two reasons a verdict has",
+    "policy/checks/rules/machine_health_checks.py": "which of two reasons a verdict has",
     "policy/scan/evaluation.py": "words about a label that means nothing",
     "policy/scan/explanation.py": "of a paused check, not of a machine",
     "policy/dialects/common.py": "of a paused check, not of a machine",
     "activities/cluster/objects/machines_decoding.py": "of a paused Cluster, not of a machine",
     "activities/cluster/report/status_writer.py": "tells of a label that means nothing",
     "activities/cluster/acts/preservation.py": "writes what a person asks for",
-    "policy/preservation/effects.py": "the request itself, which preservation carries out",
+    "policy/preservation/decision.py": "the request itself, which preservation carries out",
     "policy/preservation/preservation_index.py": "the request itself, which preservation carries out",
     "policy/preservation/kept_machine.py": "the request itself, which preservation carries out",
     "policy/preservation/requests.py": "the request itself, which preservation carries out",
@@ -345,3 +348,36 @@ def test_a_machine_that_nobody_has_read_stops_what_depends_on_it() -> None:
     assert unread is not None
     assert (unread.words, unread.weight) == ("the Machine was not read", Weight.NOT_LICENSED)
     assert objection(replace(FREE, machines=()), Operation.OFFER, By.PROGRAM, NOW) is None
+
+
+# What a look licenses is what it was made for, of a machine that is known (S42).
+
+
+@pytest.mark.parametrize("act", PowerAct)
+@pytest.mark.parametrize("looked", Operation)
+def test_an_act_is_licensed_by_a_look_for_it_and_by_no_other(act: PowerAct, looked: Operation) -> None:
+    """S15: one before a removal counts on a control plane that has a member fewer to wait for."""
+    wanted = Operation.GIVE_BACK if act in RESTORING else Operation.DISRUPT
+    assert licenses(looked, act, pinned(), seen(), devices_compared=True) is (looked is wanted)
+    assert licenses(looked, act, pinned(), seen(), devices_compared=False) is (looked is wanted and act in RESTORING)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "off", "terminate"),
+    [
+        ({"uid": ""}, {}, False, False),
+        ({"uid": "uid-2"}, {}, False, False),
+        ({"provider_id": ""}, {}, False, False),
+        ({"system_uuid": ""}, {}, False, False),
+        ({"provider_id": "", "system_uuid": ""}, {"provider_id": "", "system_uuid": ""}, True, True),
+        ({}, {"present": False}, False, True),
+        ({"uid": ""}, {"present": False}, False, False),
+    ],
+)
+def test_a_pin_that_leaves_open_whom_it_is_about_licenses_nothing_that_destroys(
+    ours: dict[str, Any], theirs: dict[str, Any], off: bool, terminate: bool
+) -> None:
+    """S9, S39: what it does not say is compared with nothing. Only what is given up last may have lost its Node."""
+    for act, licensed in ((PowerAct.OFF, off), (PowerAct.TERMINATE, terminate)):
+        assert licenses(Operation.DISRUPT, act, pinned(**ours), seen(**theirs), devices_compared=True) is licensed
+    assert licenses(Operation.GIVE_BACK, PowerAct.ON, pinned(**ours), seen(**theirs), devices_compared=True)

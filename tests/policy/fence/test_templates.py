@@ -16,7 +16,7 @@ from policy.values.errors import PolicyError
 from tests.documents import document
 from tests.policy.builders import a_node
 from tests.policy.fencing_builders import plan_of_template
-from tests.vectors.fencing import VECTORS
+from tests.vectors.objects import VECTORS
 
 DEVICE: dict[str, Any] = {
     "driver": "ipmi",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from policy.preservation.pools import (
+from policy.preservation.requests import (
     BLOCK,
     BLOCK_FIELDS,
     DEFAULT_SETTLE_TIME,

@@ -25,9 +25,8 @@ from policy.preservation.kept_machine import (
     STOPPED,
     TAINT,
 )
-from policy.preservation.pools import Pool
 from policy.preservation.preservation_index import MAXIMUM_PRESERVATIONS, REPORT_GONE_FOR, PreservationIndex, PreservationNeed
-from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION
+from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, Pool
 from policy.preservation.survey import DeploymentPool
 from policy.values.machine_apis import MCM
 from policy.values.object_refs import ObjectRef

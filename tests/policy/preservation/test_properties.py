@@ -14,8 +14,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, ZONE_LABEL, Condition, NodeView, Taint
-from policy.preservation.decision import Automatic, PreservationAction, PreservationDecision, decide, keeps
-from policy.preservation.effects import Effects, effects
+from policy.preservation.decision import Automatic, Effects, PreservationAction, PreservationDecision, decide, effects, keeps
 from policy.preservation.kept_machine import (
     BY_US,
     CONDITION,
@@ -32,8 +31,7 @@ from policy.preservation.kept_machine import (
     MachinePhase,
     priority_of,
 )
-from policy.preservation.pools import Pool
-from policy.preservation.requests import KEEPING, LAST_APPLIED_ANNOTATION, Intent, requested
+from policy.preservation.requests import KEEPING, LAST_APPLIED_ANNOTATION, Intent, Pool, requested
 from policy.preservation.survey import Survey, survey
 from policy.values.selectors import Selector
 from tests.preserved_objects import carried_out

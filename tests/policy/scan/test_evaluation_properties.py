@@ -31,9 +31,16 @@ from policy.objects.machines import (
     WorkloadCluster,
     machine_key,
 )
-from policy.objects.nodes import CONTROL_PLANE_LABELS, EXCLUDE_LABEL, Condition, NodeView
+from policy.objects.nodes import (
+    CONTROL_PLANE_LABELS,
+    DESIRED_CONFIG_ANNOTATION,
+    EXCLUDE_LABEL,
+    Condition,
+    EtcdGuard,
+    NodeView,
+    Surroundings,
+)
 from policy.objects.remediations import Owner, RemediationObject
-from policy.objects.surroundings import DESIRED_CONFIG_ANNOTATION, EtcdGuard, Surroundings
 from policy.remediation.ladder import RESTORING
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, LastRemediation, written_memory
 from policy.remediation.strategies import Action
