@@ -846,7 +846,6 @@ async def test_a_stopped_scanner_keeps_no_episode_from_seeing_that_its_need_is_g
 PERSON_NEED = Need(kind=NeedKind.PERSON, reason="ada asks", requester="ada")
 
 
-@pytest.fixture
 async def put(world: World, *maps: dict[str, Any]) -> None:
     for each in maps:
         await world.others.create(CONFIG_MAPS.path(namespace="nodewarden"), each)
