@@ -60,7 +60,7 @@ from activities.contracts.target import (
 from activities.errors import ErrorType, error_type, failure
 from activities.licences import HOW_TO, Levels, Licences
 from policy.checks.fence_policies import PolicySource
-from policy.episode.fencing import paths_cut, proof_stands
+from policy.episode.fencing import paths_cut, proof_stands, writes_only_behind_cut
 from policy.episode.gate import Operation, Seen
 from policy.episode.messages import OffProof, Reading, VolumeReading
 from policy.episode.operator_commands import Verb
@@ -70,17 +70,6 @@ from policy.objects.marks import Mark
 from policy.objects.nodes import OUR_TAINT
 from policy.values.display_text import counted
 from policy.values.times import written
-
-# Which pods of a node use only volumes that lie behind a cut path: those, and no others, may be freed while the machine runs.
-#
-# The rule is narrow on purpose (S1): a pod with one volume elsewhere, with a claim that can't be traced, or with storage written
-# into its own spec could still write. Deleting is `freeing.py`.
-
-HARMLESS = frozenset(
-    {"configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret"}
-)
-"""Volume sources of the pod's own, or that are traced through their claim. Any other is a path not cut; a hostPath may be
-a shared mount."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +89,9 @@ async def behind_cut(connection: ClusterConnection, pods: Iterable[Pod], storage
     wanted = sorted({name for name in names if name})
     covered = await asyncio.gather(*(_is_cut(connection, name, storage) for name in wanted))
     cut = frozenset(name for name, is_cut in zip(wanted, covered, strict=True) if is_cut)
-    eligible = []
-    for pod in pods:
-        used = [of_claim[pod.metadata.namespace, claim] for claim in pod.claims]
-        if used and all(name in cut for name in used) and set(pod.volume_sources) <= HARMLESS:
-            eligible.append(pod)
-    return CutWorkload(pods=tuple(eligible), volumes=cut)
+    volumes = {pod.key: [of_claim[pod.metadata.namespace, claim] for claim in pod.claims] for pod in pods}
+    behind = [pod for pod in pods if writes_only_behind_cut(volumes[pod.key], pod.volume_sources, cut)]
+    return CutWorkload(pods=tuple(behind), volumes=cut)
 
 
 async def _is_cut(connection: ClusterConnection, name: str, storage: CutStorage) -> bool:
