@@ -142,7 +142,6 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
         self._identities = identities or Identities(served.connections)
         self._checked = checked
 
-    @activity.defn(name="power-management.taint-out-of-service")
     async def taint_out_of_service(self, request: FreeRequest) -> ActResult:
         """Add the taint and the note in our mark that it is ours, in one patch; then delete the pods that it drives out.
 
@@ -188,12 +187,10 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
             await asyncio.sleep(pause)
             pause *= 2
 
-    @activity.defn(name="power-management.delete-workload")
     async def delete_workload(self, request: FreeRequest) -> FreeResult:
         """One round: pods first, then the attachments that no pod still there needs. Called again until nothing is left."""
         return await self._delete_workload(request, await self._require_licence(request))
 
-    @activity.defn(name="power-management.free-while-dumping")
     async def free_while_dumping(self, request: FreeDumpingRequest) -> FreeResult:
         """The same round on another proof."""
         return await self._delete_workload(request, await self._require_dead(request))
@@ -220,7 +217,6 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
             left=replace(await count(self._connection, await read_standing(self._connection, name), OUR_TAINT), per_minute=limit),
         )
 
-    @activity.defn(name="power-management.delete-node")
     async def delete_node(self, request: FreeRequest) -> ActResult:
         """The Node that was fenced and no namesake: what registers under the name meanwhile has another uid (S9).
 
@@ -250,7 +246,6 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
         look = LookRequest(target=request.target, need=request.need, holder=request.holder, operation=Operation.DELETE_NODE)
         require_go(await self._look(look), f"Node/{request.target.pinned.node} is not deleted")
 
-    @activity.defn(name="isolation.free-cut-pods")
     async def free_cut_pods(self, request: FreeCutRequest) -> FreeResult:
         """One round, in the order of `delete_workload`, of what lies behind the cut."""
         name = request.target.pinned.node
@@ -282,7 +277,6 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
             ),
         )
 
-    @activity.defn(name="power-management.read-workload")
     async def read_workload(self, request: WorkloadRequest) -> Workload:
         """Read and count; by the node's name, so that it answers for a Node that is gone as well. What a taint goes on doing
         needs all that was asked for when it was set (S1, S20, S38)."""
@@ -292,7 +286,6 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
             await self._require_still_fenced(under)
         return await standing_workload(self._connection, request.target.pinned.node, self._source)
 
-    @activity.defn(name="power-management.untaint-out-of-service")
     async def untaint_out_of_service(self, request: UntaintRequest) -> ActResult:
         """Take our taint off, and the note of it, in one patch. Restoring: it needs no proof. The look comes last, so that what
         it sees is moments old when power comes on."""
