@@ -11,7 +11,7 @@ import pytest
 from policy.objects.nodes import EtcdGuard
 from policy.scan.evaluation import evaluate
 from starter.output.evaluation import as_model
-from tests.encoded import encoded
+from tests.documents import encoded
 from tests.offline import load
 from tests.vectors import objects
 from tests.vectors.objects import NOW, Json
