@@ -24,7 +24,7 @@ from policy.remediation.strategies import Action
 from policy.scan.admission import admit
 from policy.scan.evaluation import evaluate
 from policy.scan.ledger import Ledger
-from policy.scan.mode_table import idle_rules
+from policy.scan.mode_table import idle_rules, limited
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.report_builder import NOT_COVERED, Urgency, stamp_of, urgency
 from policy.scan.scan_report import (
@@ -89,7 +89,7 @@ def test_a_candidate_says_everything_admission_needs() -> None:
     ],
     ids=["nobody", "somebody", "somebody who is excluded", "before any Node is known"],
 )
-def test_a_check_that_selects_nobody_says_so(nodes: list[NodeView], said: str) -> None:
+def test_a_check_that_selects_no_node_says_so(nodes: list[NodeView], said: str) -> None:
     """As `evaluate` says it; an empty pool is legal, so that it may act all the same."""
     ledger = ledger_of(a_check(), *nodes)
     (seen,) = ledger.report_parts(NOW).checks
@@ -108,7 +108,7 @@ def test_a_check_that_selects_nobody_says_so(nodes: list[NodeView], said: str) -
     ],
     ids=["failed", "its Node is gone", "marked", "failed for good"],
 )
-def test_what_nobody_dates_waits_no_longer_than_what_fails_after_it(check: HealthCheck, ailing: dict[str, object]) -> None:
+def test_an_undated_failure_waits_no_longer_than_one_after_it(check: HealthCheck, ailing: dict[str, object]) -> None:
     """One permit at a time, and one newly sick node at each look: the Machine's turn comes before theirs."""
     ledger = ledger_of(a_check(), check, a_node("n1"), *fleet(40), PROD, a_machine(**ailing))  # type: ignore[arg-type]
     served = list[str]()
@@ -306,12 +306,12 @@ def test_of_more_nodes_in_hand_than_a_report_shows_none_is_passed_over() -> None
     names = [f"n-{index:03}" for index in range(2 * MAXIMUM_OBSERVATIONS)]
     ledger, told = ledger_of(*map(a_node, names)), dict[str, str]()
     for _ in range(2):
-        shown = ledger.report_parts(NOW, watching=names, told=told.items()).observations
+        shown = ledger.report_parts(NOW, watching=names, notified=told.items()).observations
         assert len(shown) == MAXIMUM_OBSERVATIONS
         told |= {seen.node: stamp_of(seen) for seen in shown}
     assert told.keys() == set(names)
     ledger.put_node(a_node(names[-1], "False", 5), NOW)
-    assert ledger.report_parts(NOW, watching=names, told=told.items()).observations[0].node == names[-1]
+    assert ledger.report_parts(NOW, watching=names, notified=told.items()).observations[0].node == names[-1]
 
 
 def test_members_of_the_control_plane_are_always_shown() -> None:
@@ -320,7 +320,7 @@ def test_members_of_the_control_plane_are_always_shown() -> None:
     member = a_node("z", labels={"node-role.kubernetes.io/control-plane": ""})
     ledger = ledger_of(member, *map(a_node, names))
     (seen,) = ledger.report_parts(NOW, watching=["z"]).observations
-    found = ledger.report_parts(NOW, watching=[*names, "z"], told=[("z", stamp_of(seen))]).observations
+    found = ledger.report_parts(NOW, watching=[*names, "z"], notified=[("z", stamp_of(seen))]).observations
     assert found[0] == seen
 
 
@@ -412,6 +412,16 @@ def test_rules_that_cover_no_node_are_found() -> None:
     assert idle_rules(ledger.known(NOW)) == tuple(rules[:2])
 
 
+def test_the_rule_for_all_nodes_is_not_counted_among_its_exceptions() -> None:
+    """S44: what people are told first."""
+    alone, armed = (
+        tuple(ModeRule(mode=mode, by="ada", reason="r", at=NOW, selector=selector) for mode, selector in rules)
+        for rules in ([(Mode.OBSERVE, "")], [(Mode.OBSERVE, ""), (Mode.REPAIR, "rack=r1")])
+    )
+    assert limited(ClusterModes(rules=alone)).startswith("nodes are only observed, and not repaired: set for all nodes")
+    assert limited(ClusterModes(rules=armed)).startswith("nodes are only observed, and not repaired, but for nodes of 1 rule: ")
+
+
 def test_a_rule_that_names_a_machine_without_a_node_counts_for_it() -> None:
     ledger = ledger_of(PROD, a_machine("m1", node_name=""), a_machine("m2", node_name="gone"))
     names = [each.victim_name for each in ledger.known(NOW).machines.values()]
@@ -496,7 +506,7 @@ def changed(**changes: object) -> Urgency:
         pytest.param({"groups": (GroupCount(group="cluster", nodes=10, unresponsive=4),)}, id="a storm"),
     ],
 )
-def test_whatever_somebody_is_admitted_by_is_told_at_once(changes: dict[str, object]) -> None:
+def test_a_change_that_admits_a_node_is_sent_at_once(changes: dict[str, object]) -> None:
     """S15, S17, S18, S38."""
     assert changed(**changes) is Urgency.NOW
 
@@ -539,7 +549,7 @@ def test_what_becomes_of_a_node_in_hand_is_told_soon(changes: dict[str, object])
         ),
     ],
 )
-def test_by_what_nobody_decides_waits(changes: dict[str, object]) -> None:
+def test_a_change_that_decides_nothing_waits(changes: dict[str, object]) -> None:
     assert changed(**changes) is Urgency.LATER
 
 
