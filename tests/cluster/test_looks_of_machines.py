@@ -285,7 +285,7 @@ async def test_a_machine_of_that_name_that_was_made_anew_is_another_target(world
     assert "Machine uid" in result.reason
 
 
-async def test_a_machine_whose_deletion_this_episode_asked_for_is_left_to_nobody_else(world: World) -> None:
+async def test_a_machine_that_this_episode_deletes_is_left_to_no_other(world: World) -> None:
     """It has got stuck, and the next step of the ladder may be what ends it. The claim on the Node says who asked, and its label
     that it was us: a kubelet writes annotations (S41)."""
     system = OPENSHIFT

@@ -195,7 +195,7 @@ def asked_of_events(api: ApiServer) -> int:
     )
 
 
-async def test_whoever_annotates_a_whole_fleet_wrongly_is_told_little_by_little(
+async def test_wrong_annotations_of_a_whole_fleet_are_reported_little_by_little(
     person: ApiClient, scans: Scans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what could not be told is told later: nothing is lost."""

@@ -55,7 +55,7 @@ def test_the_settings_are_ones_the_worker_reads(settings: Settings) -> None:
     assert settings.temporal.address
 
 
-def test_metrics_are_for_whoever_is_in_the_pod(settings: Settings) -> None:
+def test_metrics_are_served_to_the_pod_alone(settings: Settings) -> None:
     """They name nodes and devices, and their server asks nobody who he is. Readiness is asked for from within."""
     assert is_loopback(settings.metrics.rpartition(":")[0])
     assert f"http://{settings.metrics}/metrics" in _container()["readinessProbe"]["exec"]["command"][-1]
@@ -149,7 +149,7 @@ def test_it_is_about_the_pods_and_the_temporal_of_the_shipped_deployment() -> No
     assert (_of_namespace(host.split(".")[1]), f"TCP {port}") in _reached(spec)
 
 
-def test_nobody_speaks_to_them_unless_he_is_named() -> None:
+def test_only_named_callers_speak_to_them() -> None:
     """Without a rule of ingress nobody gets in: kubelets do, whatever a NetworkPolicy says."""
     spec = _spec()
     assert (spec["ingress"], spec["policyTypes"]) == ([], ["Ingress", "Egress"])

@@ -229,7 +229,7 @@ class Instance(Plug):
 
 @pytest.mark.parametrize("ours", [True, False])
 @pytest.mark.parametrize("act", ["quarantine", "lift_quarantine", "detach_volume"])
-async def test_every_command_asks_whose_device_it_is(act: str, ours: bool) -> None:
+async def test_every_command_compares_the_devices_identity(act: str, ours: bool) -> None:
     """S39: a cloud may have made another instance of the name since the last one."""
     plug = Instance()
     plug.serves = (instance_of("1"),)

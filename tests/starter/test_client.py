@@ -236,7 +236,7 @@ async def test_starting_replaces_a_scanner_that_is_stuck_on_another_versions_his
     assert (await warden.scanner_status(cluster)).cluster == cluster
 
 
-async def test_a_scanner_that_nobody_works_on_is_not_replaced(server: str, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_scanner_without_a_worker_is_not_replaced(server: str, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "ANSWER_WITHIN", timedelta(seconds=1))
     async with Nodewarden.connect(load(), address=server, namespace=SILENT) as warden:
         first = await warden.start_scanner(cluster)

@@ -168,7 +168,7 @@ async def no_such_kind(person: ApiClient) -> None:
     await person.patch(f"{CHECKS}/workers", {"spec": {"remediationTemplate": named}})
 
 
-async def nobody_selected(person: ApiClient) -> None:
+async def no_node_selected(person: ApiClient) -> None:
     await person.patch(f"{CHECKS}/workers", {"spec": {"selector": {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}}})
 
 
@@ -202,7 +202,7 @@ Look = Callable[[ClusterConnection], Awaitable[list[Finding]]]
     [
         (no_template, checked, Level.PROBLEM, "RemediationTemplateNotFound: NodeHealthCheck/workers: it names "),
         (no_such_kind, checked, Level.PROBLEM, "and no such kind is served"),
-        (nobody_selected, checked, Level.WARNING, "NodeHealthCheck/workers"),
+        (no_node_selected, checked, Level.WARNING, "NodeHealthCheck/workers"),
         (no_check, checked, Level.WARNING, "there is no health check"),
         (no_secret, secrets, Level.PROBLEM, "Secret/nodewarden/bmc does not exist"),
         (no_password, secrets, Level.PROBLEM, "Secret/nodewarden/bmc lacks password"),

@@ -154,7 +154,7 @@ async def test_what_files_lead_to(objects: list[dict[str, Any] | str], config: s
     assert [warning in each for each in found["warnings"]][:1] == [True] * bool(warning), found["warnings"]
 
 
-async def test_the_proposals_file_as_it_is_names_nobody() -> None:
+async def test_the_proposals_file_as_it_is_names_no_node() -> None:
     """Its node would silently get the default."""
     found, code = await planned("n1", (SEEDS / "002-default.yaml").read_text(encoding="utf-8"), a_node())
     assert code == 1

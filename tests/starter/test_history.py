@@ -127,7 +127,7 @@ async def test_s49_the_result_of_a_strangers_workflow_ends_no_history(keyboard: 
         (("--since", "yesterday"), "nodewarden: --since: expected a duration above 0"),
     ],
 )
-async def test_what_nobody_can_mean_is_code_2(keyboard: Path, cluster: str, words: tuple[str, ...], said: str) -> None:
+async def test_nonsense_is_code_2(keyboard: Path, cluster: str, words: tuple[str, ...], said: str) -> None:
     result = await nodewarden("history", "-c", cluster, *words)
     assert (result.exit_code, result.stderr.startswith(said)) == (2, True), result.stderr
 

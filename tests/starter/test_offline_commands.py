@@ -373,7 +373,7 @@ async def test_no_terminal_is_too_narrow_for_a_name_or_a_reason(
         assert words in " ".join(page.split()), "below the table, in whole lines"
 
 
-def test_explain_does_not_call_due_what_somebody_has_paused(files: list[str]) -> None:
+def test_explain_does_not_call_due_what_is_paused(files: list[str]) -> None:
     """S44: what keeps everything from being begun is the conclusion, but for a node that needs nothing."""
     paths = [path for path in files if path.endswith((".yaml", ".json"))]
     due, well = (

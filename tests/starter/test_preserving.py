@@ -89,7 +89,7 @@ async def test_it_is_extended_and_released(warden: Nodewarden, cluster: str) -> 
         await warden.release(cluster, "node-1", who="amy", reason="again")
 
 
-async def test_all_that_are_kept_are_listed_and_whoever_ends_first_is_first(
+async def test_all_that_are_kept_are_listed_and_the_first_to_end_is_first(
     warden: Nodewarden, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await warden.fence(cluster, "node-9", reason="smoke")

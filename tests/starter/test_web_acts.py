@@ -128,7 +128,7 @@ async def test_to_vouch_for_off_the_name_of_the_node_is_typed(
     assert (await episode.result()).message.endswith("seen (device-reads-on)")
 
 
-async def test_a_word_that_is_not_heard_is_offered_to_nobody_and_refused_with_its_reason(
+async def test_a_command_without_effect_is_not_offered_and_is_refused_with_its_reason(
     page: aiohttp.ClientSession, mine: Nodewarden, cluster: str
 ) -> None:
     """S44: a person's word is obeyed or refused to that person."""
@@ -173,7 +173,7 @@ async def test_a_program_pauses_for_a_while_and_begins_an_episode(
     await mine.stop_scanner(cluster, who="ann", reason="done")
 
 
-async def test_whose_hold_ends_is_what_the_form_says(
+async def test_the_form_says_which_hold_ends(
     page: aiohttp.ClientSession, mine: Nodewarden, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S44: another person's, by name, and not one's own in its place."""
@@ -380,12 +380,12 @@ def test_a_token_that_no_browser_would_keep_is_refused() -> None:
 
 
 @pytest.mark.parametrize("cookie", ["", "x", "é", "gAAAAA=="])
-def test_what_nobody_has_sealed_is_nobody(cookie: str) -> None:
+def test_an_unsealed_name_is_no_user(cookie: str) -> None:
     assert Sessions().token_of(request(cookie)) == ""
     assert not Sessions().is_ours(request(cookie), "é")
 
 
-def test_whoever_bears_a_token_needs_no_cookie() -> None:
+def test_a_token_needs_no_cookie() -> None:
     assert Sessions().token_of(request(Sessions().begin("anns-token"), authorization="Bearer bobs-token")) == "bobs-token"
 
 

@@ -126,7 +126,7 @@ def settled(decision: PreservationDecision) -> tuple[Held, bool]:
 
 
 @pytest.mark.parametrize("case", cases("mcm_effective"))
-def test_whose_value_holds(case: Json) -> None:
+def test_which_value_holds(case: Json) -> None:
     given = case["given"]
     values = Annotated(
         node=WORDS[given["node_value"]], machine=WORDS[given["machine_value"]], last_applied=WORDS[given["last_applied"]]
@@ -135,7 +135,7 @@ def test_whose_value_holds(case: Json) -> None:
 
 
 @pytest.mark.parametrize("case", cases("mcm_effective_cases"))
-def test_p07_whose_value_holds(case: Json) -> None:
+def test_p07_which_value_holds(case: Json) -> None:
     for given, expected in zip(case["given"], case["expect"], strict=True):
         values = {PRESERVE_ANNOTATION: WORDS[given["machine"]], LAST_APPLIED_ANNOTATION: WORDS[given["lastApplied"]]}
         written_ones = {key: value for key, value in values.items() if value}

@@ -65,7 +65,7 @@ async def test_a_worker_that_is_a_little_late_goes_on(ahead: timedelta) -> None:
     assert act.knew == [""]
 
 
-async def test_a_scan_that_nobody_else_takes_is_answered_with_the_reason() -> None:
+async def test_a_scan_that_no_other_worker_takes_is_answered_with_the_reason() -> None:
     """S44: else nobody would ever hear why nothing is done."""
     act, keeping = Act(), ClockGuard()
     for attempt in range(1, SCANS_DECLINED + 1):

@@ -124,7 +124,9 @@ def test_only_who_called_it_sick_calls_an_aborted_node_well_within_a_day(
     assert not state.held_off
 
 
-def test_the_checks_that_count_a_node_whose_line_names_none_judge_it_after_an_abort(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_without_checks_in_its_line_is_judged_by_those_that_count_it_after_an_abort(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """S19: its line was taken in from Temporal, after a reset, or is not there at all. Else the abort would be forgotten with the
     first report in which the check is not to be seen."""
     monkeypatch.setattr(workflow, "now", lambda: NOW)

@@ -321,7 +321,7 @@ async def signals(client: Client, node: str) -> list[str]:
     return [each.signal_name for each in signalled if each.signal_name]
 
 
-async def test_whoever_keeps_a_machine_that_is_going_is_told(env: WorkflowEnvironment) -> None:
+async def test_keeping_a_machine_that_is_going_is_refused_with_the_reason(env: WorkflowEnvironment) -> None:
     node = f"node-{uuid4().hex[:6]}"
     async with holding(env.client, node, "Preservation", memo={"incident": "i-1"}, by=SpeechlessKeeper):
         assert (await asked(env.client, node, going=True)).opened is Opened.JOINED
@@ -329,7 +329,7 @@ async def test_whoever_keeps_a_machine_that_is_going_is_told(env: WorkflowEnviro
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["nobody ever did", "one has ended"])
-async def test_where_nobody_keeps_it_nobody_begins_to(env: WorkflowEnvironment, *, before: bool) -> None:
+async def test_a_machine_that_is_not_kept_stays_so(env: WorkflowEnvironment, *, before: bool) -> None:
     """S26: an explicit deletion beats preservation."""
     node = f"node-{uuid4().hex[:6]}"
     if before:

@@ -119,7 +119,7 @@ async def test_no_taint_goes_on_freeing_while_power_cannot_be_read(env: Workflow
         assert not world.tainted
 
 
-async def test_a_taint_goes_while_somebody_says_hands_off_on_the_node(env: WorkflowEnvironment) -> None:
+async def test_a_taint_goes_while_the_node_is_vetoed(env: WorkflowEnvironment) -> None:
     """S20, S38: a hold that people annotate, `fencing=off` and another holder of the cluster's Lease stop it as `nodewarden hold`
     does; it comes back when they are over."""
     world = World(pods_stay=True)

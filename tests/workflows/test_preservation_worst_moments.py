@@ -124,7 +124,7 @@ async def test_an_extension_that_is_written_only_after_the_old_end_keeps_the_mac
 
 
 @pytest.mark.parametrize("end", ["annotation", "expiry"])
-async def test_whoever_holds_its_drain_delays_no_end(env: WorkflowEnvironment, end: str) -> None:
+async def test_a_held_drain_delays_no_end(env: WorkflowEnvironment, end: str) -> None:
     """S26: `false`, and the end of its time, are on the objects at once; the machine is deleted once the hold is over."""
     world = machine(fails=True)
     world.devices.drains = [DrainResult(evicted=1, left=1, withheld=("default/db-0",))] * 400
@@ -161,7 +161,7 @@ def roll_at(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
     monkeypatch.setattr(continuation, "roll_is_due", lambda **_: workflow.info().get_current_history_length() >= length)
 
 
-async def test_a_deletion_that_nobody_answers_tells_a_person_and_fills_no_history(
+async def test_a_deletion_without_an_answer_tells_a_person_and_fills_no_history(
     env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S14, S33: as long as a webhook times out nothing is given up, and others get the permit meanwhile."""

@@ -72,7 +72,7 @@ def test_nothing_is_asked_again_before_the_lost_request_is_waited_out() -> None:
 ACTS = [
     *(f"remediation.{each}-object" for each in ("create", "read", "time-out", "delete")),
     *(f"remediation.{each}" for each in ("remember", "follow-machine", "request-owner", "annotate-external", "take-back")),
-    *("isolation.mark", "isolation.pin-target", "target.last-look", "target.tell", "preservation.give-up"),
+    *("isolation.mark", "isolation.pin-target", "target.last-look", "target.publish", "preservation.give-up"),
     *("power-management.power-off", "power-management.power-on", "recovery.mark-schedulable"),
 ]
 
@@ -210,7 +210,7 @@ def test_an_abort_at_any_moment_ends_it_and_leaves_nothing_behind(ladder: tuple[
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["at that step", "at a later one"])
-def test_whoever_aborts_is_told_of_a_deletion_that_goes_on(*, later: bool) -> None:
+def test_an_abort_says_that_a_deletion_goes_on(*, later: bool) -> None:
     """S44: nobody can take it back, and the episode's end is not the machine's."""
     world = Remediated(ladder=(DELETE, SELF), goes_after=None)
     with Play(world) as play:

@@ -206,7 +206,7 @@ async def stopped(scan: Scan) -> None:
     await scan.client_handle().execute_update(HealthScanner.stop, StopRequest(who="ada", reason=WHY))
 
 
-async def test_once_it_is_stopped_nobody_who_has_a_permit_may_act(env: WorkflowEnvironment) -> None:
+async def test_once_it_is_stopped_no_permit_licenses_an_act(env: WorkflowEnvironment) -> None:
     """S20, S44: a person who has read that the scanner stops is not to see a machine switched off afterwards, though the Lease is
     still ours."""
     async with scanning(env, world := ScriptedCluster(report("node-1"))) as scan:
@@ -225,7 +225,7 @@ async def test_once_it_is_stopped_nobody_who_has_a_permit_may_act(env: WorkflowE
         await scan.handle.result()
 
 
-async def test_what_was_awaited_when_it_was_stopped_lets_nobody_in(env: WorkflowEnvironment) -> None:
+async def test_what_was_awaited_when_it_was_stopped_admits_no_node(env: WorkflowEnvironment) -> None:
     """S44: the stop came between a report and whom it would have admitted."""
     kept = PreservationNeed(victim="node-2", action="preserve", reason="asked for by annotation", stamp="one")
     world = ScriptedCluster(report("node-1", preservations=(kept,)))
@@ -238,7 +238,7 @@ async def test_what_was_awaited_when_it_was_stopped_lets_nobody_in(env: Workflow
         assert (world.asked, world.opened, world.preserved) == ([], [], [])
 
 
-async def test_a_stop_while_the_queue_is_served_lets_nobody_in(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stop_while_the_queue_is_served_admits_no_node(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """S38, S44: the one who was granted first had ended, and his permit went to whoever came next after the stop."""
     external, asked = workflow.get_external_workflow_handle, list[str]()
     may_end = asyncio.Event()

@@ -157,9 +157,7 @@ def test_what_a_silent_holder_could_not_say_is_learnt_once_it_answers() -> None:
 
 
 @pytest.mark.parametrize(("line_says", "episode_says", "after"), [(False, True, True), (True, False, True), (False, None, False)])
-def test_whoever_once_said_that_a_node_is_of_the_control_plane_is_believed(
-    line_says: bool, episode_says: bool | None, after: bool
-) -> None:
+def test_a_node_that_was_once_of_the_control_plane_stays_so(line_says: bool, episode_says: bool | None, after: bool) -> None:
     """S15: who asked before the node was pinned took it for a worker; a silent episode takes nothing back."""
     state = state_with(replace(line("cp-1"), control_plane=line_says))
     state.reconcile(described("cp-1", control_plane=episode_says), NOW, room=False)
@@ -251,7 +249,7 @@ async def test_a_check_counts_an_episode_that_has_asked_for_its_permit_again(env
 
 
 @pytest.mark.parametrize("is_candidate", [False, True])
-async def test_whose_checks_nobody_knows_counts_under_each_until_a_report_tells_them(
+async def test_a_node_with_unknown_checks_counts_under_each_until_a_report_names_them(
     env: WorkflowEnvironment, is_candidate: bool
 ) -> None:
     """S14: an episode that a new scanner has found open, and that asks for its permit."""
@@ -379,7 +377,7 @@ async def test_the_scan_is_told_how_many_wait_for_a_person_and_for_a_permit(env:
         await told(0, 0, 0)
 
 
-async def test_people_are_told_every_half_hour_that_somebody_still_waits_for_them(env: WorkflowEnvironment) -> None:
+async def test_people_are_told_every_half_hour_that_an_episode_still_waits_for_them(env: WorkflowEnvironment) -> None:
     """S44: with a long poll that begins anyway; and for as long as he waits."""
     keeper = EpisodeDescription(node="kept", known=True, open=True, workflow_id="w", incident="i", kind=Kind.PRESERVATION)
     world = ScriptedCluster(known={"kept": replace(keeper, parked=True)})
@@ -420,7 +418,7 @@ async def test_people_are_told_every_half_hour_that_somebody_still_waits_for_the
     ],
     ids=["no lease", "lapsed", "short", "long"],
 )
-async def test_a_node_under_somebody_else_s_lease_gets_no_new_episode_while_that_lasts(
+async def test_a_node_under_a_lease_of_another_holder_gets_no_new_episode_while_that_lasts(
     env: WorkflowEnvironment, lasts: timedelta | None, least: timedelta, most: timedelta
 ) -> None:
     """One episode a minute, each begun only to be vetoed, would be all that people see. Who holds it is told meanwhile."""
@@ -534,7 +532,7 @@ async def test_a_real_reset_has_the_table_built_anew_before_anything_is_granted(
     [None, replace(OPEN_EPISODE, kind=Kind.PRESERVATION, permit=False)],
     ids=["its episode was terminated", "it is kept"],
 )
-async def test_a_mark_that_nobody_disrupts_its_node_for_counts_no_longer_than_it_takes_to_ask(
+async def test_a_mark_without_an_episode_counts_no_longer_than_it_takes_to_ask(
     env: WorkflowEnvironment, description: EpisodeDescription | None
 ) -> None:
     world = ScriptedCluster(marked("node-2"), known={"node-1": description} if description is not None else {})

@@ -267,7 +267,7 @@ async def test_what_is_done_is_noted_on_the_target_before_it_is(objects: Objects
     assert await objects.all() == []
 
 
-async def test_the_uid_of_the_owner_is_read_where_nobody_knows_it(objects: Objects) -> None:
+async def test_the_uid_of_the_owner_is_read_where_it_is_unknown(objects: Objects) -> None:
     await objects.create(check_uid="")
     assert (await objects.only())["metadata"]["ownerReferences"][0]["uid"] == objects.asks.check_uid
 

@@ -63,7 +63,7 @@ def watched(check: HealthCheck, *, sick: int, of: int = 4) -> Ledger:
     return ledger_of(check, *(a_node(f"n{number}", "Unknown" if number < sick else "True", 60) for number in range(of)))
 
 
-def test_after_a_breach_nobody_is_a_candidate_before_the_cooldown_is_over() -> None:
+def test_after_a_breach_no_node_is_a_candidate_before_the_cooldown_is_over() -> None:
     """S17."""
     ledger = watched(stormy(), sick=3)
     assert ledger.report_parts(NOW).checks[0].reason == OpenReason.TOO_MANY_UNHEALTHY

@@ -155,7 +155,7 @@ def test_a_machine_that_cannot_be_read_or_whose_node_cannot_is_not_judged(dialec
     assert (found.total, found.healthy, found.unhealthy) == (2, 1, 0)
 
 
-def test_a_start_up_of_which_nobody_can_tell_the_beginning_does_not_run_out() -> None:
+def test_a_start_up_with_an_unknown_beginning_does_not_run_out() -> None:
     """S18: the moment that could not be read may be the latest of all."""
     ledger = ledger_of(cluster_api("prod"), PROD)
     for since, unhealthy in ((ago(3600), 1), (None, 0), (NOW, 0)):

@@ -213,7 +213,7 @@ def test_the_docs_have_every_situation_and_each_row_of_the_table_has_one() -> No
     assert len({rule.name for rule in RULES}) == len(RULES)  # by which `unblocks` and `explain` find them
 
 
-def test_nothing_is_in_the_way_of_a_node_of_which_nobody_says_anything() -> None:
+def test_nothing_is_in_the_way_of_a_node_without_vetoes() -> None:
     assert [each for each in Operation if objection(FREE, each, By.PROGRAM, NOW)] == []
     plain = replace(FREE, node=None, machines=())
     assert [each for each in Operation if objection(plain, each, By.PROGRAM, NOW)] == []
@@ -227,12 +227,12 @@ def test_nothing_is_in_the_way_of_a_node_of_which_nobody_says_anything() -> None
         labelled(**{"nodewarden.io/fencing": "On"}),
     ],
 )
-def test_a_word_that_is_taken_back_stops_nobody(node: NodeView) -> None:
+def test_a_veto_that_is_taken_back_stops_no_episode(node: NodeView) -> None:
     assert objection(replace(FREE, node=node), Operation.DISRUPT, By.PROGRAM, NOW) is None
 
 
 @pytest.mark.parametrize("field", ["lease", "cluster_lease", "permit", "policies", "pause"])
-def test_what_nobody_has_read_licenses_nothing_destructive(field: str) -> None:
+def test_what_was_not_read_licenses_nothing_destructive(field: str) -> None:
     """S20: a caller who forgets to look is told so, and does not get leave."""
     for operation in DESTRUCTIVE:
         found = objection(replace(FREE, **{field: None}), operation, By.PERSON, NOW)
@@ -241,7 +241,7 @@ def test_what_nobody_has_read_licenses_nothing_destructive(field: str) -> None:
         assert "was not read" in found.words
 
 
-def test_a_mode_that_nobody_has_read_licenses_no_program() -> None:
+def test_an_unread_mode_licenses_no_program() -> None:
     """S20, S52."""
     for operation in DESTRUCTIVE | {Operation.OFFER, Operation.EVICT}:
         found = objection(replace(FREE, mode=None), operation, By.PROGRAM, NOW)
@@ -271,7 +271,7 @@ def test_who_wants_it_left_off_is_heard_though_something_could_not_be_read() -> 
     assert found.rule == "preserved"
 
 
-def test_the_end_of_somebody_s_lease_is_told() -> None:
+def test_the_end_of_another_holders_lease_is_reported() -> None:
     until = NOW + timedelta(minutes=3)
     found = objection(replace(FREE, lease="node-maintenance", lease_until=until), Operation.DISRUPT, By.PROGRAM, NOW)
     assert found is not None
@@ -342,7 +342,7 @@ def test_every_field_of_what_was_seen_is_asked_for_by_some_row() -> None:
     assert [each.name for each in fields(Seen) if f"seen.{each.name}" not in source] == []
 
 
-def test_a_machine_that_nobody_has_read_stops_what_depends_on_it() -> None:
+def test_an_unread_machine_stops_what_depends_on_it() -> None:
     """S20: not read is not none."""
     unread = objection(replace(FREE, machines=None), Operation.OFFER, By.PROGRAM, NOW)
     assert unread is not None
@@ -374,7 +374,7 @@ def test_an_act_is_licensed_by_a_look_for_it_and_by_no_other(act: PowerAct, look
         ({"uid": ""}, {"present": False}, False, False),
     ],
 )
-def test_a_pin_that_leaves_open_whom_it_is_about_licenses_nothing_that_destroys(
+def test_a_pin_without_an_identity_licenses_nothing_that_destroys(
     ours: dict[str, Any], theirs: dict[str, Any], off: bool, terminate: bool
 ) -> None:
     """S9, S39: what it does not say is compared with nothing. Only what is given up last may have lost its Node."""

@@ -254,7 +254,7 @@ def by_node(name: str, **values: Any) -> dict[str, Any]:
         ("text", set()),
     ],
 )
-def test_whom_an_object_names_for_the_device(spec: Any, found: set[str]) -> None:
+def test_which_node_an_object_names_for_the_device(spec: Any, found: set[str]) -> None:
     assert set(named_beside([{"spec": spec}], OURS, "a")) == found
 
 

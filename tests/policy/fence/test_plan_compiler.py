@@ -133,7 +133,7 @@ def test_a_crash_dump_is_waited_for() -> None:
     assert plan("kdump").isolation == ()
 
 
-def test_a_word_about_a_crash_dump_that_nobody_acts_on_is_said() -> None:
+def test_a_message_about_a_crash_dump_without_an_effect_is_reported() -> None:
     """S1: no plan promises to free pods on datagrams."""
     assert plan("kdump").warnings == plan("kdump", kdump="trusted=no").warnings
     assert any("can have its pods freed while it runs" in each for each in plan("kdump", kdump="trusted=yes").warnings)

@@ -74,7 +74,7 @@ def with_priority(machine: Held, value: str | None) -> Held:
 
 @pytest.mark.parametrize("theirs", ["1", "0", "-1", "+2"])
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
-def test_whoever_wants_it_to_go_first_is_heard_and_it_is_said(theirs: str, when: str) -> None:
+def test_a_wish_that_it_goes_first_counts_and_is_reported(theirs: str, when: str) -> None:
     """S21, S26: machine-controller-manager writes 1 for what the autoscaler has drained, and would write it again and again."""
     machine = held(**{PRIORITY_ANNOTATION: theirs}) if when == "before" else with_priority(kept(held()), theirs)
     decision = decided(machine)
@@ -101,7 +101,7 @@ def test_an_automatic_one_goes_before_one_that_was_asked_for() -> None:
     assert ranks(kept(asked)) == OURS
 
 
-def test_a_word_that_cannot_be_read_moves_nobody() -> None:
+def test_an_unreadable_annotation_moves_no_machine() -> None:
     """Invalid values change nothing: neither where it stands nor whom it counts for (S23)."""
     failed = replace(held(""), phase=MachinePhase.FAILED, failed="its phase is Failed")
     begun = carried_out(failed, effects(decided(failed, automatic=Automatic.SELECTED), drained=True))

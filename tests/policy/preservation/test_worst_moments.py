@@ -98,7 +98,7 @@ def test_s26_a_release_that_comes_before_the_preservation_has_begun_takes_the_wo
     assert not decide(after, now=NOW, timeout=HOURS).preserved
 
 
-def test_a_machine_found_healthy_at_its_expiry_runs_on_whoever_looks_again() -> None:
+def test_a_machine_found_healthy_at_its_expiry_runs_on_after_every_look() -> None:
     """The activity is repeated where its answer was lost (S33)."""
     machine = replace(held("True", **{PRESERVE_ANNOTATION: "auto-preserved"}), expiry=NOW)
     first = decide(machine, now=NOW, timeout=HOURS)
@@ -120,7 +120,7 @@ def test_s25_a_check_that_is_paused_makes_no_machine_well() -> None:
     assert after.ended
 
 
-def test_s25_whoever_begins_to_keep_it_does_not_know_what_the_checks_say_of_it() -> None:
+def test_s25_a_preservation_begins_without_the_verdicts_of_the_checks() -> None:
     """A Node that is Ready, and that a check calls failed: a person's `preserve` forgets nothing; a later look may."""
     machine = held("True", failed=False, **{ENDED_ANNOTATION: "2026-11-21T11:00:00Z", PRESERVE_ANNOTATION: "now"})
     kept = carried_out(machine, effects(decide(machine, now=NOW, timeout=HOURS)))
@@ -152,7 +152,7 @@ KEPT = MachineView(
 )
 
 
-def test_s24_before_the_policies_have_been_listed_nobody_is_released() -> None:
+def test_s24_before_the_policies_have_been_listed_no_machine_is_released() -> None:
     """A worker that has just begun, or has no right to list them, knows the MachineDeployment's cap of 0 and no other."""
     index = PreservationIndex()
     ref = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name="w", namespace="s")

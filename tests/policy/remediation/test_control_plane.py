@@ -221,7 +221,7 @@ def test_nodes_that_have_nothing_but_etcd_vote(seen: Sequence[StaticPod]) -> Non
     assert blocked(split("s1", "s2"), "s1", STOPPED) is BlockingRule.NO_API_SERVER
 
 
-def test_an_arbiter_votes_and_serves_nobody() -> None:
+def test_an_arbiter_votes_and_serves_no_client() -> None:
     """S15: OpenShift's third voter, which bears no other role."""
 
     def seen(*sick: str) -> ControlPlaneView:
@@ -320,7 +320,7 @@ def test_an_owner_s_machines_say_how_many_are_left(
     assert (blocked(view, "m1", STOPPED), blocked(view, "m1", REMOVED)) == (stopped, removed)
 
 
-def test_conditions_that_nobody_has_set_tell_nothing_of_a_control_plane() -> None:
+def test_unset_conditions_say_nothing_of_a_control_plane() -> None:
     assert owned(machines("n1", "n2", "n3", told=frozenset())) is None
     assert owned(machines("n1", "n2", "n3", told=frozenset({"Ready"}))) is None
     assert owned([replace(each, control_plane=False) for each in machines("n2", "n3")]) is None
@@ -427,7 +427,7 @@ def test_what_is_stopped_goes_on_being_counted() -> None:
             assert after_removal(members, "m1").safe, "to remove one is never more dangerous than to stop it"
 
 
-def test_a_member_that_is_gone_from_the_list_is_missed_by_nobody() -> None:
+def test_a_member_that_is_gone_from_the_list_is_not_missed() -> None:
     only = (EtcdMember(name="m2", healthy=True),)
     assert after_removal(only, "m1").safe
     assert while_stopped(only, "m1").safe

@@ -307,14 +307,14 @@ def test_a_successor_that_never_came_to_be_a_node_is_left_to_the_autoscaler_firs
     assert due_in(never_joined(60, remembering(70)), replace(CHECK, autoscaler_patience=timedelta(0))) == 0
 
 
-def test_it_backs_off_though_nobody_has_said_so_and_not_where_somebody_has() -> None:
+def test_it_backs_off_by_default_and_not_where_that_is_set() -> None:
     found = never_joined(60, remembering(20, retry=2))
     impatient = replace(CHECK, autoscaler_patience=timedelta(0))
     assert due_in(found, impatient) == RetryBackoff().before(3).total_seconds() - 20
     assert due_in(found, AT_ONCE) == 0
 
 
-def test_a_machine_that_had_a_node_is_remediated_again_at_once_where_nobody_has_said_otherwise() -> None:
+def test_a_machine_that_had_a_node_is_remediated_again_at_once_by_default() -> None:
     """Seed 003: retryPeriod unset."""
     found = target(a_machine(dialect=OPENSHIFT, annotations=remembering(20, retry=4)))
     turn = turn_of(found, (CHECK,), NOW)

@@ -115,7 +115,7 @@ def test_a_template_that_makes_nothing_is_a_mistake(template: dict[str, Any], fi
     assert refused.value.field == field
 
 
-def test_a_template_says_the_spec_and_labels_and_never_whose_it_is() -> None:
+def test_a_template_says_the_spec_and_labels_and_never_its_owner() -> None:
     metadata = {"name": "x", "namespace": "y", "labels": {"a": "b"}, "annotations": {"c": "d", "nodewarden.io/incident": "two"}}
     template = {"spec": {"template": {"metadata": {**metadata, "ownerReferences": [{}]}}}}
     found = made(template, ABOUT_MACHINE, cluster_name="blue", control_plane=True)

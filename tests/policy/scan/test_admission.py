@@ -229,7 +229,7 @@ def test_a_quorum_of_the_control_plane_stays(
 
 @pytest.mark.parametrize("name", ["cp-1", "machine/clusters/cp-1"], ids=["its Node is gone", "it never had one"])
 @pytest.mark.parametrize(("ready", "taken"), [(2, True), (1, False)])
-def test_a_member_without_a_node_is_counted_by_whoever_lets_it_be_taken(name: str, ready: int, *, taken: bool) -> None:
+def test_a_member_without_a_node_is_counted_by_the_check_that_admits_it(name: str, ready: int, *, taken: bool) -> None:
     """S15: its machine may run, and vote in etcd; the Nodes that are left must be a quorum by themselves."""
     plane = ControlPlane(members=2, ready=ready, lost=() if name.startswith("machine/") else (name,))
     deletion = EscalationStep(strategy=Strategy.DELETE_MACHINE, name="delete-machine")
@@ -315,7 +315,7 @@ def test_a_request_does_not_jump_the_queue() -> None:
 
 
 @pytest.mark.parametrize("check", [a_check_report(allowed=False, error="bad", total=3), a_check_report(allowed=False, total=0)])
-def test_a_check_that_cannot_be_read_or_selects_nothing_stands_in_nobodys_way(check: object) -> None:
+def test_a_check_that_is_unreadable_or_selects_nothing_blocks_no_node(check: object) -> None:
     assert answer_request(a_report(checks=(check,)), (), a_request(), cap=1).decision is PermitDecision.GRANTED
 
 
@@ -435,7 +435,7 @@ def a_remediation(node: str, **fields: Any) -> Candidate:
     return replace(a_candidate(node), ladder=(STEP,), owner="MachineSet/workers", **fields)
 
 
-def test_one_whose_time_has_not_come_waits_and_it_is_said_until_when() -> None:
+def test_one_that_is_not_due_waits_and_says_until_when() -> None:
     later = NOW + timedelta(seconds=30)
     admission = admit(a_report(a_remediation("a", not_before=later, waits="retry 2, not before")), (), cap=2, now=NOW)
     (refused,) = admission.refused
@@ -525,7 +525,7 @@ def test_a_machine_that_may_be_the_replacement_of_an_open_remediation_is_not_its
     assert names(admit(a_report(candidate), (), cap=9, now=NOW + timedelta(seconds=6), replaced=[ended]).admitted) == ["a"]
 
 
-def test_while_all_is_paused_nobody_is_admitted_and_whoever_asks_waits() -> None:
+def test_while_all_is_paused_no_node_is_admitted_and_requests_wait() -> None:
     """S44: with who and why; whoever has a permit already waits with it."""
     pause = Pause(who="ada", owner="ada", reason="the switch is being replaced", since=NOW)
     asks = {"incident": "i-1", "workflow_id": "episode/c/node-1"}
@@ -629,7 +629,7 @@ def test_those_just_let_in_are_counted_under_the_checks_they_were_well_under_tho
     assert admitted(first) == []
 
 
-def test_those_whom_another_check_can_not_spare_crowd_nobody_out() -> None:
+def test_nodes_that_another_check_can_not_spare_crowd_none_out() -> None:
     """S17 holds them back, and nobody else: the one dead node of another check has its place in the report."""
     total = MAXIMUM_CANDIDATES + 10
     slow = a_check("slow", minHealthy=0, unhealthyConditions=[{"type": "Slow", "status": "True", "duration": "60s"}])

@@ -45,7 +45,7 @@ def test_the_check_in_the_way_is_named_although_another_is_called_almost_the_sam
     assert found["workers"][1] == ("end the pause: spec.pauseRequests",)
 
 
-def test_whose_turn_it_is_is_told_and_nothing_is_advised() -> None:
+def test_the_check_that_is_next_is_named_and_nothing_is_advised() -> None:
     found = unblocking(a_check("a", minHealthy=1), a_check("b", minHealthy=1), SICK, a_node("n2"))
     assert found["a"] == ("", ())
     assert found["b"] == ("NodeHealthCheck/a gives the remedy: of two with one deadline the name decides", ())
@@ -54,7 +54,7 @@ def test_whose_turn_it_is_is_told_and_nothing_is_advised() -> None:
     assert found["a"] == ("NodeHealthCheck/b gives the remedy: its deadline expired first", ())
 
 
-def test_a_check_that_can_spare_nobody_says_how_many_must_get_well() -> None:
+def test_a_check_that_can_spare_no_node_says_how_many_must_get_well() -> None:
     disks = a_check("disks", minHealthy=1, unhealthyConditions=[{"type": "DiskPressure", "status": "True", "duration": "1s"}])
     full = a_check("disks", minHealthy=2, unhealthyConditions=[{"type": "DiskPressure", "status": "True", "duration": "1s"}])
     assert unblocking(a_check(minHealthy=1), disks, SICK, a_node("n2"))["workers"] == ("", ())

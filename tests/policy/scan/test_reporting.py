@@ -89,7 +89,7 @@ def test_a_candidate_says_everything_admission_needs() -> None:
     ],
     ids=["nobody", "somebody", "somebody who is excluded", "before any Node is known"],
 )
-def test_a_check_that_selects_nobody_says_so(nodes: list[NodeView], said: str) -> None:
+def test_a_check_that_selects_no_node_says_so(nodes: list[NodeView], said: str) -> None:
     """As `evaluate` says it; an empty pool is legal, so that it may act all the same."""
     ledger = ledger_of(a_check(), *nodes)
     (seen,) = ledger.report_parts(NOW).checks
@@ -108,7 +108,7 @@ def test_a_check_that_selects_nobody_says_so(nodes: list[NodeView], said: str) -
     ],
     ids=["failed", "its Node is gone", "marked", "failed for good"],
 )
-def test_what_nobody_dates_waits_no_longer_than_what_fails_after_it(check: HealthCheck, ailing: dict[str, object]) -> None:
+def test_an_undated_failure_waits_no_longer_than_one_after_it(check: HealthCheck, ailing: dict[str, object]) -> None:
     """One permit at a time, and one newly sick node at each look: the Machine's turn comes before theirs."""
     ledger = ledger_of(a_check(), check, a_node("n1"), *fleet(40), PROD, a_machine(**ailing))  # type: ignore[arg-type]
     served = list[str]()
@@ -306,12 +306,12 @@ def test_of_more_nodes_in_hand_than_a_report_shows_none_is_passed_over() -> None
     names = [f"n-{index:03}" for index in range(2 * MAXIMUM_OBSERVATIONS)]
     ledger, told = ledger_of(*map(a_node, names)), dict[str, str]()
     for _ in range(2):
-        shown = ledger.report_parts(NOW, watching=names, told=told.items()).observations
+        shown = ledger.report_parts(NOW, watching=names, notified=told.items()).observations
         assert len(shown) == MAXIMUM_OBSERVATIONS
         told |= {seen.node: stamp_of(seen) for seen in shown}
     assert told.keys() == set(names)
     ledger.put_node(a_node(names[-1], "False", 5), NOW)
-    assert ledger.report_parts(NOW, watching=names, told=told.items()).observations[0].node == names[-1]
+    assert ledger.report_parts(NOW, watching=names, notified=told.items()).observations[0].node == names[-1]
 
 
 def test_members_of_the_control_plane_are_always_shown() -> None:
@@ -320,7 +320,7 @@ def test_members_of_the_control_plane_are_always_shown() -> None:
     member = a_node("z", labels={"node-role.kubernetes.io/control-plane": ""})
     ledger = ledger_of(member, *map(a_node, names))
     (seen,) = ledger.report_parts(NOW, watching=["z"]).observations
-    found = ledger.report_parts(NOW, watching=[*names, "z"], told=[("z", stamp_of(seen))]).observations
+    found = ledger.report_parts(NOW, watching=[*names, "z"], notified=[("z", stamp_of(seen))]).observations
     assert found[0] == seen
 
 
@@ -506,7 +506,7 @@ def changed(**changes: object) -> Urgency:
         pytest.param({"groups": (GroupCount(group="cluster", nodes=10, unresponsive=4),)}, id="a storm"),
     ],
 )
-def test_whatever_somebody_is_admitted_by_is_told_at_once(changes: dict[str, object]) -> None:
+def test_a_change_that_admits_a_node_is_sent_at_once(changes: dict[str, object]) -> None:
     """S15, S17, S18, S38."""
     assert changed(**changes) is Urgency.NOW
 
@@ -549,7 +549,7 @@ def test_what_becomes_of_a_node_in_hand_is_told_soon(changes: dict[str, object])
         ),
     ],
 )
-def test_by_what_nobody_decides_waits(changes: dict[str, object]) -> None:
+def test_a_change_that_decides_nothing_waits(changes: dict[str, object]) -> None:
     assert changed(**changes) is Urgency.LATER
 
 

@@ -255,7 +255,7 @@ async def test_no_tool_of_an_snmp_agent_shows_the_community(pdu: Pdu, chassis_in
 
 @needs("fence_ipmilan", "ipmitool")
 @pytest.mark.skipif(not ipmi_sim.installed(), reason="ipmi_sim is not installed")
-async def test_ipmitool_is_told_the_password_where_nobody_sees_it(chassis: Chassis, tmp_path: Path) -> None:
+async def test_ipmitool_gets_the_password_unseen(chassis: Chassis, tmp_path: Path) -> None:
     """S12, S2: the agent would write it into ipmitool's arguments. On OpenIPMI's simulator."""
     machine = chassis.machine("node-1")
     bmc = await start_bmc(chassis.url, machine.name, USERNAME, PASSWORD, kind="ipmi_sim", state_dir=tmp_path)

@@ -403,7 +403,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.close()
 
 
-async def test_a_certificate_that_nobody_vouches_for_gets_no_command(
+async def test_an_untrusted_certificate_gets_no_command(
     stand: Ec2Stand, far: tuple[Ec2Cloud, Gate], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S12: a session token is for EC2 alone."""
@@ -650,7 +650,7 @@ async def test_a_memory_that_does_not_show_yet_is_not_overwritten(ward: Ward) ->
     assert ward.now == ward.before
 
 
-async def test_groups_that_somebody_has_changed_meanwhile_stay(ward: Ward, groups: list[str]) -> None:
+async def test_groups_that_were_changed_meanwhile_stay(ward: Ward, groups: list[str]) -> None:
     """S28: only what is ours is undone."""
     other = groups[-1]
     first, second = sorted(ward.before)
@@ -686,7 +686,7 @@ async def test_as_many_groups_as_an_interface_can_have_are_remembered(ward: Ward
     assert ward.memory == {}
 
 
-async def test_what_nobody_remembers_is_said_and_left(ward: Ward) -> None:
+async def test_what_is_not_remembered_is_reported_and_left(ward: Ward) -> None:
     for interface in ward.before:
         await by_hand(ward, interface, ward.shut)
     await fails(ward.driver().lift_quarantine(None, within(5)), ErrorType.INVALID_CONFIG, "does not remember")

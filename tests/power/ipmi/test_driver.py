@@ -49,7 +49,7 @@ async def test_a_refusal_because_the_machine_is_so_already_is_success(python_sta
     assert python_stand.machine.power == "on"
 
 
-async def test_a_reading_says_whose_it_is_also_once_the_login_alone_tells(stand: Stand) -> None:
+async def test_a_reading_says_its_machine_also_once_the_login_alone_tells(stand: Stand) -> None:
     """S39."""
     driver, own = stand.driver(), (system_of(str(stand.bmc.system_uuid)),)
     assert (await driver.read(within(10))).serves == own
@@ -57,7 +57,7 @@ async def test_a_reading_says_whose_it_is_also_once_the_login_alone_tells(stand:
     assert (await stand.driver(**{"check-system": "false"}).read(within(10))).serves == ()
 
 
-async def test_a_bmc_whose_address_is_given_to_another_machine_says_so_at_once(chassis: Chassis, tmp_path: Path) -> None:
+async def test_a_bmc_with_the_address_of_another_machine_says_so_at_once(chassis: Chassis, tmp_path: Path) -> None:
     """S39: whatever is remembered of the one that was there before."""
     there: list[tuple[str, ...]] = []
     port = 0

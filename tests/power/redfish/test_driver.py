@@ -54,7 +54,7 @@ async def test_a_service_says_which_machine_it_serves(stand: RedfishStand) -> No
     assert (await stand.driver(machine.name).read(within(PATIENCE))).serves == (system_of(system_uuid),)
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_refused_before_the_password_is_shown(stand: RedfishStand) -> None:
+async def test_an_untrusted_certificate_is_refused_before_the_password_is_shown(stand: RedfishStand) -> None:
     """S12: trust is asked for, never assumed."""
     machine = stand.machine()
     await failure_of(
@@ -134,7 +134,7 @@ async def test_a_refusal_because_the_machine_is_so_already_is_success_and_any_ot
     assert [entry.outcome for entry in machine.log] == ["refused", "refused"]
 
 
-async def test_a_service_that_repeats_the_credentials_shows_them_to_nobody(service: ScriptedService) -> None:
+async def test_credentials_that_a_service_repeats_are_not_shown(service: ScriptedService) -> None:
     """S12: `failure_of` looks for them, also in the form in which they went out."""
     token = base64.b64encode(f"{USERNAME}:{PASSWORD}".encode()).decode()
     service.replies["POST", RESET] = refusal(403, message=f"{USERNAME} {PASSWORD} Basic {token}")

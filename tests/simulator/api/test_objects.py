@@ -171,7 +171,7 @@ async def test_finalizers_hold_a_deleted_object(client: Client) -> None:
     assert (await client.get(path)).status == 404
 
 
-async def test_a_pod_on_a_node_terminates_until_somebody_confirms(client: Client) -> None:
+async def test_a_pod_on_a_node_terminates_until_off_is_confirmed(client: Client) -> None:
     await client.made(PODS, pod("p1", "n1"))
     terminating = (await client.delete(f"{PODS}/p1")).metadata
     assert terminating["deletionGracePeriodSeconds"] == 30

@@ -121,7 +121,7 @@ async def break_the_node_of_the_member(observer: Observer, how: str) -> str:
 
 
 @pytest.mark.parametrize("fault", ["kernel-hangs", "power-cut"])
-async def test_a_member_stays_terminating_until_somebody_vouches_for_its_node(observer: Observer, fault: str) -> None:
+async def test_a_member_stays_terminating_until_its_node_is_confirmed_off(observer: Observer, fault: str) -> None:
     dead = await break_the_node_of_the_member(observer, fault)
     pod = observer.pod(MEMBER)
     assert pod is not None

@@ -256,7 +256,7 @@ PLACES = ("a", "f", "-lax-1a", "-bos-1b", "-wl1-bos-wlz-1", "-wl1-ber-wlz1")
 @pytest.mark.parametrize(
     ("url", "amazons"), [(None, True), ("https://ec2.us-east-1.amazonaws.com", True), ("https://collector.example.com", False)]
 )
-def test_whose_api_it_is_is_told_by_its_url_and_without_one_it_is_amazons(url: str | None, *, amazons: bool) -> None:
+def test_its_api_is_named_by_its_url_and_by_default_it_is_amazons(url: str | None, *, amazons: bool) -> None:
     """S40: a worker's own identity goes there."""
     place = {"region": "us-east-1", "instance": "i-0123456789abcdef0"} | ({"endpoint-url": url} if url else {})
     assert Ec2Parameters.parse(place).api_is_amazons is amazons
