@@ -29,7 +29,7 @@ from simulator.objects import JsonObject
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES, NODES
 from tests.cluster import fencing_requests
 from tests.cluster.acts.world import CLUSTER, NODE, NODE_LEASES, NOW, World, our_mark, refused
-from workers.interceptors.liveness import Liveness
+from workers.interceptors.activity_guards import Liveness
 
 LIMIT = timedelta(seconds=10)
 """How long Temporal waits for the attempt."""
@@ -44,8 +44,8 @@ async def _marks(world: World, target: Target, until: datetime | None) -> Any:
 
 
 async def _notes_off(world: World, target: Target, until: datetime | None) -> Any:
-    news = Publication(off=OffNote(off_proven=NOW, not_after=until))
-    await ActivityEnvironment().run(world.target.publish, PublishRequest(target=target, news=news))
+    publication = Publication(off=OffNote(off_proven=NOW, not_after=until))
+    await ActivityEnvironment().run(world.target.publish, PublishRequest(target=target, publication=publication))
 
 
 async def _cordons(world: World, target: Target, until: datetime | None) -> Any:
