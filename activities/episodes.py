@@ -66,6 +66,7 @@ from policy.episode.messages import (
 from policy.episode.modes import MODES_MEMO, ClusterModes
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer
+from policy.observation.spells import ScannerSpells
 from policy.preservation.preservation_index import PreservationNeed
 from policy.values.mode import Mode
 
@@ -99,7 +100,6 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         self._task_queue = task_queue
         self._holder = holder
 
-    @activity.defn(name="episodes.open")
     async def open(self, request: OpenRequest) -> OpenResult:
         """Start the episodes, side by side."""
         episodes: list[FencingInput | RemediationInput] = [*request.episodes, *request.remediations]
@@ -129,7 +129,6 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             return replace(outcome, opened=Opened.REFUSED, holder=in_the_way, reason=f"{in_the_way} holds {episode.node}")
         return replace(outcome, run_id=started.result_run_id or "")
 
-    @activity.defn(name="episodes.preserve")
     async def preserve(self, request: PreserveRequest) -> PreserveResult:
         """Side by side; who holds a node by another kind of episode is named, and asked again with the next report."""
         outcomes = await asyncio.gather(*(self._preserve(request, need) for need in request.needs))
@@ -201,7 +200,6 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             return f"{ended}; {until_well_or_asked(episode.node)}"
         return ""
 
-    @activity.defn(name="episodes.name-deployment")
     async def name_deployment(self, request: NameRequest) -> DeploymentName:  # noqa: ARG002 - one deployment, whatever the cluster
         """Asked of the server, so that every process of a deployment says the same."""
         try:
@@ -209,7 +207,6 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         except RPCError as error:
             raise failure(ErrorType.UNREACHABLE, f"Temporal can't describe its namespace: {error.message}") from error
 
-    @activity.defn(name="episodes.describe")
     async def describe(self, request: DescribeRequest) -> DescribeResult:
         """By workflow id, which visibility has no part in."""
         found = await asyncio.gather(*(self._describe(request.cluster, node) for node in request.nodes))
@@ -258,7 +255,6 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             override=CIRCUIT_BREAKER if status.override else "",
         )
 
-    @activity.defn(name="episodes.describe-former")
     async def describe_former(self, request: FormerRun) -> FormerRunDescription:
         """As the server knows it."""
         handle = self._client.get_workflow_handle(request.workflow_id, run_id=request.run_id)
@@ -270,7 +266,15 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             raise failure(ErrorType.UNREACHABLE, f"the run before can't be described: {error}") from error
         return FormerRunDescription(workflow_type=found.workflow_type, task_queue=found.task_queue)
 
-    @activity.defn(name="episodes.tell")
+    async def former_spells(self, request: FormerRun) -> ScannerSpells:
+        """As its query `spells` says."""
+        handle = self._client.get_workflow_handle(request.workflow_id, run_id=request.run_id)
+        try:
+            found: ScannerSpells = await handle.query("spells", result_type=ScannerSpells, rpc_timeout=QUERY_TIMEOUT)
+        except (RPCError, WorkflowQueryFailedError) as error:
+            raise failure(ErrorType.UNREACHABLE, f"the last scanner does not answer: {error.message}") from error
+        return found
+
     async def notify(self, request: NotifyRequest) -> NotifyResult:
         """Side by side."""
         told = await asyncio.gather(*(self._signal(request.cluster, seen) for seen in request.observations))
@@ -287,7 +291,6 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             raise failure(ErrorType.UNREACHABLE, f"Temporal can't tell {workflow_id}: {error.message}") from error
         return True
 
-    @activity.defn(name="episodes.find-open")
     async def find_open(self, request: FindRequest) -> FoundOpen:
         """Page by page. Preservations are left out: ten thousand may be open for days, and none of them disrupts anything unless
         it has asked for a permit."""
@@ -295,25 +298,25 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         if "'" in request.cluster:
             raise failure(ErrorType.INVALID_CONFIG, f"cluster: expected a name without quotes, got {request.cluster!r}")
         running = f"WorkflowId STARTS_WITH '{prefix}' AND ExecutionStatus = 'Running'"
-        nodes, earlier, armed = list[str](), False, None
+        nodes, former, armed = list[str](), "", None
         try:
             query = f"{running} AND WorkflowType != '{Kind.PRESERVATION.value}'"
             async for run in self._client.list_workflows(query, limit=MOST_OPEN + 1, rpc_timeout=QUERY_TIMEOUT):
                 nodes.append(run.id.removeprefix(prefix))
+            # The open one comes first, then the one that was the last to end.
             async for run in self._client.list_workflows(f"WorkflowId = '{scanner}'", limit=2, rpc_timeout=QUERY_TIMEOUT):
-                if run.run_id != this_run and not earlier:
-                    earlier, armed = True, await _armed(run)
+                if run.run_id != this_run and not former:
+                    former, armed = run.run_id, await _armed(run)
             ever = f"WorkflowId STARTS_WITH '{prefix}' AND WorkflowType IN ('{Kind.FENCING.value}', '{Kind.REMEDIATION.value}')"
-            if earlier and armed is None:
+            if former and armed is None:
                 armed = bool(nodes) or (await self._client.count_workflows(ever, rpc_timeout=QUERY_TIMEOUT)).count > 0
         except RPCError as error:
             raise failure(ErrorType.UNREACHABLE, f"Temporal can't list the open episodes: {error.message}") from error
         if len(nodes) > MOST_OPEN:
             told = f"more than {MOST_OPEN} episodes of {request.cluster} are open: end those that are not needed"
             raise failure(ErrorType.NOT_SUPPORTED, told)
-        return FoundOpen(nodes=tuple(dict.fromkeys(nodes)), earlier=earlier, repaired=bool(armed))
+        return FoundOpen(nodes=tuple(dict.fromkeys(nodes)), earlier=bool(former), repaired=bool(armed), former=former)
 
-    @activity.defn(name="episodes.request-permit")
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
         """One short update. No scanner, or one that says no, is a refusal with its reason; raises Unreachable else."""
         try:
@@ -323,7 +326,6 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         reason = f"no scanner runs for cluster {request.cluster!r}: start it with `nodewarden scan start`"
         return answer or PermitAnswer(decision=PermitDecision.REFUSED, reason=reason)
 
-    @activity.defn(name="episodes.ask-portion")
     async def ask_portion(self, request: AskPortion) -> PortionAnswer:
         """One short update with the question's id: asked again it is answered as before."""
         asked = request.portion

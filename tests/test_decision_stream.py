@@ -31,7 +31,7 @@ from policy.episode.messages import RecordEntry
 from tests.documents import ROOT
 from workers.configuration.process_settings import LogsSettings, StreamSettings
 from workers.configuration.setting_sources import SettingsError
-from workers.decision_stream import decision_stream as stream_of
+from workers.telemetry import decision_stream as stream_of
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -108,7 +108,7 @@ async def collector() -> AsyncIterator[Collector]:
 
 
 @asynccontextmanager
-async def composed(settings: StreamSettings) -> AsyncIterator[decision_stream.RecordDecisions]:
+async def composed(settings: StreamSettings) -> AsyncIterator[decision_stream.RecordDecisions | None]:
     """As a worker makes it of its settings."""
     client = await Client.connect("127.0.0.1:1", lazy=True)
     async with AsyncExitStack() as stack:

@@ -20,10 +20,10 @@ from policy.scan.data_at_risk import DataAtRisk
 from workers.configuration.clusters import ClusterSettings, open_connection
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
-from workers.decision_stream import decision_stream
 from workers.deployment_keys import keyring_of
 from workers.interceptors.activity_guards import ClusterGuard, seen_by_scanner
 from workers.runtime import runtime
+from workers.telemetry import decision_stream
 from workers.worker import Role, Serving, activities_of
 from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue, power_queue
 
@@ -61,7 +61,7 @@ async def compose(
             for name, connection in connections.items()
         }
         licences = Licences(await keyring_of(settings, clusters, connections)) if role is not Role.WORKFLOWS else None
-        if licences is not None and record is not None:
+        if licences is not None and serves_clusters:
             for name, connection in connections.items():
                 elsewhere = clusters[name].machines
                 opened = open_connection(f"{name}.machines", elsewhere) if elsewhere is not None else None
@@ -106,10 +106,7 @@ def workflow_serving(client: Client, *, page: str) -> Serving:
     from activities.episodes import EpisodeService
     from workers.temporal_namespace import holder
     from workflows.definitions.device_check import DeviceCheck
-    from workflows.definitions.fencing import Fencing
-    from workflows.definitions.observation import RecordedObservation
-    from workflows.definitions.preservation import Preservation
-    from workflows.definitions.remediation import Remediation
+    from workflows.definitions.episodes import Fencing, Preservation, RecordedObservation, Remediation
     from workflows.definitions.scanner import HealthScanner
 
     return Serving(
@@ -131,7 +128,7 @@ async def _cluster_serving(
     machines: ClusterConnection | None,
     at_risk: DataAtRisk,
     notify: Notify,
-    record: RecordDecisions,
+    record: RecordDecisions | None,
     has_power: bool,
 ) -> Serving:
     """has_power: this process serves the power devices as well."""
@@ -141,11 +138,10 @@ async def _cluster_serving(
     from activities.cluster.acts.fence_devices import ClusterFenceDevices
     from activities.cluster.acts.freeing import ClusterFreeing
     from activities.cluster.acts.isolation import ClusterIsolation
-    from activities.cluster.acts.observations import ClusterObservations
     from activities.cluster.acts.preservation import ClusterPreservation
     from activities.cluster.acts.remediation import ClusterRemediation
     from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
-    from activities.cluster.acts.scan import ClusterScan
+    from activities.cluster.acts.scan import ClusterObservations, ClusterScan
     from activities.cluster.acts.targets import ClusterTarget
     from activities.cluster.api.paths import NODE_FENCES, PROPOSED_NODE_FENCES
     from activities.cluster.api.served_cluster import ServedCluster
@@ -153,11 +149,13 @@ async def _cluster_serving(
     from activities.cluster.report.nodefences import NodeFences
     from activities.cluster.watch.freshness import ViewLimits
     from activities.cluster.watch.view import ClusterView
-    from activities.device_check_client import DeviceCheckClient
-    from activities.machine_repairs import MachineRepairs
-    from activities.node_action_dispatcher import NodeActionDispatcher
-    from activities.observation_starter import ObservationStarter
-    from activities.scanner_permits import ScannerPermits
+    from activities.temporal_clients import (
+        DeviceCheckClient,
+        MachineRepairs,
+        NodeActionDispatcher,
+        ObservationStarter,
+        ScannerPermits,
+    )
     from workers.preload import load_drivers
 
     device_check = DeviceCheckClient(client)
@@ -172,6 +170,7 @@ async def _cluster_serving(
         remediators=remediators,
         credential_hosts=lambda: device_check.hosts(name),
         repairs=MachineRepairs(client, name, settings.offenders.rules()).found,
+        record=record,
     )
     permits = ScannerPermits(client)
     kind = NODE_FENCES if settings.node_fence.group == "nodewarden.io" else PROPOSED_NODE_FENCES
@@ -217,7 +216,6 @@ async def _cluster_serving(
         identities=identities,
         checked=device_check,
         notify=notify_with_node,
-        record=record,
         verified_words=verified,
     )
     return Serving(
@@ -228,14 +226,7 @@ async def _cluster_serving(
             ClusterAttestation(served, licences, required=verified),
             devices,
             ClusterIsolation(
-                served,
-                target.last_look,
-                permits,
-                licences,
-                fences=fences,
-                notify=notify_with_node,
-                record=record,
-                verified_words=verified,
+                served, target.last_look, permits, licences, fences=fences, notify=notify_with_node, verified_words=verified
             ),
             ClusterFreeing(
                 served, target.last_look, licences, identities=identities, checked=device_check, verified_words=verified
@@ -244,7 +235,7 @@ async def _cluster_serving(
             ClusterPreservation(served, target.last_look, permits, pools=settings.preservation.known_pools()),
             ClusterFailedVolumes(served),
             ClusterRemediationObjects(served, target.last_look),
-            ClusterObservations(served, start=ObservationStarter(client, task_queue=WORKFLOW_QUEUE).start, stream=record),
+            ClusterObservations(served, start=ObservationStarter(client, task_queue=WORKFLOW_QUEUE).start),
             ClusterEvidence(served, evidence_directory(settings), licences),
         ),
         guards=(cluster_guard,),
@@ -313,10 +304,9 @@ def _power_serving(
     licences: Licences,
     listener: KdumpListener | None,
 ) -> Serving:
-    from activities.power.device_reading import DeviceEvidence, DeviceReadings
     from activities.power.kdump_listener import EvidenceService
     from activities.power.registry import driver_for
-    from activities.power.service import PowerService
+    from activities.power.service import DeviceEvidence, DeviceReadings, PowerService
     from workers.configuration.credentials import WorkerCredentials
 
     directory = settings.secrets_directory

@@ -5,16 +5,17 @@ An activity that writes looks live and writes with preconditions, and only what 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from temporalio import activity
 
+from activities.contracts import ActivityContract
 from activities.contracts.episodes import Opened
 from activities.contracts.remediation import BeforeActing
 from activities.contracts.target import LookResult
-from policy.checks.targets import MACHINE
+from policy.checks.verdicts import MACHINE
 from policy.preservation.kept_machine import Isolation
 from policy.preservation.preservation_index import PreservationNeed
 from policy.values.object_refs import ObjectRef
@@ -90,7 +91,7 @@ class Hold:
     terminate: bool = False
     gone: str = ""
     override: str = ""
-    """Why another program deletes the machine in spite of its preservation (`policy/preservation/overrides.py`), "" if none
+    """Why another program deletes the machine in spite of its preservation (`policy/preservation/decision.py`), "" if none
     does."""
     replaced: bool = False
     owner: str = ""
@@ -107,6 +108,8 @@ class Hold:
     ready: bool = False
     left_by: str = ""
     """The incident in the mark on the Node, "" for none."""
+    streams: bool = False
+    """As in a PinResult."""
 
     @property
     def well(self) -> bool:
@@ -165,7 +168,7 @@ class GiveUpResult:
     look: LookResult | None = None
 
 
-class PreservationActivities(ABC):
+class PreservationActivities(ActivityContract):
     """Served on `cluster.<name>`."""
 
     @activity.defn(name="preservation.hold")
@@ -208,7 +211,7 @@ class PreserveResult:
     outcomes: tuple[PreserveOutcome, ...]
 
 
-class PreservationStarts(ABC):
+class PreservationStarts(ActivityContract):
     """Served on `nodewarden`; holds the Temporal client."""
 
     @activity.defn(name="episodes.preserve")

@@ -12,7 +12,6 @@ from enum import StrEnum
 from typing import Self
 
 from policy.objects.machines import MachineView
-from policy.objects.mistakes import Mistake
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.requests import (
     ISOLATE_ANNOTATION,
@@ -24,7 +23,7 @@ from policy.preservation.requests import (
     requested,
 )
 from policy.values.machine_apis import CLUSTER_API, OPENSHIFT
-from policy.values.object_refs import ObjectRef
+from policy.values.object_refs import Mistake, ObjectRef
 from policy.values.times import moment_of
 
 TAINT = "node.machine.sapcloud.io/preserved"
@@ -241,7 +240,7 @@ class Held:
 # Annotations by which people ask for a preservation, but with a value that means nothing: it changes nothing, and people are
 # notified once.
 #
-# Kept change by change, so that no look at all machines is needed; `activities/cluster/report/mistakes.py` notifies people.
+# Kept change by change, so that no look at all machines is needed; `activities/cluster/report/alarms.py` notifies people.
 
 WORDS = frozenset({PRESERVE_ANNOTATION, PRESERVE_FOR_ANNOTATION, ISOLATE_ANNOTATION})
 """The annotations of Node or Machine that may have a meaningless value."""

@@ -12,24 +12,25 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
-from temporalio.service import RPCError
 
 from activities.contracts.episode_start import page_of
 from activities.contracts.search import NODE_DAYS, STORM
 from policy.episode.messages import EpisodeResult, scanner_id
 from policy.observation.comparison import Comparison, RecordedSpell, compare
 from policy.observation.past_moment import LATELY, is_about
-from policy.observation.spells import OBSERVATION, NodeDays, ObservationRecord, Spell, unsound
+from policy.observation.spells import OBSERVATION, NodeDays, ObservationRecord, ScannerSpells, Spell, unsound
 from policy.values.times import written
 from starter.errors import RequestError
-from starter.handles.calls import ANSWER_WITHIN
+from starter.handles.calls import result_of
 from starter.handles.history import ASKED_AT_ONCE, MOST_LISTED, QUOTE, History
 from starter.handles.scanners import ScannerHandle
 from workers.temporal_namespace import retention
-from workflows.kit.messages import ScannerSpells
 
 MOST_READ = 10_000
 """Records and ended episodes of one report, each."""
+OF_ONE_NODE = 20
+"""The last records, among which are those of all storms."""
+EVER = datetime(2020, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
 
 
@@ -60,6 +61,9 @@ class SpellsThen:
     unknown: tuple[str, ...] = ()
 
 
+NONE_OBSERVED = SpellsThen()
+
+
 class Observations:
     """Records never change, so each is fetched once. page: the address of our page, "" for none."""
 
@@ -79,16 +83,9 @@ class Observations:
 
         As in `observed`, the scanner is asked first. A record wins over the spell while it lasted.
         """
-        spells, unknown = list[Spell](), list[str]()
-        try:
-            lasting = await ScannerHandle(self._client, cluster).spells()
-            spells += lasting.spells
-            if lasting.left_out:
-                unknown.append(f"{lasting.left_out} more nodes that are due now: the scanner keeps no more spells")
-        except RequestError as error:
-            unknown.append(f"spells that last, as the scanner does not say: {error}")
+        lasting, unknown = await self._lasting(cluster)
         recorded = await self.ended_spells(cluster, since=moment - LATELY, node=node, limit=MOST_READ)
-        about = (each for each in (*spells, *recorded.spells) if node in {"", each.node} and is_about(each, moment))
+        about = (each for each in (*lasting.spells, *recorded.spells) if node in {"", each.node} and is_about(each, moment))
         found = {(each.node, each.check, each.due): each for each in about}
         return SpellsThen(
             spells=tuple(sorted(found.values(), key=lambda each: (each.due, each.node))), unknown=(*unknown, *recorded.unknown)
@@ -108,17 +105,16 @@ class Observations:
             unknown=("some records of nodes that were not repaired, which are too many or could not be read",) if unread else (),
         )
 
+    async def last_spells(self, cluster: str, node: str) -> SpellsThen:
+        """The last ended spells of a node. Raises SilentError."""
+        return await self.ended_spells(cluster, since=EVER, node=node, limit=OF_ONE_NODE)
+
     async def observed(self, cluster: str, *, since: datetime) -> Observed:
         """Recorded spells and those that last, node-days, and ended episodes. Raises SilentError.
 
         The scanner is asked first: what is recorded meanwhile is then in both answers, and in none if it were asked last.
         """
-        unknown = list[str]()
-        lasting: ScannerSpells | None = None
-        try:
-            lasting = await ScannerHandle(self._client, cluster).spells()
-        except RequestError as error:
-            unknown.append(f"spells that last, as the scanner does not say: {error}")
+        lasting, unknown = await self._lasting(cluster)
         since = since.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         state = f"ExecutionStatus = 'Completed' AND CloseTime >= '{written(since)}'"
         runs, ended, remembered = await asyncio.gather(
@@ -136,18 +132,24 @@ class Observations:
             unknown.append(f"{min(len(runs), MOST_READ) - len(read)} records, which could not be read")
         spells = [(spell, workflow_id) for record, workflow_id in read for spell in record.spells]
         days = [day for record, _ in read for day in record.days]
-        if lasting is not None:
-            known = {(spell.node, spell.check, spell.due) for spell, _ in spells}
-            spells += [(each, scanner_id(cluster)) for each in lasting.spells if (each.node, each.check, each.due) not in known]
-            days += set(lasting.days) - set(days)
-            if lasting.left_out:
-                unknown.append(f"{lasting.left_out} more nodes that are due now: the scanner keeps no more spells")
+        known = {(spell.node, spell.check, spell.due) for spell, _ in spells}
+        spells += [(each, scanner_id(cluster)) for each in lasting.spells if (each.node, each.check, each.due) not in known]
+        days += set(lasting.days) - set(days)
         return Observed(
             spells=tuple(self._recorded(cluster, *each) for each in spells),
             days=tuple(days),
             episodes=tuple(each.result for each in ended.episodes if each.result is not None),
             unknown=tuple(unknown),
         )
+
+    async def _lasting(self, cluster: str) -> tuple[ScannerSpells, list[str]]:
+        """What the scanner says of spells that last, and what is not known of them, as sentences."""
+        try:
+            found = await ScannerHandle(self._client, cluster).spells()
+        except RequestError as error:
+            return ScannerSpells(), [f"spells that last, as the scanner does not say: {error}"]
+        more = f"{found.left_out} more nodes that are due now: the scanner keeps no more spells"
+        return found, [more] if found.left_out else []
 
     def _recorded(self, cluster: str, spell: Spell, workflow_id: str) -> RecordedSpell:
         page = page_of(self._page, cluster, spell.node)
@@ -160,12 +162,14 @@ class Observations:
             handle: WorkflowHandle[Any, ObservationRecord] = self._client.get_workflow_handle(
                 workflow_id, run_id=run_id, result_type=ObservationRecord
             )
+            async with self._at_once:
+                found = await result_of(handle, ObservationRecord)
             try:
-                async with self._at_once:
-                    found = await handle.result(follow_runs=False, rpc_timeout=ANSWER_WITHIN)
-                if (found.cluster, found.workflow_id) != (cluster, workflow_id) or any(map(unsound, found.spells)):
+                if not isinstance(found, ObservationRecord) or found.cluster != cluster or found.workflow_id != workflow_id:
                     return None
-            except (RPCError, ValueError):
+            except ValueError:  # it is about nothing
+                return None
+            if any(map(unsound, found.spells)):
                 return None
             self._records[run_id] = found
         return self._records[run_id]

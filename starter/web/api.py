@@ -19,11 +19,11 @@ from fastapi.responses import Response
 
 from policy.episode.messages import Outcome
 from policy.fence.device_check import DeviceReport
+from policy.observation.outcomes import OutcomesReport
 from policy.observation.spells import Ending
 from policy.scan import pauses
-from policy.values.times import parse_duration
 from starter.errors import MissingError, RefusedError, SilentError, UnattestedError
-from starter.handles.history import MOST_LISTED, OUTCOMES
+from starter.handles.history import MOST_LISTED, OPEN_LISTED, OUTCOMES, outcomes_of
 from starter.handles.observations import ClusterComparison
 from starter.handles.preservations import PreservedNodes
 from starter.handles.status import ClusterStatus
@@ -147,31 +147,48 @@ async def history(
         raise answers.UnreadableError(
             f"outcome: expected some of {', '.join((*OUTCOMES, *Ending))}, got {', '.join(sorted(unknown))}"
         )
-    try:
-        ago = parse_duration(since)
-    except ValueError:
-        raise answers.UnreadableError(f"since: expected a duration such as 24h or 90m, got {since!r}") from None
-    known, now = views_of(request).known(cluster).cluster, datetime.now(UTC)
-    found = await views_of(request).warden.history.ended(known, node=node, since=now - ago, limit=limit)
+    known, now, began = views_of(request).known(cluster).cluster, datetime.now(UTC), _began(since)
+    found = await views_of(request).warden.history.ended(known, node=node, since=began, limit=limit)
     heard = await views_of(request).warden.scanner(known).pauses() if not node and not outcome else ()
     wanted = set(outcome) or set(OUTCOMES) - {Outcome.REFUSED}
     shown = tuple(each for each in found.episodes if each.outcome in wanted)
-    observed = await views_of(request).warden.observations.ended_spells(known, since=now - ago, node=node, limit=limit)
+    observed = await views_of(request).warden.observations.ended_spells(known, since=began, node=node, limit=limit)
     observed = replace(observed, spells=tuple(each for each in observed.spells if not outcome or each.ending in wanted))
-    return answer(history_table.as_model(replace(found, episodes=shown), pauses.since(heard, now - ago, now), now, observed))
+    return answer(history_table.as_model(replace(found, episodes=shown), pauses.since(heard, began, now), now, observed))
 
 
 @_reading(f"{OF_CLUSTER}/compare", ClusterComparison)
 async def compared(request: Request, cluster: str, *, since: str = USUAL_SINCE, check: str = "") -> object:
     """What health checks would have repaired, and how often that would have been wrong: as `nodewarden compare`. check: the key
     or name of one, else all."""
+    views, began = views_of(request), _began(since)
+    return answer(await views.warden.observations.compared(views.known(cluster).cluster, since=began, check=check))
+
+
+@_reading(f"{OF_CLUSTER}/offenders", models.OffendersAnswer)
+async def offenders(request: Request, cluster: str, *, since: str = "") -> object:
+    """Machines that are repaired again and again: as `nodewarden offenders`. since: else the setting offenders.window."""
+    views, now = views_of(request), datetime.now(UTC)
+    began = _began(since) if since else now - views.offenders.window
+    known = views.known(cluster).cluster
+    machines, more = await views.warden.history.offenders(known, began, views.offenders)
+    limit = views.offenders.limit
+    return answer(models.OffendersAnswer(cluster=known, since=began, limit=limit, machines=machines, more=more))
+
+
+@_reading(f"{OF_CLUSTER}/report", OutcomesReport)
+async def report(request: Request, cluster: str, *, since: str = USUAL_SINCE) -> object:
+    """What helps, by reason and step: as `nodewarden report`."""
+    views, began = views_of(request), _began(since)
+    ended = await views.warden.history.ended(views.known(cluster).cluster, since=began, limit=OPEN_LISTED)
+    return answer(outcomes_of(ended, began))
+
+
+def _began(since: str) -> datetime:
     try:
-        ago = asked_since(since)
+        return datetime.now(UTC) - asked_since(since)
     except ValueError as error:
         raise answers.UnreadableError(f"since: {error}") from None
-    views = views_of(request)
-    known = views.known(cluster).cluster
-    return answer(await views.warden.observations.compared(known, since=datetime.now(UTC) - ago, check=check))
 
 
 @_reading(f"{OF_CLUSTER}/moment", ClusterMoment)

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.clocks import in_time
@@ -45,12 +44,19 @@ from policy.episode.messages import Kind, Need, NeedKind, Pinned
 from policy.objects.machines import of_control_plane
 from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
 from policy.objects.nodes import PRESERVE_ANNOTATION, Taint
-from policy.preservation.decision import Automatic, PreservationAction, PreservationDecision, decide, keeps
-from policy.preservation.effects import Effects, PreservedCondition, effects
+from policy.preservation.decision import (
+    NOT_OVERRIDDEN,
+    Automatic,
+    Effects,
+    PreservationAction,
+    PreservationDecision,
+    PreservedCondition,
+    decide,
+    effects,
+    keeps,
+)
 from policy.preservation.kept_machine import CONDITION, EXPIRY_ANNOTATION, TAINT, Held
-from policy.preservation.overrides import NOT_OVERRIDDEN
-from policy.preservation.pools import Pool
-from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent
+from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent, Pool
 from policy.values.display_text import visible
 from policy.values.errors import no_such_target
 from policy.values.machine_apis import MCM, machine_api
@@ -69,7 +75,6 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         self._permits = permits
         self._keeping = PreservedMachineReader(self._connections, pools=pools)
 
-    @activity.defn(name="preservation.hold")
     async def hold(self, request: HoldRequest) -> Hold:
         """Judged by the server's clock where it is the earlier one: a hold never ends early."""
         require_cluster(request.cluster, self._cluster)
@@ -84,9 +89,8 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
                 return await self._gone(sight, request, Hold(at=now, gone=gone, replaced=sight.held is not None, reason=gone))
             return await self._bring_about(sight, request, now)
 
-        return await edit(request.node, once)
+        return replace(await edit(request.node, once), streams=self._served.record is not None)
 
-    @activity.defn(name="preservation.give-up")
     async def give_up(self, request: GiveUpRequest) -> GiveUpResult:
         """See the module. What a remediation asks for begins with a look; a machine that is handed over is read before it."""
         require_cluster(request.cluster, self._cluster)
