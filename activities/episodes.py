@@ -64,7 +64,8 @@ from policy.episode.messages import (
 )
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer
-from policy.observation.spells import ScannerSpells
+from policy.observation.open_spells import MOST_OPEN as MOST_SPELLS
+from policy.observation.spells import ScannerSpells, unsound
 from policy.preservation.preservation_index import PreservationNeed
 
 Answer = TypeVar("Answer")
@@ -262,13 +263,13 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
 
     @activity.defn(name="episodes.former-spells")
     async def former_spells(self, request: FormerRun) -> ScannerSpells:
-        """As its query `spells` says."""
+        """As its query `spells` says; without what no scanner keeps, since any client of Temporal may have run one (S49)."""
         handle = self._client.get_workflow_handle(request.workflow_id, run_id=request.run_id)
         try:
             found: ScannerSpells = await handle.query("spells", result_type=ScannerSpells, rpc_timeout=QUERY_TIMEOUT)
         except (RPCError, WorkflowQueryFailedError) as error:
             raise failure(ErrorType.UNREACHABLE, f"the last scanner does not answer: {error.message}") from error
-        return found
+        return replace(found, spells=tuple(each for each in found.spells if not unsound(each))[:MOST_SPELLS])
 
     @activity.defn(name="episodes.tell")
     async def notify(self, request: NotifyRequest) -> NotifyResult:
