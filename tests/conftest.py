@@ -12,6 +12,7 @@ import functools
 import gc
 import inspect
 import os
+import sys
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
@@ -78,6 +79,10 @@ its tests take more than a minute."""
 BACKSTOP = 60
 """Seconds that a test which was cancelled, and what it had set up, have to end."""
 
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
+"""jsonschema would make 38 grammars of it as it is imported, a second of a processor in each process, for a format (iri) that no
+schema here has."""
+
 os.environ.pop("COLUMNS", None)  # readline, which pytest loads, sets it in the processes that come after
 hypothesis.settings.register_profile("shared", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("shared")  # how long an example takes says nothing here: the machine is shared
@@ -87,14 +92,15 @@ hypothesis.settings.register_profile(
 
 
 def _lane(nodeid: str) -> str:
-    """The lane of a test, "" where it needs none."""
+    """The lane of a test or its file, "" where it needs none."""
     return next((name for name in ("patient", "calm", "prompt") if nodeid.startswith(LANES[name])), "")
 
 
-def _turn(nodeid: str) -> tuple[int, int]:
-    """When a test's lane comes, and its file within the lane."""
-    name = _lane(nodeid)
-    files = [index for index, begin in enumerate(LANES.get(name, ("",))) if nodeid.startswith(begin)]
+@functools.cache
+def _turn(file: str) -> tuple[int, int]:
+    """When the lane of a file's tests comes, and the file within the lane."""
+    name = _lane(file)
+    files = [index for index, begin in enumerate(LANES.get(name, ("",))) if file.startswith(begin)]
     return (ORDER.index(name), files[0])
 
 
@@ -113,7 +119,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     A coroutine that takes too long is cancelled within its event loop. pytest-timeout interrupts the loop from outside, which
     leaves the test running beside all that follow in the same loop: that is kept for what does not give the loop back.
     """
-    items.sort(key=lambda item: _turn(item.nodeid))
+    items.sort(key=lambda item: _turn(item.nodeid.partition("::")[0]))
     for item in items:
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             marker = item.get_closest_marker("timeout")

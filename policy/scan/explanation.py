@@ -8,12 +8,11 @@ section answers how the node would be remediated (`outlook`), which `nodewarden 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from policy.checks.circuit_breakers import CircuitBreaker, Counts, OpenReason, threshold_breached
+from policy.checks.circuit_breakers import TAKEOVER, CircuitBreaker, Counts, OpenReason, threshold_breached
 from policy.checks.health_check import HealthCheck, RetryRules
-from policy.checks.rival_controllers import TAKEOVER
 from policy.checks.rules import rules_of
 from policy.checks.verdicts import Health, JudgedTarget, Standing
 from policy.dialects.node_fencing import CLUSTER_CONFIG
@@ -493,12 +492,8 @@ def _remembering(
         last = last_of(target)
     except PolicyError:
         last = None  # the turn says what is wrong with it
-    return Outlook(
-        victim=found.victim,
-        check=found.check,
-        steps=found.steps,
-        problem=found.problem,
-        plain=found.plain,
+    return replace(
+        found,
         machine=f"{machine.namespace}/{machine.name}" if machine is not None else "",
         owner=machine.controller if machine is not None else found.owner,
         last=last,

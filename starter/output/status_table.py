@@ -38,6 +38,8 @@ from workflows.kit.messages import ScannerStatus
 OLD = timedelta(seconds=5)
 """From this age on it is said how old the rows of nodes are."""
 MOST_SPELLS = 10
+ALIKE = 60
+"""Characters at which two sentences begin that are the same one."""
 _PHASE_STYLE = {
     Phase.NEEDS_HUMAN: "bold red",
     Phase.ERROR: "red",
@@ -224,13 +226,14 @@ def _waiting(status: ClusterStatus, now: datetime) -> RenderableType:
 
 
 def _would_have(scanner: ScannerStatus, now: datetime) -> RenderableType:
-    """Due nodes that are not repaired. Where the table of those that wait has said what holds one, only the code is repeated."""
-    above = {(each.node, each.reason) for each in scanner.refused}
+    """Due nodes that are not repaired. Where the table of those that wait has said what holds one, only the code is repeated; a
+    spell keeps the beginning of that sentence."""
+    above = {(each.node, each.message[:ALIKE]) for each in scanner.refused}
     table = columns("WOULD HAVE", "SICK FOR", "WHAT HOLDS IT", flexible="WHAT HOLDS IT")
     for spell in scanner.spells[:MOST_SPELLS]:
         last = spell.held[-1] if spell.held else None
         held = held_by(last.code, last.message) if last is not None else ""
-        if last is not None and (spell.node, last.code) in above:
+        if last is not None and (spell.node, last.message[:ALIKE]) in above:
             held = f"{last.code}, as above"
         table.add_row(spell.node, wording.span((spell.ended or now) - spell.since), Text(ending(spell) or held))
     more = scanner.open_spells - sum(each.ended is None for each in scanner.spells[:MOST_SPELLS])

@@ -8,8 +8,7 @@ from datetime import timedelta
 import pytest
 
 from activities.cluster.acts.scan import ClusterScan
-from activities.cluster.objects.check_statuses import CONFLICTING, Situation, status_change
-from activities.cluster.objects.conflicts import Conflicts
+from activities.cluster.objects.check_statuses import CONFLICTING, Conflicts, Situation, status_change
 from policy.checks.circuit_breakers import OpenReason
 from policy.dialects import parse
 from policy.scan.ledger import Ledger
@@ -145,7 +144,7 @@ async def publish(scan: ClusterScan, checks: tuple[CheckReport, ...]) -> None:
     await scan.publishing.publish(replace(scan.view.report(lease=ClusterLease(held=True)), checks=checks))
 
 
-def test_somebody_elses_write_of_a_status_counts_until_the_check_is_gone() -> None:
+def test_a_status_written_by_another_controller_counts_until_the_check_is_gone() -> None:
     """As an API server records it in managedFields; ours do not count."""
     ledger, found = Ledger(), check()
     conflicts = Conflicts(ledger, takeover=False)

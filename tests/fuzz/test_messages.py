@@ -28,7 +28,7 @@ from policy.values.object_refs import ObjectRef
 from tests.fuzz.strange import PATIENCE, as_bytes, changed, examples
 from tests.workflows.contract import calls_of
 from tests.workflows.fencing_run import fencing
-from tests.workflows.scanned import ScriptedCluster, scanning
+from tests.workflows.scanner_run import ScriptedCluster, scanning
 from tests.workflows.surroundings import ClockworkEnvironment, worker
 from tests.workflows.world import World
 from workers.payloads.converter import DATA_CONVERTER

@@ -30,8 +30,7 @@ from starter.plans import spell_file
 from starter.web.views import Views
 from tests.docs.reading import DOCS
 from tests.policy.observation.builders import CHECK, NOON, held, minutes, node_days, recorded, spell
-from tests.starter.drawing import drawn
-from tests.starter.keyboard import nodewarden
+from tests.starter.builders import drawn, nodewarden
 from tests.unlocked import unlocked
 from workers.configuration.setting_sources import SettingsError
 from workflows.kit.options import WORKFLOW_QUEUE

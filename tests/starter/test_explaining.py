@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -34,10 +33,9 @@ from starter.handles.preservations import PreservedNode, PreservedNodes
 from starter.handles.status import NodeEpisodes
 from starter.output import status_table
 from starter.output.explanation import NodeExplanation, as_model, as_text, conclusion, scanner_lines
-from tests.starter import drawing
-from tests.starter.builders import NOW, ago, check, episode, report, result, row, scanner, status
+from tests.starter import builders
+from tests.starter.builders import CIRCUIT_BREAKER, NOW, ago, check, episode, nodewarden, report, result, row, scanner, status
 from tests.starter.conftest import SETTINGS
-from tests.starter.keyboard import nodewarden
 from tests.starter.test_status_table import drawn
 from workflows.kit.messages import Backoff, RefusedNode, ScannerStatus
 
@@ -45,10 +43,6 @@ WAY_OUT = "until it is healthy once, or a person asks: `nodewarden fence node-7 
 ABORTED = Backoff(node="node-7", reason=f"aborted by amy (wrong rack) (incident i); {WAY_OUT}")
 REFUSED = RefusedNode(node="node-7", reason=AdmissionRefusal.HELD_OFF.value, message=f"held off: {ABORTED.reason}")
 SHORT = check(allowed=False, total=2, healthy=1, message="only 1 of 2 nodes is healthy")
-CIRCUIT_BREAKER = (
-    "NodeHealthCheck/workers has its circuit breaker open: only 1 of 2 nodes is healthy; until it closes no request begins, "
-    "not even on nodes that this check does not cover"
-)
 
 
 def a_check() -> HealthCheck:
@@ -83,7 +77,7 @@ def explained(
 
 
 def page_of(answer: NodeExplanation, *, width: int = 80) -> str:
-    return " ".join(" ".join(drawing.drawn(as_text(answer), width=width)).split())
+    return " ".join(" ".join(builders.drawn(as_text(answer), width=width)).split())
 
 
 def test_what_is_held_off_is_not_called_due_and_the_way_out_is_named() -> None:
@@ -181,7 +175,7 @@ def test_who_is_preserved_why_and_until_when_is_readable_at_80_columns() -> None
         incident="i",
         workflow_id="w",
     )
-    lines = drawing.drawn(
+    lines = builders.drawn(
         status_table.preservations_table(PreservedNodes(cluster="prod", at=NOW, preservations=(kept,))), width=80
     )
     assert f"{kept.node}: by system:serviceaccount:ops:amy: kernel hangs, ask ada" in " ".join(lines)
@@ -237,18 +231,12 @@ def test_devices_that_are_left_to_an_open_episode_are_said_to_be_unread() -> Non
     device = DeviceToCheck(device=PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623"))
     rows = held_rows(NodeToCheck(node="node-7", held="i7", devices=(device,)), {})
     found = report_of("prod", rows, began=NOW, ended=NOW, nodes=1)
-    page = " ".join(" ".join(drawing.drawn(status_table.devices_table(found), width=80)).split())
+    page = " ".join(" ".join(builders.drawn(status_table.devices_table(found), width=80)).split())
     assert (
         "node-7 ipmi://10.0.0.7:623: not read: incident i7 is open; `nodewarden fence check --node node-7` reads it all the same"
         in page
     )
     assert page.endswith("0 of 1 device of 1 node answered; not read: those of 1 node with an open episode")
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[ApiServer]:
-    async with ApiServer(tokens={"administrator": "admin"}) as server:
-        yield server
 
 
 @pytest.fixture
@@ -321,7 +309,7 @@ def test_of_a_cluster_that_cannot_be_read_it_is_not_said_that_no_check_covers_th
     seen = NodeExplanation(node="node-7", at=NOW, episodes=NodeEpisodes(ended=(result("node-7"),)), unread=True)
     not_known = "what health checks say of it is not known: the cluster can't be read"
     assert as_model(seen).conclusion == not_known
-    assert " ".join(" ".join(drawing.drawn(as_text(seen), width=200)).split()).startswith(f"node-7 {not_known}")
+    assert " ".join(" ".join(builders.drawn(as_text(seen), width=200)).split()).startswith(f"node-7 {not_known}")
 
 
 @pytest.mark.parametrize("words", [("status",), ("scan", "status"), ("history",), ("abort", "node-1"), ("preserved",)])

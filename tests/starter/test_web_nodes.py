@@ -210,9 +210,7 @@ async def test_at_a_moment_at_which_nothing_was_done_a_spell_says_what_was_seen_
     assert "nothing was done to it" in body
 
 
-async def test_at_a_moment_of_a_pause_it_is_said_whose_it_was_and_from_when_until_when(
-    page: aiohttp.ClientSession, scripted: ScriptedWarden
-) -> None:
+async def test_a_moment_of_a_pause_shows_its_author_and_its_span(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
     """S44: also of one that was over before anything else that is known of the node, and of one that began in that minute."""
     began, planned, ended = ago(days=4), ago(days=4) + timedelta(hours=3), ago(days=4) + timedelta(hours=1)
     anns = PastPause(

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
+
+from policy.checks.health_check import Overlap
+from policy.scan.evaluation import evaluate
+from starter.output.evaluation import as_model
+from tests.documents import encoded
+from tests.offline import load
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 Json = dict[str, Any]
@@ -11,6 +19,20 @@ Json = dict[str, Any]
 EVERYBODY = {"matchExpressions": [{"key": "vector.nodewarden.io/nobody", "operator": "DoesNotExist"}]}
 NAMESPACE = "machines"
 REMEDIATION_GROUP = "infrastructure.example.io/v1beta1"
+
+
+def evaluated(found: list[Json], *, overlap: Overlap = Overlap.STRICTEST) -> Json:
+    """What `nodewarden evaluate -o json` says of these objects."""
+    cluster = load([(obj, "vector") for obj in found], NOW, overlap=overlap)
+    return encoded(as_model(evaluate(cluster.ledger.known(NOW)), cluster.mistakes))
+
+
+def the_check(found: list[Json]) -> Json:
+    """The answer about the only check among them, none of which is bad."""
+    answer = evaluated(found)
+    assert answer["errors"] == []
+    (check,) = answer["checks"]
+    return dict(check)
 
 
 def moment(age: float) -> str:
@@ -296,3 +318,10 @@ def of_cluster_api_machines(given: Json, *, version: str = "v1beta2") -> list[Js
         if each["node"]:
             objects.append(node(each["node"]))
     return objects
+
+
+# `fence.json`: cases of other fencing systems, by the names that the comparison of those systems gave them.
+#
+# A case has the part that is ours; the docstring of the test that holds it says what is not, and which other test holds the rest.
+
+VECTORS: dict[str, Any] = json.loads(Path(__file__).with_name("fence.json").read_text(encoding="utf-8"))

@@ -24,7 +24,7 @@ from policy.remediation.strategies import Strategy
 from tests.replay.recording import keep_history
 from tests.workflows.attempts import Attempt
 from tests.workflows.contract import Call, activities_of, queues_of
-from tests.workflows.remediated import Remediated, ScriptedRemediation, step
+from tests.workflows.remediation_run import Remediated, ScriptedRemediation, step
 from tests.workflows.world import NODE, World, plan
 from workflows.definitions.episodes import Remediation
 from workflows.kit import continuation

@@ -47,7 +47,7 @@ from policy.fence.device_check import (
 from policy.values.display_text import without_calls
 from policy.values.times import in_utc, later, written
 from workflows.kit import continuation, options
-from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
+from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult, invalid_input
 from workflows.kit.options import cluster_queue, power_queue
 
 KIND = "DeviceCheck"
@@ -253,7 +253,7 @@ class DeviceCheck:
             try:
                 await options.execute(
                     FenceDeviceActivities.publish_device_notices,
-                    PublishDeviceNoticesRequest(cluster=self._cluster, tidings=some),
+                    PublishDeviceNoticesRequest(cluster=self._cluster, notices=some),
                     options.report(self._cluster),
                     f"publishes notices of {len(some)} devices",
                 )
@@ -291,7 +291,7 @@ class DeviceCheck:
             self._due = later(workflow.now(), self._spread(min(FIRST_AFTER, every)))
 
     @workflow.signal(description="Which policies name devices now (not for people).")
-    def hear_policies(self, policies: str) -> None:
+    def note_policies(self, policies: str) -> None:
         """A digest of the policies that name devices now. New ones are read within moments, not only at the next interval."""
         if policies != self._remembered.policies:
             self._remembered.policies = policies
@@ -322,17 +322,9 @@ class DeviceCheck:
     def _check_identity(self, request: DeviceCheckInput) -> None:
         expected = device_check_id(request.cluster)
         if not request.cluster or workflow.info().workflow_id != expected:
-            raise ApplicationError(
-                f"expected an input with a cluster, run under the workflow id {expected!r}",
-                type=ErrorType.INVALID_CONFIG.value,
-                non_retryable=True,
-            )
+            raise invalid_input(f"expected an input with a cluster, run under the workflow id {expected!r}")
         if request.every is not None and not timedelta(0) < request.every <= LONGEST_PAUSE:
-            raise ApplicationError(
-                f"every: expected a time above 0 and of at most {LONGEST_PAUSE.days} days, got {request.every}",
-                type=ErrorType.INVALID_CONFIG.value,
-                non_retryable=True,
-            )
+            raise invalid_input(f"every: expected a time above 0 and of at most {LONGEST_PAUSE.days} days, got {request.every}")
 
     def _unreadable(self, error: ActivityError) -> ApplicationError:
         why = _not_taken(error, cluster_queue(self._cluster)) or error_message(error)

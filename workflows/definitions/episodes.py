@@ -6,9 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
 
-from activities.errors import ErrorType
 from policy.episode.messages import EpisodeResult, Kind, PreservationUpdate
 from policy.episode.operator_commands import CIRCUIT_BREAKER, DEVICE_READS_ON, Verb, override_problem
 from policy.observation.spells import OBSERVATION, ObservationRecord
@@ -17,7 +15,7 @@ from workflows.episode.attestation import refused, require_name_and_reason
 from workflows.episode.conversation import NOT_ATTESTED, EpisodeConversation, opened
 from workflows.episode.state import FencingHistory, PreservationHistory, PublisherState, RemediationHistory
 from workflows.fencing.story import FencingStory, after_off
-from workflows.kit.messages import AbortRequest, AcknowledgeRequest, ExtendRequest, PersonRequest
+from workflows.kit.messages import AbortRequest, AcknowledgeRequest, ExtendRequest, PersonRequest, invalid_input
 from workflows.preservation.story import PreservationStory
 from workflows.remediation.disposal import GivingUpStory
 from workflows.remediation.steps import FencingStep
@@ -229,5 +227,5 @@ class RecordedObservation:
         else:
             problem = f"expected the workflow id {expected!r}"
         if workflow.info().workflow_id != expected:
-            raise ApplicationError(problem, type=ErrorType.INVALID_CONFIG.value, non_retryable=True)
+            raise invalid_input(problem)
         return record

@@ -49,7 +49,7 @@ from workflows.episode.publisher import Publisher
 from workflows.episode.state import EpisodeState, Rest, Undertaking
 from workflows.kit import continuation, options
 from workflows.kit.continuation import NewHistory
-from workflows.kit.interrupts import failure_line, is_unclear
+from workflows.kit.interrupts import Interrupt, NonRetryable, ProofLost, StepFailed, Unlicensed, failure_line, is_unclear
 from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, OperatorCommand, PersonRequest, ResumeRequest
 
 MAXIMUM_RECORD = 500
@@ -123,8 +123,10 @@ class Episode:
         how: Callable[[str], workflow.ActivityConfig],
         summary: str,
     ) -> Result:
-        """The same of a request with a field `news`: what is new for people goes along."""
-        return await self.publisher.along(lambda news: self.execute(activity, replace(request, news=news), how, summary))
+        """The same of a request with a field `publication`: what is new for people goes along."""
+        return await self.publisher.along(
+            lambda publication: self.execute(activity, replace(request, publication=publication), how, summary)
+        )
 
     def learns_of(self, added: Added | None) -> None:
         """What our mark tells of: it may be gone later, and what was added before us is ours to take away by now."""
@@ -462,11 +464,11 @@ class Episode:
     def ask(self, problem: str, path: str) -> None:
         """A person is asked a new question: earlier answers do not count for it. path: see `EpisodeState.path_asked`."""
         self.state.problem, self.state.question, self.state.path_asked = problem, self.state.question + 1, path
-        self.state.resumed, self.state.path_word = None, None if path else self.state.path_word
+        self.state.resumed, self.state.path_command = None, None if path else self.state.path_command
 
     def take_return_path(self, request: PersonRequest) -> str:
         """A person has what is left cut given back."""
-        self.state.path_word = request
+        self.state.path_command = request
         self.note("return-path", "asked", f"by {request.by}: {request.reason}", who=request.by)
         self._take_command()
         return f"{self.state.path_asked} is given back"
@@ -477,12 +479,12 @@ class Episode:
 
     def wake(self) -> None:
         """Something was said to the story itself: a rest ends, and it looks again."""
-        self.state.news += 1
+        self.state.changes += 1
 
     def take_grant(self) -> None:
         """The scanner grants the permit that was queued for."""
         self.state.permit = True
-        self.state.news += 1
+        self.state.changes += 1
 
     async def look(self, look: Callable[[], Awaitable[LookResult]]) -> LookResult:
         """A live look at the node: what the scanner has told of it before is no news any more."""
@@ -520,7 +522,7 @@ class Episode:
             self.state.left_in = Rest(ends=ends, why=why)
             raise NewHistory
         await self._wait_for_change(duration, why)
-        self.state.heard, self.state.unseen = self.state.news, False
+        self.state.changes_seen, self.state.unseen = self.state.changes, False
         for over in [each for each in self.state.holds if each.until is not None and each.until <= workflow.now()]:
             self.state.holds = tuple(each for each in self.state.holds if each is not over)
             self.state.question += 1  # a `resume` of the hold answers nothing that is asked now (S48)
@@ -537,7 +539,7 @@ class Episode:
 
     @property
     def _has_changes(self) -> bool:
-        return self.state.unseen or self.state.news != self.state.heard
+        return self.state.unseen or self.state.changes != self.state.changes_seen
 
     async def _wait_for_change(self, duration: timedelta | None, why: str) -> None:
         with contextlib.suppress(asyncio.TimeoutError):
@@ -712,16 +714,104 @@ class Episode:
         self.state.holder = answer.holder or self.state.holder
         return answer
 
-    async def give_back_permit(self, release: Release) -> None:
+    async def give_back_permit(self, **known: Any) -> None:
         """Signal the scanner, also that it waits for none any more; a failed signal is only logged, since the scanner also
-        describes its holders."""
+        describes its holders. known: fields of Release, beside those that the state has."""
         self.state.permit, self.state.queued = False, ""
-        uid = self.state.pinned.uid if self.state.pinned else ""
-        release = replace(
-            release, cause=self.state.cause, workloads=self.state.workloads, node_uid=uid, vetoed_until=self.state.vetoed_until
+        release = Release(
+            node=self.state.node,
+            incident=self.state.incident,
+            cause=self.state.cause,
+            workloads=self.state.workloads,
+            node_uid=self.state.pinned.uid if self.state.pinned else "",
+            vetoed_until=self.state.vetoed_until,
+            **known,
         )
         scanner = workflow.get_external_workflow_handle(scanner_id(self.state.cluster))
         try:
             await scanner.signal("release", release)
         except (ApplicationError, FailureError) as error:
             workflow.logger.warning("the scanner did not hear of the release: %s", error)
+
+
+# How long an episode waits for what passes by itself before it asks a person (`Patience`), how often a step is tried, and what
+# does not count as a try (`Tries`). The plan says how often; the story decides what happens once the tries are used up.
+
+
+class Patience:
+    """What was waited within one undertaking. Each kind of waiting has its own patience: a minute of refusals takes nothing from
+    the half hour for the cluster Lease."""
+
+    def __init__(self, episode: Episode, under: Undertaking) -> None:
+        self._episode = episode
+        self._under = under
+        self._has_waited()
+
+    def is_over(self, interrupt: Unlicensed) -> bool:
+        """Whether this kind has been waited for as long as it may."""
+        return self._under.waited.get(type(interrupt).__name__, timedelta(0)) >= interrupt.patience
+
+    async def rest(self, interrupt: Interrupt, duration: timedelta, why: str) -> None:
+        """A rest of the episode, which counts as waiting of this kind for as long as it took."""
+        self._under.waits_for, self._under.waits_since = type(interrupt).__name__, workflow.now()
+        await self._episode.rest(duration, why)
+        self._has_waited()
+
+    def _has_waited(self) -> None:
+        """A rest is over, which may have begun in an earlier history."""
+        under = self._under
+        if under.waits_since is not None:
+            before = under.waited.get(under.waits_for, timedelta(0))
+            under.waited[under.waits_for] = before + workflow.now() - under.waits_since
+            under.waits_since = None
+
+
+class Tries:
+    """Carries out steps as often as the plan allows. `before_next` is asked before every further try, and may raise an
+    interrupt."""
+
+    def __init__(self, episode: Episode, plan: FencingPlan, *, before_next: Callable[[], Awaitable[None]]) -> None:
+        self._episode = episode
+        self._plan = plan
+        self._before_next = before_next
+
+    async def carry_out(
+        self, step: FenceStep, act: Callable[[], Awaitable[None]], *, tries: int | None = None, restores: bool = False
+    ) -> None:
+        """The last failure is the step's. tries: None, as often as the plan says for every step. restores: it is what an abort
+        may have asked for, so that this abort ends no try.
+
+        Waiting for the cluster Lease, or for an API that refuses us, uses up patience, not tries."""
+        with self._episode.undertaking(f"tries of {step.value}") as under:
+            await self._until_done(step, act, tries or self._plan.tries, under, restores=restores)
+
+    async def _until_done(
+        self, step: FenceStep, act: Callable[[], Awaitable[None]], tries: int, under: Undertaking, *, restores: bool
+    ) -> None:
+        patience = Patience(self._episode, under)
+        while True:
+            number = under.failures + 1
+            self._episode.state.step, self._episode.state.try_number, self._episode.state.tries = step.value, number, tries
+            try:
+                await act()
+            except Unlicensed as interrupt:
+                if patience.is_over(interrupt):
+                    raise NonRetryable(interrupt.reason) from interrupt
+                self._episode.enter(doing=f"{interrupt.waits}: {interrupt.reason}")
+                await patience.rest(interrupt, interrupt.pause, "until the licence is looked at again")
+            except StepFailed as failed:
+                self._episode.state.problem = failed.reason
+                self._episode.note(
+                    step.value, "failed", f"try {number} of {tries}: {failed.reason}", numbers={"try": number, "tries": tries}
+                )
+                if number == tries or isinstance(failed, ProofLost):
+                    raise
+                under.failures = number
+                self._episode.enter(doing=f"will try again: {failed.reason}")
+                await self._episode.rest(self._plan.retry_interval, f"before try {number + 1} of {step.value}")
+                abort = self._episode.state.abort_asked
+                if not (restores and abort is not None and abort.power_on):
+                    await self._before_next()
+            else:
+                self._episode.state.problem, self._episode.state.tries = "", 0
+                return

@@ -31,12 +31,10 @@ from activities.errors import error_message
 from policy.episode.events import WARNINGS, EventReason
 from policy.episode.fencing_requests import RequestAnswer, Stage, last_stage
 from policy.episode.messages import Need, NeedKind, Outcome, Phase
-from policy.episode.permits import Release
 from policy.fence.config import LONGEST_ACT, FenceStep
 from policy.values.object_refs import ObjectRef
-from workflows.episode.episode import Episode
+from workflows.episode.episode import Episode, Patience
 from workflows.episode.state import FencingProgress
-from workflows.episode.tries import Patience
 from workflows.kit import options
 from workflows.kit.interrupts import Interrupt, NeedGone, PassingRefusal, as_interrupt
 
@@ -158,9 +156,7 @@ class NodeWriter:
         self._episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
         self.send_event(EventReason.NEEDS_HUMAN, "; ".join(filter(None, (problem, self._episode.advice))))
         self._episode.publish()
-        await self._episode.give_back_permit(
-            Release(node=self._episode.state.node, incident=self._episode.state.incident, parked=True, problem=problem)
-        )
+        await self._episode.give_back_permit(parked=True, problem=problem)
 
     def send_event(self, reason: EventReason, message: str, *, warning: bool = False, outcome: str = "") -> None:
         """An Event on the Node, for people with kubectl; telling never blocks or fails an episode. warning: also where the reason

@@ -7,6 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from temporalio.exceptions import ApplicationError
+
+from activities.errors import ErrorType
 from policy.episode.modes import REPAIRS, ClusterModes
 from policy.episode.operator_commands import ActionName, CommandAuthor
 from policy.episode.permits import Permit, PermitRequest
@@ -15,6 +18,11 @@ from policy.observation.spells import Spell
 from policy.scan.pauses import Pause
 from policy.scan.scan_report import ScanReport
 from policy.values.times import written
+
+
+def invalid_input(problem: str) -> ApplicationError:
+    """How a workflow fails at once that can't be run with its input, or under its id."""
+    return ApplicationError(problem, type=ErrorType.INVALID_CONFIG.value, non_retryable=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 from temporalio import workflow
@@ -35,7 +35,7 @@ from policy.remediation.remediation_objects import Progress, RemediationConditio
 from policy.remediation.strategies import Strategy
 from policy.values.errors import PolicyError
 from policy.values.times import format_duration
-from workflows.episode.state import End, StepProgress, Undertaking
+from workflows.episode.state import End, StepProgress
 from workflows.fencing.story import FencingStory
 from workflows.kit import options
 from workflows.kit.interrupts import (
@@ -314,10 +314,10 @@ class ReplacingStep(WatchedStep):
     async def _see_the_successor(self, found: FollowedMachine) -> End:
         """The target is gone. Its successor is a case of its own from here on: nothing of it is this one's failure."""
         with self._episode.undertaking("sees the successor") as under:
-            return await self._until_it_is_there(found, under)
+            return await self._await_successor(found, under.began)
 
-    async def _until_it_is_there(self, found: FollowedMachine, under: Undertaking) -> End:
-        name, gone_at, pause = self._target.name, under.began, FIRST_LOOK
+    async def _await_successor(self, found: FollowedMachine, gone_at: datetime) -> End:
+        name, pause = self._target.name, FIRST_LOOK
         self._episode.note(self._state.step.strategy.value, "gone", f"{name} is gone")
         self._episode.state.rung_until = None  # the step has done what it is for: no other one follows
         while True:
@@ -495,7 +495,13 @@ class ExternalRemediation(LadderStep):
             await self._create()
         while True:
             seen = await self._read()
-            told = follow(_conditions_of(seen))
+            conditions = RemediationConditions(
+                processing=seen.processing,
+                succeeded=seen.succeeded,
+                permanent_node_deletion_expected=seen.node_deletion,
+                phase=seen.phase,
+            )
+            told = follow(conditions)
             if await self._target.preflight.refresh():
                 if ended := await self._ended(seen, node_goes=told.node_goes, succeeded=told.progress is Progress.SUCCEEDED):
                     return ended
@@ -707,15 +713,6 @@ class AnnotateExternal(WatchedStep):
         if not left:
             self._state.asked, self._state.may_stand = None, False
         return left
-
-
-def _conditions_of(seen: External) -> RemediationConditions:
-    return RemediationConditions(
-        processing=seen.processing,
-        succeeded=seen.succeeded,
-        permanent_node_deletion_expected=seen.node_deletion,
-        phase=seen.phase,
-    )
 
 
 # Which class carries out which strategy. All that is said of a strategy is `policy/remediation/strategies.py`.

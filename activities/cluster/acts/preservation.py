@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.clocks import in_time
@@ -57,8 +56,7 @@ from policy.preservation.decision import (
     keeps,
 )
 from policy.preservation.kept_machine import CONDITION, EXPIRY_ANNOTATION, TAINT, Held
-from policy.preservation.pools import Pool
-from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent
+from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent, Pool
 from policy.values.display_text import visible
 from policy.values.errors import no_such_target
 from policy.values.machine_apis import MCM, machine_api
@@ -76,7 +74,6 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         super().__init__(served, look)
         self._keeping = PreservedMachineReader(self._connections, pools=pools)
 
-    @activity.defn(name="preservation.hold")
     async def hold(self, request: HoldRequest) -> Hold:
         """Judged by the server's clock where it is the earlier one: a hold never ends early."""
         require_cluster(request.cluster, self._cluster)
@@ -93,7 +90,6 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
 
         return replace(await edit(request.node, once), streams=self._served.record is not None)
 
-    @activity.defn(name="preservation.give-up")
     async def give_up(self, request: GiveUpRequest) -> GiveUpResult:
         """See the module. What a remediation asks for begins with a look; a machine that is handed over is read before it."""
         require_cluster(request.cluster, self._cluster)

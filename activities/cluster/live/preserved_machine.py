@@ -47,8 +47,8 @@ from policy.objects.machines import MachineView, taken_name
 from policy.objects.nodes import NodeView
 from policy.preservation.decision import Overridden, Override, WantedReplicas, overridden_by
 from policy.preservation.kept_machine import EXPIRY_ANNOTATION, Held, MachinePhase
-from policy.preservation.pools import DEFAULT_TIMEOUT, Pool, read_policy
 from policy.preservation.preservation_index import NOT_WELL
+from policy.preservation.requests import DEFAULT_TIMEOUT, Pool, read_policy
 from policy.preservation.survey import DeploymentPool, is_automatic, labels_of
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import MCM

@@ -27,9 +27,9 @@ from activities.cluster.objects.decoding import (
     remediation_decoding,
 )
 from activities.cluster.objects.machines_decoding import CLUSTER_DECODING, machine_decoding
+from policy.checks.circuit_breakers import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES
 from policy.checks.fence_policies import PolicySource
 from policy.checks.health_check import HealthCheck
-from policy.checks.rival_controllers import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES
 from policy.dialects.node_fencing import is_cluster_config, is_fence_policy
 from policy.episode.operator_commands import NAMESPACE
 from policy.fence.templates import is_own_template

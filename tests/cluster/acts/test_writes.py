@@ -29,7 +29,7 @@ from simulator.objects import JsonObject
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES, NODES
 from tests.cluster import fencing_requests
 from tests.cluster.acts.world import CLUSTER, NODE, NODE_LEASES, NOW, World, our_mark, refused
-from workers.interceptors.liveness import Liveness
+from workers.interceptors.activity_guards import Liveness
 
 LIMIT = timedelta(seconds=10)
 """How long Temporal waits for the attempt."""
@@ -44,8 +44,8 @@ async def _marks(world: World, target: Target, until: datetime | None) -> Any:
 
 
 async def _notes_off(world: World, target: Target, until: datetime | None) -> Any:
-    news = Publication(off=OffNote(off_proven=NOW, not_after=until))
-    await ActivityEnvironment().run(world.target.publish, PublishRequest(target=target, news=news))
+    publication = Publication(off=OffNote(off_proven=NOW, not_after=until))
+    await ActivityEnvironment().run(world.target.publish, PublishRequest(target=target, publication=publication))
 
 
 async def _cordons(world: World, target: Target, until: datetime | None) -> Any:
@@ -338,11 +338,11 @@ async def test_what_was_read_in_time_is_not_written_after_its_moment(begun: Worl
     begun.connection.after_reads, begun.now = lambda: None, NOW
     before = await write.written(begun)
 
-    async def somebody_writes() -> None:
+    async def another_client_writes() -> None:
         await write.meddle(begun)
         begun.now += timedelta(seconds=31)
 
-    begun.connection.before_writes.append(somebody_writes)
+    begun.connection.before_writes.append(another_client_writes)
     with refused(ErrorType.EXPIRED):
         await write.is_asked(begun, target, NOW + timedelta(seconds=30))
     assert await write.written(begun) == before

@@ -706,7 +706,7 @@ def opinions(found: Iterable[CheckEvaluation]) -> dict[str, list[Opinion]]:
 
 @settings(BUSY, max_examples=100)
 @given(worlds())
-def test_nobody_is_acted_on_while_a_check_that_covers_it_may_not_act(world: World) -> None:
+def test_no_node_is_acted_on_while_a_check_that_covers_it_may_not_act(world: World) -> None:
     """S17, in the strictest mode: of all checks that cover a target, also of those that think it healthy, every circuit breaker
     is closed."""
     world.overlap = Overlap.STRICTEST
