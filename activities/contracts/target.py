@@ -445,7 +445,7 @@ class TaintRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainRequest:
     """One round of evictions. `not_after`: none is asked for after it. at_most: how many in this round, None: no limit. only:
-    the pods to evict, None: all."""
+    the pods to evict, None: all. need: of the episode; None, of a worker of an older version, is a program's without a check."""
 
     target: Target
     options: DrainOptions
@@ -453,6 +453,7 @@ class DrainRequest:
     holder: str
     at_most: int | None = None
     only: Chosen | None = None
+    need: Need | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

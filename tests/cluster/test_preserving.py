@@ -26,6 +26,7 @@ from activities.contracts.target import LookRequest, LookResult, LookVerdict, Ta
 from activities.errors import ErrorType, error_type
 from policy.episode.gate import Operation
 from policy.episode.messages import Need, NeedKind, Observation, Pinned
+from policy.episode.modes import REPAIRS, ClusterModes
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL, Mark, digest_of
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, PRESERVE_ANNOTATION
 from policy.preservation.kept_machine import (
@@ -43,6 +44,7 @@ from policy.preservation.kept_machine import (
 )
 from policy.preservation.pools import pool_of
 from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION
+from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef
 from simulator.client import ApiClient, ApiError
 from tests.cluster.acts.world import Permits, refused
@@ -120,7 +122,7 @@ class Surroundings:
         connection.clock = lambda: self.now
         self.permits = Permits()
         self.look = LastLook(ServedCluster("prod", connection, clock=lambda: self.now), self.permits).look
-        self.activities = ClusterPreservation(ServedCluster("prod", connection, clock=lambda: self.now), self.look)
+        self.activities = ClusterPreservation(ServedCluster("prod", connection, clock=lambda: self.now), self.look, self.permits)
 
     async def has(self, node: Object | None, machine: Object | None) -> None:
         for path, found in (("/api/v1/nodes", node), (MACHINES, machine)):
@@ -258,7 +260,7 @@ async def test_a_pool_of_the_settings_says_how_long_and_an_object_of_its_name_go
     await person.create(DEFINITIONS, document("deploy/crds/preservationpolicies.nodewarden.io.yaml"))
     settled = pool_of("workers", {"selector": {}, "machinePreserveTimeout": "2h"})
     world.activities = ClusterPreservation(
-        ServedCluster("prod", world.connection, clock=lambda: world.now), world.look, pools=[settled]
+        ServedCluster("prod", world.connection, clock=lambda: world.now), world.look, world.permits, pools=[settled]
     )
     await world.has(node(**{PRESERVE_ANNOTATION: "now"}), machine())
     assert (await world.hold()).expiry == NOW + timedelta(hours=2)
@@ -400,6 +402,32 @@ async def test_where_fencing_is_switched_off_a_person_keeps_and_releases(world: 
     await switch(world, "off")
     assert (await world.hold(wish=Wish(keep=True))).phase == "Running:Preserved"
     assert (await world.hold(wish=Wish(release="seen enough"))).phase == "Running"
+
+
+async def test_s52_in_observe_a_pool_begins_to_keep_nothing_and_gives_nothing_up(world: Surroundings) -> None:
+    """S52: what is kept already stays kept, and no mode brakes a person."""
+    await world.has(node(), machine("Failed"))
+    before = await world.node(), await world.machine()
+    world.permits.set = ClusterModes(setting=Mode.OBSERVE)
+    hold = await world.hold(wish=Wish(automatic=True))
+    assert (hold.preserved, hold.terminate, hold.changed) == (False, False, ())
+    assert "its mode is observe" in hold.reason
+    world.permits.set, world.permits.modes_error = REPAIRS, RuntimeError("Temporal is away")
+    with pytest.raises(ApplicationError, match="the mode could not be read: Temporal is away"):
+        await world.hold(wish=Wish(automatic=True))
+    assert (await world.node(), await world.machine()) == before
+    world.permits.set, world.permits.modes_error = ClusterModes(setting=Mode.CORDON), None
+    assert (await world.hold(wish=Wish(automatic=True))).phase == "Failed:Preserved"
+    world.permits.set = ClusterModes(setting=Mode.OBSERVE)
+    assert (await world.hold(wish=Wish(surplus=True))).phase == "Failed:Preserved"
+    assert (await world.hold()).phase == "Failed:Preserved"
+
+
+async def test_s52_in_observe_a_person_keeps_and_releases(world: Surroundings) -> None:
+    await world.has(node(), machine("Failed"))
+    world.permits.set = ClusterModes(setting=Mode.OBSERVE)
+    assert (await world.hold(wish=Wish(keep=True))).phase == "Failed:Preserved"
+    assert (await world.hold(wish=Wish(release="seen enough"))).terminate
 
 
 async def switch(world: Surroundings, fencing: str) -> None:
@@ -566,7 +594,7 @@ def looked(world: Surroundings, verdict: LookVerdict) -> BeforeActing:
     async def look(_request: LookRequest) -> LookResult:
         return LookResult(verdict=verdict, reason="as told", at=world.now, observation=Observation(node="node-7"))
 
-    world.activities = ClusterPreservation(ServedCluster("prod", world.connection, clock=lambda: world.now), look)
+    world.activities = ClusterPreservation(ServedCluster("prod", world.connection, clock=lambda: world.now), look, world.permits)
     target = Target(cluster="prod", pinned=Pinned(node="node-7", uid=""), incident="", kind="", workflow_id="", run_id="")
     return BeforeActing(look=LookRequest(target=target, need=Need(kind=NeedKind.PERSON), holder="us", operation=Operation.REMOVE))
 

@@ -71,7 +71,7 @@ async def give_up(world: World, look: LookRequest, uid: str) -> Any:
         unhealthy="x",
         before=BeforeActing(look=look),
     )
-    acts = ClusterPreservation(ServedCluster(CLUSTER, world.connection, clock=world.clock), world.target.last_look)
+    acts = ClusterPreservation(ServedCluster(CLUSTER, world.connection, clock=world.clock), world.target.last_look, world.permits)
     return await ActivityEnvironment().run(acts.give_up, request)
 
 
@@ -108,7 +108,9 @@ async def create_object(world: World, look: LookRequest, uid: str) -> Any:
         before=BeforeActing(look=look),
         not_after=SOON,
     )
-    acts = ClusterRemediationObjects(ServedCluster(CLUSTER, world.connection, clock=world.clock), world.target.last_look)
+    acts = ClusterRemediationObjects(
+        ServedCluster(CLUSTER, world.connection, clock=world.clock), world.target.last_look, world.permits
+    )
     return await ActivityEnvironment().run(acts.create, request)
 
 

@@ -44,7 +44,7 @@ from workflows.kit.continuation import NewHistory
 from workflows.kit.interrupts import Interrupt, Vetoed, as_interrupt
 from workflows.kit.messages import ExtendRequest, PersonRequest
 from workflows.preservation.evidence import Evidence
-from workflows.preservation.isolation import KeptMachineIsolation
+from workflows.preservation.isolation import NEED, KeptMachineIsolation
 
 LOOK_PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(minutes=5)
@@ -352,6 +352,7 @@ class PreservationStory:
             options=DRAIN,
             not_after=min(deadline, now + options.ACT_WINDOW) if deadline > now else now + options.ACT_WINDOW,
             holder=self.episode.state.holder,
+            need=NEED,
         )
         with as_interrupt("the node can't be drained"):
             return await workflow.execute_activity_method(

@@ -80,12 +80,14 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
         fences: NodeFences | None = None,
         notify: Notify = discard_notice,
         record: RecordDecisions = discard_decisions,
+        verified_words: bool = False,
     ) -> None:
-        """look: the last look at this cluster (`last_look.py`). licences: which know what we have added."""
+        """look: the last look at this cluster (`last_look.py`). licences: which know what we have added. verified_words: as of a
+        `LastLook`."""
         super().__init__(served)
         self._licences = licences
         self._look = look
-        self._drain = Drain(served, permits, licences)
+        self._drain = Drain(served, permits, licences, verified_words=verified_words)
         self._publisher = EpisodePublisher(served, fences, notify=notify, record=record)
 
     @activity.defn(name="isolation.mark-unschedulable")

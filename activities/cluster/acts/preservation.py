@@ -22,7 +22,7 @@ from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.paths import NODES, ref_of
 from activities.cluster.api.refusals import ObjectNotFound, edit
 from activities.cluster.api.served_cluster import ServedCluster, require_cluster
-from activities.cluster.live.last_look import require_go, require_leave, require_machine_of
+from activities.cluster.live.last_look import GrantedPermits, mode_now, require_go, require_leave, require_machine_of
 from activities.cluster.live.plans import live_policies
 from activities.cluster.live.preserved_machine import PreservedMachine, PreservedMachineReader, called_unhealthy
 from activities.cluster.objects.live_machines import api_of, pause_of
@@ -40,7 +40,7 @@ from activities.cluster.objects.marks import write_claim
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities
 from activities.contracts.target import LookRequest, Target
 from activities.errors import ErrorType, error_type, failure
-from policy.episode.gate import By, Operation, Seen, objection
+from policy.episode.gate import MODE, By, Operation, Seen, objection
 from policy.episode.messages import Kind, Need, NeedKind, Pinned
 from policy.objects.machines import of_control_plane
 from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
@@ -63,9 +63,10 @@ BEING_DELETED = "the machine is being deleted"
 class ClusterPreservation(DelegatingActivities, PreservationActivities):
     """Served by the workers of one cluster's queue. `machines`: where Cluster API's objects live, if elsewhere."""
 
-    def __init__(self, served: ServedCluster, look: Look, *, pools: Iterable[Pool] = ()) -> None:
-        """look: the last look at this cluster (`last_look.py`). pools: those of the settings."""
+    def __init__(self, served: ServedCluster, look: Look, permits: GrantedPermits, *, pools: Iterable[Pool] = ()) -> None:
+        """look: the last look at this cluster (`last_look.py`). permits: know the modes. pools: those of the settings."""
         super().__init__(served, look)
+        self._permits = permits
         self._keeping = PreservedMachineReader(self._connections, pools=pools)
 
     @activity.defn(name="preservation.hold")
@@ -158,15 +159,19 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
     async def _unless_off(
         self, decision: PreservationDecision, sight: PreservedMachine, now: datetime, *, until: datetime | None
     ) -> PreservationDecision:
-        """Where fencing is switched off a pool begins nothing and gives no machine up; what a person asks for, and what ends,
-        goes on. Raises NotLicensed where only the pool would keep a machine that has failed: to let it go meanwhile is no
-        answer."""
-        node = sight.node.view if sight.node is not None else None
-        seen = Seen(node=node, policies=await live_policies(self._connection, self._source))
-        if (off := objection(seen, Operation.KEEP, By.PROGRAM, now)) is None:
+        """Where fencing is switched off, or the mode is to observe, a pool begins nothing and gives no machine up; what a person
+        asks for, and what ends, goes on (S52). Where only the pool would keep a machine that has failed, it is left as it is if
+        its mode says so; else that raises NotLicensed: to let it go meanwhile is no answer."""
+        node, victim = sight.node.view if sight.node is not None else None, decision.held.victim
+        policies = await live_policies(self._connection, self._source)
+        mode, unread = await mode_now(self._served, self._permits, victim, node)
+        seen = Seen(node=node, policies=policies, mode=mode, mode_unread=unread)
+        if (off := objection(seen, Operation.KEEP, By.POOL, now)) is None:
             return decision
         without = decide(decision.held, now=now, timeout=sight.timeout, until=until)
         if decision.automatic is Automatic.SELECTED and without.action is PreservationAction.TERMINATE:
+            if off.rule == MODE:
+                return replace(without, action=PreservationAction.NONE, reason=f"it is not kept for its pool: {off.words}")
             raise failure(ErrorType.NOT_LICENSED, f"{decision.held.name} is not kept for its pool: {off.words}")
         return without
 
