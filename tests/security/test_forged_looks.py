@@ -108,9 +108,7 @@ async def create_object(world: World, look: LookRequest, uid: str) -> Any:
         before=BeforeActing(look=look),
         not_after=SOON,
     )
-    acts = ClusterRemediationObjects(
-        ServedCluster(CLUSTER, world.connection, clock=world.clock), world.target.last_look, world.permits
-    )
+    acts = ClusterRemediationObjects(ServedCluster(CLUSTER, world.connection, clock=world.clock), world.target.last_look)
     return await ActivityEnvironment().run(acts.create, request)
 
 
@@ -124,7 +122,7 @@ async def taint(world: World, look: LookRequest, _uid: str) -> Any:
 
 def isolation(world: World) -> ClusterIsolation:
     served = ServedCluster(CLUSTER, world.connection, clock=world.clock)
-    return ClusterIsolation(served, world.target.last_look, world.permits, LICENCES)
+    return ClusterIsolation(served, world.target.last_look, LICENCES)
 
 
 ACTS: tuple[Forged, ...] = (give_up, request_owner, annotate_external, create_object, cordon, taint)
