@@ -48,7 +48,7 @@ from policy.preservation.requests import LAST_APPLIED_ANNOTATION
 from policy.values.machine_apis import MCM
 from policy.values.object_refs import ObjectRef
 from workers.plugin import PLUGIN
-from workflows.definitions.preservation import Preservation
+from workflows.definitions.episodes import Preservation
 from workflows.episode.state import PreservationHistory
 from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue
 
@@ -122,7 +122,7 @@ async def seal(request: SealRequest) -> Sealed:
     return Sealed(path=f"/evidence/{request.bundle.node}", sha256="0" * 64, files=0, size=0)
 
 
-@activity.defn(name="target.tell")
+@activity.defn(name="target.publish")
 async def tell(request: PublishRequest) -> None:
     """Told."""
 

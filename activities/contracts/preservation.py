@@ -14,7 +14,7 @@ from temporalio import activity
 from activities.contracts.episodes import Opened
 from activities.contracts.remediation import BeforeActing
 from activities.contracts.target import LookResult
-from policy.checks.targets import MACHINE
+from policy.checks.verdicts import MACHINE
 from policy.preservation.kept_machine import Isolation
 from policy.preservation.preservation_index import PreservationNeed
 from policy.values.object_refs import ObjectRef
@@ -80,6 +80,8 @@ class Hold:
     """
 
     at: datetime
+    released: bool = False
+    """A person has ended it, so that what becomes of the machine is no program's decision."""
     phase: str = ""
     preserved: bool = False
     value: str = ""
@@ -90,7 +92,7 @@ class Hold:
     terminate: bool = False
     gone: str = ""
     override: str = ""
-    """Why another program deletes the machine in spite of its preservation (`policy/preservation/overrides.py`), "" if none
+    """Why another program deletes the machine in spite of its preservation (`policy/preservation/decision.py`), "" if none
     does."""
     replaced: bool = False
     owner: str = ""
@@ -107,6 +109,8 @@ class Hold:
     ready: bool = False
     left_by: str = ""
     """The incident in the mark on the Node, "" for none."""
+    streams: bool = False
+    """As in a PinResult."""
 
     @property
     def well(self) -> bool:
@@ -121,7 +125,8 @@ class GiveUpRequest:
     victim: the scanner's name for it. incident: the one that has the claim on the Node, and the permit. unhealthy: as in a
     HoldRequest. withdraw: the deletion is no longer wanted, and the claim is removed. before: the look for a machine that was
     never kept, which a health check or a person wants replaced; it licenses the deletion, also of a member of the control
-    plane. automatic: a program wants it, and leaves the machine to another controller that takes it away already.
+    plane. automatic: a program wants it, and leaves the machine to another controller that takes it away already. released: a
+    person has ended its preservation.
     """
 
     cluster: str
@@ -137,6 +142,7 @@ class GiveUpRequest:
     withdraw: bool = False
     before: BeforeActing | None = None
     automatic: bool = False
+    released: bool = False
 
     @property
     def by_remediation(self) -> bool:

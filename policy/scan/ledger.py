@@ -21,15 +21,13 @@ from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.health_check import HealthCheck, Overlap, RetryRules, Storm, advance, over, stricter
 from policy.checks.inventory import Inventory, StrangeNodes, TargetToJudge
 from policy.checks.rules import Rules, rules_of
-from policy.checks.targets import MACHINE, JudgedTarget
-from policy.checks.verdicts import HEALTHY, Health, Standing
+from policy.checks.verdicts import HEALTHY, MACHINE, Health, JudgedTarget, Standing
 from policy.episode.fencing_requests import FencingRequest
 from policy.episode.modes import REPAIRS, ClusterModes, mode_of
 from policy.episode.notices import KnownNode
 from policy.objects.machines import MachineView, WorkloadCluster
-from policy.objects.nodes import NodeView
+from policy.objects.nodes import NodeView, Surroundings
 from policy.objects.remediations import RemediationObject
-from policy.objects.surroundings import Surroundings
 from policy.preservation.preservation_index import NONE_EXEMPT, ExemptNodes
 from policy.remediation.ladder import Unusable
 from policy.remediation.memory import DEFAULT_RETRIES
@@ -302,14 +300,16 @@ class Ledger:
         now: datetime,
         watching: Collection[str] = (),
         exempt: ExemptNodes = NONE_EXEMPT,
-        told: Iterable[tuple[str, str]] = (),
+        notified: Iterable[tuple[str, str]] = (),
         spells: Collection[str] = (),
     ) -> ReportParts:
         """The parts of a report now. watching: nodes of open episodes, observed even without our mark and even when they are
-        gone. told: the stamp of the last observation that each episode has been sent, by node. spells: nodes with an open
+        gone. notified: the stamp of the last observation that each episode has been sent, by node. spells: nodes with an open
         spell."""
         known, names = replace(self.known(now), exempt=exempt), self.names()
-        return build_report_parts(known, watching=frozenset(watching), told=dict(told), names=names, spells=frozenset(spells))
+        return build_report_parts(
+            known, watching=frozenset(watching), notified=dict(notified), names=names, spells=frozenset(spells)
+        )
 
     def failing(self, now: datetime, watching: Collection[str] = ()) -> dict[str, datetime | None]:
         """Victims that a check would have acted on now unless a pool keeps them, by name, and since when it is called

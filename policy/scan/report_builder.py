@@ -22,8 +22,7 @@ from policy.checks.circuit_breakers import Counts, StandingCounts
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.health_check import HealthCheck, Storm
 from policy.checks.rules.medik8s import CONFIRMED_ANNOTATION
-from policy.checks.targets import NEVER, SICKNESS, JudgedTarget
-from policy.checks.verdicts import Health, Standing, Verdict
+from policy.checks.verdicts import NEVER, SICKNESS, Health, JudgedTarget, Standing, Verdict
 from policy.episode.gate import MODE, By, Operation, Seen, kept, objections
 from policy.episode.messages import Observation
 from policy.episode.modes import REPAIRS, mode_of
@@ -215,14 +214,14 @@ def build_report_parts(
     known: LedgerSnapshot,
     *,
     watching: frozenset[str],
-    told: Mapping[str, str],
+    notified: Mapping[str, str],
     names: Iterator[str],
     spells: frozenset[str] = frozenset(),
 ) -> ReportParts:
-    """The report's parts. told: the stamp of the last observation that each episode has been sent (`stamp_of`), by node; `names`:
-    of all Nodes in order; spells: nodes with an open spell."""
+    """The report's parts. notified: the stamp of the last observation that each episode has been sent (`stamp_of`), by node;
+    names: of all Nodes in order; spells: nodes with an open spell."""
     choice = choose(known, watching)
-    observations = _observations(known, watching, told)
+    observations = _observations(known, watching, notified)
     overlaps = overlapping(known)
     reports = [
         replace(
@@ -357,7 +356,7 @@ def mixed_control_plane(check: HealthCheck, counts: Counts) -> bool:
 # What episodes see --------------------------------------------------------------------------------------------------
 
 
-def _observations(known: LedgerSnapshot, watching: frozenset[str], told: Mapping[str, str]) -> tuple[Observation, ...]:
+def _observations(known: LedgerSnapshot, watching: frozenset[str], notified: Mapping[str, str]) -> tuple[Observation, ...]:
     """Watched nodes first: an open episode must learn about its node whatever the number of stray marks. Preserved nodes come
     last of them: there may be thousands, for days, and they must not hide a node on which an episode acts (S14)."""
     watched = [_observation(known, name) for name in sorted(watching)]
@@ -365,14 +364,11 @@ def _observations(known: LedgerSnapshot, watching: frozenset[str], told: Mapping
     if room < 0:
         # The control plane comes first: every look at one member needs all of them (S15). Then observations that the episode
         # has not been sent yet, so that none of them waits for ever.
-        watched.sort(key=lambda seen: (not _in_control_plane(known, seen.node), told.get(seen.node) == stamp_of(seen)))
+        members = {seen.node for seen in watched if any(target.control_plane for target in known.called(seen.node))}
+        watched.sort(key=lambda seen: (seen.node not in members, notified.get(seen.node) == stamp_of(seen)))
     marked = ((target.node is not None and kept(target.node), name) for name, target in known.marked.items())
     strays = nsmallest(max(room, 0), (each for each in marked if each[1] not in watching))
     return (*watched[:MAXIMUM_OBSERVATIONS], *(_observation(known, name) for _, name in strays))
-
-
-def _in_control_plane(known: LedgerSnapshot, name: str) -> bool:
-    return any(target.control_plane for target in known.called(name))
 
 
 def _observation(known: LedgerSnapshot, name: str) -> Observation:

@@ -44,6 +44,7 @@ async def compare(
     """
     from datetime import UTC, datetime
 
+    from policy.values.display_text import counted
     from starter.handles.observations import report
     from starter.output.comparison import as_markdown, as_text, asked_since, parts
     from workers.configuration.setting_sources import SettingsError
@@ -61,7 +62,7 @@ async def compare(
         from starter.plans import spell_file
 
         number = spell_file.write(export, found, answer, await _checks(session))
-        complain(f"{number} spells of {name} were written to {export}")
+        complain(f"{counted(number, 'spell')} of {name} written to {export}")
     elif output is ReportOutput.MARKDOWN:
         typer.echo(as_markdown(parts(answer)))
     else:

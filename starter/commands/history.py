@@ -90,14 +90,22 @@ async def record(
 ) -> Exit:
     """Show what one episode saw, decided and did, and which moments proved that the machine was off.
 
-    Of a node it is the open episode, else the last one.
+    Of a node it is the open episode, else the last one, and the times in which it was sick and not repaired.
     """
+    from policy.observation.past_moment import dated
+    from starter.errors import MissingError
     from starter.output.record_table import as_model, as_table
 
     session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, _, known):
-        found = await warden.history.record(known, name)
-    show(session, lambda: as_model(found), lambda: as_table(found))
+        try:
+            found = await warden.history.record(known, name)
+        except MissingError as error:
+            last = (await warden.observations.last_spells(known, name)).spells[-1:]
+            seen = (f"it was sick and not repaired {dated(each)}" for each in last)
+            raise MissingError("; ".join((str(error), *seen))) from None
+        spells = (await warden.observations.last_spells(known, found.node)).spells if name == found.node else ()
+    show(session, lambda: as_model(found, spells), lambda: as_table(found, spells))
     return Exit.OK
 
 
@@ -133,7 +141,7 @@ async def offenders(
 
 @working
 async def report(
-    context: typer.Context, *, since: SinceOption = "720h", cluster: ClusterOption = "", output: OutputOption = None
+    context: typer.Context, *, since: SinceOption = "30d", cluster: ClusterOption = "", output: OutputOption = None
 ) -> Exit:
     """Show what helps: for each reason and step how often it was tried, how often the node was back at work or replaced by it,
     how long it took until the machine was proven off and until then, and how long people were waited for.

@@ -32,7 +32,7 @@ from activities.cluster.api.paths import (
 )
 from activities.cluster.objects.conflicts import leader_lease
 from activities.cluster.report.node_actions import doubt_of
-from policy.checks.rival_controllers import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES, TAKEOVER, conflict
+from policy.checks.circuit_breakers import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES, TAKEOVER, conflict
 from policy.episode.operator_commands import SETTLED
 from policy.values.display_text import counted
 from policy.values.times import written

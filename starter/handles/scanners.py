@@ -16,6 +16,7 @@ from activities.contracts import search
 from policy.episode.messages import scanner_id
 from policy.episode.modes import MODES_MEMO, REPAIRS, ClusterModes
 from policy.episode.operator_commands import NodeActionSpec, Verb
+from policy.observation.spells import ScannerSpells
 from policy.scan.pauses import PAUSES_MEMO, Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, RepeatAlarm
 from policy.values.mode import Mode
@@ -30,7 +31,6 @@ from workflows.kit.messages import (
     OperatorCommand,
     PauseRequest,
     ScannerResult,
-    ScannerSpells,
     ScannerStatus,
     StopRequest,
     UnpauseRequest,

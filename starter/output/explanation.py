@@ -19,16 +19,19 @@ from activities.cluster.watch.offline import ManifestMistake
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.episode.permits import PermitState
+from policy.observation.past_moment import dated
 from policy.scan.evaluation import TargetEvaluation
 from policy.scan.explanation import CheckOpinion, Explanation, Outlook, conclude
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.values.times import written
 from starter import wording
+from starter.handles.observations import NONE_OBSERVED, SpellsThen
 from starter.handles.status import NodeEpisodes
 from starter.output import outlooks
 from starter.output.evaluation import described, in_one_line, mistake_of, opinion_of
 from starter.output.models import EndedAnswer, ExplainAnswer, NotCovering, Silent
 from starter.output.permits import still_stopped_by
+from starter.output.record_table import NOT_REPAIRED
 from workflows.kit.messages import ScannerStatus
 
 _PERMITS = {
@@ -47,6 +50,8 @@ class NodeExplanation:
     explanation: Explanation | None = None
     scanner: ScannerStatus | None = None
     episodes: NodeEpisodes | None = None
+    observed: SpellsThen = NONE_OBSERVED
+    """Its last spells of sickness that have ended."""
     mistakes: Sequence[ManifestMistake] = ()
     problems: Sequence[str] = ()
     halted: str = ""
@@ -118,6 +123,7 @@ def as_model(answer: NodeExplanation) -> ExplainAnswer:
             )
             for result in (episodes.ended if episodes is not None else ())
         ),
+        last_spell=answer.observed.spells[-1] if answer.observed.spells else None,
         remediation=outlooks.as_model(outlook) if outlook is not None else None,
         errors=tuple(mistake_of(mistake) for mistake in answer.mistakes),
         problems=tuple(answer.problems),
@@ -147,6 +153,9 @@ def as_text(answer: NodeExplanation) -> RenderableType:
     if answer.episodes is not None:
         parts.append(Text("\nEpisodes", style="bold"))
         parts += [Padding(Text(line), (0, 0, 0, 2)) for line in _episode_lines(answer, answer.episodes)]
+    if answer.observed.spells:
+        parts.append(Text(f"\n{NOT_REPAIRED}", style="bold"))
+        parts.append(Padding(Text(dated(answer.observed.spells[-1])), (0, 0, 0, 2)))
     parts += [Text(f"error: {described(mistake)}", style="red") for mistake in answer.mistakes]
     parts += [Text(f"note: {problem}", style="yellow") for problem in answer.problems]
     return Group(*parts)

@@ -17,12 +17,11 @@ from policy.scan.pauses import PastPause
 from policy.values.times import written
 from starter import wording
 from starter.handles.history import EndedEpisode, EndedEpisodes
-from starter.handles.observations import SpellsThen
+from starter.handles.observations import NONE_OBSERVED, SpellsThen
 from starter.output.console import Sentences
 from starter.output.models import HistoryAnswer, HistoryLine, PauseLine
 from starter.output.status_table import columns
 
-NONE_OBSERVED = SpellsThen()
 _GOOD = frozenset(each.value for each in wording.GOOD_ENDS)
 
 

@@ -153,7 +153,7 @@ class HistoryAnswer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModesAnswer:
     """How far programs may go. default, why: for nodes without a rule. rules: the oldest first. nodes: by mode, check and reason.
-    unread: why the nodes are not known, null where they are."""
+    unread: why the nodes are not known, null where they are. idle: those of `rules` that cover no node now."""
 
     cluster: str
     default: Mode
@@ -161,6 +161,7 @@ class ModesAnswer:
     rules: tuple[ModeRule, ...]
     nodes: tuple[ModeLine, ...]
     unread: str | None
+    idle: tuple[ModeRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +208,8 @@ class ProvedOff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordAnswer:
-    """One episode and all that it saw, decided and did. outcome: its phase while it is open. ended: null until then."""
+    """One episode and all that it saw, decided and did. outcome: its phase while it is open. ended: null until then. spells: the
+    node's last ones that have ended, in which it was not repaired, the oldest first."""
 
     cluster: str
     node: str
@@ -221,6 +223,7 @@ class RecordAnswer:
     ended: datetime | None
     record: tuple[RecordLine, ...]
     off_proof: ProvedOff | None
+    spells: tuple[Spell, ...] = ()
 
 
 # Health checks ----------------------------------------------------------------------------------------------------------
@@ -429,7 +432,8 @@ class EndedAnswer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainAnswer:
     """found: whether anybody has heard of such a node; null: the cluster could not be read. conclusion: the one sentence that
-    people read first. scanner: what it has to say of the node, null where it was not asked. problems: who did not answer."""
+    people read first. scanner: what it has to say of the node, null where it was not asked. last_spell: in which it was sick and
+    not repaired, of those that have ended; null for none. problems: who did not answer."""
 
     node: str
     found: bool | None
@@ -441,6 +445,7 @@ class ExplainAnswer:
     episode: EpisodeStatus | None
     silent: Silent | None
     ended: tuple[EndedAnswer, ...]
+    last_spell: Spell | None
     remediation: RemediationAnswer | None
     errors: tuple[UnusableObject, ...]
     problems: tuple[str, ...]

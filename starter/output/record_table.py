@@ -5,15 +5,18 @@ The demo's "What happened" is this table, too, from the moment of its accident o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from policy.episode.messages import OffProof, RecordEntry
+from policy.observation.past_moment import dated
+from policy.observation.spells import Spell
 from policy.values.times import written
 from starter import wording
 from starter.handles.history import EpisodeRecord
@@ -23,6 +26,8 @@ OFF_PROVEN = "off-proven"
 """The act of an entry that proves off, or has it on a person's word."""
 END = "end"
 """The act of an episode's last entry; one that was terminated has none."""
+
+NOT_REPAIRED = "Sick and not repaired"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +68,8 @@ def story(title: RenderableType, began: datetime, moments: Iterable[Moment]) -> 
     return Group(title, table)
 
 
-def as_table(record: EpisodeRecord) -> RenderableType:
-    """Who, why, what happened, and what proves that the machine was off."""
+def as_table(record: EpisodeRecord, spells: Sequence[Spell] = ()) -> RenderableType:
+    """Who, why, what happened, and what proves that the machine was off. spells: of the node, in which it was not repaired."""
     title = Text.assemble((record.node, "bold"), f": {record.kind.value}, incident {record.incident}, {_stands(record)}")
     why = Text(f"because: {record.why or 'no reason given'}\n")
     told = any(entry.act == END for entry in record.entries)
@@ -75,6 +80,8 @@ def as_table(record: EpisodeRecord) -> RenderableType:
         why,
         story(Text("What happened", style="bold"), record.started, (opened, *moments_of(record.entries), *end)),
         Text(f"\n{_proven(record)}", style="green" if record.off_proof is not None else "yellow"),
+        *((Text(f"\n{NOT_REPAIRED}", style="bold"),) if spells else ()),
+        *(Padding(Text(dated(each)), (0, 0, 0, 2)) for each in spells),
     )
 
 
@@ -96,7 +103,7 @@ def _proven(record: EpisodeRecord) -> str:
     return f"Off was proven by {readings}{after}."
 
 
-def as_model(record: EpisodeRecord) -> RecordAnswer:
+def as_model(record: EpisodeRecord, spells: tuple[Spell, ...] = ()) -> RecordAnswer:
     """For programs."""
     proof = record.off_proof
     return RecordAnswer(
@@ -122,6 +129,7 @@ def as_model(record: EpisodeRecord) -> RecordAnswer:
             for entry in record.entries
         ),
         off_proof=_proof_of(proof) if proof is not None else None,
+        spells=spells,
     )
 
 

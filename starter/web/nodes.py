@@ -20,7 +20,6 @@ from policy.scan.pauses import Pauses
 from policy.scan.scan_report import TargetRow
 from starter import wording
 from starter.errors import MissingError, RequestError
-from starter.output.cluster_moment import EARLIEST
 from starter.output.explanation import NodeExplanation, conclusion, scanner_lines
 from starter.web import api
 from starter.web.answers import UnreadableError
@@ -56,9 +55,8 @@ async def seen(views: Views, cluster: str, node: str) -> NodeSeen:
     """Raises SilentError, MissingError also where the cluster was read and there is no trace of the node."""
     view, warden = views.known(cluster), views.warden
     answer, status = await asyncio.gather(explained(views, cluster, node), view.status())
-    ended, observed, pauses, devices = await asyncio.gather(
+    ended, pauses, devices = await asyncio.gather(
         warden.history.ended(cluster, node=node, limit=EPISODES_SHOWN),
-        warden.observations.ended_spells(cluster, since=EARLIEST, node=node, limit=EPISODES_SHOWN),
         warden.scanner(cluster).pauses(),
         _devices(views, cluster, node),
     )
@@ -73,8 +71,8 @@ async def seen(views: Views, cluster: str, node: str) -> NodeSeen:
         current=current if current is not None and current.ended is None else None,
         ended=ended.episodes,
         pauses=pauses,
-        spells=observed.spells,
-        more=ended.more or bool(observed.unknown),
+        spells=answer.observed.spells,
+        more=ended.more or bool(answer.observed.unknown),
     )
     return NodeSeen(explained=answer, timeline=known, row=row, devices=devices, pauses=pauses)
 

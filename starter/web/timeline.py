@@ -20,7 +20,7 @@ from policy.observation import past_moment
 from policy.observation.spells import Spell
 from policy.scan.pauses import Pauses, since
 from policy.scan.scan_report import TargetRow
-from policy.values.times import written
+from policy.values.times import read_as_of, written
 from starter import wording
 from starter.handles.history import EndedEpisode, EpisodeRecord
 from starter.output import cluster_moment
@@ -232,9 +232,13 @@ def asked_moment(text: str, now: datetime) -> datetime:
 
 
 def why_at(known: NodeTimeline, moment: datetime, pauses: Pauses, spells: Sequence[Spell] = ()) -> list[str]:
-    """What is on record of that moment, in sentences: which pauses held in its minute, what was so, and what had been done last;
-    nothing that came of it later, and what no record has. pauses: all that are remembered, also those that the timeline leaves
-    out. spells: of the node, while it was not repaired."""
+    """What is on record of that moment, in sentences, with all moments in its zone: which pauses held in its minute, what was so,
+    and what had been done last; nothing that came of it later, and what no record has. pauses: all that are remembered, also
+    those that the timeline leaves out. spells: of the node, while it was not repaired."""
+    return [read_as_of(moment, each) for each in _why_at(known, moment, pauses, spells)]
+
+
+def _why_at(known: NodeTimeline, moment: datetime, pauses: Pauses, spells: Sequence[Spell]) -> list[str]:
     if moment > known.at:
         return ["that is still to come"]
     paused = [each for each in since(pauses, moment, known.at) if each.pause.since < moment + timedelta(minutes=1)]

@@ -122,7 +122,7 @@ async def taint(world: World, look: LookRequest, _uid: str) -> Any:
 
 def isolation(world: World) -> ClusterIsolation:
     served = ServedCluster(CLUSTER, world.connection, clock=world.clock)
-    return ClusterIsolation(served, world.target.last_look, LICENCES)
+    return ClusterIsolation(served, world.target.last_look, world.permits, LICENCES)
 
 
 ACTS: tuple[Forged, ...] = (give_up, request_owner, annotate_external, create_object, cordon, taint)

@@ -38,6 +38,7 @@ from workers.configuration.process_settings import NotificationSettings, Tempora
 from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings, load
 from workers.connect import connect
+from workers.runtime import alongside
 from workers.worker import Role, Serving, WorkerDeployment, activities_of, build, run_until, stop_on_signals
 
 NOWHERE = ClusterSettings(server="http://127.0.0.1:1")
@@ -111,7 +112,7 @@ async def test_who_is_to_be_notified_by_the_settings_is(
     other = Pinned(node="node-8", uid="8")
     again = Repetition(node="node-9", cause="Ready", count=3, window=timedelta(hours=1), incidents=())
     acts = {
-        "target.tell": PublishRequest(target=about, news=asks),
+        "target.publish": PublishRequest(target=about, publication=asks),
         "scan.tell-repetition": RepetitionRequest(cluster="prod", repetition=again),
         "scan.observe-cluster": ScanRequest(cluster="prod", holder="us", halted="paused", halted_is_new=True, wait=timedelta(0)),
     }
@@ -120,14 +121,14 @@ async def test_who_is_to_be_notified_by_the_settings_is(
         ledger = getattr(served["scan.observe-cluster"], "__self__").view.ledger  # noqa: B009
         ledger.put_node(NodeView(name="node-8", uid="8", labels={"kind": "cpu"}), datetime.now(UTC))
         ledger.put_node(NodeView(name="node-9", uid="9", labels={"kind": "gpu"}), datetime.now(UTC))
-        publishers = [getattr(served[act], "__self__")._publisher for act in ("target.tell", "recovery.mark-schedulable")]  # noqa: B009
+        publishers = [getattr(served[act], "__self__")._publisher for act in ("target.publish", "recovery.mark-schedulable")]  # noqa: B009
         assert publishers[0]._notify == publishers[1]._notify, "the latter needs an API before it tells"
         for act, request in acts.items():
             with contextlib.suppress(ApplicationError):  # there is no API
                 await ActivityEnvironment().run(served[act], request)
         with contextlib.suppress(ApplicationError):  # of a node with other labels
             await ActivityEnvironment().run(
-                served["target.tell"], PublishRequest(target=replace(about, pinned=other, incident="o"), news=asks)
+                served["target.publish"], PublishRequest(target=replace(about, pinned=other, incident="o"), publication=asks)
             )
         async with asyncio.timeout(10):
             while len(sent) < 3:
@@ -236,7 +237,7 @@ async def test_a_worker_that_fails_ends_the_others_and_says_why(client: Client) 
 
 async def test_without_a_deployment_the_worker_is_unversioned(client: Client) -> None:
     """The behaviour stands on the worker: on the workflow classes it would wedge every unversioned worker."""
-    from workflows.definitions.fencing import Fencing
+    from workflows.definitions.episodes import Fencing
     from workflows.definitions.scanner import HealthScanner
 
     for workflow in (Fencing, HealthScanner):
@@ -259,3 +260,38 @@ async def test_a_second_signal_has_its_usual_effect() -> None:
         async with asyncio.timeout(5):
             await stop.wait()
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+# Companions: any failure ends all, as the one plain reason.
+
+
+async def forever(log: list[str]) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        log.append("ended")
+
+
+async def fail(error: Exception) -> None:
+    await asyncio.sleep(0)
+    raise error
+
+
+async def test_companions_end_with_the_main_thing() -> None:
+    ended: list[str] = []
+    assert await alongside(asyncio.sleep(0, "answer"), forever(ended)) == "answer"
+    assert ended == ["ended"]
+
+
+async def test_a_failing_companion_ends_the_main_thing_and_is_raised_itself() -> None:
+    ended: list[str] = []
+    with pytest.raises(ValueError, match="reason"):
+        await alongside(forever(ended), fail(ValueError("reason")))
+    assert ended == ["ended"]
+
+
+async def test_a_failing_main_thing_ends_the_companions_and_is_raised_itself() -> None:
+    ended: list[str] = []
+    with pytest.raises(LookupError, match="reason"):
+        await alongside(fail(LookupError("reason")), forever(ended), forever(ended))
+    assert ended == ["ended", "ended"]

@@ -216,7 +216,7 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
         if method in DESTRUCTIVE:
             referee.destructive(self.acts[-1], attempt)
         if method in ASKED_FOR and request.before is not None:
-            referee.nobody_objects(self.acts[-1], attempt)
+            referee.require_no_objection(self.acts[-1], attempt)
         if getattr(look_of(request), "need_matters", False):
             referee.asked_need = self.now
         if method in COMMANDS and method not in {"power_on", "restore_path", "terminate"} and request.not_after is None:
@@ -237,13 +237,13 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
             case "free_cut_pods":
                 referee.cut_consequence(attempt, request)
             case "terminate":
-                referee.nobody_objects(method, attempt)
+                referee.require_no_objection(method, attempt)
                 referee.gives_up(attempt, request.target.incident)
 
     def _hear(self, attempt: Attempt) -> None:
         """What people are told is so."""
-        news: contract.Publication | None = getattr(look_of(attempt.request), "news", None)
-        for event in news.events if news is not None else ():
+        publication: contract.Publication | None = getattr(look_of(attempt.request), "publication", None)
+        for event in publication.events if publication is not None else ():
             self.referee.tells_the_truth(event.message, look_of(attempt.request).target.incident)
             self.referee.warned = self.referee.warned or event.reason in {"WorkloadsLeft", "NeedsHuman"}
             self.asked_for_a_person += event.reason == "NeedsHuman"
@@ -252,8 +252,8 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
         """Lines of the record, as an activity writes them to the decision stream: perhaps again, and always the same. An
         attempt that does not complete has written none, for all that can be relied on."""
         look = look_of(attempt.request)
-        news: contract.Publication | None = getattr(look, "news", None)
-        for entry in news.entries if news is not None else ():
+        publication: contract.Publication | None = getattr(look, "publication", None)
+        for entry in publication.entries if publication is not None else ():
             if self.streamed.setdefault((look.target.incident, entry.number), entry) != entry:
                 self.broken.append(f"a line of the record is another one than was written under its id: {entry}")
 

@@ -103,7 +103,7 @@ async def test_nothing_waits_for_what_is_told_by_itself(env: WorkflowEnvironment
     assert "EpisodeEnded" in events(world)
 
 
-async def test_after_a_failure_the_next_act_takes_along_what_nobody_was_told(env: WorkflowEnvironment) -> None:
+async def test_after_a_failure_the_next_act_takes_along_what_was_not_published(env: WorkflowEnvironment) -> None:
     """The latest state is what is shown, and no event is lost."""
     world = World(tell_errors=[failure(ErrorType.INVALID_CONFIG, "no")], plan=plan(wait_before_power=timedelta(minutes=1)))
     await fenced(env, world)
@@ -139,6 +139,14 @@ async def test_what_ends_before_it_has_a_target_is_written_all_the_same(env: Wor
     result = await fenced(env, world, Outcome.REFUSED)
     assert [each.act for each in world.streamed] == [each.act for each in result.record]
     assert world.streamed[-1].outcome == "refused"
+
+
+async def test_where_no_stream_is_configured_no_line_waits_or_travels(env: WorkflowEnvironment) -> None:
+    """The worker that pins the target says so; `nodewarden record` has the lines all the same."""
+    world = World(streams=False)
+    result = await fenced(env, world)
+    assert world.streamed == []
+    assert len(result.record) > 10
 
 
 async def test_a_line_names_a_person_only_where_one_has_acted(env: WorkflowEnvironment) -> None:

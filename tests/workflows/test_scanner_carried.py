@@ -18,7 +18,7 @@ from policy.observation.spells import Ending, HeldSpan, NodeDays, Spell
 from policy.scan.pauses import PastPause, Pause
 from policy.scan.repeat_alarm import PastIncident, Repetition
 from policy.values.mode import Mode
-from tests.workflows.scanned import NOW, carried_over, report
+from tests.workflows.scanner_run import NOW, carried_over, report
 from workflows.definitions.scanner import HealthScanner
 from workflows.kit.messages import Backoff, StopRequest
 from workflows.scanner.state import PreservationNotice, ScannerInput, ScannerState
@@ -43,7 +43,7 @@ FULL = ScannerState(
     held_off={"c": Backoff(node="c", reason="aborted by ada")},
     settling={"f"},
     report=report("a"),
-    told={"a": "stamp"},
+    notified={"a": "stamp"},
     described_at=NOW,
     described={"i-9": False},
     polls=5,
@@ -51,7 +51,7 @@ FULL = ScannerState(
     opened=3,
     known=True,
     incidents=(PastIncident(node="a", cause="Ready", incident="i", at=NOW),),
-    untold=[Repetition(node="a", cause="Ready", count=2, window=timedelta(hours=1), incidents=("h", "i"))],
+    unpublished=[Repetition(node="a", cause="Ready", count=2, window=timedelta(hours=1), incidents=("h", "i"))],
     power={"a": PowerMoment(node="a", on=False, at=NOW)},
     attempts={"a": Attempts(node="a", failed=1, at=NOW)},
     replaced=[Replacing(owner="MachineSet/m", node="a", since=NOW, until=LATER)],
@@ -59,7 +59,7 @@ FULL = ScannerState(
     portions=(Portion(incident="i", number=1, pods=2, until=LATER),),
     preservations={"a": PreservationNotice(victim="a", stamp="s", at=NOW)},
     pauses=(PastPause(pause=Pause(who="ada", owner="ada", reason="drill", since=NOW)),),
-    need_person={"d": NeedsPerson(node="d", incident="k", told=NOW)},
+    need_person={"d": NeedsPerson(node="d", incident="k", reminded=NOW)},
     modes=ClusterModes(found=Mode.OBSERVE, rules=(ModeRule(mode=Mode.REPAIR, by="ada", reason="r", at=NOW, nodes=("a",)),)),
     halted="paused by ada",
     cluster_uid="uid-of-kube-system",

@@ -23,7 +23,7 @@ from activities.contracts import metrics, search
 from activities.contracts.episodes import EpisodeActivities, NameRequest, NotifyRequest, Opened, OpenOutcome, OpenRequest
 from activities.contracts.preservation import PreservationStarts, PreserveRequest
 from activities.contracts.scan import OpenEpisode, Refusal, RepetitionActivities, RepetitionRequest, ScanActivities, ScanRequest
-from activities.errors import ErrorType, error_message
+from activities.errors import error_message
 from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import FencingInput, RemediationInput, episode_id, scanner_id
 from policy.episode.modes import MODES_MEMO, REPAIRS, UNSET, ClusterModes, ModeRule
@@ -40,13 +40,14 @@ from policy.episode.permits import (
     portion_of,
 )
 from policy.objects.scopes import CLUSTER
+from policy.observation.spells import ScannerSpells
 from policy.scan import pauses, repeat_alarm
 from policy.scan.admission import admit, orphans
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses
 from policy.scan.permit_rules import AdmissionRefusal
+from policy.scan.readiness import another_cluster
 from policy.scan.report_builder import plainly_sick, stamp_of
 from policy.scan.scan_report import MAXIMUM_OBSERVATIONS, ScanReport
-from policy.scan.view_state import another_cluster
 from policy.values.display_text import some_of, without_calls
 from policy.values.mode import read_mode
 from policy.values.times import format_duration
@@ -58,15 +59,14 @@ from workflows.kit.messages import (
     PauseRequest,
     RefusedNode,
     ScannerResult,
-    ScannerSpells,
     ScannerStatus,
     StopRequest,
     UnpauseRequest,
+    invalid_input,
 )
 from workflows.scanner import backoff
 from workflows.scanner.background_tasks import BackgroundTasks, CoalescedTask
-from workflows.scanner.holders import LIST_LAG, Holders
-from workflows.scanner.permits import Permits
+from workflows.scanner.permits import LIST_LAG, Holders, Permits
 from workflows.scanner.spells import MOST_SHOWN, Spells
 from workflows.scanner.state import PreservationNotice, ScannerInput, ScannerState
 
@@ -170,6 +170,9 @@ class HealthScanner:
             report = await self._next_report()
             if report is not None:
                 await self._holders.rebuild(report)
+                if former := self._holders.former:
+                    self._holders.former = ""
+                    await self._spells.take_over(former)
                 if (repaired := self._holders.repaired) is not None and not self._state.modes.is_known:
                     self._set_modes(self._state.modes.begun(repaired=repaired))
                 # First: a machine that is to be preserved has its episode, and that its node, before any node is disrupted.
@@ -190,10 +193,11 @@ class HealthScanner:
         deployment could have as well, such as the namespace's, would let two scanners hold one Lease (S38)."""
         while not self._state.holder and self._stop is None:
             try:
-                name = await workflow.execute_activity_method(
+                name = await options.execute(
                     EpisodeActivities.name_deployment,
                     NameRequest(cluster=self._input.cluster),
-                    **(options.temporal_call() | {"summary": "asks how the cluster Lease names us"}),
+                    options.temporal_call(),
+                    "asks how the cluster Lease names us",
                 )
             except ActivityError as error:
                 self._nameless = f"our own name is not known: {error_message(error)}"
@@ -276,7 +280,7 @@ class HealthScanner:
             work_in_hand=bool(self._asking or state.permits or state.queue),
             # Of the nodes that are held off as many as there is room for: what becomes of them matters to us, too.
             watching=tuple(dict.fromkeys((*in_hand, *held_off[: max(MAXIMUM_OBSERVATIONS - len(in_hand), 0)], *self._asking))),
-            told=tuple(state.told.items()),
+            notified=tuple(state.notified.items()),
             wait=self._input.wait,
             check_versions=report.check_versions if report is not None else (),
             begun=tuple(state.preservations),
@@ -288,7 +292,7 @@ class HealthScanner:
             permits=state.counted(),
             queued=len(state.queue),
             remind=tuple(
-                OpenEpisode(node=each.node, since=(each.since or each.told).isoformat(), incident=each.incident)
+                OpenEpisode(node=each.node, since=(each.since or each.reminded).isoformat(), incident=each.incident)
                 for each in state.reminders_due(workflow.now())
             ),
             halted_is_new=bool(halted) and halted != state.halted,
@@ -337,7 +341,7 @@ class HealthScanner:
             self._hasty = 0
             await workflow.sleep(BREATH, summary="many scans in a row were answered at once")
         taken = {each.id for each in poll.request.decisions}
-        state.decisions = [each for each in state.decisions if each.id not in taken]
+        state.decisions = [each for each in state.decisions if each.id not in taken and report.streams]
         if report.cluster_uid not in {"", state.cluster_uid} and state.cluster_uid:
             # Workers of two clusters serve one name: it can't be known here in which of them the next act would be (S9).
             self._received_at = None
@@ -368,7 +372,7 @@ class HealthScanner:
         if self._received_at is None:
             return False
         late = workflow.now() - self._true_at if self._true_at is not None else timedelta(0)
-        if late <= options.TOLD_LATELY:
+        if late <= options.OLDEST_REPORT:
             return True
         seconds = timedelta(seconds=late // timedelta(seconds=1))
         self._received_at = None
@@ -404,10 +408,11 @@ class HealthScanner:
             return
         names = ", ".join(need.victim for need in due)
         try:
-            await workflow.execute_activity_method(
+            await options.execute(
                 PreservationStarts.preserve,
                 PreserveRequest(cluster=self._input.cluster, holder=state.holder, needs=tuple(due)),
-                **(options.temporal_call() | {"summary": f"preservations: {names}"[:200]}),
+                options.temporal_call(),
+                f"preservations: {names}"[:200],
             )
         except ActivityError as error:
             self._preservation_problem = f"preservations can't be begun: {error_message(error)}"
@@ -469,7 +474,7 @@ class HealthScanner:
         if reserved:
             self._opening.update(each.node for each in reserved)
             # An episode that may begin looks for itself what it finds.
-            state.told |= {each.node: AS_FOUND for each in reserved if each.permit_granted}
+            state.notified |= {each.node: AS_FOUND for each in reserved if each.permit_granted}
             self._background.begin(self._open(reserved))
         self._spells.decide(report, admission.refused, self._opening)
         if not self._describing and (nodes := self._holders.to_be_described(report, self._opening)):
@@ -479,8 +484,10 @@ class HealthScanner:
     # Record ---------------------------------------------------------------------------------------------------------
 
     def _record(self, kind: DecisionKind, **known: Any) -> None:
-        """A record for the decision stream, which the next scan takes along. known: fields of Decision."""
+        """A record for the decision stream, which the next scan takes along, if there is one. known: fields of Decision."""
         state = self._state
+        if state.report is not None and not state.report.streams:
+            return
         state.decided += 1
         decision = Decision(
             id=f"{workflow.info().run_id}/{state.decided}", at=workflow.now(), cluster=self._input.cluster, kind=kind, **known
@@ -539,8 +546,8 @@ class HealthScanner:
         )
         names = ", ".join(episode.node for episode in inputs)
         try:
-            result = await workflow.execute_activity_method(
-                EpisodeActivities.open, request, **(options.temporal_call() | {"summary": f"opens episodes: {names}"[:200]})
+            result = await options.execute(
+                EpisodeActivities.open, request, options.temporal_call(), f"opens episodes: {names}"[:200]
             )
         except ActivityError as error:
             self._open_problem = f"episodes can't be opened: {error_message(error)}"
@@ -561,7 +568,7 @@ class HealthScanner:
             state.opened += outcome.opened is Opened.STARTED
             return
         state.remove(outcome.node, outcome.incident)
-        state.told.pop(outcome.node, None)  # another episode may have the node
+        state.notified.pop(outcome.node, None)  # another episode may have the node
         if permit is not None:
             reason, until_well = outcome.reason or outcome.holder, outcome.opened is Opened.HELD_OFF
             about = {"node": permit.node, "uid": permit.node_uid, "incident": permit.incident}
@@ -585,25 +592,26 @@ class HealthScanner:
         state, report = self._state, self._state.report
         if report is None or report.view.stale:
             return
-        state.told = {node: stamp for node, stamp in state.told.items() if node in state.permits}
+        state.notified = {node: stamp for node, stamp in state.notified.items() if node in state.permits}
         stamps = {each: stamp_of(each) for each in report.observations if each.node in state.permits}
-        state.told |= {
-            each.node: stamp for each, stamp in stamps.items() if state.told.get(each.node) == AS_FOUND and plainly_sick(each)
+        state.notified |= {
+            each.node: stamp for each, stamp in stamps.items() if state.notified.get(each.node) == AS_FOUND and plainly_sick(each)
         }
-        changed = tuple(each for each, stamp in stamps.items() if state.told.get(each.node) != stamp)
+        changed = tuple(each for each, stamp in stamps.items() if state.notified.get(each.node) != stamp)
         if not changed:
             return
         names = ", ".join(each.node for each in changed)
         try:
-            result = await workflow.execute_activity_method(
+            result = await options.execute(
                 EpisodeActivities.notify,
                 NotifyRequest(cluster=self._input.cluster, observations=changed),
-                **(options.temporal_call() | {"summary": f"tells episodes of their nodes: {names}"[:200]}),
+                options.temporal_call(),
+                f"notifies episodes of their nodes: {names}"[:200],
             )
         except ActivityError as error:
             workflow.logger.warning("episodes can't be notified of their nodes: %s", error_message(error))
             return
-        state.told |= {each.node: stamps[each] for each in changed if each.node not in result.gone}
+        state.notified |= {each.node: stamps[each] for each in changed if each.node not in result.gone}
         if result.gone:
             state.described_at = None  # one has closed and its release has not arrived: describe it now
             self._changed = True
@@ -615,19 +623,20 @@ class HealthScanner:
             state.incidents, release, workflow.now(), self._input.repeat_alarm
         )
         if repetition is not None:
-            state.untold.append(repetition)
+            state.unpublished.append(repetition)
             meter = workflow.metric_meter()
             metrics.REPEATED_FENCING.add(meter, cluster=self._input.cluster, node=repetition.node, cause=repetition.cause)
 
     async def _publish_repetitions(self) -> None:
         """An alarm that can't be published is left to the metric: the next repetition says it all again."""
-        while self._state.untold:
-            repetition = self._state.untold.pop(0)
+        while self._state.unpublished:
+            repetition = self._state.unpublished.pop(0)
             try:
-                await workflow.execute_activity_method(
+                await options.execute(
                     RepetitionActivities.publish_repetition,
                     RepetitionRequest(cluster=self._input.cluster, repetition=repetition),
-                    **(options.report(self._input.cluster) | {"summary": f"{repetition.node} is fenced again and again"}),
+                    options.report(self._input.cluster),
+                    f"{repetition.node} is fenced again and again",
                 )
             except ActivityError as error:
                 why = error_message(error)
@@ -879,17 +888,9 @@ class HealthScanner:
     def _check_identity(self, request: ScannerInput) -> None:
         expected = scanner_id(request.cluster)
         if not request.cluster or workflow.info().workflow_id != expected:
-            raise ApplicationError(
-                f"expected an input with a cluster, run under the workflow id {expected!r}",
-                type=ErrorType.INVALID_CONFIG.value,
-                non_retryable=True,
-            )
+            raise invalid_input(f"expected an input with a cluster, run under the workflow id {expected!r}")
         if request.concurrency < 1:
-            raise ApplicationError(
-                f"concurrency: expected at least 1, got {request.concurrency}",
-                type=ErrorType.INVALID_CONFIG.value,
-                non_retryable=True,
-            )
+            raise invalid_input(f"concurrency: expected at least 1, got {request.concurrency}")
 
     def _carried(self) -> ScannerInput:
         """What the next history begins with."""
@@ -933,10 +934,11 @@ class HealthScanner:
 
     async def _give_back_lease(self) -> None:
         try:
-            await workflow.execute_activity_method(
+            await options.execute(
                 ScanActivities.release_lease,
                 self._scan_request(),
-                **(options.report(self._input.cluster) | {"summary": "gives the cluster Lease back"}),
+                options.report(self._input.cluster),
+                "gives the cluster Lease back",
             )
         except ActivityError as error:
             workflow.logger.warning("the cluster Lease lapses by itself: %s", error_message(error))

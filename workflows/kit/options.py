@@ -7,12 +7,18 @@ commands is tried exactly once here. The code's word is "try"; Temporal calls it
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import Any, TypeVar
 
+from temporalio import workflow
 from temporalio.common import Priority, RetryPolicy
 from temporalio.workflow import ActivityCancellationType, ActivityConfig
 
 from policy.fence.plan import FencingPlan
+
+Request = TypeVar("Request")
+Result = TypeVar("Result")
 
 WORKFLOW_QUEUE = "nodewarden"
 """Workflows, and the activities that hold a Temporal client."""
@@ -26,6 +32,15 @@ def cluster_queue(cluster: str) -> str:
 def power_queue(site: str) -> str:
     """Activities that call devices which only that site reaches; a hung BMC there delays no other site."""
     return f"power.{site}"
+
+
+async def execute(
+    activity: Callable[[Any, Request], Awaitable[Result]], request: Request, config: ActivityConfig, summary: str
+) -> Result:
+    """Have an activity carried out, with the options of what it does (below). summary: for people, on the workflow's page. Raises
+    ActivityError."""
+    result: Result = await workflow.execute_activity_method(activity, request, **(config | {"summary": summary}))
+    return result
 
 
 URGENT = Priority(priority_key=1)
@@ -44,7 +59,7 @@ WRITE_WINDOW = timedelta(seconds=90)
 LONGEST_RETRY_PAUSE = timedelta(seconds=10)
 """Between two tries of what the server repeats: a pause that would not end in time is not begun."""
 
-TOLD_WITHIN = timedelta(seconds=20)
+PUBLISHED_WITHIN = timedelta(seconds=20)
 """What people are told by then, or not at all."""
 
 ANSWERED_WITHIN = timedelta(seconds=8)
@@ -71,7 +86,7 @@ SCAN_GRACE = timedelta(seconds=30)
 SCAN_TAKEN = timedelta(seconds=15)
 """Where no worker has taken a scan by then, the cluster has none."""
 
-TOLD_LATELY = timedelta(seconds=15)
+OLDEST_REPORT = timedelta(seconds=15)
 """How old a report may be by which a node is disrupted while no other scan is under way (S18, S45)."""
 
 
@@ -95,7 +110,7 @@ def report(cluster: str) -> ActivityConfig:
         task_queue=cluster_queue(cluster),
         start_to_close_timeout=timedelta(seconds=10),
         heartbeat_timeout=LOST_WORKER,
-        schedule_to_close_timeout=TOLD_WITHIN,
+        schedule_to_close_timeout=PUBLISHED_WITHIN,
         retry_policy=RetryPolicy(maximum_attempts=2),
     )
 

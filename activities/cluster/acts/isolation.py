@@ -54,13 +54,12 @@ from activities.contracts.target import (
     TaintRequest,
     Target,
 )
-from activities.decision_stream import RecordDecisions, discard_decisions
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
 from activities.notification_sender import Notify, discard_notice
-from policy.checks.targets import MACHINE
+from policy.checks.verdicts import MACHINE
+from policy.episode.fencing import same_machine
 from policy.episode.gate import By, Operation, Seen, objection
-from policy.episode.identity import same_machine
 from policy.fence.config import EFFECTS
 from policy.objects.machines import MachineView, may_be_its_node
 from policy.objects.marks import Added, Mark, is_marked
@@ -79,7 +78,6 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
         *,
         fences: NodeFences | None = None,
         notify: Notify = discard_notice,
-        record: RecordDecisions = discard_decisions,
         verified_words: bool = False,
     ) -> None:
         """look: the last look at this cluster (`last_look.py`). licences: which know what we have added. verified_words: as of a
@@ -88,7 +86,7 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
         self._licences = licences
         self._look = look
         self._drain = Drain(served, permits, licences, verified_words=verified_words)
-        self._publisher = EpisodePublisher(served, fences, notify=notify, record=record)
+        self._publisher = EpisodePublisher(served, fences, notify=notify)
 
     @activity.defn(name="isolation.mark-unschedulable")
     async def mark_unschedulable(self, request: CordonRequest) -> ActResult:
@@ -214,7 +212,7 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
             result = await edit_node(self._connection, target.pinned.node, decide, not_after=request.not_after)
         except ObjectNotFound:
             result = ActResult(changed=False, detail="the Node is gone, and our marks with it")
-        await self._publisher.publish_beside(target, request.news)
+        await self._publisher.publish_beside(target, request.publication)
         return result
 
 

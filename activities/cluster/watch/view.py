@@ -29,17 +29,16 @@ from activities.cluster.watch.watches import Following, Watches
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.health_check import Overlap, RetryRules
-from policy.objects.mistakes import Mistaken
 from policy.objects.nodes import NodeView
-from policy.preservation.pools import Pool
 from policy.preservation.preservation_index import PreservationIndex
+from policy.preservation.requests import Pool
 from policy.remediation.memory import DEFAULT_RETRIES
 from policy.remediation.remediation_objects import REMEDIATORS, Remediator
 from policy.scan.data_at_risk import DataAtRisk
 from policy.scan.ledger import Ledger
+from policy.scan.readiness import LargestLately, digest, view_fault, view_state
 from policy.scan.scan_report import AtRisk, ClusterLease, ScanReport, ViewState
-from policy.scan.view_state import LargestLately, digest, view_fault, view_state
-from policy.values.object_refs import Dialect
+from policy.values.object_refs import Dialect, Mistaken
 
 SHORTEST_WAIT = 0.001
 LONGEST_WAIT = 60.0
@@ -170,15 +169,14 @@ class ClusterView:
         known_inventory: int = 0,
         marks: Marks = NO_MARKS,
         watching: Collection[str] = (),
-        told: Iterable[tuple[str, str]] = (),
+        notified: Iterable[tuple[str, str]] = (),
         begun: Collection[str] = (),
         spells: Collection[str] = (),
         doubt: str = "",
     ) -> ScanReport:
         """The whole report at this moment. known_inventory, marks: the size and the versions the scanner has seen. begun: the
-        machines that it has had kept. told: what it has told the episodes of watched nodes. spells: nodes with an open spell.
-        doubt: why nothing that this worker
-        sees may be acted on, "" for no reason."""
+        machines that it has had kept. notified: what the episodes of watched nodes were last notified of. spells: nodes with an
+        open spell. doubt: why nothing that this worker sees may be acted on, "" for no reason."""
         now = self._clock()
         self._note_freshness()
         self.watches.hold(now)
@@ -195,7 +193,7 @@ class ClusterView:
             observed=self.ledger.is_observed,
         )
         parts = replace(
-            self.ledger.report_parts(now, watching, self._preservation_index.exempt, told, spells),
+            self.ledger.report_parts(now, watching, self._preservation_index.exempt, notified, spells),
             at_risk=self._what_is_at_risk(),
             preservations=preservations,
             preservations_left_out=more,

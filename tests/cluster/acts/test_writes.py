@@ -44,8 +44,8 @@ async def _marks(world: World, target: Target, until: datetime | None) -> Any:
 
 
 async def _notes_off(world: World, target: Target, until: datetime | None) -> Any:
-    news = Publication(off=OffNote(off_proven=NOW, not_after=until))
-    await ActivityEnvironment().run(world.target.publish, PublishRequest(target=target, news=news))
+    publication = Publication(off=OffNote(off_proven=NOW, not_after=until))
+    await ActivityEnvironment().run(world.target.publish, PublishRequest(target=target, publication=publication))
 
 
 async def _cordons(world: World, target: Target, until: datetime | None) -> Any:
@@ -338,11 +338,11 @@ async def test_what_was_read_in_time_is_not_written_after_its_moment(begun: Worl
     begun.connection.after_reads, begun.now = lambda: None, NOW
     before = await write.written(begun)
 
-    async def somebody_writes() -> None:
+    async def another_client_writes() -> None:
         await write.meddle(begun)
         begun.now += timedelta(seconds=31)
 
-    begun.connection.before_writes.append(somebody_writes)
+    begun.connection.before_writes.append(another_client_writes)
     with refused(ErrorType.EXPIRED):
         await write.is_asked(begun, target, NOW + timedelta(seconds=30))
     assert await write.written(begun) == before
