@@ -20,7 +20,7 @@ from policy.values.mode import MODE_KEY, Mode
 from simulator.api.control.faults import Accident, Fault
 from simulator.resources import CLAIMS, DISRUPTION_BUDGETS, NAMESPACES, PODS, Resource
 from tests.cluster.acts.world import CHECK_REF, CHECKS, World, our_mark, refused
-from tests.policy.fencing_builders import a_cluster_config
+from tests.policy.builders import a_cluster_config
 
 pytestmark = pytest.mark.timeout(10)
 
