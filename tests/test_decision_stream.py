@@ -31,7 +31,7 @@ from policy.episode.messages import RecordEntry
 from tests.documents import ROOT
 from workers.configuration.process_settings import LogsSettings, StreamSettings
 from workers.configuration.setting_sources import SettingsError
-from workers.decision_stream import decision_stream as stream_of
+from workers.telemetry import decision_stream as stream_of
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -22,8 +22,7 @@ from workers.configuration.process_settings import TemporalSettings
 from workers.configuration.setting_sources import SettingsError
 from workers.deployment_keys import Clusters, encryption_of, no_clusters
 from workers.errors import NamespaceMissingError, TemporalUnreachableError
-from workers.payloads.codec import Encryption
-from workers.payloads.converter import converter_with
+from workers.payloads.converter import Encryption, converter_with
 from workers.runtime import runtime
 
 _log = logging.getLogger(__name__)

@@ -5,12 +5,13 @@ An activity that writes looks live and writes with preconditions, and only what 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from temporalio import activity
 
+from activities.contracts import ActivityContract
 from activities.contracts.episodes import Opened
 from activities.contracts.remediation import BeforeActing
 from activities.contracts.target import LookResult
@@ -80,6 +81,8 @@ class Hold:
     """
 
     at: datetime
+    released: bool = False
+    """A person has ended it, so that what becomes of the machine is no program's decision."""
     phase: str = ""
     preserved: bool = False
     value: str = ""
@@ -123,7 +126,8 @@ class GiveUpRequest:
     victim: the scanner's name for it. incident: the one that has the claim on the Node, and the permit. unhealthy: as in a
     HoldRequest. withdraw: the deletion is no longer wanted, and the claim is removed. before: the look for a machine that was
     never kept, which a health check or a person wants replaced; it licenses the deletion, also of a member of the control
-    plane. automatic: a program wants it, and leaves the machine to another controller that takes it away already.
+    plane. automatic: a program wants it, and leaves the machine to another controller that takes it away already. released: a
+    person has ended its preservation.
     """
 
     cluster: str
@@ -139,6 +143,7 @@ class GiveUpRequest:
     withdraw: bool = False
     before: BeforeActing | None = None
     automatic: bool = False
+    released: bool = False
 
     @property
     def by_remediation(self) -> bool:
@@ -167,7 +172,7 @@ class GiveUpResult:
     look: LookResult | None = None
 
 
-class PreservationActivities(ABC):
+class PreservationActivities(ActivityContract):
     """Served on `cluster.<name>`."""
 
     @activity.defn(name="preservation.hold")
@@ -210,7 +215,7 @@ class PreserveResult:
     outcomes: tuple[PreserveOutcome, ...]
 
 
-class PreservationStarts(ABC):
+class PreservationStarts(ActivityContract):
     """Served on `nodewarden`; holds the Temporal client."""
 
     @activity.defn(name="episodes.preserve")

@@ -5,13 +5,14 @@ An activity that writes looks and writes with uid and resourceVersion preconditi
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from temporalio import activity
 
+from activities.contracts import ActivityContract
 from policy.episode.drain import DrainOptions
 from policy.episode.fencing_requests import RequestAnswer
 from policy.episode.gate import DESTRUCTIVE, NEEDED, Operation
@@ -301,7 +302,7 @@ class PathRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest:
     """Take our marks off a node. keep_cordon: the cordon stays, as a configuration without `mark-schedulable` wants it.
-    tainted: as `ours` in an UntaintRequest. added: for a node without our mark, or with a changed one. news: as in an
+    tainted: as `ours` in an UntaintRequest. added: for a node without our mark, or with a changed one. publication: as in an
     ActRequest."""
 
     target: Target
@@ -447,7 +448,7 @@ class TaintRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainRequest:
     """One round of evictions. `not_after`: none is asked for after it. at_most: how many in this round, None: no limit. only:
-    the pods to evict, None: all."""
+    the pods to evict, None: all. need: of the episode; None, of a worker of an older version, is a program's without a check."""
 
     target: Target
     options: DrainOptions
@@ -455,6 +456,7 @@ class DrainRequest:
     holder: str
     at_most: int | None = None
     only: Chosen | None = None
+    need: Need | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -484,7 +486,7 @@ class DrainResult:
         return not self.errors and not self.left
 
 
-class TargetActivities(ABC):
+class TargetActivities(ActivityContract):
     """Reading and the node's bookkeeping. Served on `cluster.<name>`."""
 
     @activity.defn(name="isolation.pin-target")
@@ -522,7 +524,7 @@ class TargetActivities(ABC):
         """Write the conditions of the object that asks for the node. Idempotent: compares before it writes."""
 
 
-class IsolationActivities(ABC):
+class IsolationActivities(ActivityContract):
     """Isolation and its undoing. Served on `cluster.<name>`."""
 
     @activity.defn(name="isolation.mark-unschedulable")
@@ -560,7 +562,7 @@ class IsolationActivities(ABC):
         """
 
 
-class FreeingActivities(ABC):
+class FreeingActivities(ActivityContract):
     """Consequences (S1), and the count of what they left. Served on `cluster.<name>`."""
 
     @activity.defn(name="power-management.taint-out-of-service")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands.arguments import ClusterOption
-from starter.commands.session import Exit, Output, Session, complain, session_of, show, working
+from starter.commands.session import Exit, Output, Session, complain, duration_of, session_of, show, working
 
 if TYPE_CHECKING:
     from policy.checks.health_check import HealthCheck
@@ -46,15 +46,11 @@ async def compare(
 
     from policy.values.display_text import counted
     from starter.handles.observations import report
-    from starter.output.comparison import as_markdown, as_text, asked_since, parts
-    from workers.configuration.setting_sources import SettingsError
+    from starter.output.comparison import as_markdown, as_text, parts
 
     plain = Output(output.value) if output is not None and output is not ReportOutput.MARKDOWN else None
     session = session_of(context, cluster=cluster, output=plain)
-    try:
-        began = datetime.now(UTC) - asked_since(since)
-    except ValueError as error:
-        raise SettingsError(f"--since: {error}") from None
+    began = datetime.now(UTC) - duration_of("--since", since)
     async with session.connected() as (warden, _, name):
         found = await warden.observations.observed(name, since=began)
     answer = report(name, found, since=began, check=check)

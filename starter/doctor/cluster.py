@@ -30,7 +30,7 @@ from activities.cluster.api.paths import (
     Resource,
     versions_of,
 )
-from activities.cluster.objects.conflicts import leader_lease
+from activities.cluster.objects.check_statuses import leader_lease
 from activities.cluster.report.node_actions import doubt_of
 from policy.checks.circuit_breakers import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES, TAKEOVER, conflict
 from policy.episode.operator_commands import SETTLED

@@ -22,7 +22,6 @@ from policy.fence.device_check import DeviceReport
 from policy.observation.outcomes import OutcomesReport
 from policy.observation.spells import Ending
 from policy.scan import pauses
-from policy.values.times import parse_duration
 from starter.errors import MissingError, RefusedError, SilentError, UnattestedError
 from starter.handles.history import MOST_LISTED, OPEN_LISTED, OUTCOMES, outcomes_of
 from starter.handles.observations import ClusterComparison
@@ -148,18 +147,14 @@ async def history(
         raise answers.UnreadableError(
             f"outcome: expected some of {', '.join((*OUTCOMES, *Ending))}, got {', '.join(sorted(unknown))}"
         )
-    try:
-        ago = parse_duration(since)
-    except ValueError:
-        raise answers.UnreadableError(f"since: expected a duration such as 24h or 90m, got {since!r}") from None
-    known, now = views_of(request).known(cluster).cluster, datetime.now(UTC)
-    found = await views_of(request).warden.history.ended(known, node=node, since=now - ago, limit=limit)
+    known, now, began = views_of(request).known(cluster).cluster, datetime.now(UTC), _began(since)
+    found = await views_of(request).warden.history.ended(known, node=node, since=began, limit=limit)
     heard = await views_of(request).warden.scanner(known).pauses() if not node and not outcome else ()
     wanted = set(outcome) or set(OUTCOMES) - {Outcome.REFUSED}
     shown = tuple(each for each in found.episodes if each.outcome in wanted)
-    observed = await views_of(request).warden.observations.ended_spells(known, since=now - ago, node=node, limit=limit)
+    observed = await views_of(request).warden.observations.ended_spells(known, since=began, node=node, limit=limit)
     observed = replace(observed, spells=tuple(each for each in observed.spells if not outcome or each.ending in wanted))
-    return answer(history_table.as_model(replace(found, episodes=shown), pauses.since(heard, now - ago, now), now, observed))
+    return answer(history_table.as_model(replace(found, episodes=shown), pauses.since(heard, began, now), now, observed))
 
 
 @_reading(f"{OF_CLUSTER}/compare", ClusterComparison)

@@ -29,7 +29,7 @@ from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import load as load_settings
 from workers.interceptors.tracing import GivenIds, Tracing
 from workers.plugin import PLUGIN
-from workers.tracing import tracing
+from workers.telemetry import tracing
 from workflows.definitions.device_check import DeviceCheck
 from workflows.definitions.episodes import Fencing, Preservation, Remediation
 from workflows.definitions.scanner import HealthScanner

@@ -49,7 +49,7 @@ from workflows.kit import options
 from workflows.kit.continuation import NewHistory
 from workflows.kit.interrupts import Interrupt, Vetoed, as_interrupt
 from workflows.kit.messages import ExtendRequest, PersonRequest
-from workflows.preservation.isolation import KeptMachineIsolation
+from workflows.preservation.isolation import NEED, KeptMachineIsolation
 
 LOOK_PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(minutes=5)
@@ -355,6 +355,7 @@ class PreservationStory:
             options=DRAIN,
             not_after=min(deadline, now + options.ACT_WINDOW) if deadline > now else now + options.ACT_WINDOW,
             holder=self.episode.state.holder,
+            need=NEED,
         )
         with as_interrupt("the node can't be drained"):
             return await self.episode.execute(IsolationActivities.drain, request, options.consequence, "asks for evictions")

@@ -175,6 +175,7 @@ class GivingUpStory:
                 withdraw=withdraw,
                 holder=self.episode.state.holder,
                 not_after=workflow.now() + options.ACT_WINDOW,
+                released=self._kept.hold is not None and self._kept.hold.released,
             ),
             options.deletion(request.cluster),
             f"asks for the deletion of {request.machine.name}",

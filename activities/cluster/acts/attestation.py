@@ -31,7 +31,6 @@ class ClusterAttestation(ClusterActivities, AttestationActivities):
         self._required = required
         self._clock = served.judged_at
 
-    @activity.defn(name="words.verify")
     async def verify(self, request: VerifyRequest) -> Verification:
         """The object's use is noted before the workflow learns of it, in the version that was read: no two make use of it."""
         require_cluster(request.cluster, self._cluster)
@@ -49,8 +48,8 @@ class ClusterAttestation(ClusterActivities, AttestationActivities):
             if problem:
                 return Verification(problem=problem)
             speaker = str(found["spec"]["requestedBy"])
-            word = SealedCommand(spoken=request.spoken, action=request.action.uid, speaker=speaker)
-            return Verification(speaker=speaker, sealed=self._licences.seal_command(self._cluster, request.incident, word))
+            command = SealedCommand(spoken=request.spoken, action=request.action.uid, speaker=speaker)
+            return Verification(speaker=speaker, sealed=self._licences.seal_command(self._cluster, request.incident, command))
 
         return await edit(f"NodeAction/{request.action.name}", once, look_again=True)
 
