@@ -267,8 +267,8 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
 
     async def notify(self, request: NotifyRequest) -> NotifyResult:
         """Side by side."""
-        told = await asyncio.gather(*(self._signal(request.cluster, seen) for seen in request.observations))
-        return NotifyResult(gone=tuple(seen.node for seen, there in zip(request.observations, told, strict=True) if not there))
+        reached = await asyncio.gather(*(self._signal(request.cluster, seen) for seen in request.observations))
+        return NotifyResult(gone=tuple(seen.node for seen, there in zip(request.observations, reached, strict=True) if not there))
 
     async def _signal(self, cluster: str, seen: Observation) -> bool:
         """Whether an episode is open there."""
@@ -301,8 +301,8 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         except RPCError as error:
             raise failure(ErrorType.UNREACHABLE, f"Temporal can't list the open episodes: {error.message}") from error
         if len(nodes) > MOST_OPEN:
-            told = f"more than {MOST_OPEN} episodes of {request.cluster} are open: end those that are not needed"
-            raise failure(ErrorType.NOT_SUPPORTED, told)
+            message = f"more than {MOST_OPEN} episodes of {request.cluster} are open: end those that are not needed"
+            raise failure(ErrorType.NOT_SUPPORTED, message)
         return FoundOpen(nodes=tuple(dict.fromkeys(nodes)), earlier=bool(former), repaired=repaired, former=former)
 
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
