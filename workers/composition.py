@@ -226,7 +226,13 @@ async def _cluster_serving(
             ClusterAttestation(served, licences, required=verified),
             devices,
             ClusterIsolation(
-                served, target.last_look, permits, licences, fences=fences, notify=notify_with_node, verified_words=verified
+                served,
+                target.last_look,
+                permits,
+                licences,
+                fences=fences,
+                notify=notify_with_node,
+                verified_words=verified,
             ),
             ClusterFreeing(
                 served, target.last_look, licences, identities=identities, checked=device_check, verified_words=verified

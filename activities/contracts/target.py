@@ -302,7 +302,7 @@ class PathRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest:
     """Take our marks off a node. keep_cordon: the cordon stays, as a configuration without `mark-schedulable` wants it.
-    tainted: as `ours` in an UntaintRequest. added: for a node without our mark, or with a changed one. news: as in an
+    tainted: as `ours` in an UntaintRequest. added: for a node without our mark, or with a changed one. publication: as in an
     ActRequest."""
 
     target: Target

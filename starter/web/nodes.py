@@ -20,6 +20,7 @@ from policy.scan.pauses import Pauses
 from policy.scan.scan_report import TargetRow
 from starter import wording
 from starter.errors import MissingError, RequestError
+from starter.output.cluster_moment import zoned
 from starter.output.explanation import NodeExplanation, conclusion, scanner_lines
 from starter.web import api
 from starter.web.answers import UnreadableError
@@ -177,4 +178,4 @@ async def _then(views: Views, found: NodeSeen, at: str) -> dict[str, Any]:
         return {"problem": str(error)}
     then = await views.warden.observations.spells_at(found.timeline.cluster, moment, node=found.timeline.node)
     said = why_at(found.timeline, moment, found.pauses, then.spells)
-    return {"moment": moment, "said": [*said, *(f"not shown: {each}" for each in then.unknown)]}
+    return {"moment": moment, "zoned": zoned(moment), "said": [*said, *(f"not shown: {each}" for each in then.unknown)]}

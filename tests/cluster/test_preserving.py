@@ -395,6 +395,44 @@ async def test_where_fencing_is_switched_off_a_pool_keeps_no_machine_and_lets_no
     assert (await world.hold(wish=Wish(surplus=True))).terminate
 
 
+SILENT = {
+    **node(),
+    "status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": ""}]},
+}
+
+
+def only(mode: Mode) -> ClusterModes:
+    return ClusterModes(setting=mode)
+
+
+async def test_s52_only_in_repair_is_a_machine_given_up_whose_time_is_over(world: Surroundings) -> None:
+    """S52: by a program. One that a person has released is given up as ever."""
+    await world.has(SILENT, machine("Failed"))
+    hold = await world.hold(wish=Wish(keep=True))
+    assert hold.expiry is not None
+    world.now, world.permits.set = hold.expiry, only(Mode.DRAIN)
+    ended = await world.hold()
+    assert (ended.preserved, ended.terminate) == (False, False)
+    assert "its Machine is not given up: its mode is drain" in ended.reason
+    assert (await world.hold(wish=Wish(release="released by ada: enough"))).terminate
+    await leased(world)
+    with refused(ErrorType.NOT_LICENSED, "its mode is drain"):
+        await world.give_up(victim="node-7", incident="i-1")
+    assert "deletionTimestamp" not in (await world.machine())["metadata"]
+    await world.give_up(victim="node-7", incident="i-1", released=True)
+
+
+async def test_s52_whether_a_machine_is_given_up_waits_for_a_mode_that_can_t_be_read(world: Surroundings) -> None:
+    await world.has(SILENT, machine("Failed"))
+    hold = await world.hold(wish=Wish(keep=True))
+    assert hold.expiry is not None
+    world.now, world.permits.modes_error = hold.expiry, RuntimeError("the scanner has been stopped")
+    with pytest.raises(ApplicationError, match="the scanner has been stopped"):
+        await world.hold()
+    world.permits.modes_error = None
+    assert (await world.hold()).terminate
+
+
 async def test_where_fencing_is_switched_off_a_person_keeps_and_releases(world: Surroundings) -> None:
     """S17, S44: a person's word is carried out, and what ends is ended."""
     await world.has(node(), machine("Running"))

@@ -60,6 +60,7 @@ from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTA
 from policy.values.display_text import visible
 from policy.values.errors import no_such_target
 from policy.values.machine_apis import MCM, machine_api
+from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef
 from policy.values.times import format_duration, written
 
@@ -113,6 +114,8 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         if over is not None:
             return over
         if not request.by_remediation:
+            if not request.released and (words := await self._beyond_mode(sight)):
+                raise failure(ErrorType.NOT_LICENSED, words)
             try:
                 await self._require_look(sight, request)
             except ApplicationError as error:
@@ -152,13 +155,16 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         if held.deleting:
             by = await self._keeping.overridden(request.machine or _machine_ref(sight), sight.owner)
             decision = replace(decision, reason=f"{BEING_DELETED}, {by.sentence}")
+        gives_up = decision.action is PreservationAction.TERMINATE and not wish.release
+        not_allowed = await self._beyond_mode(sight) if gives_up else ""
         found = _with_wish(effects(decision, drained=request.drained, isolation=request.isolation), found_held, held)
         changed = await self._write(sight, decision, found)
-        hold = replace(_hold(sight, decision, found, now=now, changed=changed), override=by.override.value)
+        hold = _hold(sight, decision, found, now=now, changed=changed)
+        hold = replace(hold, override=by.override.value, released=bool(wish.release))
         if sight.only_called and held.expiry is None and not held.ended:
             # Only a check calls it failed, and it was never kept: what becomes of it is for what acts on that check.
             return replace(hold, terminate=False)
-        return hold
+        return replace(hold, terminate=False, reason=f"{hold.reason}; {not_allowed}") if not_allowed else hold
 
     async def _unless_off(
         self, decision: PreservationDecision, sight: PreservedMachine, now: datetime, *, until: datetime | None
@@ -178,6 +184,15 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
                 return replace(without, action=PreservationAction.NONE, reason=f"it is not kept for its pool: {off.words}")
             raise failure(ErrorType.NOT_LICENSED, f"{decision.held.name} is not kept for its pool: {off.words}")
         return without
+
+    async def _beyond_mode(self, sight: PreservedMachine) -> str:
+        """Why no program may give the machine up, by its mode; "" where it may (S52). Raises NotLicensed where it is unread."""
+        assert sight.held is not None
+        node, name = sight.node.view if sight.node is not None else None, sight.held.victim
+        mode, unread = await mode_now(self._served, self._permits, name, node)
+        if mode is None:
+            raise failure(ErrorType.NOT_LICENSED, f"{name} is not given up: {unread}")
+        return "" if mode.mode is Mode.REPAIR else f"its Machine is not given up: {mode}"
 
     async def _gone(self, sight: PreservedMachine, request: HoldRequest, hold: Hold) -> Hold:
         """The one that was kept is not there any more, and others have seen to that; a Node alone may be another by now."""
