@@ -9,7 +9,7 @@ from policy.episode.messages import EpisodeResult
 from policy.fence.config import ShownConfig
 from policy.fence.device_check import DeviceReport
 from policy.observation.outcomes import OutcomesReport
-from starter.doctor.examination import DoctorAnswer
+from starter.doctor import DoctorAnswer
 from starter.handles.observations import ClusterComparison
 from starter.handles.preservations import PreservedNodes
 from starter.handles.scanners import StartedScanner
@@ -19,7 +19,7 @@ from starter.output.cluster_moment import ClusterMoment
 from starter.output.comparison import ReplayAnswer
 from starter.output.encoding import schemas_of
 from starter.output.models import PreservePlanAnswer
-from starter.uninstall.leftovers import UninstallAnswer
+from starter.uninstall import UninstallAnswer
 from workflows.kit.messages import ScannerStatus
 
 _OF_EPISODES = ("abort", "ack-off", "hold", "resume", "return-path", "release", "preserve extend")
