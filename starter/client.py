@@ -44,14 +44,12 @@ from policy.values.object_refs import ObjectRef, in_natural_order
 from starter import wording
 from starter.errors import EpisodeHeldError, MissingError, RequestError, SilentError
 from starter.handles.calls import ANSWER_WITHIN, unanswered
-from starter.handles.device_checks import DeviceCheckHandle
-from starter.handles.episodes import EpisodeHandle, named
+from starter.handles.episodes import EpisodeHandle, NodeEpisodes, SilentEpisode, named
 from starter.handles.history import History
 from starter.handles.node_actions import Speaker, attested, own_connection
 from starter.handles.observations import Observations
-from starter.handles.preservations import PreservedNodes, open_preservations
-from starter.handles.scanners import ScannerHandle, StartedScanner
-from starter.handles.status import ClusterStatus, NodeEpisodes, SilentEpisode
+from starter.handles.scanners import DeviceCheckHandle, ScannerHandle, StartedScanner
+from starter.handles.status import ClusterStatus, PreservedNodes, open_preservations
 from workers.configuration.settings import Settings, load
 from workers.connect import connect
 from workers.embedded.server import running_endpoint

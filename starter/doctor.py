@@ -79,11 +79,10 @@ from starter.deploy.rights import RIGHTS, Right
 from starter.deploy.shipped import crds
 from starter.errors import MissingError, RequestError
 from starter.output.evaluation import described
-from starter.plans.live import read_live
+from starter.plans.cluster_objects import read_live
 from workers.configuration.clusters import open_cluster
-from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
-from workers.errors import NamespaceMissingError, SearchAttributesError, TemporalUnreachableError
+from workers.errors import NamespaceMissingError, SearchAttributesError, SettingsError, TemporalUnreachableError
 from workers.temporal_namespace import ensure_search_attributes, retention
 from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue, power_queue
 

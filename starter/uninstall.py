@@ -50,15 +50,13 @@ from starter.client import Nodewarden
 from starter.deploy.admission import ANNOTATIONS, admission
 from starter.deploy.admission import OURS as OURS_OF_NODES
 from starter.deploy.features import ALL, ON_DEMAND, Feature, Process
-from starter.deploy.rbac_manifest import rbac
-from starter.deploy.rights import NAMESPACE
+from starter.deploy.rights import NAMESPACE, rbac
 from starter.doctor import OURS, definition_name, served
 from starter.errors import RequestError
 from starter.handles.calls import ANSWER_WITHIN, unanswered
 from workers.configuration.clusters import open_cluster
-from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
-from workers.errors import NamespaceMissingError, TemporalUnreachableError
+from workers.errors import NamespaceMissingError, SettingsError, TemporalUnreachableError
 from workers.temporal_namespace import existing_search_attributes, required_search_attributes
 
 LOOK = "look again with an account that may, or once it answers"

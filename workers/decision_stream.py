@@ -12,7 +12,7 @@ from temporalio.client import Client
 from activities.decision_stream import DecisionStream, FileSink, Line, RecordDecisions, Sink, discard_decisions
 from policy.episode.decisions import DecisionKind
 from workers.configuration.process_settings import StreamSettings
-from workers.configuration.setting_sources import SettingsError
+from workers.errors import SettingsError
 from workers.runtime import runtime
 from workers.tracing import EXPORT_SECONDS, EXTRA, headers_of
 

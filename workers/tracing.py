@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from temporalio.worker import Interceptor
 
 from workers.configuration.process_settings import OtlpSettings, TracingSettings
-from workers.configuration.setting_sources import SettingsError
+from workers.errors import SettingsError
 
 EXTRA = "expected the extra otel: in a checkout of nodewarden, pip install '.[otel]'"
 LAST_SPANS_SECONDS = 5.0

@@ -11,9 +11,8 @@ from policy.fence.device_check import DeviceReport
 from policy.observation.outcomes import OutcomesReport
 from starter.doctor import DoctorAnswer
 from starter.handles.observations import ClusterComparison
-from starter.handles.preservations import PreservedNodes
 from starter.handles.scanners import StartedScanner
-from starter.handles.status import ClusterStatus
+from starter.handles.status import ClusterStatus, PreservedNodes
 from starter.output import models
 from starter.output.cluster_moment import ClusterMoment
 from starter.output.comparison import ReplayAnswer

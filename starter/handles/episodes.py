@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,9 +20,7 @@ from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, R
 from policy.episode.operator_commands import NodeActionSpec, Verb
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
 from starter.handles.calls import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, send_update, unanswered
-from starter.handles.node_actions import Speaker, attested
-from starter.handles.node_holds import hold_node, resume_node
-from starter.handles.status import SilentEpisode
+from starter.handles.node_actions import Speaker, attested, hold_node, resume_node
 from workflows.kit.messages import (
     AbortRequest,
     AcknowledgeRequest,
@@ -31,6 +30,24 @@ from workflows.kit.messages import (
     PersonRequest,
     ResumeRequest,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilentEpisode:
+    """An open episode that did not answer its query, and why."""
+
+    node: str
+    workflow_id: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeEpisodes:
+    """One node's episodes: the open one (`silent` where it does not answer), and how the last ones ended, newest first."""
+
+    episode: EpisodeStatus | None = None
+    silent: SilentEpisode | None = None
+    ended: tuple[EpisodeResult, ...] = ()
 
 
 class EpisodeHandle:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -24,12 +25,14 @@ from policy.scan.explanation import CheckOpinion, Explanation, Outlook, conclude
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.values.times import written
 from starter import wording
-from starter.handles.status import NodeEpisodes
 from starter.output import outlooks
 from starter.output.evaluation import described, in_one_line, mistake_of, opinion_of
 from starter.output.models import EndedAnswer, ExplainAnswer, NotCovering, Silent
 from starter.output.permits import still_stopped_by
 from workflows.kit.messages import ScannerStatus
+
+if TYPE_CHECKING:
+    from starter.handles.episodes import NodeEpisodes
 
 _PERMITS = {
     PermitState.RESERVED: "a permit is reserved for incident {}",

@@ -35,7 +35,7 @@ from policy.values.machine_apis import MACHINE_APIS, MCM, MachineApi, machine_ap
 from policy.values.times import written
 from starter.output.evaluation import described
 from starter.output.models import AllPools, MachinePlan, PoolPlan, PreservePlanAnswer
-from starter.plans.manifests import Manifest, Unreadable, read_files
+from starter.plans.cluster_objects import Manifest, Unreadable, read_files
 
 
 @dataclass(slots=True)

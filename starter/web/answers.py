@@ -9,7 +9,8 @@ from policy.episode.messages import EpisodeStatus
 from policy.episode.permits import Permit, PermitRequest
 from policy.scan.pauses import Pause
 from policy.scan.scan_report import CheckReport, TargetRow
-from starter.handles.status import ClusterStatus, SilentEpisode
+from starter.handles.episodes import SilentEpisode
+from starter.handles.status import ClusterStatus
 from starter.web.overview import WaitingNode, overview_of
 from workflows.kit.messages import Backoff
 

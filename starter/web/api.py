@@ -25,8 +25,7 @@ from policy.values.times import parse_duration
 from starter.errors import MissingError, RefusedError, SilentError, UnattestedError
 from starter.handles.history import MOST_LISTED, OUTCOMES
 from starter.handles.observations import ClusterComparison
-from starter.handles.preservations import PreservedNodes
-from starter.handles.status import ClusterStatus
+from starter.handles.status import ClusterStatus, PreservedNodes
 from starter.output import explanation, history_table, models, record_table
 from starter.output.cluster_moment import ClusterMoment, cluster_moment
 from starter.output.comparison import USUAL_SINCE, asked_since

@@ -22,9 +22,8 @@ from starlette.staticfiles import StaticFiles
 from starter.errors import RequestError
 from starter.web import acts, api, checks, inventory, login, nodes, pages, past
 from starter.web.answers import RequestProblem, UnreadableError
-from starter.web.auth import Doorkeeper
+from starter.web.auth import Doorkeeper, Sessions
 from starter.web.overview import overview_of
-from starter.web.sessions import Sessions
 from starter.web.views import Views, WatchedCluster, views_of
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

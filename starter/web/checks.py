@@ -18,7 +18,7 @@ from policy.values.object_refs import Dialect, ObjectRef, in_natural_order
 from starter.errors import RequestError
 from starter.output.evaluation import as_model
 from starter.output.models import CheckAnswer, VerdictAnswer
-from starter.plans.manifests import Manifest, Unreadable, read_text
+from starter.plans.cluster_objects import Manifest, Unreadable, read_text
 from starter.web import api
 from starter.web.answers import UnreadableError
 from starter.web.auth import ForbiddenError

@@ -12,9 +12,17 @@ from fastapi import APIRouter, Form, Request
 from fastapi.responses import RedirectResponse, Response
 
 from starter.errors import RequestError
-from starter.web.auth import Doorkeeper, ForbiddenError, UnknownCallerError, from_elsewhere, those_open_to
+from starter.web.auth import (
+    Doorkeeper,
+    ForbiddenError,
+    Sessions,
+    UnknownCallerError,
+    borne,
+    cluster_in,
+    from_elsewhere,
+    those_open_to,
+)
 from starter.web.pages import render
-from starter.web.sessions import Sessions, borne, cluster_in
 from starter.web.views import views_of
 
 OPEN = ("/static/", "/vendor/", "/login", "/healthz")

@@ -22,7 +22,8 @@ from policy.scan.scan_report import AtRisk, CheckReport, NodeAtRisk, ScanReport,
 from policy.values.display_text import counted, some_of
 from policy.values.object_refs import in_natural_order
 from starter import wording
-from starter.handles.status import ClusterStatus, SilentEpisode
+from starter.handles.episodes import SilentEpisode
+from starter.handles.status import ClusterStatus
 from starter.output.status_table import sickest_first
 from workflows.kit.messages import ScannerStatus
 

@@ -25,9 +25,8 @@ from policy.values.times import written
 from starter import wording
 from starter.output.permits import still_stopped_by
 from starter.output.record_table import OFF_PROVEN
-from starter.web.auth import Caller
+from starter.web.auth import Caller, borne
 from starter.web.overview import Overview, overview_of, progress
-from starter.web.sessions import borne
 from starter.web.views import WatchedCluster, views_of
 
 HERE = Path(__file__).parent

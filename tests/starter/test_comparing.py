@@ -32,7 +32,7 @@ from tests.policy.observation.builders import CHECK, NOON, held, minutes, node_d
 from tests.starter.drawing import drawn
 from tests.starter.keyboard import nodewarden
 from tests.unlocked import unlocked
-from workers.configuration.setting_sources import SettingsError
+from workers.errors import SettingsError
 from workflows.kit.options import WORKFLOW_QUEUE
 
 NOW = NOON + timedelta(days=2)

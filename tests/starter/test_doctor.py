@@ -21,7 +21,7 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from starter import doctor
 from starter.client import Nodewarden
-from starter.deploy.rbac_manifest import leases, rbac
+from starter.deploy.rights import leases, rbac
 from starter.doctor import (
     OURS,
     Finding,
@@ -34,7 +34,7 @@ from starter.doctor import (
     protection,
     rights,
 )
-from starter.handles.device_checks import DeviceCheckHandle
+from starter.handles.scanners import DeviceCheckHandle
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node
 from tests.cluster.fencing_requests import NAMESPACE as MEDIK8S
 from tests.cluster.fencing_requests import leader

@@ -14,7 +14,7 @@ from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, rep
 from policy.fence.power import PowerState
 from starter.client import Nodewarden
 from starter.errors import RequestError, SilentError
-from starter.handles import device_checks
+from starter.handles import scanners
 from starter.output.status_table import devices_table
 from tests.starter.builders import NOW, ago
 from tests.starter.drawing import drawn
@@ -38,7 +38,7 @@ async def test_without_a_worker_it_says_so(
     keyboard: Path, warden: Nodewarden, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEMPORAL_NAMESPACE", SILENT)
-    monkeypatch.setattr(device_checks, "ANSWER_WITHIN", timedelta(seconds=0.5))
+    monkeypatch.setattr(scanners, "ANSWER_WITHIN", timedelta(seconds=0.5))
     result = await nodewarden("fence", "check")
     assert result.exit_code == 5
     assert "no worker serves the cluster" in result.stderr

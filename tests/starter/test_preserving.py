@@ -14,9 +14,9 @@ from policy.episode.messages import Outcome, Phase, PreservationInput
 from policy.values.times import written
 from starter.client import Nodewarden
 from starter.errors import EpisodeHeldError, MissingError, RefusedError
-from starter.handles import preservations
-from starter.handles.preservations import PreservedNode, PreservedNodes
-from starter.handles.status import SilentEpisode
+from starter.handles import status
+from starter.handles.episodes import SilentEpisode
+from starter.handles.status import PreservedNode, PreservedNodes
 from starter.output.status_table import preservations_table
 from tests.starter.builders import NOW
 from tests.starter.keyboard import nodewarden
@@ -103,7 +103,7 @@ async def test_all_that_are_kept_are_listed_and_whoever_ends_first_is_first(
     assert first.until == first.since + timedelta(hours=3)
     assert 0 <= first.hours < 0.1
     assert (found.silent, found.left_out) == ((), 0)
-    monkeypatch.setattr(preservations, "SHOWN", 2)
+    monkeypatch.setattr(status, "SHOWN", 2)
     assert (await listed(warden, cluster, 2)).left_out == 1
 
 

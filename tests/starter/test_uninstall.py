@@ -19,7 +19,7 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from starter import uninstall
 from starter.client import Nodewarden
-from starter.deploy.rbac_manifest import leases as leases_namespace
+from starter.deploy.rights import leases as leases_namespace
 from starter.uninstall import Leftover
 from tests.cluster.builders import NODES, node
 from tests.cluster.machines import CLUSTER_API, machine_of

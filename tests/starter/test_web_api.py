@@ -16,7 +16,7 @@ from policy.episode.messages import Phase
 from policy.episode.permits import PermitRequest
 from starter.client import Nodewarden
 from starter.errors import SilentError
-from starter.handles.status import NodeEpisodes
+from starter.handles.episodes import NodeEpisodes
 from starter.web import api, views
 from starter.web.app import application
 from starter.web.views import Views

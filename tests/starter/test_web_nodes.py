@@ -15,8 +15,8 @@ from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
 from policy.observation.spells import HeldSpan, Spell
 from policy.scan.pauses import PastPause, Pause
 from policy.values.times import written
+from starter.handles.episodes import NodeEpisodes
 from starter.handles.history import EndedEpisode
-from starter.handles.status import NodeEpisodes
 from starter.output.explanation import NodeExplanation
 from starter.web.answers import UnreadableError
 from starter.web.nodes import NodeSeen, covers, headline_of

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from fastapi import Request
 
-from starter.web.sessions import COOKIE, LASTS, Sessions, TokenTooLongError
+from starter.web.auth import COOKIE, LASTS, Sessions, TokenTooLongError
 
 FIRST, SECOND = (secrets.token_hex(32).encode() for _ in range(2))
 

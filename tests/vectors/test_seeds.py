@@ -23,7 +23,7 @@ from policy.checks.health_check import HealthCheck, Overlap, RetryBackoff, Retry
 from policy.dialects import parse
 from policy.scan.evaluation import evaluate
 from starter.output.evaluation import as_model
-from starter.plans.manifests import Manifest, Unreadable, read_files, read_text
+from starter.plans.cluster_objects import Manifest, Unreadable, read_files, read_text
 from tests.encoded import encoded
 from tests.offline import load
 from tests.vectors import objects

@@ -42,8 +42,9 @@ from workers.configuration.process_settings import (
     TracingSettings,
     WorkerSettings,
 )
-from workers.configuration.setting_sources import PREFIX, STEP, SettingsError, explain, find_file, read_file, shared_variables
+from workers.configuration.setting_sources import PREFIX, STEP, explain, find_file, read_file, shared_variables
 from workers.configuration.setting_types import NAME, UserPath, WebAddress, host_and_port, listed
+from workers.errors import SettingsError
 
 
 def _default_state() -> Path:

@@ -18,7 +18,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.converter import PayloadCodec
 
 from activities.keyring import LEAST_BYTES
-from workers.configuration.setting_sources import SettingsError
+from workers.errors import SettingsError
 
 ENCODING = "binary/encrypted"
 KEY = "encryption-key-id"
