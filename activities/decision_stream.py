@@ -40,10 +40,6 @@ RecordDecisions = Callable[[Sequence[Decision]], Awaitable[None]]
 """Returns once the records are written, or can't be soon. Raises nothing."""
 
 
-async def discard_decisions(decisions: Sequence[Decision]) -> None:
-    """Where no stream is configured."""
-
-
 class Sink(ABC):
     """Where records go. Called by one thread of its own."""
 

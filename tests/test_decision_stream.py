@@ -108,7 +108,7 @@ async def collector() -> AsyncIterator[Collector]:
 
 
 @asynccontextmanager
-async def composed(settings: StreamSettings) -> AsyncIterator[decision_stream.RecordDecisions]:
+async def composed(settings: StreamSettings) -> AsyncIterator[decision_stream.RecordDecisions | None]:
     """As a worker makes it of its settings."""
     client = await Client.connect("127.0.0.1:1", lazy=True)
     async with AsyncExitStack() as stack:

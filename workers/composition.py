@@ -61,7 +61,7 @@ async def compose(
             for name, connection in connections.items()
         }
         licences = Licences(await keyring_of(settings, clusters, connections)) if role is not Role.WORKFLOWS else None
-        if licences is not None and record is not None:
+        if licences is not None and serves_clusters:
             for name, connection in connections.items():
                 elsewhere = clusters[name].machines
                 opened = open_connection(f"{name}.machines", elsewhere) if elsewhere is not None else None
@@ -131,7 +131,7 @@ async def _cluster_serving(
     machines: ClusterConnection | None,
     at_risk: DataAtRisk,
     notify: Notify,
-    record: RecordDecisions,
+    record: RecordDecisions | None,
     has_power: bool,
 ) -> Serving:
     """has_power: this process serves the power devices as well."""
@@ -172,6 +172,7 @@ async def _cluster_serving(
         remediators=remediators,
         credential_hosts=lambda: device_check.hosts(name),
         repairs=MachineRepairs(client, name, settings.offenders.rules()).found,
+        record=record,
     )
     permits = ScannerPermits(client)
     kind = NODE_FENCES if settings.node_fence.group == "nodewarden.io" else PROPOSED_NODE_FENCES
@@ -217,7 +218,6 @@ async def _cluster_serving(
         identities=identities,
         checked=device_check,
         notify=notify_with_node,
-        record=record,
         verified_words=verified,
     )
     return Serving(
@@ -227,7 +227,7 @@ async def _cluster_serving(
             target,
             ClusterAttestation(served, licences, required=verified),
             devices,
-            ClusterIsolation(served, target.last_look, permits, licences, fences=fences, notify=notify_with_node, record=record),
+            ClusterIsolation(served, target.last_look, permits, licences, fences=fences, notify=notify_with_node),
             ClusterFreeing(
                 served, target.last_look, licences, identities=identities, checked=device_check, verified_words=verified
             ),
@@ -235,7 +235,7 @@ async def _cluster_serving(
             ClusterPreservation(served, target.last_look, pools=settings.preservation.known_pools()),
             ClusterFailedVolumes(served),
             ClusterRemediationObjects(served, target.last_look),
-            ClusterObservations(served, start=ObservationStarter(client, task_queue=WORKFLOW_QUEUE).start, stream=record),
+            ClusterObservations(served, start=ObservationStarter(client, task_queue=WORKFLOW_QUEUE).start),
             ClusterEvidence(served, evidence_directory(settings), licences),
         ),
         guards=(cluster_guard,),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from temporalio.client import Client
 
-from activities.decision_stream import DecisionStream, FileSink, Line, RecordDecisions, Sink, discard_decisions
+from activities.decision_stream import DecisionStream, FileSink, Line, RecordDecisions, Sink
 from policy.episode.decisions import DecisionKind
 from workers.configuration.process_settings import StreamSettings
 from workers.errors import SettingsError
@@ -17,8 +17,8 @@ from workers.runtime import runtime
 from workers.tracing import EXPORT_SECONDS, EXTRA, headers_of
 
 
-async def decision_stream(stack: AsyncExitStack, settings: StreamSettings, client: Client) -> RecordDecisions:
-    """One for the process. Raises SettingsError where a sink can't be opened."""
+async def decision_stream(stack: AsyncExitStack, settings: StreamSettings, client: Client) -> RecordDecisions | None:
+    """One for the process, None where none is configured. Raises SettingsError where a sink can't be opened."""
     sinks: list[Sink] = []
     if settings.file is not None:
         try:
@@ -33,7 +33,7 @@ async def decision_stream(stack: AsyncExitStack, settings: StreamSettings, clien
         except ImportError as error:
             raise SettingsError(f"stream.otlp: {EXTRA} ({error})") from error
     if not sinks:
-        return discard_decisions
+        return None
     return (await stack.enter_async_context(DecisionStream(sinks, meter=runtime().metric_meter))).record
 
 

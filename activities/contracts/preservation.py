@@ -107,6 +107,8 @@ class Hold:
     ready: bool = False
     left_by: str = ""
     """The incident in the mark on the Node, "" for none."""
+    streams: bool = False
+    """As in a PinResult."""
 
     @property
     def well(self) -> bool:

@@ -48,6 +48,8 @@ class RemediationPin:
     """The memory of earlier remediations on the Machine and on the Node, "" for none."""
     refused: str = ""
     """Why no step of the ladder can be carried out, "" if one can."""
+    streams: bool = False
+    """As in a PinResult."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,6 +101,8 @@ class PinResult:
     observation: Observation | None = None
     added: Added | None = None
     repairs: FoundRepairs = NO_REPAIRS
+    streams: bool = False
+    """Whether the cluster has a decision stream, to which lines of the record are to go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

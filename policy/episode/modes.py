@@ -122,8 +122,9 @@ class ClusterModes:
         """Without the rule of exactly these nodes; without any where none are named. Raises ValueError where there is none."""
         kept = self._without(nodes, selector) if nodes or selector else ()
         if len(kept) == len(self.rules):
-            scopes = "; ".join(rule.scope for rule in self.rules) or "none"
-            raise ValueError(f"expected the nodes of a rule, and there is none for these: rules are {scopes}")
+            scopes = "; ".join(rule.scope for rule in self.rules)
+            known = f"there are rules for {scopes}" if scopes else "there is no rule"
+            raise ValueError(f"no rule is for exactly these nodes: {known}" if nodes or selector else known)
         return replace(self, rules=kept)
 
     def described(self, nodes: tuple[str, ...], selector: str) -> str:
@@ -131,7 +132,8 @@ class ClusterModes:
         mine = next((each for each in self.rules if (set(each.nodes), each.selector) == (set(nodes), selector)), None)
         plain = f"without a rule the mode is {self.default} ({self.why})"
         others = sum(each is not mine for each in self.rules)
-        rest = f"; {counted(others, 'other rule')}: see `nodewarden mode`" if others else ""
+        beside = counted(others, "other rule") if mine is not None else f"{counted(others, 'rule')} left"
+        rest = f"; {beside}: see `nodewarden mode`" if others else ""
         return (f"the mode of {mine.scope} is {mine.mode}" if mine is not None else plain) + rest
 
     def _without(self, nodes: tuple[str, ...], selector: str) -> tuple[ModeRule, ...]:

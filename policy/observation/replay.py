@@ -7,8 +7,9 @@ condition that is no longer listed. A shorter one would have found sicknesses th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from policy.checks.health_check import HealthCheck
 from policy.checks.verdicts import cause_of
@@ -27,11 +28,12 @@ _NO_BEARING = frozenset(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckThen:
     """A check as it was when its spells were exported. seconds: of the time-out for each cause. fields: all else that decides
-    what is due or held, by the names of `HealthCheck`, as texts that are only compared."""
+    what is due or held, by the names of `HealthCheck` in camelCase, such as `selector` and `minHealthy`; null where the check
+    does not set it. They are only compared."""
 
     check: str
     seconds: Mapping[str, float]
-    fields: Mapping[str, str]
+    fields: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +60,19 @@ class ReplayedCheck:
 
 def check_then(check: HealthCheck) -> CheckThen:
     """What an export says of it."""
-    others = {each.name: str(getattr(check, each.name)) for each in fields(check) if each.name not in _NO_BEARING}
+    others = {_camel(each.name): _plain(getattr(check, each.name)) for each in fields(check) if each.name not in _NO_BEARING}
     return CheckThen(check=check.ref.key, seconds=_seconds(check), fields=others)
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it, so that what is read back is equal."""
+    if isinstance(value, timedelta):
+        return format_duration(value)
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if is_dataclass(value):
+        return {_camel(each.name): _plain(getattr(value, each.name)) for each in fields(value)}
+    return value
 
 
 def replay(
@@ -73,7 +86,7 @@ def replay(
     for name, value in known.fields.items():
         if (was := then.fields.get(name)) != value:
             problem = f"expected it unchanged, {shown(was)}, as spells can't judge it; got {shown(value)}"
-            raise PolicyError(then.check, _camel(name), problem)
+            raise PolicyError(then.check, name, problem)
     for cause, after in seconds.items():
         if (before := then.seconds.get(cause)) is None:
             raise PolicyError(then.check, cause, "expected a condition that was listed when the spells were recorded")

@@ -41,9 +41,12 @@ def mode_lines(known: LedgerSnapshot) -> tuple[ModeLine, ...]:
 
 
 def idle_rules(known: LedgerSnapshot) -> tuple[ModeRule, ...]:
-    """Those that cover no Node that there is now, as one with a misspelt label."""
+    """Those that cover no Node and name no Machine that there is now, as one with a misspelt label."""
     nodes = [(name, each.node.labels) for name, each in known.nodes.items() if each.node is not None]
-    return tuple(rule for rule in known.modes.rules if not any(rule.covers(*each) for each in nodes))
+    machines = {each.victim_name for each in known.machines.values() if each.node is None}
+    return tuple(
+        rule for rule in known.modes.rules if machines.isdisjoint(rule.nodes) and not any(rule.covers(*each) for each in nodes)
+    )
 
 
 def limited(modes: ClusterModes) -> str:

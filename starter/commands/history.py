@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from policy.values.display_text import counted
 from starter.commands.arguments import ClusterOption, OutputOption
 from starter.commands.session import Exit, Output, Session, complain, duration_of, session_of, show, working
 from starter.errors import SilentError
@@ -134,7 +135,7 @@ async def offenders(
 
 @working
 async def report(
-    context: typer.Context, *, since: SinceOption = "720h", cluster: ClusterOption = "", output: OutputOption = None
+    context: typer.Context, *, since: SinceOption = "30d", cluster: ClusterOption = "", output: OutputOption = None
 ) -> Exit:
     """Show what helps: for each reason and step how often it was tried, how often the node was back at work or replaced by it,
     how long it took until the machine was proven off and until then, and how long people were waited for.
@@ -178,7 +179,7 @@ async def compare(
 
     Each case names the workflow that records it. Exit code 4: nothing is recorded of that check.
     """
-    from starter.handles.observations import report
+    from starter.handles.observations import report as report_on
     from starter.output.comparison import as_markdown, as_text, asked_since, parts
 
     plain = Output(output.value) if output is not None and output is not ReportOutput.MARKDOWN else None
@@ -189,12 +190,12 @@ async def compare(
         raise SettingsError(f"--since: {error}") from None
     async with session.connected() as (warden, _, name):
         found = await warden.observations.observed(name, since=began)
-    answer = report(name, found, since=began, check=check)
+    answer = report_on(name, found, since=began, check=check)
     if export:
         from starter.plans import spell_file
 
         number = spell_file.write(export, found, answer, await _checks(session))
-        complain(f"{number} spells of {name} were written to {export}")
+        complain(f"{counted(number, 'spell')} of {name} written to {export}")
     elif output is ReportOutput.MARKDOWN:
         typer.echo(as_markdown(parts(answer)))
     else:

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from starter.commands.arguments import ClusterOption, OutputOption, WhoOption, complete_nodes
-from starter.commands.session import given, print_command_answer, session_of, show, working
+from starter.commands.session import Session, given, print_command_answer, session_of, show, working
 from starter.errors import SilentError
 from workers.errors import SettingsError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from policy.episode.modes import ClusterModes
+    from policy.scan.ledger_snapshot import LedgerSnapshot
+    from starter.output.models import ModesAnswer
+    from workers.configuration.settings import Settings
+
+SHOWN = 8
+"""Nodes of one line; JSON has them all."""
 
 app = typer.Typer(help="Show and set how far programs may go with nodes: observe, cordon, drain or repair.")
 
@@ -31,20 +42,58 @@ def mode(context: typer.Context, cluster: ClusterOption = "", output: OutputOpti
 @working
 async def _shown(context: typer.Context, *, cluster: str, output: OutputOption) -> None:
     from policy.scan.mode_table import idle_rules, mode_lines
-    from starter.output.mode_table import as_model, as_table
+    from starter.output.models import ModesAnswer
 
     session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, settings, name):
         modes = await warden.scanner(name).modes()
+    known, unread = await _known(session, settings, modes)
+    answer = ModesAnswer(
+        cluster=name,
+        default=modes.default,
+        why=modes.why,
+        rules=modes.rules,
+        nodes=mode_lines(known) if known is not None else (),
+        unread=unread or None,
+        idle=idle_rules(known) if known is not None else (),
+    )
+    show(session, lambda: answer, lambda: _as_text(answer))
+
+
+async def _known(session: Session, settings: Settings, modes: ClusterModes) -> tuple[LedgerSnapshot | None, str]:
+    """The cluster as the caller may read it, under these modes; else None, and why it can't be read."""
     try:
         found = await session.snapshot(settings)
-        found.ledger.put_modes(modes)
-        unread = ""
-        known = found.ledger.known(datetime.now(UTC))
-        lines, idle = mode_lines(known), idle_rules(known)
     except (SilentError, SettingsError) as error:
-        lines, idle, unread = (), (), str(error)
-    show(session, lambda: as_model(name, modes, lines, unread), lambda: as_table(modes, lines, idle, unread))
+        return None, str(error)
+    found.ledger.put_modes(modes)
+    return found.ledger.known(datetime.now(UTC)), ""
+
+
+def _as_text(found: ModesAnswer) -> RenderableType:
+    """What is set, and which nodes are in which mode."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from policy.values.display_text import counted
+    from policy.values.mode import Mode
+    from starter.output.status_table import columns
+
+    parts: list[RenderableType] = [Text(f"nodes without a rule: {found.default} ({found.why})")]
+    for rule in reversed(found.rules):
+        parts.append(Text(f"{rule.mode}: {rule}"))
+        if rule in found.idle:
+            parts.append(Text("  it covers no node now", style="yellow"))
+    if found.unread:
+        return Group(*parts, Text(found.unread, style="yellow"))
+    table = columns("mode", "nodes", "health check", "why", flexible="why")
+    for line in found.nodes:
+        more = len(line.nodes) - SHOWN
+        names = ", ".join(line.nodes[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+        shown = Text(names) if len(names) <= 40 else Text(counted(len(line.nodes), "node"))
+        style = "" if line.mode is Mode.REPAIR else "yellow"
+        table.add_row(Text(line.mode.value, style=style), shown, line.check or "(none)", line.why)
+    return Group(*parts, Text(), table)
 
 
 @app.command("set")
@@ -63,6 +112,9 @@ async def set_mode(
     """Set how far programs may go with these nodes, or with all. The newest rule that covers a node counts.
 
     It holds from the next last look on. A rule for all nodes replaces all others. Exit code 4: there is no such node.
+
+    Arm a rack: `nodewarden mode set repair -l rack=r7 --reason "first rack"`. Take it back: `nodewarden mode unset -l rack=r7
+    --reason "enough for today"`.
     """
     await _say(context, level, node, selector, reason=reason, who=who, cluster=cluster, output=output)
 
@@ -96,6 +148,7 @@ async def _say(
 ) -> None:
     """level: None takes the rule back."""
     from policy.episode.modes import UNSET
+    from policy.scan.mode_table import idle_rules
     from policy.values.mode import read_mode
 
     if level is not None and (problem := read_mode(level)[1]):
@@ -112,4 +165,7 @@ async def _say(
             nodes=tuple(nodes or ()),
             selector=selector,
         )
+        modes = await warden.scanner(name).modes() if selector and level is not None else None
+    if modes is not None and (known := (await _known(session, settings, modes))[0]) is not None:
+        answer += f"; no node has {selector} now" if any(rule.selector == selector for rule in idle_rules(known)) else ""
     print_command_answer(session, answer, cluster=name)

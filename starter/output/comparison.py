@@ -152,7 +152,7 @@ def _of_armed(armed: ArmedTally) -> Iterator[str]:
         said = _estimate(armed.share, str(FEWEST_CASES), percent=True)
         yield f"Did not help, as the node was sick again within {day}: {armed.not_helped} of {armed.share.of:.0f}, {said}."
     if armed.undecided:
-        yield f"Not decided yet: {armed.undecided}."
+        yield f"Not decided yet, as {day} have not passed since the repair: {armed.undecided}."
     yield f"Reboots: {armed.reboots}; after {armed.same_cause} of them the same reason came back within {day}."
     if armed.incidents:
         yield f"Those that did not help: {', '.join(f'`nodewarden record {each}`' for each in armed.incidents)}."
@@ -217,13 +217,15 @@ def _begun(each: JudgedSpell, due: datetime | None) -> str:
 
 
 def as_text(found: Sequence[ReportPart]) -> RenderableType:
-    """For a terminal. What has a link is a line with the link below it."""
+    """For a terminal. What has a link is a line with the link below it; its moments and times have their column's name."""
     shown: list[RenderableType] = []
     for part in found:
         shown += [Text(part.heading, style="bold"), *(Padding(Text(line), (0, 0, 0, 2)) for line in part.lines)]
         if part.links:
-            for row, link in zip(part.rows, part.links, strict=True):
-                shown += [Padding(Text("  ".join(row)), (0, 0, 0, 2)), Padding(Text(link, style="dim"), (0, 0, 0, 4))]
+            for (first, *others), link in zip(part.rows, part.links, strict=True):
+                named = zip(part.columns[1:], others, strict=True)
+                line = "  ".join([first, *(f"{name.lower()} {each}" if each[:1].isdigit() else each for name, each in named)])
+                shown += [Padding(Text(line), (0, 0, 0, 2)), Padding(Text(link, style="dim"), (0, 0, 0, 4))]
         elif part.rows:
             table = columns(*part.columns, flexible=part.columns[0])
             for row in part.rows:

@@ -153,7 +153,7 @@ class HistoryAnswer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModesAnswer:
     """How far programs may go. default, why: for nodes without a rule. rules: the oldest first. nodes: by mode, check and reason.
-    unread: why the nodes are not known, null where they are."""
+    unread: why the nodes are not known, null where they are. idle: those of `rules` that cover no node now."""
 
     cluster: str
     default: Mode
@@ -161,6 +161,7 @@ class ModesAnswer:
     rules: tuple[ModeRule, ...]
     nodes: tuple[ModeLine, ...]
     unread: str | None
+    idle: tuple[ModeRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

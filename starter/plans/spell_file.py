@@ -39,7 +39,7 @@ class ExportHead:
     until: datetime
     repair_seconds: float
     checks: tuple[CheckThen, ...]
-    version: Literal[1]
+    version: Literal[2]
     kind: Literal["export"] = "export"
 
 
@@ -68,7 +68,7 @@ def write(path: str, found: Observed, compared: ClusterComparison, checks: Seque
     report = compared.comparison
     keys = {each.check for each in report.checks}
     head = ExportHead(
-        version=1,
+        version=2,
         cluster=compared.cluster,
         since=report.since,
         until=report.until,

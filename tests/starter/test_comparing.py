@@ -36,7 +36,7 @@ from workers.errors import SettingsError
 from workflows.kit.options import WORKFLOW_QUEUE
 
 NOW = NOON + timedelta(days=2)
-SHORTENED = 24
+SHORTENED = 29
 """Lines that the example leaves out at its end."""
 
 
@@ -228,6 +228,7 @@ async def test_a_longer_time_out_is_tried_on_exported_spells(tmp_path: Path) -> 
     at = "2026-11-28T12:05:00Z"
     assert dues == {"a": (None, "held"), "b": (at, "false-repair"), "c": (at, "repaired-by-others")}
     text = (await nodewarden("evaluate", "-f", str(tmp_path / "changed.yaml"), "--replay", file)).stdout
+    assert "a  sick since 2026-11-28T11:5" in text
     assert "As it was: 3 repairs, 1 false." in text
     assert "Changed: 2 repairs, 1 false." in text
     assert "at 2026-11-28T12:00:00Z, false repair: came back by itself → not due" in " ".join(text.split())
@@ -236,6 +237,14 @@ async def test_a_longer_time_out_is_tried_on_exported_spells(tmp_path: Path) -> 
     assert (check["repairs"], check["falseRepairs"]) == (3, 1)
     unlisted = CHANGED.replace("status: Unknown, duration: DURATION", 'status: "False", duration: 300s')
     assert "ReadyFalse: expected a condition that was listed" in (await replayed(tmp_path, file, unlisted)).stderr
+
+
+def test_the_checks_of_a_file_are_json_and_no_text_of_python(tmp_path: Path) -> None:
+    file = exported(tmp_path / "spells.jsonl", spell(), checks=checks())
+    ((check,), _) = (json.loads(line).get("checks") for line in Path(file).read_text(encoding="utf-8").splitlines())
+    assert check["fields"]["minHealthy"] == {"value": 51, "percent": True}
+    assert check["fields"]["maxUnhealthy"] is None
+    assert check["fields"]["selector"] == {"requirements": [{"key": "role", "operator": "In", "values": ["worker"]}]}
 
 
 @pytest.mark.parametrize(
@@ -269,7 +278,7 @@ def line(**changes: object) -> str:
 HEAD = json.dumps(
     {
         "kind": "export",
-        "version": 1,
+        "version": 2,
         "cluster": "c",
         "since": "2026-11-01T00:00:00Z",
         "until": "2026-11-29T00:00:00Z",
@@ -286,7 +295,7 @@ HEAD = json.dumps(
         ("{", "line 1: expected a JSON object"),
         ("[" * 5000, "line 1: expected a JSON object"),
         (line(), "line 1: kind: expected export in the first line"),
-        (HEAD.replace('"version": 1', '"version": 2'), "line 1: version: expected 1"),
+        (HEAD.replace('"version": 2', '"version": 1'), "line 1: version: expected 2"),
         (HEAD.replace('"repairSeconds": 1', '"repairSeconds": "long"'), "line 1: repairSeconds: "),
         (f"{HEAD}\n{HEAD}", "line 2: kind: expected export in the first line"),
         (f"{HEAD}\n" + '{"kind": "node"}', "line 2: kind: expected one of export, spell, got 'node'"),

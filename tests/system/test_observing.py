@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,10 +13,11 @@ import pytest
 from policy.episode.messages import Outcome
 from policy.observation.spells import OBSERVATION, Ending, ObservationRecord, Spell
 from policy.values.mode import Mode
+from simulator.resources import NODES
 from tests.system.fixtures import Standing
 from tests.system.harness import System
 from tests.system.questions import commands, is_open
-from tests.system.worker_process import KillOrder, When
+from tests.system.worker_process import ROOT, KillOrder, When
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
 
@@ -43,6 +48,58 @@ async def test_a_mode_that_is_taken_back_a_second_before_the_off_leaves_the_mach
         assert result.off_proof is None
         assert result.outcome is not Outcome.RECOVERED
         assert "its mode is observe" in result.message
+
+
+async def nodewarden(system: System, *words: str) -> tuple[int, str]:
+    """The code of a command as at a keyboard, and what it printed, with one space between words."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("NODEWARDEN_", "KUBECONFIG"))}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "starter.cli", *words,
+        env=environment | {"NODEWARDEN_CONFIG": str(system.config), "PYTHONPATH": str(ROOT)},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    printed, _ = await asyncio.wait_for(process.communicate(), 60)
+    return process.returncode or 0, " ".join(printed.decode().split())
+
+
+async def test_modes_are_set_shown_and_taken_back_by_commands(standing: Standing) -> None:
+    async with standing() as system:
+        await system.start_worker()
+        await system.apply_policy()
+        await system.start_scanner()
+        name, labels = system.cluster_name, {"metadata": {"labels": {"rack": "r1"}}}
+        await system.client.patch(NODES.path(NODE), labels)
+
+        async def set_mode(*words: str) -> tuple[int, str]:
+            return await nodewarden(system, "mode", *words, "--reason", "first rack")
+
+        async def shown(*words: str) -> str:
+            return (await nodewarden(system, "mode", *words))[1]
+
+        assert await set_mode("set", "observe") == (0, f"{name}: the mode of all nodes is observe")
+        armed = f"{name}: the mode of nodes with rack=r1 is repair; 1 other rule: see `nodewarden mode`"
+        assert await set_mode("set", "repair", "-l", "rack=r1") == (0, armed)
+        code, answer = await set_mode("set", "repair", "-l", "rack=r9")
+        assert (code, answer.endswith("; no node has rack=r9 now")) == (0, True)
+        assert (await shown()).count("it covers no node now") == 1
+        found = json.loads(await shown("-o", "json"))
+        assert {line["mode"]: NODE in line["nodes"] for line in found["nodes"]} == {"observe": False, "repair": True}
+        assert [rule["selector"] for rule in found["idle"]] == ["rack=r9"]
+        assert (await set_mode("unset", "-l", "rack=r1"))[0] == 0
+        found = json.loads(await shown("-o", "json"))
+        assert [line["mode"] for line in found["nodes"]] == ["observe"]
+        known = "there are rules for all nodes; nodes with rack=r9"
+        assert (await set_mode("unset", "-l", "rack=r2"))[1].endswith(f"no rule is for exactly these nodes: {known}")
+        refused = {
+            ("set", "bogus"): (2, "expected observe, cordon, drain or repair, got 'bogus'"),
+            ("set", "repair", "-l", "rack in"): (3, "expected"),
+            ("set", "repair", NODE, "-l", "rack=r1"): (3, "expected nodes by name or a selector, got both"),
+            ("set", "repair", "node-77"): (4, "node-77: there is no such Node or Machine"),
+        }
+        for words, (code, said) in refused.items():
+            ended, printed = await set_mode(*words)
+            assert (ended, said in printed) == (code, True), printed
+        assert json.loads(await shown("-o", "json"))["rules"] == found["rules"]
 
 
 async def open_spells(system: System) -> list[Spell]:

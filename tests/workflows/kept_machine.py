@@ -204,6 +204,7 @@ class ScriptedMachine(ScriptedTarget):
             recovered=decision.recovered,
             ready=world.held.node is not None and world.held.node.ready,
             left_by=world.devices.marked,
+            streams=True,
         )
 
     async def give_up(self, request: contract.GiveUpRequest) -> contract.GiveUpResult:

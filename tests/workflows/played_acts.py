@@ -230,6 +230,7 @@ class NodeActs(Played):
             adopted_incident=mark.incident if mark is not None and adopted else "",
             adopted_paths=mark.paths if mark is not None else (),
             observation=machine.observation(),
+            streams=True,
         )
 
     def mark(self, request: contract.ActRequest) -> contract.ActResult:
@@ -675,6 +676,7 @@ class LadderActs(Played):
             adopted_incident=mark.incident if mark is not None and adopted else "",
             adopted_paths=mark.paths if mark is not None else (),
             observation=seen,
+            streams=True,
         )
 
     # The Machine ----------------------------------------------------------------------------------------------------

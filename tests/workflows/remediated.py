@@ -297,6 +297,7 @@ class ScriptedRemediation:
             healthy_delay=world.healthy_delay,
             remembers=world.stands,
             refused=world.refused,
+            streams=world.node.streams,
         )
 
     def give_up(self, request: contract.GiveUpRequest) -> contract.GiveUpResult:

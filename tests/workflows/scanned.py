@@ -66,6 +66,7 @@ def report(*nodes: str, **changes: object) -> ScanReport:
         lease=ClusterLease(held=True),
         checks=(check(unhealthy=len(nodes)),),
         candidates=tuple(candidate(node) for node in nodes),
+        streams=True,
     )
     return replace(plain, **changes)  # type: ignore[arg-type]
 

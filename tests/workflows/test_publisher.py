@@ -141,6 +141,14 @@ async def test_what_ends_before_it_has_a_target_is_written_all_the_same(env: Wor
     assert world.streamed[-1].outcome == "refused"
 
 
+async def test_where_no_stream_is_configured_no_line_waits_or_travels(env: WorkflowEnvironment) -> None:
+    """The worker that pins the target says so; `nodewarden record` has the lines all the same."""
+    world = World(streams=False)
+    result = await fenced(env, world)
+    assert world.streamed == []
+    assert len(result.record) > 10
+
+
 async def test_a_line_names_a_person_only_where_one_has_acted(env: WorkflowEnvironment) -> None:
     world = World(ignores_off=True)
     async with fencing(env, world, parks=True) as run:

@@ -78,6 +78,19 @@ async def test_what_a_scan_without_an_answer_took_along_goes_with_the_next(env: 
         assert numbers(world) == [1, 2]
 
 
+async def test_where_no_stream_is_configured_no_record_is_kept_or_travels(env: WorkflowEnvironment) -> None:
+    """Once a stream is configured they begin, with the number 1: nothing is missing before it."""
+    world = ScriptedCluster(report("node-1", "node-2", streams=False))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        world.show(report("node-1", "node-2", "node-3", streams=False))
+        await eventually(env, lambda: "node-3" in {each.node for each in world.requests[-1].refusals})
+        assert written(world) == {}
+        world.show(report("node-1", "node-2", "node-3", "node-4"))
+        await eventually(env, lambda: bool(written(world)))
+        assert [(each.node, numbers(world)) for each in written(world).values()] == [("node-4", [1])]
+
+
 async def test_a_pause_and_a_stop_are_written_with_the_person_also_by_the_last_scan(env: WorkflowEnvironment) -> None:
     world = ScriptedCluster(report("node-1"))
     async with scanning(env, world) as scan:

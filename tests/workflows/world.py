@@ -189,6 +189,8 @@ class World:
     """By which name Kubernetes attests who speaks; "": it does not."""
     shown: list[contract.EpisodeSnapshot] = field(default_factory=list)
     events: list[contract.PublishedEvent] = field(default_factory=list)
+    streams: bool = True
+    """Whether the workers have a decision stream."""
     streamed: list[RecordEntry] = field(default_factory=list)
     """Lines of the record, as activities that completed took them to the decision stream."""
     tell_errors: list[ApplicationError] = field(default_factory=list)
@@ -416,6 +418,7 @@ class ScriptedTarget:
             observation=world.observation(),
             added=await self._marked_at_once(_target_of(request, pinned)) if marks else None,
             repairs=world.repairs,
+            streams=world.streams,
         )
 
     async def _marked_at_once(self, target: contract.Target) -> Added | None:

@@ -337,7 +337,7 @@ class HealthScanner:
             self._hasty = 0
             await workflow.sleep(BREATH, summary="many scans in a row were answered at once")
         taken = {each.id for each in poll.request.decisions}
-        state.decisions = [each for each in state.decisions if each.id not in taken]
+        state.decisions = [each for each in state.decisions if each.id not in taken and report.streams]
         if report.cluster_uid not in {"", state.cluster_uid} and state.cluster_uid:
             # Workers of two clusters serve one name: it can't be known here in which of them the next act would be (S9).
             self._received_at = None
@@ -479,8 +479,10 @@ class HealthScanner:
     # Record ---------------------------------------------------------------------------------------------------------
 
     def _record(self, kind: DecisionKind, **known: Any) -> None:
-        """A record for the decision stream, which the next scan takes along. known: fields of Decision."""
+        """A record for the decision stream, which the next scan takes along, if there is one. known: fields of Decision."""
         state = self._state
+        if state.report is not None and not state.report.streams:
+            return
         state.decided += 1
         decision = Decision(
             id=f"{workflow.info().run_id}/{state.decided}", at=workflow.now(), cluster=self._input.cluster, kind=kind, **known

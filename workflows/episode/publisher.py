@@ -46,8 +46,10 @@ class Publisher:
         self._publishing: asyncio.Task[None] | None = None
 
     def add_entry(self, entry: RecordEntry) -> None:
-        """A line of the decision record. It has no publication of its own: it goes along with the next one."""
-        self._state.entries = [*self._state.entries, entry][-MAXIMUM_ENTRIES:]
+        """A line of the decision record. It has no publication of its own: it goes along with the next one, if there is a
+        decision stream."""
+        if self._state.streams is not False:
+            self._state.entries = [*self._state.entries, entry][-MAXIMUM_ENTRIES:]
         if not self._state.shows:
             return
         if job := job_of(entry, self._incident, self._state.runs.get(entry.act, 0)):
@@ -59,6 +61,12 @@ class Publisher:
             self._state.failure = entry.detail
         if entry.act == "end":
             self._state.outcome, self._state.message = entry.outcome, entry.detail
+
+    def learn_of_stream(self, streams: bool) -> None:
+        """Whether the cluster has a decision stream. If not, no line of the record waits or travels."""
+        self._state.streams = streams
+        if not streams:
+            self._state.entries = []
 
     def show(self, status: EpisodeStatus) -> None:
         """The episode has entered a state; one that looks the same from outside is no news."""
@@ -132,7 +140,8 @@ class Publisher:
         if news is None:
             return
         self._state.events = [*news.events, *self._state.events][-MAXIMUM_EVENTS:]
-        self._state.entries = [*news.entries, *self._state.entries][-MAXIMUM_ENTRIES:]
+        if self._state.streams is not False:
+            self._state.entries = [*news.entries, *self._state.entries][-MAXIMUM_ENTRIES:]
         self._state.off = self._state.off or news.off
         if news.shown is not None:
             self._state.entered = self._state.entered or news.shown.at

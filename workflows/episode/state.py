@@ -101,6 +101,8 @@ class PublisherState:
     off: OffNote | None = None
     entries: list[RecordEntry] = field(default_factory=list)
     """Lines of the record that no activity has taken to the decision stream yet."""
+    streams: bool | None = None
+    """Whether the cluster has a decision stream, as its latest worker answered; None: not known yet, and lines wait."""
     failure: str = ""
     outcome: str = ""
     message: str = ""

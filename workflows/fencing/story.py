@@ -420,6 +420,7 @@ class FencingStory:
         episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason, since=pin.need.since)
         episode.learns_of(pin.added)
         episode.note_repairs(pin.repairs)
+        episode.publisher.learn_of_stream(pin.streams)
         episode.note("pin", "ok", f"uid {pin.pinned.uid}, boot id {pin.pinned.boot_id}, plan {pin.plan.source}")
         for warning in pin.plan.warnings:
             episode.note("plan", "warning", warning)

@@ -266,6 +266,7 @@ class RemediationStory:
         episode.see(pin.observation)
         episode.state.pinned = pin.pinned
         episode.note_repairs(pin.repairs)
+        episode.publisher.learn_of_stream(pin.streams)
         episode.state.ladder = LadderProgress(pin=pin, failed=list(self._request.failed), retry=self._request.retry)
         self._open(episode.state.ladder)
         self._adoption.begin(pin.adopted_incident, pin.adopted_paths)

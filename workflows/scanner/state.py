@@ -112,7 +112,7 @@ class ScannerState:
 
     # The decision stream
     decided: int = 0
-    """How many records there have been."""
+    """How many records there have been, but for those of times without a stream."""
     decisions: list[Decision] = field(default_factory=list)
     """Those that no answered scan has taken along yet."""
     refused: dict[str, str] = field(default_factory=dict)

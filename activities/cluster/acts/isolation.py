@@ -54,7 +54,6 @@ from activities.contracts.target import (
     TaintRequest,
     Target,
 )
-from activities.decision_stream import RecordDecisions, discard_decisions
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
 from activities.notification_sender import Notify, discard_notice
@@ -79,14 +78,13 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
         *,
         fences: NodeFences | None = None,
         notify: Notify = discard_notice,
-        record: RecordDecisions = discard_decisions,
     ) -> None:
         """look: the last look at this cluster (`last_look.py`). licences: which know what we have added."""
         super().__init__(served)
         self._licences = licences
         self._look = look
         self._drain = Drain(served, permits, licences)
-        self._publisher = EpisodePublisher(served, fences, notify=notify, record=record)
+        self._publisher = EpisodePublisher(served, fences, notify=notify)
 
     @activity.defn(name="isolation.mark-unschedulable")
     async def mark_unschedulable(self, request: CordonRequest) -> ActResult:

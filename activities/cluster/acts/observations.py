@@ -12,7 +12,6 @@ from temporalio import activity
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
 from activities.cluster.objects.live_node import find_node
 from activities.contracts.observations import ObservationActivities, RecordRequest, RecordResult
-from activities.decision_stream import RecordDecisions, discard_decisions
 from policy.observation.open_spells import with_traces
 from policy.observation.spells import Ending, ObservationRecord, Spell
 from policy.values.display_text import in_a_line
@@ -23,17 +22,10 @@ PROGRAMS = frozenset({"kubelet", "kube-controller-manager", "cloud-controller-ma
 
 
 class ClusterObservations(ClusterActivities, ObservationActivities):
-    """start: starts the workflow of a record, unless there is one. stream: the decision stream."""
+    """start: starts the workflow of a record, unless there is one."""
 
-    def __init__(
-        self,
-        served: ServedCluster,
-        *,
-        start: Callable[[ObservationRecord], Awaitable[None]],
-        stream: RecordDecisions = discard_decisions,
-    ) -> None:
+    def __init__(self, served: ServedCluster, *, start: Callable[[ObservationRecord], Awaitable[None]]) -> None:
         super().__init__(served)
-        self._stream = stream
         self._start = start
         self._room = asyncio.Semaphore(AT_ONCE)
 
@@ -45,7 +37,8 @@ class ClusterObservations(ClusterActivities, ObservationActivities):
         single = [ObservationRecord(cluster=self._cluster, spells=(each,)) for each in ended if not each.storm]
         records = (*single, *request.records)
         await asyncio.gather(*(self._recorded(each) for each in records))
-        await self._stream([decision for each in records for decision in each.decisions()])
+        if self._served.record is not None:
+            await self._served.record([decision for each in records for decision in each.decisions()])
         return RecordResult(of_storms=tuple(each for each in ended if each.storm))
 
     async def _recorded(self, record: ObservationRecord) -> None:

@@ -83,7 +83,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
                 return await self._gone(sight, request, Hold(at=now, gone=gone, replaced=sight.held is not None, reason=gone))
             return await self._bring_about(sight, request, now)
 
-        return await edit(request.node, once)
+        return replace(await edit(request.node, once), streams=self._served.record is not None)
 
     @activity.defn(name="preservation.give-up")
     async def give_up(self, request: GiveUpRequest) -> GiveUpResult:

@@ -122,6 +122,7 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
             adopted_paths=mark.paths if mark is not None else (),
             observation=observe(request.node, node.view if node is not None else None),
             repairs=repairs,
+            streams=self._served.record is not None,
             healthy_delay=check.healthy_delay if check is not None else timedelta(0),
             remembers=(
                 view.annotations.get(LAST_REMEDIATION_ANNOTATION, "") if view is not None else "",

@@ -32,7 +32,7 @@ from activities.cluster.report.status_writer import StatusWriter
 from activities.cluster.watch.freshness import marks_of
 from activities.cluster.watch.view import ClusterView
 from activities.contracts.scan import ScanActivities, ScanRequest
-from activities.decision_stream import RecordDecisions, discard_decisions
+from activities.decision_stream import RecordDecisions
 from activities.notification_sender import Notify, discard_notice
 from policy.scan.report_builder import Urgency, urgency
 from policy.scan.scan_report import ScanReport
@@ -73,7 +73,7 @@ class ClusterScan(ScanActivities):
     NodeActions out; None: they stay as they are. notify_device_check: is called with a digest of the policies that name devices,
     when it has changed: a wrong address or password is found when it is written, and not an hour later. A Secret alone that
     changes is not noticed: it is read, and not watched (S40). meter: the process's own, for what is known of the cluster. record:
-    the decision stream.
+    writes the decision stream, None where none is configured.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class ClusterScan(ScanActivities):
         notify_device_check: Callable[[str], Awaitable[None]] | None = None,
         meter: MetricMeter = MetricMeter.noop,
         notify: Notify = discard_notice,
-        record: RecordDecisions = discard_decisions,
+        record: RecordDecisions | None = None,
     ) -> None:
         self._cluster = cluster
         self.view = view
@@ -147,7 +147,7 @@ class ClusterScan(ScanActivities):
         self._publish_scanner(request)
         self._sweep(request)
         async with _beside(self._shutting_down(ending)):
-            report, _ = await asyncio.gather(self._observe(request, ending), self._record(request.decisions))
+            report, _ = await asyncio.gather(self._observe(request, ending), self._write_decisions(request))
             return report
 
     @activity.defn(name="scan.release-lease")
@@ -158,9 +158,13 @@ class ClusterScan(ScanActivities):
         self._given_back += 1
         self._publish_scanner(request)
         self._levels.scanner_stopped()
-        await self._record(request.decisions)
+        await self._write_decisions(request)
         await self._publish_halt(request)
         await self._lease.release(request.holder)
+
+    async def _write_decisions(self, request: ScanRequest) -> None:
+        if self._record is not None:
+            await self._record(request.decisions)
 
     def _publish_scanner(self, request: ScanRequest) -> None:
         """Halts and reminders, as metrics and notifications."""
@@ -278,7 +282,13 @@ class ClusterScan(ScanActivities):
         while len(self._answered) > REMEMBERED:
             self._answered.popitem(last=False)
         now = self._clock()
-        return replace(report, answered_at=now, seen_at=self.view.seen_at(now), run=activity.info().workflow_run_id or "")
+        return replace(
+            report,
+            answered_at=now,
+            seen_at=self.view.seen_at(now),
+            run=activity.info().workflow_run_id or "",
+            streams=self._record is not None,
+        )
 
     def _prepare_once(self) -> None:
         if self._prepare is not None and self.view.synced and PREPARING not in self._tasks:

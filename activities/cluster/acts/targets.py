@@ -48,7 +48,6 @@ from activities.contracts.target import (
     Target,
     TargetActivities,
 )
-from activities.decision_stream import RecordDecisions, discard_decisions
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
 from activities.notification_sender import Notify, discard_notice
@@ -73,14 +72,13 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         checked: CheckedDevices | None = None,
         verified_words: bool = False,
         notify: Notify = discard_notice,
-        record: RecordDecisions = discard_decisions,
     ) -> None:
         """verified_words: a person's wish is acted on only where it was verified that it is theirs."""
         super().__init__(served)
         self._licences = licences
         known = {"identities": identities, "checked": checked, "licences": licences, "verified_words": verified_words}
         self._last_look = LastLook(served, permits, takeover=takeover, **known)
-        self._publisher = EpisodePublisher(served, fences, notify=notify, record=record)
+        self._publisher = EpisodePublisher(served, fences, notify=notify)
 
     @activity.defn(name="isolation.pin-target")
     async def pin(self, request: PinRequest) -> PinResult:
@@ -129,6 +127,7 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
             observation=observe(view.name, view),
             added=added,
             repairs=repairs,
+            streams=self._served.record is not None,
         )
 
     @activity.defn(name="isolation.mark")

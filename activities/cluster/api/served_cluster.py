@@ -17,6 +17,7 @@ from activities.clocks import Clock, utc_now
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import Resource, in_management_cluster, versions_of
 from activities.cluster.api.refusals import unless_gone
+from activities.decision_stream import RecordDecisions
 from activities.errors import ErrorType, failure
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.fence.credential_hosts import CredentialHosts
@@ -85,7 +86,8 @@ class ServedCluster:
     """machines: where Cluster API's objects live, None where all others do. own_node: the node this worker runs on, "" where not
     known. source: of the fence policies, which say whether fencing is switched off.
     remediators: what the objects of other controllers say. credential_hosts: asked of the check of devices (S40).
-    repairs: of a machine, by the name of its Node and its system UUID; answers in a moment, whatever fails."""
+    repairs: of a machine, by the name of its Node and its system UUID; answers in a moment, whatever fails.
+    record: writes the decision stream, None where none is configured."""
 
     name: str
     connection: ClusterConnection
@@ -97,6 +99,7 @@ class ServedCluster:
     remediators: tuple[Remediator, ...] = REMEDIATORS
     credential_hosts: Callable[[], Awaitable[CredentialHosts]] = _unknown
     repairs: Callable[[str, str], Awaitable[FoundRepairs]] = _not_counted
+    record: RecordDecisions | None = None
 
     @property
     def connections(self) -> Connections[ClusterConnection]:

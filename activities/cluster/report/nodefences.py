@@ -29,7 +29,6 @@ from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.objects.live_node import Edit, LiveNode, edit_node, readable_mark
 from activities.cluster.objects.marks import is_ours, owner, write_mark
 from activities.contracts.target import EpisodeSnapshot, OffNote, Publication, PublishedEvent, Target
-from activities.decision_stream import RecordDecisions, discard_decisions
 from activities.errors import ErrorType, error_type
 from activities.notification_sender import Notify, discard_notice
 from policy.checks.targets import MACHINE
@@ -284,8 +283,8 @@ PATIENCE_SECONDS = 3.0
 
 
 class EpisodePublisher:
-    """What is new of episodes, on a Node and on its NodeFence where there is one. notify: notifies people elsewhere. record: the
-    decision stream."""
+    """What is new of episodes, on a Node, on its NodeFence where there is one, and in the decision stream. notify: notifies
+    people elsewhere."""
 
     def __init__(
         self,
@@ -293,13 +292,12 @@ class EpisodePublisher:
         fences: NodeFences | None,
         *,
         notify: Notify = discard_notice,
-        record: RecordDecisions = discard_decisions,
     ) -> None:
         self._cluster = served.name
         self._connections = served.connections
         self._fences = fences
         self._notify = notify
-        self._record_decisions = record
+        self._record_decisions = served.record
         self._clock = served.clock
 
     async def publish_beside(self, target: Target, news: Publication | None) -> None:
@@ -354,6 +352,8 @@ class EpisodePublisher:
             )
 
     async def _stream(self, target: Target, entries: Sequence[RecordEntry]) -> None:
+        if self._record_decisions is None:
+            return
         about = {"cluster": target.cluster, "node": target.pinned.node, "uid": target.pinned.uid, "incident": target.incident}
         ours = {"workflow_id": target.workflow_id, "run_id": target.run_id}
         await self._record_decisions([decision_of(each, **about, **ours) for each in entries])

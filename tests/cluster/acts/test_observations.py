@@ -75,7 +75,7 @@ async def recorded(world: World, request: RecordRequest) -> list[ObservationReco
         assert made, "what is not recorded yet is not written"
         streamed.extend(decisions)
 
-    acts = ClusterObservations(ServedCluster(CLUSTER, world.connection, clock=world.clock), start=start, stream=stream)
+    acts = ClusterObservations(ServedCluster(CLUSTER, world.connection, clock=world.clock, record=stream), start=start)
     result = await ActivityEnvironment().run(acts.record, request)
     spells = {record.workflow_id: spell for record in made for spell in record.spells}
     assert {each.id: (each.kind, each.node, each.outcome) for each in streamed} == {

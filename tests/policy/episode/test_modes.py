@@ -79,9 +79,19 @@ def test_one_command_takes_everything_back() -> None:
 def test_a_rule_is_replaced_by_one_for_the_same_nodes_and_taken_back_by_naming_them() -> None:
     modes = OBSERVES.ruled(a_rule(Mode.REPAIR, "a", "b")).ruled(a_rule(Mode.CORDON, "b", "a"))
     assert [rule.mode for rule in modes.rules] == [Mode.CORDON]
-    with pytest.raises(ValueError, match=r"there is none for these: rules are b, a"):
+    with pytest.raises(ValueError, match=r"^no rule is for exactly these nodes: there are rules for b, a$"):
         modes.unruled(("a",), "")
+    with pytest.raises(ValueError, match=r"^there is no rule$"):
+        OBSERVES.unruled((), "")
     assert modes.unruled(("a", "b"), "") == OBSERVES
+
+
+def test_the_answer_to_a_command_says_what_else_is_set_and_after_unset_what_is_left() -> None:
+    modes = OBSERVES.ruled(a_rule(Mode.REPAIR, "a")).ruled(a_rule(Mode.CORDON, "b"))
+    assert modes.described(("b",), "") == "the mode of b is cordon; 1 other rule: see `nodewarden mode`"
+    left = modes.unruled(("b",), "").described(("b",), "")
+    assert left == "without a rule the mode is observe (the setting scan.mode is observe); 1 rule left: see `nodewarden mode`"
+    assert modes.unruled((), "").described((), "") == "without a rule the mode is observe (the setting scan.mode is observe)"
 
 
 def test_rules_are_bounded() -> None:

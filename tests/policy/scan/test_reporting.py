@@ -386,6 +386,15 @@ def test_rules_that_cover_no_node_are_found() -> None:
     assert idle_rules(ledger.known(NOW)) == tuple(rules[:2])
 
 
+def test_a_rule_that_names_a_machine_without_a_node_counts_for_it() -> None:
+    ledger = ledger_of(PROD, a_machine("m1", node_name=""), a_machine("m2", node_name="gone"))
+    names = [each.victim_name for each in ledger.known(NOW).machines.values()]
+    rules = [ModeRule(mode=Mode.REPAIR, by="ada", reason="r", at=NOW, nodes=(name,)) for name in (*names, "machine/x/m3")]
+    ledger.put_modes(ClusterModes(rules=tuple(rules)))
+    assert names == [f"machine/{a_machine().namespace}/m1", "gone"]
+    assert idle_rules(ledger.known(NOW)) == (rules[2],)
+
+
 def test_nodes_in_each_mode_are_counted_and_a_held_one_names_its_mode() -> None:
     """S52: what a check would have repaired is compared with how long it only observed."""
     nodes = []
