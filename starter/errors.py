@@ -19,6 +19,10 @@ class RefusedError(RequestError):
     exit_code = 3
 
 
+class UnreadableError(Exception):
+    """What was asked of the page can't be read: no request at all, so no RequestError. The text is one line for people."""
+
+
 class UnattestedError(RefusedError):
     """Kubernetes does not let the caller say it, and only attested commands are wanted."""
 

@@ -65,7 +65,7 @@ async def explain(
         if filename or now:
             raise SettingsError("--at: expected neither -f nor --now beside it: it is answered from records")
         return await at_moment(session, at, node=node)
-    answer = _from_files(filename, node, asked_now(now), overlap) if filename else await _live(session, node)
+    answer = from_files(filename, node, now, overlap) if filename else await _live(session, node)
     if not session.for_programs and not answer.known and not answer.mistakes and not answer.unread:
         raise NoSuchNodeError(node, answer.explanation.names if answer.explanation is not None else ())
     show(session, lambda: as_model(answer), lambda: as_text(answer))
@@ -74,11 +74,13 @@ async def explain(
     return Exit.FAILED if filename and answer.mistakes else Exit.OK
 
 
-def _from_files(files: list[str], node: str, at: datetime, overlap: Overlap) -> NodeExplanation:
+def from_files(files: list[str], node: str, now: str, overlap: Overlap) -> NodeExplanation:
+    """What the objects of these files say of the node at that moment."""
     from policy.scan.explanation import explain as explain_node
     from starter.output.explanation import NodeExplanation
     from starter.plans.cluster_objects import cluster_from_files
 
+    at = asked_now(now)
     cluster = cluster_from_files(files, at, overlap=overlap)
     explanation = explain_node(cluster.ledger.known(at), node, cluster.owners, cluster.leased)
     return NodeExplanation(node=node, at=at, explanation=explanation, mistakes=cluster.mistakes)

@@ -30,14 +30,13 @@ from policy.preservation.requests import parse_hold
 from policy.scan.permit_rules import OVERRIDABLE, against_requests
 from starter import wording
 from starter.client import Nodewarden
-from starter.errors import MissingError, RefusedError, RequestError
+from starter.errors import MissingError, RefusedError, RequestError, UnreadableError
 from starter.handles.episodes import EpisodeHandle
 from starter.handles.node_actions import name_of
 from starter.output.models import Begun, CommandAnswer
 from starter.output.permits import in_the_way, refused_now, still_stopped_by
 from starter.plans.fence_plans import SECONDS_TO_READ, device_lines, planned, pods_on, unread
 from starter.web import api
-from starter.web.answers import UnreadableError
 from starter.web.auth import Caller, ForbiddenError
 from starter.web.login import sessions_of
 from starter.web.overview import Overview, overview_of, stop_of

@@ -22,13 +22,13 @@ from policy.scan import pauses
 from policy.values.display_text import counted
 from policy.values.times import parse_duration
 from starter import wording
+from starter.errors import UnreadableError
 from starter.handles.history import OUTCOMES, EndedEpisode, outcomes_of
 from starter.output.cluster_moment import cluster_moment, sections
 from starter.output.comparison import USUAL_SINCE, asked_since, parts
-from starter.web.answers import UnreadableError
+from starter.web.api import asked_moment
 from starter.web.overview import NAMES
 from starter.web.pages import render
-from starter.web.timeline import asked_moment
 from starter.web.views import views_of
 
 # What ended episodes took, reckoned up: waiting for people apart from working, by outcome and by step, and day by day.
