@@ -207,24 +207,6 @@ class Nodewarden:
             await episode.isolate(who=requester, reason=reason)
         return episode
 
-    async def release(self, cluster: str, node: str, *, who: str, reason: str) -> str:
-        """See `EpisodeHandle.release`."""
-        return await self.episode(cluster, node).release(who=who, reason=reason)
-
-    async def extend(
-        self,
-        cluster: str,
-        node: str,
-        *,
-        who: str,
-        reason: str,
-        until: datetime | None = None,
-        hold: timedelta | None = None,
-        shorten: bool = False,
-    ) -> str:
-        """See `EpisodeHandle.extend`."""
-        return await self.episode(cluster, node).extend(who=who, reason=reason, until=until, hold=hold, shorten=shorten)
-
     async def preserved(self, cluster: str) -> PreservedNodes:
         """The open preservations: who is kept, why, and until when. To be looked at; nothing is decided by it."""
         return await open_preservations(self.client, cluster)
@@ -278,18 +260,6 @@ class Nodewarden:
     def episode(self, cluster: str, node: str) -> EpisodeHandle:
         """The episode of a node, open or ended; whether there is one shows when it is asked."""
         return EpisodeHandle(self.client, cluster=cluster, node=node, speaker=self._speaker)
-
-    async def abort(self, cluster: str, node: str, *, who: str, reason: str, power_on: bool = False) -> str:
-        """See `EpisodeHandle.abort`."""
-        return await self.episode(cluster, node).abort(who=who, reason=reason, power_on=power_on)
-
-    async def ack_off(self, cluster: str, node: str, *, who: str, reason: str, question: int, override: str = "") -> str:
-        """See `EpisodeHandle.ack_off`."""
-        return await self.episode(cluster, node).ack_off(who=who, reason=reason, question=question, override=override)
-
-    async def resume(self, cluster: str, node: str, *, who: str, reason: str, question: int, of: str = "") -> str:
-        """See `EpisodeHandle.resume`."""
-        return await self.episode(cluster, node).resume(who=who, reason=reason, question=question, of=of)
 
     async def serves(self, cluster: str) -> bool:
         """Whether a worker has lately asked for work on the cluster's queue; Temporal remembers some five minutes."""

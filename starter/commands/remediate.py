@@ -33,7 +33,7 @@ from workers.errors import SettingsError
 
 if TYPE_CHECKING:
     from policy.remediation.ladder import EscalationStep
-    from starter.plans.remediation_plans import RemediationPlan
+    from starter.output.outlooks import RemediationPlan
 
 PatientArgument = Annotated[
     str,
@@ -99,7 +99,7 @@ async def _show_steps(session: Session, node: str, named: tuple[EscalationStep, 
     from temporalio.exceptions import ApplicationError
 
     from starter.output.console import PlainConsole
-    from starter.plans.remediation_plans import as_table
+    from starter.output.outlooks import as_table
 
     try:
         console = PlainConsole(stderr=True, highlight=False, markup=False, emoji=False)
@@ -125,8 +125,8 @@ async def plan(
 
     Without -f the cluster is read; with it, only the files are. Exit code 1: nothing could be done; 4: there is no such node.
     """
+    from starter.output.outlooks import as_model, as_table, planned
     from starter.plans.cluster_objects import cluster_from_files
-    from starter.plans.remediation_plans import as_model, as_table, planned
 
     session = session_of(context, cluster=cluster, output=output)
     named = named_steps(steps)
@@ -145,8 +145,8 @@ async def read_plan(session: Session, node: str, named: tuple[EscalationStep, ..
     from activities.cluster.api.served_cluster import Connections
     from activities.cluster.objects.live_machines import find_target
     from policy.remediation.ladder import body_of
+    from starter.output.outlooks import planned
     from starter.plans.cluster_objects import read_live
-    from starter.plans.remediation_plans import planned
 
     settings = session.settings()
     async with session.reading(settings) as (connection, machines):

@@ -254,6 +254,7 @@ def _run(session: Session, work: Coroutine[Any, Any, Exit | None]) -> NoReturn:
 
 
 def _judge(error: Exception) -> tuple[str, Exit]:
+    from policy.values.errors import PolicyError
     from workers.errors import (
         EmbeddedServerError,
         NamespaceMissingError,
@@ -264,7 +265,7 @@ def _judge(error: Exception) -> tuple[str, Exit]:
 
     if isinstance(error, StoppedError):
         return "", Exit.OK
-    if isinstance(error, SettingsError | NamespaceMissingError | SearchAttributesError):
+    if isinstance(error, SettingsError | PolicyError | NamespaceMissingError | SearchAttributesError):
         return str(error), Exit.USAGE
     if isinstance(error, RequestError):
         return in_a_line(str(error)), Exit(error.exit_code)

@@ -121,7 +121,7 @@ def as_model(answer: NodeExplanation) -> ExplainAnswer:
             )
             for result in (episodes.ended if episodes is not None else ())
         ),
-        remediation=outlooks.as_model(outlook) if outlook is not None else None,
+        remediation=outlooks.outlook_model(outlook) if outlook is not None else None,
         errors=tuple(mistake_of(mistake) for mistake in answer.mistakes),
         problems=tuple(answer.problems),
     )
@@ -243,7 +243,7 @@ def _outlook(found: Outlook, answer: NodeExplanation) -> RenderableType:
     )
     return Group(
         Text(f"{head}, by {found.check}", style="bold"),
-        outlooks.as_table(found, answer.scanner.permits if answer.scanner is not None else ()),
+        outlooks.outlook_table(found, answer.scanner.permits if answer.scanner is not None else ()),
     )
 
 

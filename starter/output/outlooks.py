@@ -1,21 +1,34 @@
-"""How a remediation would go, in words and as JSON: for `nodewarden explain` and `nodewarden remediate plan`.
+"""How a remediation would go, in words and as JSON: for `nodewarden explain` and `remediate plan`, by hand and by the scanner.
 
-What is true is `policy/scan/explanation.py`.
+Nothing is done. What is true is `policy/scan/explanation.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
+from activities.cluster.watch.offline import ClusterSnapshot, ManifestMistake
 from policy.checks.health_check import RetryRules
 from policy.episode.permits import Permit, PermitState
+from policy.remediation.ladder import Body, EscalationStep
 from policy.remediation.memory import LastRemediation, NextRemediation
-from policy.scan.explanation import ConcurrencyLimit, Outlook, OwnersTurn, PlannedStep
+from policy.scan.explanation import ConcurrencyLimit, Outlook, OwnersTurn, PlannedStep, outlook, outlook_by_hand
 from policy.values.times import format_duration, written
-from starter.output.models import LastAnswer, LimitAnswer, OwnersAnswer, RemediationAnswer, RetriesAnswer, StepAnswer
+from starter.output.evaluation import described, mistake_of
+from starter.output.models import (
+    LastAnswer,
+    LimitAnswer,
+    OwnersAnswer,
+    RemediatePlanAnswer,
+    RemediationAnswer,
+    RetriesAnswer,
+    StepAnswer,
+)
 
 
 def step_text(planned: PlannedStep) -> str:
@@ -108,7 +121,7 @@ def lines(found: Outlook, permits: Collection[Permit] = (), *, by_hand: bool = F
     return said
 
 
-def as_table(found: Outlook, permits: Collection[Permit] = (), *, by_hand: bool = False) -> RenderableType:
+def outlook_table(found: Outlook, permits: Collection[Permit] = (), *, by_hand: bool = False) -> RenderableType:
     """The same on the page."""
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True)
@@ -118,7 +131,7 @@ def as_table(found: Outlook, permits: Collection[Permit] = (), *, by_hand: bool 
     return table
 
 
-def as_model(found: Outlook) -> RemediationAnswer:
+def outlook_model(found: Outlook) -> RemediationAnswer:
     """The same for programs."""
     turn, last = found.turn, found.last
     return RemediationAnswer(
@@ -177,3 +190,60 @@ def _owners_own_of(own: OwnersTurn | None) -> OwnersAnswer | None:
         exhausted=(turn.exhausted or None) if turn is not None else None,
         problem=own.problem or None,
     )
+
+
+# The plan of one node: both by hand and by the scanner.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemediationPlan:
+    """Both. by_hand None: there is no such node; by_scanner None: no health check covers it. named: a person has said by which
+    steps."""
+
+    node: str
+    by_hand: Outlook | None
+    by_scanner: Outlook | None
+    named: bool = False
+    mistakes: Sequence[ManifestMistake] = ()
+    names: Collection[str] = ()
+    """Of all nodes."""
+
+
+def planned(cluster: ClusterSnapshot, node: str, named: tuple[EscalationStep, ...] | None, body: Body | None) -> RemediationPlan:
+    """Of objects that were read. named: the steps that a person wants. body: as a look at the cluster has found it."""
+    known = cluster.ledger.known(cluster.now)
+    return RemediationPlan(
+        node=node,
+        by_hand=outlook_by_hand(known, node, named=named, body=body, owners=cluster.owners),
+        by_scanner=outlook(known, node, cluster.owners),
+        named=named is not None,
+        mistakes=tuple(cluster.mistakes),
+        names=tuple(known.nodes),
+    )
+
+
+def as_model(plan: RemediationPlan) -> RemediatePlanAnswer:
+    """The whole answer."""
+    return RemediatePlanAnswer(
+        node=plan.node,
+        found=plan.by_hand is not None,
+        by_hand=outlook_model(plan.by_hand) if plan.by_hand is not None else None,
+        by_scanner=outlook_model(plan.by_scanner) if plan.by_scanner is not None else None,
+        errors=tuple(mistake_of(mistake) for mistake in plan.mistakes),
+    )
+
+
+def as_table(plan: RemediationPlan) -> RenderableType:
+    """A block each, then what could not be read."""
+    parts: list[RenderableType] = [Text(plan.node, style="bold")]
+    if plan.by_hand is None:
+        parts.append(Text("there is no such Node or Machine", style="red"))
+    else:
+        check = f", as {plan.by_hand.check} says" if plan.by_hand.check and not plan.named else ""
+        parts += [Text(f"By hand{check}", style="bold"), outlook_table(plan.by_hand, by_hand=True)]
+        if plan.by_scanner is None:
+            parts.append(Text("By the scanner: never, no health check covers it", style="bold"))
+        else:
+            parts += [Text(f"By the scanner, as {plan.by_scanner.check} says", style="bold"), outlook_table(plan.by_scanner)]
+    parts += [Text(f"error: {described(mistake)}", style="red") for mistake in plan.mistakes]
+    return Group(*parts)

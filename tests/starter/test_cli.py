@@ -131,11 +131,11 @@ async def test_fence_says_when_nobody_has_answered(
 
 
 async def acknowledge(warden: Nodewarden, cluster: str, node: str) -> None:
-    await warden.ack_off(cluster, node, who="amy", reason="pulled the plug", question=7)
+    await warden.episode(cluster, node).ack_off(who="amy", reason="pulled the plug", question=7)
 
 
 async def abort(warden: Nodewarden, cluster: str, node: str) -> None:
-    await warden.abort(cluster, node, who="amy", reason="false alarm")
+    await warden.episode(cluster, node).abort(who="amy", reason="false alarm")
 
 
 async def leave(warden: Nodewarden, cluster: str, node: str) -> None:

@@ -240,7 +240,7 @@ async def test_the_cluster_at_a_moment_has_each_episode_once_also_one_that_went_
     await warden.fence(cluster, "node-1", reason="slow", incident="i-1")
     long = await warden.fence(cluster, "long-2", reason="very slow", incident="i-2")
     moment = await next_second()
-    await warden.abort(cluster, "node-1", who="amy", reason="enough")
+    await warden.episode(cluster, "node-1").abort(who="amy", reason="enough")
     await long.resume(who="amy", reason="on", question=7)
     await next_second()
     await warden.fence(cluster, "node-3", reason="later", incident="i-3")

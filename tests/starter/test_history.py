@@ -31,7 +31,7 @@ PROVEN = (
 
 
 async def acknowledged(warden: Nodewarden, cluster: str, node: str) -> None:
-    await warden.ack_off(cluster, node, who="amy", reason="pulled the plug", question=7)
+    await warden.episode(cluster, node).ack_off(who="amy", reason="pulled the plug", question=7)
 
 
 async def terminated(warden: Nodewarden, cluster: str, node: str) -> None:
