@@ -187,7 +187,7 @@ class Nodewarden:
     ) -> EpisodeHandle:
         """Begin to preserve a node, or join the open preservation of it, which ends as it would have (S22): see
         `extend`. hold: for how long, None for the time-out of the node's pool. isolate: cut it off from its volumes and its
-        network once it has failed; an open preservation is told so.
+        network once it has failed; an open preservation is asked to, too.
 
         Raises EpisodeHeldError, naming the holder, where an episode of another kind has the node (S13).
         """

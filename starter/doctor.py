@@ -88,7 +88,7 @@ from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue, power_queue
 
 
 class Level(StrEnum):
-    """warning: it works, and is not as it should be, or can't be told. problem: something will not be done."""
+    """warning: it works, and is not as it should be, or that is not known. problem: something will not be done."""
 
     OK = "ok"
     WARNING = "warning"
@@ -354,7 +354,7 @@ async def clocks(connection: ClusterConnection) -> list[Finding]:
 
 
 async def people(connection: ClusterConnection, *, required: bool) -> list[Finding]:
-    """Whether Kubernetes attests who speaks. required: no other word is heard."""
+    """Whether Kubernetes attests who speaks. required: no other command is accepted."""
     if doubt := await doubt_of(connection, {"metadata": {"creationTimestamp": written(connection.now() + SETTLED)}}):
         then = "no person's command is accepted" if required else "names are not verified"
         return [(problem if required else warning)(f"{doubt}; {then}", "apply it (docs/security.md)")]
@@ -554,9 +554,9 @@ def _judged(resource: Resource, there: dict[str, tuple[str, ...]]) -> Finding | 
     name, ours = definition_name(resource), resource in OURS
     if name not in there:
         return problem(f"{name} is not there", f"{APPLY}, or `nodewarden doctor --fix`") if ours else None
-    spoken = {each.api_version.partition("/")[2] for each in versions_of(resource)}
-    if spoken.isdisjoint(there[name]):
-        what = f"{name} is served as {', '.join(there[name]) or 'nothing'}, and we speak {', '.join(sorted(spoken))}"
+    supported = {each.api_version.partition("/")[2] for each in versions_of(resource)}
+    if supported.isdisjoint(there[name]):
+        what = f"{name} is served as {', '.join(there[name]) or 'nothing'}, and supported are {', '.join(sorted(supported))}"
         return problem(what, APPLY if ours else "serve that version, or use a nodewarden that knows it")
     return None
 

@@ -63,7 +63,7 @@ class NoSuchNodeError(MissingError):
 
 
 class SilentError(RequestError):
-    """Temporal answers, but no worker of ours does: nothing can be asked or told now. Or the API of a cluster does not let us
-    read what is asked for."""
+    """Temporal answers, but no worker of ours does: nothing can be asked or commanded now. Or the API of a cluster does not
+    let us read what is asked for."""
 
     exit_code = 5

@@ -10,6 +10,7 @@ from policy.fence.config import ShownConfig
 from policy.fence.device_check import DeviceReport
 from policy.observation.outcomes import OutcomesReport
 from starter.doctor import DoctorAnswer
+from starter.handles.history import EpisodeRecord
 from starter.handles.observations import ClusterComparison
 from starter.handles.scanners import StartedScanner
 from starter.handles.status import ClusterStatus, PreservedNodes
@@ -34,7 +35,7 @@ ANSWERS: Mapping[str, type[Any]] = {
     "history": models.HistoryAnswer,
     "mode": models.ModesAnswer,
     "history --at": ClusterMoment,
-    "record": models.RecordAnswer,
+    "record": EpisodeRecord,
     "compare": ClusterComparison,
     "offenders": models.OffendersAnswer,
     "report": OutcomesReport,

@@ -119,7 +119,7 @@ QuestionOption = Annotated[
     int, typer.Option("--question", metavar="NUMBER", help="The number of what it asks, as `nodewarden status` shows it.")
 ]
 OfOption = Annotated[
-    str, typer.Option("--of", metavar="NAME", help="Owner of the one to end, as shown; default: your own. The owner is told.")
+    str, typer.Option("--of", metavar="NAME", help="Owner of the one to end, as shown; default: your own. The owner is notified.")
 ]
 OverrideOption = Annotated[
     list[Overridable] | None,

@@ -61,11 +61,11 @@ async def history(
         now = datetime.now(UTC)
         found = await warden.history.ended(name, node=node, since=now - ago)
         observed = await warden.observations.ended_spells(name, node=node, since=now - ago)
-        heard = await warden.scanner(name).pauses() if not node and not outcome else ()
+        remembered = await warden.scanner(name).pauses() if not node and not outcome else ()
     found = replace(found, episodes=tuple(each for each in found.episodes if each.outcome in wanted))
     if outcome:
         observed = replace(observed, spells=tuple(each for each in observed.spells if each.ending in wanted))
-    pauses = pauses_of.since(heard, now - ago, now)
+    pauses = pauses_of.since(remembered, now - ago, now)
     show(session, lambda: as_model(found, pauses, now, observed), lambda: as_table(found, pauses, now, observed))
     return Exit.OK
 
@@ -96,12 +96,12 @@ async def record(
 
     Of a node it is the open episode, else the last one.
     """
-    from starter.output.record_table import as_model, as_table
+    from starter.output.record_table import as_table
 
     session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, _, known):
         found = await warden.history.record(known, name)
-    show(session, lambda: as_model(found), lambda: as_table(found))
+    show(session, lambda: found, lambda: as_table(found))
     return Exit.OK
 
 

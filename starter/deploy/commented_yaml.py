@@ -64,8 +64,9 @@ def _one(document: dict[str, Any]) -> str:
         if found := _PLACE.fullmatch(line):
             indent, item = found[1], found[1] + found[2]
             margin = f"{indent}# "
-            told = comments[int(found[3])]
-            lines += textwrap.wrap(told, WIDTH, initial_indent=margin, subsequent_indent=margin, break_on_hyphens=False)
+            lines += textwrap.wrap(
+                comments[int(found[3])], WIDTH, initial_indent=margin, subsequent_indent=margin, break_on_hyphens=False
+            )
         else:
             lines.append(item + line[len(item) :])  # what follows the comment begins the list's item in its place
             item = ""

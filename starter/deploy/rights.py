@@ -231,7 +231,7 @@ _RIGHTS: tuple[Right | Followed, ...] = (
     ),
     Right(groups=(MCM.group,), resources=("machines/status",), verbs=("patch",), features=_for(Feature.PRESERVATION)),
     Right(
-        why="Of a kept Machine that others delete: whether its set is scaled to nothing, or rolled, which is told.",
+        why="Of a kept Machine that others delete: whether its set is scaled to nothing, or rolled, which is reported.",
         groups=(OPENSHIFT.group,),
         resources=("machinesets",),
         verbs=("get",),

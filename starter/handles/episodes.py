@@ -209,11 +209,11 @@ class EpisodeHandle:
         request = PersonRequest(who=who, reason=reason, question=question)
         return await self._send("return_path", Verb.RETURN_PATH, request, question=question)
 
-    async def _send(self, update: str, action: Verb, word: OperatorCommand, **said: Any) -> str:
-        """said: what the word says besides."""
-        spoken = NodeActionSpec(action=action, node=self.node, reason=word.reason, **said)
-        word = await attested(self._speaker, self.cluster, word, spoken)
-        return await send_update(self._client, self.workflow_id, update, word, str, what=self._what, run_id=self.run_id)
+    async def _send(self, update: str, action: Verb, request: OperatorCommand, **further: Any) -> str:
+        """further: what the command says besides who and why."""
+        spec = NodeActionSpec(action=action, node=self.node, reason=request.reason, **further)
+        request = await attested(self._speaker, self.cluster, request, spec)
+        return await send_update(self._client, self.workflow_id, update, request, str, what=self._what, run_id=self.run_id)
 
 
 def named(status: EpisodeStatus) -> str:

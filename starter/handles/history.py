@@ -156,7 +156,7 @@ class History:
         self, cluster: str, first: datetime, last: datetime, *, node: str = ""
     ) -> tuple[tuple[EpisodeRecord, ...], bool]:
         """The records of those that were open at any moment of that time, and whether there are more. One that went on in a new
-        history later is told as far as the last history that began by then."""
+        history later is known as far as the last history that began by then."""
         state = f"StartTime <= '{written(last)}' AND (ExecutionStatus = 'Running' OR CloseTime >= '{written(first)}')"
         runs = await self.listed(cluster, state, node=node, limit=MOST_LISTED + 1)
         found: list[list[WorkflowExecution]] = []

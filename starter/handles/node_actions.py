@@ -51,7 +51,7 @@ class Speaker:
         self._complain = complain
         self._insists = insists
 
-    async def attest(self, cluster: str, spoken: NodeActionSpec) -> Attested | None:
+    async def attest(self, cluster: str, spec: NodeActionSpec) -> Attested | None:
         """None: the name is not attested. Raises RefusedError where the cluster's admission says that the person may not, and
         where it is not attested although only that is wanted."""
         async with self.opening(cluster) as connection:
@@ -59,7 +59,7 @@ class Speaker:
                 self._expect_none(f"the cluster {cluster} is not reached from here")
                 return None
             try:
-                return await _made(connection, spoken)
+                return await _made(connection, spec)
             except ObjectNotFound as error:
                 self._expect_none(f"{error.message}; `nodewarden deploy people` has what is needed")
                 return None
@@ -89,14 +89,14 @@ async def own_connection(settings: Settings, name: str) -> AsyncIterator[Cluster
         yield connection
 
 
-async def attested(speaker: Speaker | None, cluster: str, word: W, spoken: NodeActionSpec) -> W:
-    """The word, naming the object that attests it where there is one, and its speaker. Raises RefusedError."""
+async def attested(speaker: Speaker | None, cluster: str, command: W, spec: NodeActionSpec) -> W:
+    """The command, naming the object that attests it where there is one, and its speaker. Raises RefusedError."""
     if speaker is None:
-        return word
-    found = await speaker.attest(cluster, spoken)
+        return command
+    found = await speaker.attest(cluster, spec)
     if found is None:
-        return replace(word, who=word.who or speaker.otherwise)
-    return replace(word, who=word.who or found.name, action=found.action)
+        return replace(command, who=command.who or speaker.otherwise)
+    return replace(command, who=command.who or found.name, action=found.action)
 
 
 async def name_of(connection: ClusterConnection) -> str:
@@ -105,13 +105,13 @@ async def name_of(connection: ClusterConnection) -> str:
     return str(review["status"]["userInfo"]["username"])
 
 
-async def _made(connection: ClusterConnection, spoken: NodeActionSpec) -> Attested:
+async def _made(connection: ClusterConnection, spec: NodeActionSpec) -> Attested:
     name = await name_of(connection)
     wanted = {
         "apiVersion": NODE_ACTIONS.api_version,
         "kind": NODE_ACTIONS.kind,
-        "metadata": {"generateName": f"{spoken.action.value}-", "labels": {SAID_LABEL: "true"}},
-        "spec": spoken.spec(name),
+        "metadata": {"generateName": f"{spec.action.value}-", "labels": {SAID_LABEL: "true"}},
+        "spec": spec.spec(name),
     }
     metadata = (await connection.create(NODE_ACTIONS.path(namespace=NAMESPACE), wanted))["metadata"]
     return Attested(action=ActionName(name=metadata["name"], uid=metadata["uid"]), name=name)

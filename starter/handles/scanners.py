@@ -124,11 +124,11 @@ class ScannerHandle:
         await self._handle.cancel(rpc_timeout=ANSWER_WITHIN)
         await self.ended()
 
-    async def _request(self, update: str, verb: Verb, word: OperatorCommand, **said: Any) -> str:
-        """said: what the request says besides."""
-        spoken = NodeActionSpec(action=verb, node="", reason=word.reason, **said)
-        word = await attested(self._speaker, self.cluster, word, spoken)
-        return await send_update(self._client, self.workflow_id, update, word, str, what=self._what)
+    async def _request(self, update: str, verb: Verb, request: OperatorCommand, **further: Any) -> str:
+        """further: what the command says besides who and why."""
+        spec = NodeActionSpec(action=verb, node="", reason=request.reason, **further)
+        request = await attested(self._speaker, self.cluster, request, spec)
+        return await send_update(self._client, self.workflow_id, update, request, str, what=self._what)
 
     async def pause(self, *, who: str, reason: str, until: datetime | None = None) -> str:
         """Begin nothing new and do nothing destructive, until then or until `unpause`. What is off is still freed and switched on

@@ -27,7 +27,7 @@ from policy.values.times import written
 from starter import wording
 from starter.output import outlooks
 from starter.output.evaluation import described, in_one_line, mistake_of, opinion_of
-from starter.output.models import EndedAnswer, ExplainAnswer, NotCovering, Silent
+from starter.output.models import EndedAnswer, ExplainAnswer, Silent
 from starter.output.permits import still_stopped_by
 from workflows.kit.messages import ScannerStatus
 
@@ -66,8 +66,8 @@ class NodeExplanation:
     def known(self) -> bool:
         """Whether there is such a node, or an episode of it."""
         found = self.explanation is not None and self.explanation.found
-        told = self.episodes is not None and (self.episodes.episode or self.episodes.silent or self.episodes.ended)
-        return found or bool(told)
+        episodes = self.episodes is not None and (self.episodes.episode or self.episodes.silent or self.episodes.ended)
+        return found or bool(episodes)
 
 
 def scanner_lines(answer: NodeExplanation, scanner: ScannerStatus) -> list[str]:
@@ -98,16 +98,13 @@ def as_model(answer: NodeExplanation) -> ExplainAnswer:
     explanation, episodes, silent = answer.explanation, answer.episodes, None
     if episodes is not None and episodes.silent is not None:
         silent = Silent(workflow_id=episodes.silent.workflow_id, problem=episodes.silent.problem)
-    outlook = explanation.outlook if explanation is not None else None
     return ExplainAnswer(
         node=answer.node,
         found=None if answer.unread and not answer.known else answer.known,
         conclusion=conclusion(answer) if answer.known else "",
         ready=(explanation.ready if explanation is not None else "") or None,
         checks=tuple(opinion_of(each.check, each.target, each.unblock) for each in _opinions(answer)),
-        not_covering=tuple(
-            NotCovering(check=each.check, why=each.why) for each in (explanation.bystanders if explanation is not None else ())
-        ),
+        not_covering=explanation.bystanders if explanation is not None else (),
         scanner=tuple(scanner_lines(answer, answer.scanner)) if answer.scanner is not None else None,
         episode=answer.episode,
         silent=silent,
@@ -121,7 +118,7 @@ def as_model(answer: NodeExplanation) -> ExplainAnswer:
             )
             for result in (episodes.ended if episodes is not None else ())
         ),
-        remediation=outlooks.outlook_model(outlook) if outlook is not None else None,
+        remediation=explanation.outlook if explanation is not None else None,
         errors=tuple(mistake_of(mistake) for mistake in answer.mistakes),
         problems=tuple(answer.problems),
     )

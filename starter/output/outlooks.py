@@ -20,15 +20,7 @@ from policy.remediation.memory import LastRemediation, NextRemediation
 from policy.scan.explanation import ConcurrencyLimit, Outlook, OwnersTurn, PlannedStep, outlook, outlook_by_hand
 from policy.values.times import format_duration, written
 from starter.output.evaluation import described, mistake_of
-from starter.output.models import (
-    LastAnswer,
-    LimitAnswer,
-    OwnersAnswer,
-    RemediatePlanAnswer,
-    RemediationAnswer,
-    RetriesAnswer,
-    StepAnswer,
-)
+from starter.output.models import RemediatePlanAnswer
 
 
 def step_text(planned: PlannedStep) -> str:
@@ -45,8 +37,8 @@ def state_of(planned: PlannedStep) -> str:
         return f"not possible: {planned.impossible}"
     if planned.failed:
         return "has failed before, is passed over"
-    told = "is next" if planned.next else ""
-    return f"{told}, {planned.doubtful}" if told and planned.doubtful else told or planned.doubtful
+    next_one = "is next" if planned.next else ""
+    return ", ".join(filter(None, (next_one, planned.doubtful)))
 
 
 def rules_text(rules: RetryRules) -> str:
@@ -79,8 +71,8 @@ def in_flight_text(limit: ConcurrencyLimit, permits: Collection[Permit] = ()) ->
     """How many at once, and who is under way now where the scanner has said."""
     share = f" ({limit.limit} of {limit.total})" if limit.limit.percent else ""
     busy = sorted(each.node for each in permits if limit.check in each.checks and each.holding is not PermitState.PARKED)
-    told = f"; under way: {', '.join(busy)}" if busy else ""
-    return f"{limit.check} lets {limit.most}{share} be remediated at once{told}"
+    under_way = f"; under way: {', '.join(busy)}" if busy else ""
+    return f"{limit.check} lets {limit.most}{share} be remediated at once{under_way}"
 
 
 def owners_own_text(own: OwnersTurn) -> str:
@@ -131,67 +123,6 @@ def outlook_table(found: Outlook, permits: Collection[Permit] = (), *, by_hand: 
     return table
 
 
-def outlook_model(found: Outlook) -> RemediationAnswer:
-    """The same for programs."""
-    turn, last = found.turn, found.last
-    return RemediationAnswer(
-        victim=found.victim,
-        check=found.check or None,
-        steps=tuple(_step_of(planned) for planned in found.steps),
-        problem=found.problem or None,
-        machine=found.machine or None,
-        owner=found.owner or None,
-        last=LastAnswer(of=last.of, at=last.at, retry=last.retry, failed=tuple(last.failed), incident=last.incident or None)
-        if last is not None
-        else None,
-        retry=turn.retry,
-        not_before=turn.not_before,
-        exhausted=turn.exhausted or None,
-        why=turn.why or None,
-        retries=_rules_of(found.rules),
-        in_flight=tuple(LimitAnswer(check=each.check, limit=str(each.limit), most=each.most) for each in found.in_flight),
-        owners_own=_owners_own_of(found.owners_own),
-    )
-
-
-def _step_of(planned: PlannedStep) -> StepAnswer:
-    step = planned.step
-    return StepAnswer(
-        name=step.name,
-        strategy=step.strategy,
-        template=step.template.key if step.template is not None else None,
-        timeout_seconds=step.timeout.total_seconds() if step.timeout is not None else None,
-        failed=planned.failed,
-        next=planned.next,
-        impossible=planned.impossible or None,
-    )
-
-
-def _rules_of(rules: RetryRules | None) -> RetriesAnswer | None:
-    if rules is None:
-        return None
-    backoff = rules.backoff
-    return RetriesAnswer(
-        max_retry=rules.max_retry,
-        retry_period_seconds=rules.retry_period.total_seconds(),
-        min_healthy_period_seconds=rules.min_healthy_period.total_seconds(),
-        backoff_seconds=(backoff.base.total_seconds(), backoff.limit.total_seconds()) if backoff is not None else None,
-    )
-
-
-def _owners_own_of(own: OwnersTurn | None) -> OwnersAnswer | None:
-    if own is None:
-        return None
-    turn = own.turn
-    return OwnersAnswer(
-        owner=own.owner,
-        retries=_rules_of(own.rules),
-        not_before=turn.not_before if turn is not None else None,
-        exhausted=(turn.exhausted or None) if turn is not None else None,
-        problem=own.problem or None,
-    )
-
-
 # The plan of one node: both by hand and by the scanner.
 
 
@@ -227,8 +158,8 @@ def as_model(plan: RemediationPlan) -> RemediatePlanAnswer:
     return RemediatePlanAnswer(
         node=plan.node,
         found=plan.by_hand is not None,
-        by_hand=outlook_model(plan.by_hand) if plan.by_hand is not None else None,
-        by_scanner=outlook_model(plan.by_scanner) if plan.by_scanner is not None else None,
+        by_hand=plan.by_hand,
+        by_scanner=plan.by_scanner,
         errors=tuple(mistake_of(mistake) for mistake in plan.mistakes),
     )
 

@@ -28,10 +28,10 @@ from policy.scan.scan_report import CheckReport, TargetRow
 from policy.values.times import parse_duration
 from starter.errors import MissingError, RefusedError, SilentError, UnattestedError, UnreadableError
 from starter.handles.episodes import SilentEpisode
-from starter.handles.history import MOST_LISTED, OUTCOMES
+from starter.handles.history import MOST_LISTED, OUTCOMES, EpisodeRecord
 from starter.handles.observations import ClusterComparison
 from starter.handles.status import ClusterStatus, PreservedNodes
-from starter.output import explanation, history_table, models, record_table
+from starter.output import explanation, history_table, models
 from starter.output.cluster_moment import ClusterMoment, cluster_moment
 from starter.output.cluster_moment import asked_moment as command_moment
 from starter.output.comparison import USUAL_SINCE, asked_since
@@ -304,12 +304,12 @@ async def history(
         raise UnreadableError(f"since: expected a duration such as 24h or 90m, got {since!r}") from None
     known, now = views_of(request).known(cluster).cluster, datetime.now(UTC)
     found = await views_of(request).warden.history.ended(known, node=node, since=now - ago, limit=limit)
-    heard = await views_of(request).warden.scanner(known).pauses() if not node and not outcome else ()
+    remembered = await views_of(request).warden.scanner(known).pauses() if not node and not outcome else ()
     wanted = set(outcome) or set(OUTCOMES) - {Outcome.REFUSED}
     shown = tuple(each for each in found.episodes if each.outcome in wanted)
     observed = await views_of(request).warden.observations.ended_spells(known, since=now - ago, node=node, limit=limit)
     observed = replace(observed, spells=tuple(each for each in observed.spells if not outcome or each.ending in wanted))
-    return answer(history_table.as_model(replace(found, episodes=shown), pauses.since(heard, now - ago, now), now, observed))
+    return answer(history_table.as_model(replace(found, episodes=shown), pauses.since(remembered, now - ago, now), now, observed))
 
 
 @_reading(f"{OF_CLUSTER}/compare", ClusterComparison)
@@ -333,12 +333,10 @@ async def moment(request: Request, cluster: str, at: str, *, node: str = "") -> 
     return answer(await cluster_moment(warden, known, asked_moment(at, datetime.now(UTC)), node=node))
 
 
-@_reading(f"{OF_CLUSTER}/record/{{name:path}}", models.RecordAnswer)
+@_reading(f"{OF_CLUSTER}/record/{{name:path}}", EpisodeRecord)
 async def record(request: Request, cluster: str, name: str) -> object:
     """What one episode saw, decided and did: of a node the open one, else the last; or the one with that incident."""
-    return answer(
-        record_table.as_model(await views_of(request).warden.history.record(views_of(request).known(cluster).cluster, name))
-    )
+    return answer(await views_of(request).warden.history.record(views_of(request).known(cluster).cluster, name))
 
 
 @router.get(f"{PREFIX}/openapi.json", include_in_schema=False)

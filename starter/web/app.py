@@ -92,7 +92,7 @@ async def events(request: Request, cluster: str) -> StreamingResponse:
 
 
 async def _stream(view: WatchedCluster, still: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
-    """still: whether who listens may go on; a browser then asks anew, and hears why not."""
+    """still: whether the reader may go on; a browser then asks anew, and is answered why not."""
     status, shown = None, None
     with view.watched():
         while await still():

@@ -274,8 +274,8 @@ class Sessions:
         # A proxy may change the token of its header between a form and its answer, and the name in it stays.
         caller: Caller | None = getattr(request.state, "caller", None)
         own = request.cookies.get(self.cookie(request), "")
-        told = f"bearer {caller.name}" if borne(request) and caller is not None else own
-        return hmac.new(key, told.encode(), hashlib.sha256).hexdigest()
+        owner = f"bearer {caller.name}" if borne(request) and caller is not None else own
+        return hmac.new(key, owner.encode(), hashlib.sha256).hexdigest()
 
 
 def cluster_in(path: str) -> str:

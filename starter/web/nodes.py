@@ -187,11 +187,11 @@ def _episode(episode: EpisodeRecord | EndedEpisode, entries: Sequence[RecordEntr
     firsts = [first for first, *_ in (list(same) for _, same in groupby(entries, key=_what))]  # what is tried again is one entry
     for entry, following in zip_longest(firsts, firsts[1:]):
         last = episode.ended if following is None else following.at
-        (told,) = moments_of((entry,))
-        what, detail = (told.detail, "") if entry.act == "phase" else (told.what, told.detail)
+        (moment,) = moments_of((entry,))
+        what, detail = (moment.detail, "") if entry.act == "phase" else (moment.what, moment.detail)
         yield TimelineEntry(
             at=entry.at,
-            kind=_kind(entry, proof=told.proof),
+            kind=_kind(entry, proof=moment.proof),
             what=what,
             detail=detail,
             incident=episode.incident,

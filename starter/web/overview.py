@@ -187,10 +187,10 @@ def _waiting(scanner: ScannerStatus, status: ClusterStatus) -> Iterator[WaitingN
     for held in scanner.held_off:
         moves = "" if held.until is not None else until_well_or_asked(held.node)
         yield WaitingNode(node=held.node, why=held.reason, until=held.until, guard=AdmissionRefusal.HELD_OFF, moves=moves)
-    told = {held.node for held in scanner.held_off}
+    held_off = {held.node for held in scanner.held_off}
     candidates = {each.node: each for each in scanner.report.candidates} if scanner.report is not None else {}
     for refused in scanner.refused:
-        if refused.reason == AdmissionRefusal.HELD_OFF and refused.node in told:
+        if refused.reason == AdmissionRefusal.HELD_OFF and refused.node in held_off:
             continue
         candidate = candidates.get(refused.node)
         later = candidate.not_before if candidate is not None and refused.reason == AdmissionRefusal.RETRY_LATER else None

@@ -56,7 +56,7 @@ GLYPHS = {
     NodeState.CORDONED: "◇",
     NodeState.HEALTHY: "●",
 }
-"""One shape for each state, so that no reader has to tell colours apart."""
+"""One shape for each state, so that no reader has to know colours apart."""
 COLOURS = {
     NodeState.NEEDS_PERSON: "red",
     NodeState.UNHEALTHY: "red",

@@ -168,7 +168,7 @@ async def history(
         began = now - parse_duration(since)
     except (ValueError, OverflowError):
         problem, began = f"within: expected a duration such as 24h or 90m, got {since!r}", now - USUAL
-    ended, observed, heard, status, offenders = await asyncio.gather(
+    ended, observed, remembered, status, offenders = await asyncio.gather(
         views.warden.history.ended(known, node=node.strip(), since=began),
         views.warden.observations.ended_spells(known, node=node.strip(), since=began),
         views.warden.scanner(known).pauses(),
@@ -192,7 +192,7 @@ async def history(
         found=[(each, times(each)) for each in found],
         by_outcome=outcomes,
         by_day=by_day(found, began, now),
-        pauses=list(reversed(pauses.since(heard, began, now))) if not node and not outcome else [],
+        pauses=list(reversed(pauses.since(remembered, began, now))) if not node and not outcome else [],
         permits_of=status.scanner.concurrency if status.scanner is not None else 0,
         more=ended.more,
         asked={"node": node, "since": since, "outcome": outcome, "at": at, "offset": offset},

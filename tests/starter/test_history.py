@@ -19,7 +19,7 @@ from starter.client import Nodewarden
 from starter.handles.history import EndedEpisodes, EpisodeRecord
 from starter.handles.observations import SpellsThen
 from starter.output import history_table
-from starter.output.record_table import as_model, as_table, moments_of
+from starter.output.record_table import as_table, moments_of
 from tests.starter.builders import NOW, ago, proof
 from tests.starter.drawing import drawn
 from tests.starter.keyboard import nodewarden
@@ -94,14 +94,14 @@ async def test_what_nobody_can_mean_is_code_2(keyboard: Path, cluster: str, word
 async def test_a_record_is_found_by_node_and_by_incident_open_or_ended(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
     await play(warden, cluster, ("node-1", acknowledged), ("node-2", terminated), ("refused-1", refused))
     by_node = json.loads((await nodewarden("record", "node-1", "-c", cluster, "-o", "json")).stdout)
-    assert (by_node["incident"], by_node["open"], by_node["why"]) == ("i-node-1", False, "node-1 is slow")
-    assert [(entry["act"], entry["provedOff"]) for entry in by_node["record"]] == [("off-proven", True)]
+    assert (by_node["incident"], by_node["ended"] is None, by_node["why"]) == ("i-node-1", False, "node-1 is slow")
+    assert [entry["act"] for entry in by_node["entries"]] == ["off-proven"]
     assert json.loads((await nodewarden("record", "i-node-1", "-c", cluster, "-o", "json")).stdout) == by_node
     assert "incident i-node-2, terminated after" in (await nodewarden("record", "node-2", "-c", cluster)).stdout
     await warden.fence(cluster, "node-1", reason="again", incident="i-again")
     for name in ("node-1", "i-again"):
         found = json.loads((await nodewarden("record", name, "-c", cluster, "-o", "json")).stdout)
-        assert (found["incident"], found["open"], found["outcome"]) == ("i-again", True, "running")
+        assert (found["incident"], found["ended"], found["outcome"]) == ("i-again", None, "running")
     nobody = await nodewarden("record", "node-9", "-c", cluster)
     assert (nobody.exit_code, nobody.stdout) == (4, "")
 
@@ -138,7 +138,6 @@ def test_a_record_says_what_happened_when_and_which_moments_proved_off() -> None
         PROVEN,
     ]
     assert [moment.proof for moment in moments_of(record.entries)] == [False, True]
-    assert [entry.proved_off for entry in as_model(record).record] == [False, True]
     word = OffProof(commanded_at=None, acknowledgement=Acknowledgement(who="amy", why="pulled it", at=ago(50)))
     assert (
         drawn(as_table(record_of(word)))[-1]
