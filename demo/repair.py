@@ -24,7 +24,7 @@ from demo.summary import Accident, judge, show
 from policy.episode.messages import EpisodeResult
 from policy.values.times import written
 from starter.client import Nodewarden
-from starter.deploy.shipped import people
+from starter.deploy.manifests import people
 from starter.handles.status import ClusterStatus
 from starter.output.console import fitting_console
 from starter.output.display import LineDisplay, LiveDisplay, watch

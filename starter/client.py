@@ -372,9 +372,13 @@ class Nodewarden:
         try:
             return ClusterStatus(cluster=cluster, at=datetime.now(UTC), scanner=await self.scanner_status(cluster))
         except RequestError as error:
-            last = await self._last_seen(cluster) if isinstance(error, MissingError) else None
+            run = await self.scanner(cluster).last_run() if isinstance(error, MissingError) else ""
+            if run and run not in self._last:  # asked once of each that has ended: what it knew stays what it was
+                self._last[run] = await self.scanner(cluster).last_status()
             silent = isinstance(error, SilentError)
-            return ClusterStatus(cluster=cluster, at=datetime.now(UTC), problem=str(error), unanswered=silent, last=last)
+            return ClusterStatus(
+                cluster=cluster, at=datetime.now(UTC), problem=str(error), unanswered=silent, last=self._last.get(run)
+            )
 
     async def _devices_read(self, cluster: str) -> DeviceReport | None:
         """As the last check knows them. Where none is known, `fence check` and `doctor` say why."""
@@ -382,13 +386,6 @@ class Nodewarden:
             return await self.device_check(cluster).last_report()
         except RequestError:
             return None
-
-    async def _last_seen(self, cluster: str) -> ScannerStatus | None:
-        """Asked once of each scanner that has ended: what it knew stays what it was."""
-        run = await self.scanner(cluster).last_run()
-        if run and run not in self._last:
-            self._last[run] = await self.scanner(cluster).last_status()
-        return self._last.get(run)
 
     async def of_node(self, cluster: str, node: str) -> NodeEpisodes:
         """The node's open episode, if there is one, and how its last ones ended."""

@@ -99,36 +99,36 @@ async def network(
 @working
 async def crds(context: typer.Context) -> None:
     """Print the definitions of our kinds, such as FencingTemplate and NodeAction."""
-    from starter.deploy import shipped
+    from starter.deploy import manifests
 
-    typer.echo(shipped.printed(*shipped.crds()), nl=False)
+    typer.echo(manifests.printed(*manifests.crds()), nl=False)
 
 
 @app.command()
 @working
 async def people(context: typer.Context) -> None:
     """Print what lets people command nodewarden by Kubernetes' own rights: a policy, and a ClusterRole to bind to people."""
-    from starter.deploy import shipped
+    from starter.deploy import manifests
 
-    typer.echo(shipped.printed(shipped.people()), nl=False)
+    typer.echo(manifests.printed(manifests.people()), nl=False)
 
 
 @app.command()
 @working
 async def alerts(context: typer.Context) -> None:
     """Print rules for Prometheus: a file for rule_files, or the spec of a PrometheusRule."""
-    from starter.deploy import shipped
+    from starter.deploy import manifests
 
-    typer.echo(shipped.printed(shipped.alerts()), nl=False)
+    typer.echo(manifests.printed(manifests.alerts()), nl=False)
 
 
 @app.command()
 @working
 async def dashboard(context: typer.Context) -> None:
     """Print the dashboard for Grafana, as JSON to import."""
-    from starter.deploy import shipped
+    from starter.deploy import manifests
 
-    typer.echo(shipped.printed(shipped.dashboard()), nl=False)
+    typer.echo(manifests.printed(manifests.dashboard()), nl=False)
 
 
 @app.command()
@@ -138,7 +138,7 @@ async def chart(
     directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="Where it is written; must not be there yet.")],
 ) -> None:
     """Write the Helm chart of this version, for `helm upgrade --install nodewarden DIRECTORY --namespace nodewarden`."""
-    from starter.deploy.shipped import write_chart
+    from starter.deploy.manifests import write_chart
 
     write_chart(directory)
     typer.echo(f"wrote {directory}")
@@ -149,6 +149,6 @@ def _listed(text: str) -> list[str]:
 
 
 def _print(objects: Iterable[dict[str, Any]]) -> None:
-    from starter.deploy.commented_yaml import to_yaml
+    from starter.deploy.manifests import to_yaml
 
     typer.echo(to_yaml(objects), nl=False)

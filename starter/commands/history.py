@@ -40,33 +40,19 @@ async def history(
     have been repaired (kind Observation), what held the node, and what became of it; `explain NODE --at` has the moments. And the
     pauses of the cluster: who, why, and how they ended, unless --node or --outcome asks for some episodes only.
     """
-    from dataclasses import replace
-
-    from policy.episode.messages import Outcome
-    from policy.observation.spells import Ending
-    from policy.scan import pauses as pauses_of
-    from starter.handles.history import OUTCOMES
-    from starter.output.history_table import as_model, as_table
+    from starter.output.history_table import as_model, as_table, outcome_problem, read_history
 
     session = session_of(context, cluster=cluster, output=output)
-    wanted = set(outcome or OUTCOMES if everything or outcome else set(OUTCOMES) - {Outcome.REFUSED})
-    if unknown := wanted - {*OUTCOMES, *Ending}:
-        raise SettingsError(f"--outcome: expected some of {', '.join((*OUTCOMES, *Ending))}, got {', '.join(sorted(unknown))}")
     ago = duration_of("--since", since)
+    if problem := outcome_problem(outcome or ()):
+        raise SettingsError(f"--outcome: {problem}")
     if at:
         if node or outcome:
             raise SettingsError("--at: expected neither --node nor --outcome beside it: it shows the whole cluster")
         return await at_moment(session, at)
     async with session.connected() as (warden, _, name):
-        now = datetime.now(UTC)
-        found = await warden.history.ended(name, node=node, since=now - ago)
-        observed = await warden.observations.ended_spells(name, node=node, since=now - ago)
-        remembered = await warden.scanner(name).pauses() if not node and not outcome else ()
-    found = replace(found, episodes=tuple(each for each in found.episodes if each.outcome in wanted))
-    if outcome:
-        observed = replace(observed, spells=tuple(each for each in observed.spells if each.ending in wanted))
-    pauses = pauses_of.since(remembered, now - ago, now)
-    show(session, lambda: as_model(found, pauses, now, observed), lambda: as_table(found, pauses, now, observed))
+        found = await read_history(warden, name, ago=ago, node=node, outcomes=outcome or (), everything=everything)
+    show(session, lambda: as_model(*found), lambda: as_table(*found))
     return Exit.OK
 
 

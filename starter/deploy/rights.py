@@ -23,8 +23,8 @@ from policy.remediation.remediation_objects import REMEDIATORS
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT
 from policy.values.object_refs import FENCE_NAMESPACE, is_object_name
-from starter.deploy.commented_yaml import WHY
 from starter.deploy.features import SHIPPED, Feature, Process
+from starter.deploy.manifests import WHY
 
 NAMESPACE = FENCE_NAMESPACE
 """Of the workers, and of whatever decides on machines."""

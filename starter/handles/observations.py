@@ -79,16 +79,9 @@ class Observations:
 
         As in `observed`, the scanner is asked first. A record wins over the spell while it lasted.
         """
-        spells, unknown = list[Spell](), list[str]()
-        try:
-            lasting = await ScannerHandle(self._client, cluster).spells()
-            spells += lasting.spells
-            if lasting.left_out:
-                unknown.append(f"{lasting.left_out} more nodes that are due now: the scanner keeps no more spells")
-        except RequestError as error:
-            unknown.append(f"spells that last, as the scanner does not say: {error}")
+        lasting, unknown = await self._lasting(cluster)
         recorded = await self.ended_spells(cluster, since=moment - LATELY, node=node, limit=MOST_READ)
-        about = (each for each in (*spells, *recorded.spells) if node in {"", each.node} and is_about(each, moment))
+        about = (each for each in (*lasting.spells, *recorded.spells) if node in {"", each.node} and is_about(each, moment))
         found = {(each.node, each.check, each.due): each for each in about}
         return SpellsThen(
             spells=tuple(sorted(found.values(), key=lambda each: (each.due, each.node))), unknown=(*unknown, *recorded.unknown)
@@ -113,12 +106,7 @@ class Observations:
 
         The scanner is asked first: what is recorded meanwhile is then in both answers, and in none if it were asked last.
         """
-        unknown = list[str]()
-        lasting: ScannerSpells | None = None
-        try:
-            lasting = await ScannerHandle(self._client, cluster).spells()
-        except RequestError as error:
-            unknown.append(f"spells that last, as the scanner does not say: {error}")
+        lasting, unknown = await self._lasting(cluster)
         since = since.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         state = f"ExecutionStatus = 'Completed' AND CloseTime >= '{written(since)}'"
         runs, ended, remembered = await asyncio.gather(
@@ -136,18 +124,24 @@ class Observations:
             unknown.append(f"{min(len(runs), MOST_READ) - len(read)} records, which could not be read")
         spells = [(spell, workflow_id) for record, workflow_id in read for spell in record.spells]
         days = [day for record, _ in read for day in record.days]
-        if lasting is not None:
-            known = {(spell.node, spell.check, spell.due) for spell, _ in spells}
-            spells += [(each, scanner_id(cluster)) for each in lasting.spells if (each.node, each.check, each.due) not in known]
-            days += set(lasting.days) - set(days)
-            if lasting.left_out:
-                unknown.append(f"{lasting.left_out} more nodes that are due now: the scanner keeps no more spells")
+        known = {(spell.node, spell.check, spell.due) for spell, _ in spells}
+        spells += [(each, scanner_id(cluster)) for each in lasting.spells if (each.node, each.check, each.due) not in known]
+        days += set(lasting.days) - set(days)
         return Observed(
             spells=tuple(self._recorded(cluster, *each) for each in spells),
             days=tuple(days),
             episodes=tuple(each.result for each in ended.episodes if each.result is not None),
             unknown=tuple(unknown),
         )
+
+    async def _lasting(self, cluster: str) -> tuple[ScannerSpells, list[str]]:
+        """What is not recorded yet, and what is not known of that, as sentences."""
+        try:
+            found = await ScannerHandle(self._client, cluster).spells()
+        except RequestError as error:
+            return ScannerSpells(), [f"spells that last, as the scanner does not say: {error}"]
+        more = f"{found.left_out} more nodes that are due now: the scanner keeps no more spells"
+        return found, [more] if found.left_out else []
 
     def _recorded(self, cluster: str, spell: Spell, workflow_id: str) -> RecordedSpell:
         page = page_of(self._page, cluster, spell.node)

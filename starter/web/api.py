@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -17,18 +17,16 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import Response
 
-from policy.episode.messages import EpisodeStatus, Outcome
+from policy.episode.messages import EpisodeStatus
 from policy.episode.permits import Permit, PermitRequest
 from policy.fence.device_check import DeviceReport
 from policy.objects.scopes import POOL
-from policy.observation.spells import Ending
-from policy.scan import pauses
 from policy.scan.pauses import Pause
 from policy.scan.scan_report import CheckReport, TargetRow
 from policy.values.times import parse_duration
 from starter.errors import MissingError, RefusedError, SilentError, UnattestedError, UnreadableError
 from starter.handles.episodes import SilentEpisode
-from starter.handles.history import MOST_LISTED, OUTCOMES, EpisodeRecord
+from starter.handles.history import MOST_LISTED, EpisodeRecord
 from starter.handles.observations import ClusterComparison
 from starter.handles.status import ClusterStatus, PreservedNodes
 from starter.output import explanation, history_table, models
@@ -296,20 +294,16 @@ async def history(
 ) -> object:
     """Episodes that have ended, the newest first, and observations of nodes that were not repaired. outcome: only those; else all
     but requests that were refused. The cluster's pauses, where neither node nor outcome is given."""
-    if unknown := set(outcome) - {*OUTCOMES, *Ending}:
-        raise UnreadableError(f"outcome: expected some of {', '.join((*OUTCOMES, *Ending))}, got {', '.join(sorted(unknown))}")
     try:
         ago = parse_duration(since)
     except ValueError:
         raise UnreadableError(f"since: expected a duration such as 24h or 90m, got {since!r}") from None
-    known, now = views_of(request).known(cluster).cluster, datetime.now(UTC)
-    found = await views_of(request).warden.history.ended(known, node=node, since=now - ago, limit=limit)
-    remembered = await views_of(request).warden.scanner(known).pauses() if not node and not outcome else ()
-    wanted = set(outcome) or set(OUTCOMES) - {Outcome.REFUSED}
-    shown = tuple(each for each in found.episodes if each.outcome in wanted)
-    observed = await views_of(request).warden.observations.ended_spells(known, since=now - ago, node=node, limit=limit)
-    observed = replace(observed, spells=tuple(each for each in observed.spells if not outcome or each.ending in wanted))
-    return answer(history_table.as_model(replace(found, episodes=shown), pauses.since(remembered, now - ago, now), now, observed))
+    if wrong := history_table.outcome_problem(outcome):
+        raise UnreadableError(f"outcome: {wrong}")
+    views = views_of(request)
+    known = views.known(cluster).cluster
+    found = await history_table.read_history(views.warden, known, ago=ago, node=node, outcomes=outcome, limit=limit)
+    return answer(history_table.as_model(*found))
 
 
 @_reading(f"{OF_CLUSTER}/compare", ClusterComparison)

@@ -21,7 +21,6 @@ from policy.episode.messages import episode_id, scanner_id
 from policy.fence.config import method_summary
 from policy.fence.device_check import fenceable
 from policy.objects.scopes import POOL, group_phrase
-from policy.scan.scan_report import TargetRow
 from policy.values import display_text
 from policy.values.times import written
 from starter import wording
@@ -31,7 +30,7 @@ from starter.output.record_table import OFF_PROVEN
 from starter.web.auth import Caller, borne
 from starter.web.fleet import NodeState
 from starter.web.overview import Overview, overview_of, progress
-from starter.web.views import WatchedCluster, views_of
+from starter.web.views import views_of
 
 HERE = Path(__file__).parent
 GOOD = frozenset(each.value for each in wording.GOOD_ENDS)
@@ -77,10 +76,6 @@ router = APIRouter(include_in_schema=False)
 templates = Jinja2Templates(directory=HERE / "templates")
 
 
-def _colour(row: TargetRow) -> str:
-    return COLOUR[wording.HEALTH_STYLE[row.health]]
-
-
 def _shown(found: object) -> object:
     """Each value that a template shows; what is markup was made of such."""
     return display_text.visible(found) if isinstance(found, str) and not isinstance(found, Markup) else found
@@ -104,7 +99,7 @@ _FILTERS: dict[str, Any] = {
     "seconds": lambda seconds: wording.span(timedelta(seconds=seconds)),
     "left": lambda left: wording.span(timedelta(seconds=math.ceil(left.total_seconds()))),
     "may_act": wording.may_act,
-    "colour": _colour,
+    "colour": lambda row: COLOUR[wording.HEALTH_STYLE[row.health]],
     "health": lambda health: COLOUR[wording.HEALTH_STYLE[health]],
     "kept_by": wording.kept_by,
     "not_yet": wording.not_yet,
@@ -168,25 +163,20 @@ def _reader(request: Request) -> str:
     return caller.name if caller is not None and request.app.state.keeper.login else ""
 
 
-def _view(request: Request, cluster: str) -> WatchedCluster:
-    """Raises MissingError."""
-    return views_of(request).known(cluster)
-
-
 @router.get("/")
 async def clusters(request: Request) -> Response:
     """All clusters, or the only one."""
     admitted: tuple[str, ...] = request.state.clusters
     if len(admitted) == 1:
         return RedirectResponse(f"/c/{quote(admitted[0], safe='')}")
-    found = [overview_of(await _view(request, name).status()) for name in admitted]
+    found = [overview_of(await views_of(request).known(name).status()) for name in admitted]
     return render(request, "clusters.html", "Clusters", overviews=found)
 
 
 @router.get("/c/{cluster}")
 async def now(request: Request, cluster: str) -> Response:
     """Is it safe, who is waited for, what is under way, who waits."""
-    status = await _view(request, cluster).status()
+    status = await views_of(request).known(cluster).status()
     return render(request, "now.html", "Now", cluster=cluster, overview=overview_of(status), scanner=status.scanner, every=EVERY)
 
 
@@ -226,7 +216,7 @@ async def devices(request: Request, cluster: str) -> Response:
 @router.get("/c/{cluster}/record/{name}")
 async def record(request: Request, cluster: str, name: str) -> Response:
     """What one episode saw, decided and did."""
-    found = await views_of(request).warden.history.record(_view(request, cluster).cluster, name)
+    found = await views_of(request).warden.history.record(views_of(request).known(cluster).cluster, name)
     standing = found.outcome if found.ended is not None else wording.phase(found.outcome)
     return render(
         request,

@@ -75,8 +75,8 @@ from policy.values.object_refs import ObjectRef
 from simulator.api import errors
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
-from starter.deploy.commented_yaml import to_yaml
 from starter.deploy.features import SHIPPED, Feature, Process, features_of, processes_of
+from starter.deploy.manifests import to_yaml
 from starter.deploy.rights import leases, rbac
 from tests.cel import CelPython
 from tests.cluster import test_preserving as kept
