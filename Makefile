@@ -13,8 +13,8 @@ LOCKED  := --require-hashes --only-binary :all: --requirement requirements-dev.l
 OURS    := policy workflows activities workers starter simulator demo
 PYTHON  ?= python3
 ARGS    ?=
-# In six processes, as much of it waits (tests/conftest.py); PARALLEL= runs all in one, as plain pytest does.
-PARALLEL ?= --numprocesses 6 --no-loadscope-reorder
+# In seven processes, as much of it waits (tests/conftest.py); PARALLEL= runs all in one, as plain pytest does.
+PARALLEL ?= --numprocesses 7 --no-loadscope-reorder
 IMAGE   ?= nodewarden:dev
 SBOM    ?= dist/nodewarden.cdx.json
 LOCKS   ?= requirements.lock requirements-dev.lock requirements-build.lock
@@ -115,7 +115,8 @@ clean: ## Remove the environment, caches and build results
 	find $(wildcard $(OURS)) tests benchmarks supply_chain -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # Hashes and wheels only: nothing is resolved, built or trusted anew on the user's machine. The project itself is installed
-# with the locked build backend, so that this second step needs no network.
+# with the locked build backend, so that this second step needs no network. What uv had got when a connection failed is in its
+# cache: it tries once more in seconds, and pip takes a minute.
 $(STAMP): requirements-dev.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is not on PATH; nodewarden needs Python 3.11 or newer" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -126,6 +127,6 @@ $(STAMP): requirements-dev.lock pyproject.toml
 	@echo "installing locked dependencies into $(VENV)"
 	@sed -n '/^uv==/,/[^\\]$$/p' requirements-dev.lock >$(VENV)/uv.lock
 	@$(PIP) install --quiet --require-hashes --only-binary :all: --requirement $(VENV)/uv.lock
-	@$(UV) $(LOCKED) || { echo "uv can't (see above); pip, which has its own settings, tries" >&2; $(PIP) install --quiet $(LOCKED); }
+	@$(UV) $(LOCKED) || $(UV) $(LOCKED) || { echo "uv can't (see above); pip, which has its own settings, tries" >&2; $(PIP) install --quiet $(LOCKED); }
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -64,6 +64,7 @@ from policy.episode.messages import (
 )
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer
+from policy.observation.spells import ScannerSpells
 from policy.preservation.preservation_index import PreservationNeed
 
 Answer = TypeVar("Answer")
@@ -259,6 +260,16 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             raise failure(ErrorType.UNREACHABLE, f"the run before can't be described: {error}") from error
         return FormerRunDescription(workflow_type=found.workflow_type, task_queue=found.task_queue)
 
+    @activity.defn(name="episodes.former-spells")
+    async def former_spells(self, request: FormerRun) -> ScannerSpells:
+        """As its query `spells` says."""
+        handle = self._client.get_workflow_handle(request.workflow_id, run_id=request.run_id)
+        try:
+            found: ScannerSpells = await handle.query("spells", result_type=ScannerSpells, rpc_timeout=QUERY_TIMEOUT)
+        except (RPCError, WorkflowQueryFailedError) as error:
+            raise failure(ErrorType.UNREACHABLE, f"the last scanner does not answer: {error.message}") from error
+        return found
+
     @activity.defn(name="episodes.tell")
     async def notify(self, request: NotifyRequest) -> NotifyResult:
         """Side by side."""
@@ -284,13 +295,14 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         if "'" in request.cluster:
             raise failure(ErrorType.INVALID_CONFIG, f"cluster: expected a name without quotes, got {request.cluster!r}")
         running = f"WorkflowId STARTS_WITH '{prefix}' AND ExecutionStatus = 'Running'"
-        nodes, earlier = list[str](), False
+        nodes, former = list[str](), ""
         try:
             query = f"{running} AND WorkflowType != '{Kind.PRESERVATION.value}'"
             async for run in self._client.list_workflows(query, limit=MOST_OPEN + 1, rpc_timeout=QUERY_TIMEOUT):
                 nodes.append(run.id.removeprefix(prefix))
+            # The open one comes first, then the one that was the last to end.
             async for run in self._client.list_workflows(f"WorkflowId = '{scanner}'", limit=2, rpc_timeout=QUERY_TIMEOUT):
-                earlier = earlier or run.run_id != this_run
+                former = former or (run.run_id if run.run_id != this_run else "")
             ever = f"WorkflowId STARTS_WITH '{prefix}' AND WorkflowType IN ('{Kind.FENCING.value}', '{Kind.REMEDIATION.value}')"
             repaired = bool(nodes) or (await self._client.count_workflows(ever, rpc_timeout=QUERY_TIMEOUT)).count > 0
         except RPCError as error:
@@ -298,7 +310,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         if len(nodes) > MOST_OPEN:
             told = f"more than {MOST_OPEN} episodes of {request.cluster} are open: end those that are not needed"
             raise failure(ErrorType.NOT_SUPPORTED, told)
-        return FoundOpen(nodes=tuple(dict.fromkeys(nodes)), earlier=earlier, repaired=repaired)
+        return FoundOpen(nodes=tuple(dict.fromkeys(nodes)), earlier=bool(former), repaired=repaired, former=former)
 
     @activity.defn(name="episodes.request-permit")
     async def request_permit(self, request: AskPermit) -> PermitAnswer:

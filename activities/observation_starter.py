@@ -7,7 +7,7 @@ from datetime import timedelta
 from temporalio.client import Client
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from activities.contracts import search
 from activities.errors import ErrorType, failure
@@ -25,7 +25,8 @@ class ObservationStarter:
         self._task_queue = task_queue
 
     async def start(self, record: ObservationRecord) -> None:
-        """Nothing is done where it exists already. Raises Unreachable."""
+        """Nothing is done where it exists already. Raises Unreachable, and InvalidConfig where Temporal refuses it as it is: it
+        is too large, or the namespace lacks a search attribute."""
         first = record.spells[0] if record.spells else None
         about = "node-days" if first is None else f"storm of {counted(len(record.spells), 'node')}" if first.storm else first.node
         ending = f": {first.ending.value}" if first is not None and first.ending is not None and not first.storm else ""
@@ -43,4 +44,6 @@ class ObservationStarter:
         except WorkflowAlreadyStartedError:
             return
         except RPCError as error:
-            raise failure(ErrorType.UNREACHABLE, f"Temporal can't record {record.workflow_id}: {error.message}") from error
+            refused = error.status is RPCStatusCode.INVALID_ARGUMENT
+            kind = ErrorType.INVALID_CONFIG if refused else ErrorType.UNREACHABLE
+            raise failure(kind, f"Temporal can't record {record.workflow_id}: {error.message}") from error

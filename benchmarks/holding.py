@@ -48,7 +48,7 @@ from policy.preservation.requests import LAST_APPLIED_ANNOTATION
 from policy.values.machine_apis import MCM
 from policy.values.object_refs import ObjectRef
 from workers.plugin import PLUGIN
-from workflows.definitions.preservation import Preservation
+from workflows.definitions.episodes import Preservation
 from workflows.episode.state import PreservationHistory
 from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue
 

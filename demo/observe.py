@@ -37,7 +37,6 @@ from workflows.kit.options import WORKFLOW_QUEUE
 from workflows.scanner.state import ScannerInput
 
 FLEET, SEED, MONTH_PATIENCE = "fleet", 7, 150.0
-RACKS = ("r5", "r6", "r7", "r8")
 ARMED, OTHER = "node-7", "node-1"
 AGAIN = "node-8"
 """Of the armed rack, once that is taken back."""
@@ -84,9 +83,12 @@ class ObserveDemo(Demo):
             )
             async with asyncio.timeout(MONTH_PATIENCE):
                 await self._follow_month(played, warden, began)
-            self._say("\n$ nodewarden compare")
             found = await warden.observations.observed(FLEET, since=began)
             report = compare(found.spells, found.days, found.episodes, since=began, now=played.now())
+            ahead = (report.until - datetime.now(UTC)) // timedelta(days=1)
+            self._say(
+                f"\nWhat `nodewarden compare` says of it, by the clock of that server, which is {ahead} days ahead of ours:"
+            )
         answer = ClusterComparison(cluster=FLEET, comparison=report, unknown=found.unknown)
         *shown, cases = parts(answer)
         self._console.print(as_text(shown))
@@ -115,24 +117,22 @@ class ObserveDemo(Demo):
     # The live cluster -----------------------------------------------------------------------------------------------
 
     async def _show(self, simulation: Simulation, warden: Nodewarden, settings: Settings) -> int:
-        for number in range(12):
-            await simulation.label(f"node-{number + 1}", {"rack": RACKS[number // 3]})
         await warden.start_scanner(CLUSTER, cap=settings.scan.cap, wait=settings.scan.wait, mode=settings.scan.mode)
         problems: list[str] = []
         try:
             async with asyncio.timeout(PATIENCE):
                 await self._break(simulation, OTHER)
                 await _until(lambda: self._has_spell(warden, OTHER))
-                self._say(f"{OTHER} of rack r5 is only observed. You arm one rack:")
+                self._say(f"{OTHER} of rack r1 is only observed. You arm one rack:")
                 await asyncio.sleep(SETTLED.total_seconds())  # only then is a person's word believed
-                await self._command("mode", "set", "repair", "-l", "rack=r7", "--reason", "observed for 30 days")
+                await self._command("mode", "set", "repair", "-l", "rack=r3", "--reason", "observed for 30 days")
                 await self._break(simulation, ARMED)
                 await _until(lambda: self._is_repaired(warden, ARMED))
-                self._say(f"{ARMED} of rack r7 was repaired by itself. One command takes that back:")
-                await self._command("mode", "unset", "-l", "rack=r7", "--reason", "enough for today")
+                self._say(f"{ARMED} of rack r3 was repaired by itself. One command takes that back:")
+                await self._command("mode", "unset", "-l", "rack=r3", "--reason", "enough for today")
                 await self._break(simulation, AGAIN)
                 await _until(lambda: self._has_spell(warden, AGAIN))
-                self._say(f"{AGAIN} of rack r7 is only observed, as {OTHER} still is.")
+                self._say(f"{AGAIN} of rack r3 is only observed, as {OTHER} still is.")
         except TimeoutError:
             problems.append(f"not within {PATIENCE:.0f} s: see {from_here(self._state / LOG)}")
         boots = {name: node["boots"] for name, node in (await simulation.state())["nodes"].items()}

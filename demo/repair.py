@@ -37,6 +37,8 @@ from workers.worker import stop_on_signals
 CLUSTER = "demo"
 LOG = "nodewarden.log"
 ACCIDENTS = (("database-0", "kubelet-stops"), ("database-1", "kernel-hangs"))
+RACKS = ("r1", "r2", "r3", "r4")
+"""Of three nodes each, as their label `rack` has it."""
 PATIENCE = 170.0
 """Seconds until both nodes must be back; the demo promises three minutes in all."""
 
@@ -82,6 +84,8 @@ class Demo:
             for document in yaml.safe_load_all(people().read_text(encoding="utf-8")):  # who may say what
                 plural = document["kind"].lower().removesuffix("y") + ("ies" if document["kind"].endswith("y") else "s")
                 await simulation.apply(f"/apis/{document['apiVersion']}/{plural}", document)
+            for number in range(12):
+                await simulation.label(f"node-{number + 1}", {"rack": RACKS[number // 3]})
             code = 1
 
             async def show_it() -> None:
@@ -174,11 +178,12 @@ class Demo:
         self._say(f"  export KUBECONFIG={from_here(simulation.kubeconfig)}")
         self._say(f"  export NODEWARDEN_CONFIG={from_here(self._state / 'nodewarden.yaml')}")
         self._say(f"  export TEMPORAL_ADDRESS={self._address}     # for the temporal command")
-        self._say("Three things to try there:")
+        self._say("Four things to try there:")
         self._say("  1. kubectl get nodes,nodehealthchecks; kubectl describe node node-1")
         self._say("  2. python -m simulator break node-7 kubelet-stops \\")
         self._say(f"       --state-dir {from_here(self._state)}; nodewarden status --watch")
         self._say("  3. nodewarden fence node-5 --reason 'my first fencing' --wait")
+        self._say("  4. nodewarden mode set observe --reason 'only look'; docs/start.md arms rack r1 from there")
         self._say(f"What the worker logs is in {from_here(self._state / LOG)}. Ctrl-C ends everything.")
 
     def _say(self, text: str) -> None:

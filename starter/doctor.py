@@ -56,8 +56,8 @@ from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.object_reader import read_views, reading_once
 from activities.cluster.report.node_actions import doubt_of
 from activities.errors import ErrorType, error_type
+from policy.checks.circuit_breakers import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES, TAKEOVER, conflict
 from policy.checks.fence_policies import PolicySource
-from policy.checks.rival_controllers import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES, TAKEOVER, conflict
 from policy.episode.messages import Need
 from policy.episode.operator_commands import SETTLED
 from policy.fence.device_check import acted_on, devices_of

@@ -1,6 +1,6 @@
 """How the tests are spread over processes, and the tables that they leave for the end of the run.
 
-`make test` runs six processes (pytest-xdist). One takes the whole systems that are work, three the calm ones, which mostly
+`make test` runs seven processes (pytest-xdist). One takes the whole systems that are work, four the calm ones, which mostly
 wait, file by file, and the others what keeps a processor busy. Then come the systems that are measured in moments, when nothing
 beside them but others that mostly wait is left: two processes have those, and the rest take what is left of the calm ones.
 """
@@ -12,6 +12,7 @@ import functools
 import gc
 import inspect
 import os
+import sys
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
 
@@ -37,15 +38,18 @@ PATIENT = _files("kills", "racks", "platforms", "preservation_caps")
 """Whole systems that wait for results and no moments, many machines or many systems at once: most of the work, so first."""
 
 CALM = (
+    "tests/demo/test_observe.py",
     "tests/security/test_matrix.py",
     *_files("frozen", "docs_upgrade", "scanner_life"),
     *("tests/docs/test_start.py", "tests/docs/test_a_day.py", "tests/benchmarks/test_whole_benchmarks.py"),
+    *_files("decision_stream", "api_restarts", "worker_ends"),
+    "tests/deploy/test_chart_page.py",
     "tests/security/test_duplicated_identity.py",
     "tests/web/test_killed_worker.py",
     *_files("preservation_kills"),
-    *("tests/workers/test_embedded.py", "tests/starter/test_up.py"),
-    *_files("remediation", "management_cluster", "remediation_owners", "worker_ends"),
-    *_files("remediation_ladder", "api_restarts", "temporal_cli", "autoscaler", "opt_in", "handed_over"),
+    *("tests/workers/test_embedded.py", "tests/starter/test_up.py", "tests/deploy/test_chart_life.py"),
+    *_files("remediation", "management_cluster", "remediation_owners", "one_name"),
+    *_files("remediation_ladder", "temporal_cli", "autoscaler", "opt_in", "handed_over", "observing"),
     *_files("isolated", "detaching_volumes"),
     "tests/test_wheel.py",
     "tests/security/",
@@ -68,12 +72,16 @@ and one the simulated clusters. One has all that are patient: two at a time woul
 ORDER = ("patient", "", "prompt", "calm")
 """In which order they are begun; "" is what needs no lane."""
 
-WAITING = (1, 2, 3)
+WAITING = (1, 2, 3, 4)
 """Which of the processes begin with the calm lane, which the others come to last: it needs little of a processor, and some of
 its tests take more than a minute."""
 
 BACKSTOP = 60
 """Seconds that a test which was cancelled, and what it had set up, have to end."""
+
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
+"""jsonschema would make 38 grammars of it as it is imported, a second of a processor in each process, for a format (iri) that no
+schema here has."""
 
 os.environ.pop("COLUMNS", None)  # readline, which pytest loads, sets it in the processes that come after
 hypothesis.settings.register_profile("shared", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -84,14 +92,15 @@ hypothesis.settings.register_profile(
 
 
 def _lane(nodeid: str) -> str:
-    """The lane of a test, "" where it needs none."""
+    """The lane of a test or its file, "" where it needs none."""
     return next((name for name in ("patient", "calm", "prompt") if nodeid.startswith(LANES[name])), "")
 
 
-def _turn(nodeid: str) -> tuple[int, int]:
-    """When a test's lane comes, and its file within the lane."""
-    name = _lane(nodeid)
-    files = [index for index, begin in enumerate(LANES.get(name, ("",))) if nodeid.startswith(begin)]
+@functools.cache
+def _turn(file: str) -> tuple[int, int]:
+    """When the lane of a file's tests comes, and the file within the lane."""
+    name = _lane(file)
+    files = [index for index, begin in enumerate(LANES.get(name, ("",))) if file.startswith(begin)]
     return (ORDER.index(name), files[0])
 
 
@@ -110,7 +119,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     A coroutine that takes too long is cancelled within its event loop. pytest-timeout interrupts the loop from outside, which
     leaves the test running beside all that follow in the same loop: that is kept for what does not give the loop back.
     """
-    items.sort(key=lambda item: _turn(item.nodeid))
+    items.sort(key=lambda item: _turn(item.nodeid.partition("::")[0]))
     for item in items:
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             marker = item.get_closest_marker("timeout")

@@ -5,6 +5,7 @@ Parsing the definition of a kind takes PyYAML fifty milliseconds, and hundreds o
 
 from __future__ import annotations
 
+import json
 import sys
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 import orjson
 import pytest
 import yaml
+
+from starter.output.encoding import to_json
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -55,3 +58,10 @@ def _validator(schema: bytes) -> Any:
     kind = validator_for(read)
     kind.check_schema(read)
     return kind(read)
+
+
+# An answer as programs read it.
+
+
+def encoded(answer: object) -> Any:
+    return json.loads(to_json(answer))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from policy.objects.nodes import Condition, Taint
-from policy.preservation.effects import Effects
+from policy.preservation.decision import Effects
 from policy.preservation.kept_machine import CONDITION, TAINT, Held
 
 

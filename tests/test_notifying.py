@@ -150,14 +150,14 @@ async def test_who_hears_that_all_is_halted_hears_that_it_is_no_longer(receiver:
     assert [each["type"] for each in receiver.got] == ["warning", "success"]
 
 
-async def test_of_a_node_that_nobody_knows_it_is_told_all_the_same(receiver: Receiver) -> None:
+async def test_an_unknown_node_is_reported_all_the_same(receiver: Receiver) -> None:
     """One that is gone has no labels and no checks any more."""
     async with notifier(receiver.file, labels=ZONE_B, checks=("MachineHealthCheck/*",)) as people:
         people.notify(PARKED)
         await receiver.has(1)
 
 
-async def test_who_is_escalated_to_hears_of_it_only_once_nobody_has_acted_for_so_long(receiver: Receiver) -> None:
+async def test_an_escalation_is_sent_only_once_no_person_has_acted_for_so_long(receiver: Receiver) -> None:
     """By the reminders, which come as long as nobody does anything."""
     async with notifier(receiver.file, when=frozenset({When.NEEDS_HUMAN}), after=timedelta(hours=1)) as people:
         for minutes in (0, 30, 60):
@@ -166,7 +166,7 @@ async def test_who_is_escalated_to_hears_of_it_only_once_nobody_has_acted_for_so
     assert receiver.got[0]["message"] == "still waits, 60 minutes"
 
 
-async def test_words_are_as_somebody_wants_them(receiver: Receiver) -> None:
+async def test_titles_and_texts_are_as_they_are_configured(receiver: Receiver) -> None:
     wordings = {When.NEEDS_HUMAN: Wording(title="[{severity}] {node}:\n{when}", text="{cluster}/{node} {{now}}: {text}")}
     async with notifier(receiver.file, wordings=wordings) as people:
         people.notify(PARKED)
@@ -230,7 +230,7 @@ async def test_who_has_taken_it_is_not_told_again_because_another_has_not(receiv
     assert [path.strip("/") for path in receiver.paths] == [TOKEN, "other"]
 
 
-async def test_a_problem_that_is_there_again_after_somebody_spoke_is_told_again(receiver: Receiver) -> None:
+async def test_a_problem_that_returns_after_a_persons_command_is_told_again(receiver: Receiver) -> None:
     """S44: who said `resume` hears that it was in vain, within the minutes in which the same words are no news."""
     async with notifier(receiver.file) as people:
         for words in (0, 0, 1):
@@ -238,7 +238,9 @@ async def test_a_problem_that_is_there_again_after_somebody_spoke_is_told_again(
         await receiver.has(2)
 
 
-async def test_who_does_not_take_it_keeps_it_from_nobody_else(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_receiver_that_does_not_take_it_leaves_it_to_the_others(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither an address that no plugin survives nor a thread that the service refuses, however often it is tried."""
     add = apprise.Apprise.add
     monkeypatch.setattr(apprise.Apprise, "add", lambda self, url: 1 / 0 if "broken" in url else add(self, url))
@@ -329,7 +331,7 @@ async def test_who_has_taken_it_does_not_get_it_again_because_the_worker_ends_me
     assert [path.strip("/") for path in receiver.paths] == ["well"]
 
 
-async def test_whoever_tells_never_waits(tmp_path: Path) -> None:
+async def test_publishing_never_waits(tmp_path: Path) -> None:
     """However slow the service is, and however much is told."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(10), notifier(tmp_path / "urls") as people:

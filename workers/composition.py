@@ -106,10 +106,7 @@ def workflow_serving(client: Client, *, page: str) -> Serving:
     from activities.episodes import EpisodeService
     from workers.temporal_namespace import holder
     from workflows.definitions.device_check import DeviceCheck
-    from workflows.definitions.fencing import Fencing
-    from workflows.definitions.observation import RecordedObservation
-    from workflows.definitions.preservation import Preservation
-    from workflows.definitions.remediation import Remediation
+    from workflows.definitions.episodes import Fencing, Preservation, RecordedObservation, Remediation
     from workflows.definitions.scanner import HealthScanner
 
     return Serving(

@@ -12,6 +12,7 @@ from temporalio import activity
 
 from policy.episode.messages import FencingInput, Kind, Observation, RemediationInput
 from policy.episode.permits import PermitAnswer, PermitRequest, PortionAnswer, PortionRequest
+from policy.observation.spells import ScannerSpells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,13 +105,15 @@ class FoundOpen:
     Temporal's visibility, which lags: an episode that began a moment ago may be missing, and one that just ended may still be
     listed.
 
-    earlier: whether another scanner of the cluster ran before the one that asks. repaired: whether an episode of the cluster ever
+    earlier: whether another scanner of the cluster ran before the one that asks; former: the run of the last of those, "" where
+    none is known. repaired: whether an episode of the cluster ever
     was, as far as visibility remembers; None where an older version answers.
     """
 
     nodes: tuple[str, ...]
     earlier: bool = False
     repaired: bool | None = None
+    former: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +184,11 @@ class EpisodeActivities(ABC):
     @abstractmethod
     async def describe_former(self, request: FormerRun) -> FormerRunDescription:
         """The workflow type and task queue of the run that left a state. Raises Unreachable."""
+
+    @activity.defn(name="episodes.former-spells")
+    @abstractmethod
+    async def former_spells(self, request: FormerRun) -> ScannerSpells:
+        """What a scanner that has ended saw and did not record. A worker replays it for that. Raises Unreachable."""
 
     @activity.defn(name="episodes.open")
     @abstractmethod

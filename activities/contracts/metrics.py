@@ -41,7 +41,7 @@ class Metric:
 class Counter(Metric):
     """How often something has happened, since its worker began."""
 
-    def add(self, meter: MetricMeter, amount: int = 1, **labels: str) -> None:
+    def add(self, meter: MetricMeter, amount: int = 1, /, **labels: str) -> None:
         """Count. With 0 the series is there before anything happens."""
         meter.create_counter(self.name, self.meaning, self.unit or None).add(amount, self.attributes(labels))
 
@@ -49,7 +49,7 @@ class Counter(Metric):
 class Histogram(Metric):
     """How long something has taken, each time."""
 
-    def record(self, meter: MetricMeter, lasted: timedelta, **labels: str) -> None:
+    def record(self, meter: MetricMeter, lasted: timedelta, /, **labels: str) -> None:
         """Clocks of two machines may make a short time a negative one, which no histogram takes."""
         histogram = meter.create_histogram_timedelta(self.name, self.meaning, self.unit or None)
         histogram.record(max(lasted, timedelta(0)), self.attributes(labels))
@@ -151,6 +151,10 @@ DECISIONS = Counter(
     name="nodewarden_decisions",
     labels=("sink", "result"),
     meaning="Records of the decision stream (`stream`), by sink: `written`, or `lost`: too many waited, or the worker ended.",
+)
+OBSERVATIONS_DROPPED = Counter(
+    name="nodewarden_observations_dropped",
+    meaning="Records of what was not repaired that Temporal has refused for seven days: they are in the decision stream only.",
 )
 EPISODES_ENDED = Histogram(
     name="nodewarden_episodes_ended",

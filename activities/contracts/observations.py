@@ -22,9 +22,12 @@ class RecordRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordResult:
-    """All of the request is recorded. of_storms: its spells that belong to a storm, as they were found."""
+    """of_storms: the request's spells that belong to a storm, as they were found. left: the ids of what could not be recorded
+    now, spells by `Spell.record_id`; problem: of the first of them. All else is recorded."""
 
     of_storms: tuple[Spell, ...] = ()
+    left: tuple[str, ...] = ()
+    problem: str = ""
 
 
 class ObservationActivities(ABC):
@@ -34,4 +37,4 @@ class ObservationActivities(ABC):
     @abstractmethod
     async def record(self, request: RecordRequest) -> RecordResult:
         """Read the Nodes once, then start an `Observation` for each record. At-least-once: one that exists is as good as made.
-        Raises Unreachable, Transient."""
+        Raises the first problem where nothing was done, such as Unreachable."""

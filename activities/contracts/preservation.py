@@ -14,7 +14,7 @@ from temporalio import activity
 from activities.contracts.episodes import Opened
 from activities.contracts.remediation import BeforeActing
 from activities.contracts.target import LookResult
-from policy.checks.targets import MACHINE
+from policy.checks.verdicts import MACHINE
 from policy.preservation.kept_machine import Isolation
 from policy.preservation.preservation_index import PreservationNeed
 from policy.values.object_refs import ObjectRef
@@ -90,7 +90,7 @@ class Hold:
     terminate: bool = False
     gone: str = ""
     override: str = ""
-    """Why another program deletes the machine in spite of its preservation (`policy/preservation/overrides.py`), "" if none
+    """Why another program deletes the machine in spite of its preservation (`policy/preservation/decision.py`), "" if none
     does."""
     replaced: bool = False
     owner: str = ""

@@ -17,11 +17,10 @@ from enum import StrEnum
 
 from policy.objects.remediations import RemediationObject, kind_of
 from policy.values.errors import PolicyError, shown
-from policy.values.fields import Fields
+from policy.values.fields import Fields, Threshold
 from policy.values.machine_apis import MachineApi, named
 from policy.values.object_refs import Dialect, ObjectRef
 from policy.values.selectors import Selector
-from policy.values.thresholds import Threshold
 from policy.values.times import RESOLUTION, later
 
 # How often and how soon a remediation that did not last is tried again: the settings of a health check.

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
-from policy.checks.targets import JudgedTarget
+from policy.checks.verdicts import JudgedTarget
 from policy.objects.machines import (
     MOST_NAMED,
     MachineView,
@@ -28,11 +28,11 @@ from policy.objects.machines import (
     of_one_cluster,
     taken_name,
 )
-from policy.objects.mistakes import Mistake
 from policy.objects.nodes import NodeView
 from policy.objects.remediations import RemediationObject
 from policy.objects.scopes import GroupTally
 from policy.values.machine_apis import MACHINE_APIS
+from policy.values.object_refs import Mistake
 
 _node_content = attrgetter(*(field.name for field in fields(NodeView) if field.name != "resource_version"))
 _machine_content = attrgetter(*(field.name for field in fields(MachineView) if field.name != "resource_version"))

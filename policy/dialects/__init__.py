@@ -1,7 +1,8 @@
 """The dialects of health checks. Each is read into one `HealthCheck`; nothing downstream knows the dialect.
 
-One module per dialect, chosen here by group and kind. An object that cannot be used is a PolicyError as a whole: there are no
-half-read checks and no fallbacks (`policy/scan/ledger.py` then shows the error and admits nothing under it).
+A module for each dialect (both kinds of MachineHealthCheck share one), chosen here by group and kind. An object that cannot
+be used is a PolicyError as a whole: there are no half-read checks and no fallbacks (`policy/scan/ledger.py` then shows the
+error and admits nothing under it).
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from policy.checks.health_check import HealthCheck
-from policy.dialects import cluster_api, medik8s, node_fencing, openshift
+from policy.dialects import machine_health_checks, medik8s, node_fencing
 from policy.values.errors import PolicyError, shown
 from policy.values.object_refs import Dialect
 
 _DIALECTS: dict[tuple[str, str], Callable[[Mapping[str, object]], HealthCheck]] = {
     (medik8s.GROUP, medik8s.KIND): medik8s.parse_node_health_check,
-    (openshift.GROUP, openshift.KIND): openshift.parse_machine_health_check,
-    (cluster_api.GROUP, cluster_api.KIND): cluster_api.parse_machine_health_check,
+    (machine_health_checks.OPENSHIFT_GROUP, machine_health_checks.KIND): machine_health_checks.parse_openshift_check,
+    (machine_health_checks.CLUSTER_API_GROUP, machine_health_checks.KIND): machine_health_checks.parse_cluster_api_check,
 }
 
 _READERS = {(group, kind.lower()): reader for (group, kind), reader in _DIALECTS.items()}

@@ -22,10 +22,9 @@ from policy.checks.health_check import (
 from policy.objects.machines import PAUSED_ANNOTATION
 from policy.remediation.ladder import ESCALATION_ANNOTATION, read_limit, read_strategies
 from policy.values.errors import PolicyError, shown
-from policy.values.fields import Fields
+from policy.values.fields import Fields, Threshold, parse_threshold
 from policy.values.mode import MODE_KEY, read_mode
 from policy.values.object_refs import ObjectRef
-from policy.values.thresholds import Threshold, parse_threshold
 from policy.values.times import parse_duration
 
 DEFAULT_NAMESPACE = "default"

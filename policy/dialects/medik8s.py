@@ -16,10 +16,9 @@ from policy.dialects.common import not_too_many, read_head, read_remediating, th
 from policy.fence.templates import is_own_template
 from policy.remediation.remediation_objects import SEVERAL_ANNOTATION
 from policy.values.errors import PolicyError, shown
-from policy.values.fields import Fields
+from policy.values.fields import EXPECTED, Fields, Threshold
 from policy.values.object_refs import Dialect, ObjectRef
 from policy.values.selectors import Operator, Requirement, Selector, parse_selector
-from policy.values.thresholds import EXPECTED, Threshold
 from policy.values.times import moment_of
 
 GROUP = "remediation.medik8s.io"

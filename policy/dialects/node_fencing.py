@@ -121,7 +121,7 @@ def parse_cluster_config(obj: Mapping[str, object]) -> ClusterConfigCheck:
     keys.read("giveup_retries", lambda text: _whole(text, 1, MOST_TRIES - 1))
     keys.read("restarts", lambda text: _whole(text, 0, MOST_RESTARTS))
     keys.read("power_management_wait", lambda text: _whole(text, 0, int(LONGEST_WAIT.total_seconds())))
-    names = keys.read("policies", _policy_names)
+    names = keys.read("policies", lambda text: tuple(dict.fromkeys(text.split())))
     off = keys.read("fencing", _switch)
     groups = keys.read("fencing_off", _groups)
     metadata = Fields(obj, subject=subject).within("metadata")
@@ -288,10 +288,6 @@ def _groups(text: str) -> tuple[str, ...]:
         if not separator or not value or not is_scope(scope) or scope == CLUSTER:
             raise ValueError(f"expected parts of the cluster such as rack=r1 zone=b, got {shown(group)}")
     return groups
-
-
-def _policy_names(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(text.split()))
 
 
 def _same(text: str, expected: str) -> str:

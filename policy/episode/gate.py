@@ -23,9 +23,9 @@ from policy.objects.scopes import CLUSTER, group_of
 from policy.preservation.kept_machine import CLUSTER_API_DELETE, CONDITION, OPENSHIFT_DELETE, PRIORITY_ANNOTATION, TAINT
 from policy.preservation.requests import KEEPING, Annotated, Intent, requested
 from policy.remediation.control_plane import BlockingRule, ControlPlaneObjection
+from policy.values.errors import Unread, unread_text
 from policy.values.mode import Mode
 from policy.values.times import format_duration
-from policy.values.unread import Unread, unread_text
 
 # What labels, annotations and taints of people and other systems mean. Functions that return a text return the reason, "" for
 # none.

@@ -130,11 +130,12 @@ class ClusterModes:
     def described(self, nodes: tuple[str, ...], selector: str) -> str:
         """What holds now for the nodes of a command, and what else is set, in a sentence."""
         mine = next((each for each in self.rules if (set(each.nodes), each.selector) == (set(nodes), selector)), None)
+        counts = mine or next((each for each in self.rules if not (each.nodes or each.selector)), None)
         plain = f"without a rule the mode is {self.default} ({self.why})"
-        others = sum(each is not mine for each in self.rules)
-        beside = counted(others, "other rule") if mine is not None else f"{counted(others, 'rule')} left"
+        others = sum(each is not counts for each in self.rules)
+        beside = counted(others, "other rule") if counts is not None else f"{counted(others, 'rule')} left"
         rest = f"; {beside}: see `nodewarden mode`" if others else ""
-        return (f"the mode of {mine.scope} is {mine.mode}" if mine is not None else plain) + rest
+        return (f"the mode of {counts.scope} is {counts.mode}" if counts is not None else plain) + rest
 
     def _without(self, nodes: tuple[str, ...], selector: str) -> tuple[ModeRule, ...]:
         return tuple(each for each in self.rules if (set(each.nodes), each.selector) != (set(nodes), selector))

@@ -38,14 +38,19 @@ from policy.fence.configmap_methods import (
     NO_FENCE,
     READING,
     UNREAD,
+    ConfigLine,
+    ConfigMap,
     DeviceLines,
     MethodDefinition,
     MethodDefinitions,
+    ObjectLookup,
     canonical_parameter,
     driver_of,
+    read_lines,
     require_node,
+    seconds,
+    whole_number,
 )
-from policy.fence.configmap_objects import ConfigLine, ConfigMap, ObjectLookup, read_lines, seconds, whole_number
 from policy.fence.drivers import DRIVER_PARAMETERS, parameters_of, unknown_driver
 from policy.fence.drivers.contract import DriverParameters
 from policy.fence.plan import CutStorage, FencingPlan, PowerDevice

@@ -86,7 +86,7 @@ class Quarantine:
 
 # Insecure devices: anyone on the network path may listen to them or answer in their place.
 #
-# IPMI is not insecure in this sense: both sides prove the password, and it encrypts, as far as `drivers/ipmi.py` lets it. Clouds'
+# IPMI is not insecure in this sense: both sides prove the password, and it encrypts, as far as `drivers/bmc.py` lets it. Clouds'
 # APIs go without TLS on the loopback only. The parameters of each driver say if it goes without TLS or verifies no certificate.
 
 

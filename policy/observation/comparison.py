@@ -406,7 +406,7 @@ def _armed(
 # How sure that is ------------------------------------------------------------------------------------------------------
 #
 # Exact intervals by their definition: at each of their ends the tail that lies beyond what was counted has half of what is left
-# of the confidence. tests/policy/observation/test_intervals.py holds them against exact fractions and against scipy's figures; a
+# of the confidence. tests/policy/observation/test_comparison.py holds them against exact fractions and against scipy's figures; a
 # library for two bisections (scipy and numpy: 50 MB in each worker's image) does not pay.
 
 

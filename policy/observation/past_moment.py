@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
 
-from policy.observation.spells import Ending, Spell
-from policy.values.times import as_of
+from policy.observation.spells import Ending, Spell, held_by
+from policy.values.times import as_of, written
 
 LATELY = timedelta(hours=1)
 """How long after its end a spell is still an answer."""
@@ -36,6 +36,12 @@ def would_have(spell: Spell) -> str:
     return f"would have been repaired{steps}: {spell.cause}, under {spell.check}{held}; {ending(spell) or 'it is sick'}"
 
 
+def dated(spell: Spell) -> str:
+    """The same after its moments, in UTC."""
+    until = f"to {written(spell.ended)}" if spell.ended is not None else "until now"
+    return f"{written(spell.due)} {until}: {would_have(spell)}"
+
+
 def is_about(spell: Spell, moment: datetime) -> bool:
     """Whether it says how the node was at that moment: it was sick then, or had been lately."""
     return spell.since <= moment and (spell.ended is None or moment < spell.ended + LATELY)
@@ -59,6 +65,6 @@ def sentences(spells: Iterable[Spell], moment: datetime) -> Iterator[str]:
         yield f"it would have been repaired{steps} from {clock(spell.due)} on, {spell.place} others before it"
         held = next((each for each in reversed(spell.held) if each.since <= moment), None)
         if held is not None:
-            yield f"what held it since {clock(held.since)}: {held.code}: {held.message}"
+            yield f"what held it since {clock(held.since)}: {held_by(held.code, held.message)}"
         if spell.ended is not None:
             yield f"what became of it, at {clock(spell.ended)}: {ending(spell)}"

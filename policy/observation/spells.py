@@ -42,6 +42,11 @@ class HeldSpan:
     until: datetime | None = None
 
 
+def held_by(code: str, message: str) -> str:
+    """A message after its code, but for one that begins with it: "Paused: paused by …" says it twice."""
+    return message if message.lower().startswith(code.lower()) else f"{code}: {message}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spell:
     """One spell. since: from when on the node was sick, as its condition says. due: when a repair would have begun
@@ -76,6 +81,10 @@ class Spell:
         """From the beginning of the sickness to its end, None while it lasts."""
         return self.ended - self.since if self.ended is not None else None
 
+    def record_id(self, cluster: str) -> str:
+        """The workflow id of its record, where it is recorded alone."""
+        return f"observation/{cluster}/{self.node}/{self.due.isoformat()}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDays:
@@ -86,6 +95,16 @@ class NodeDays:
     check: str
     mode: Mode
     seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannerSpells:
+    """Answer of the scanner's `spells` query: the open spells, and those that have ended and are not recorded yet; left_out: how
+    many more nodes are due. days: the node-days that are not recorded yet."""
+
+    spells: tuple[Spell, ...] = ()
+    left_out: int = 0
+    days: tuple[NodeDays, ...] = ()
 
 
 OBSERVATION = "Observation"
@@ -110,24 +129,34 @@ class ObservationRecord:
 
     @property
     def workflow_id(self) -> str:
-        """The same for the same record, so that none is made twice. Raises ValueError for one that is none of these."""
+        """The same for the same record, so that none is made twice. Raises ValueError for one that is none of these.
+
+        No node's name begins with a hyphen, as the names of storms and days do.
+        """
         root = f"observation/{self.cluster}"
         if self.cluster and self.days and not self.spells:
-            return f"{root}/days/{self.days[0].day}" + (f"/{self.until.isoformat()}" if self.until is not None else "")
+            return f"{root}/-days/{self.days[0].day}" + (f"/{self.until.isoformat()}" if self.until is not None else "")
         if not self.cluster or not self.spells or self.days or len({each.storm for each in self.spells}) > 1:
             raise ValueError("expected a cluster, and one spell, the spells of one storm, or node-days")
         first = self.spells[0]
         if first.storm:
-            return f"{root}/storm/{first.storm}" + (f"/{self.part}" if self.part else "")
+            return f"{root}/-storm/{first.storm}" + (f"/{self.part}" if self.part else "")
         if len(self.spells) > 1:
             raise ValueError("expected one spell, or spells of one storm")
-        return f"{root}/{first.node}/{first.due.isoformat()}"
+        return first.record_id(self.cluster)
+
+    @property
+    def over(self) -> datetime:
+        """When what it is about was over."""
+        if self.days and self.until is None:
+            return datetime.fromisoformat(f"{self.days[0].day}T00:00:00Z") + timedelta(days=1)
+        return self.until or max(each.ended or each.due for each in self.spells)
 
     def decisions(self) -> tuple[Decision, ...]:
         """Of each spell, for the decision stream."""
         return tuple(
             Decision(
-                id=f"observation/{self.cluster}/{each.node}/{each.due.isoformat()}",
+                id=each.record_id(self.cluster),
                 at=each.ended or each.due,
                 cluster=self.cluster,
                 kind=DecisionKind.OBSERVED,

@@ -1,4 +1,5 @@
-"""Whether one machine is kept, and what follows: the state machine of the proposal and of machine-controller-manager.
+"""Whether one machine is kept, what follows, and what is written for it: the state machine of the proposal and of
+machine-controller-manager.
 
     Running --now--> Running:Preserved --fails--> Failed:Preserved (drained)      Failed --kept--> Failed:Preserved
     Running:Preserved --false, removed, expiry--> Running                         Failed --not kept--> Terminating (drained first)
@@ -10,13 +11,43 @@ automatic preservation ends. At the expiry of a failed machine its Node is looke
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from policy.preservation.kept_machine import BY_US, Held, MachinePhase, first_to_go_mark, mistaken
-from policy.preservation.requests import Intent, Request, asked_for, isolation_asked, requested
-from policy.values.times import RESOLUTION, format_duration, later, written
+from policy.objects.nodes import PRESERVE_ANNOTATION
+from policy.preservation.kept_machine import (
+    BY_A_USER,
+    BY_US,
+    CONDITION,
+    DRAINED,
+    ENDED_ANNOTATION,
+    FOUND_WELL,
+    ISOLATION_ANNOTATION,
+    NOT_DRAINED,
+    SCALE_DOWN_BEFORE,
+    SCALE_DOWN_DISABLED,
+    SCALE_DOWN_DISABLED_OURS,
+    STOPPED,
+    Held,
+    Isolation,
+    MachinePhase,
+    first_to_go_mark,
+    mistaken,
+    ranked,
+)
+from policy.preservation.requests import (
+    ISOLATE_ANNOTATION,
+    LAST_APPLIED_ANNOTATION,
+    PRESERVE_FOR_ANNOTATION,
+    Intent,
+    Request,
+    asked_for,
+    isolation_asked,
+    requested,
+)
+from policy.values.times import EARLIEST, RESOLUTION, format_duration, later, written
 
 
 class PreservationAction(StrEnum):
@@ -255,3 +286,253 @@ class _Deciding:
             automatic=self._automatic,
             isolate=self._isolate and preserved and bool(self._held.failed) and self._held.node is not None,
         )
+
+
+# Why a preserved machine is deleted by another controller all the same: by the state of the sets above it (S21, S26).
+#
+# An API does not record who asked for a deletion. What can be read is whether the sets still want the machine. A
+# MachineDeployment, or a MachineSet without one, that wants no machine is hibernated, or was scaled to zero by hand. A deployment
+# with a newer MachineSet is being rolled. Else a person or a program has deleted the machine, or a set that is scaled down has
+# chosen it.
+
+
+class Override(StrEnum):
+    """What takes precedence over a preservation."""
+
+    NONE = ""
+    HIBERNATION = "hibernation"
+    ROLLING_UPDATE = "rolling update"
+    DELETION = "deletion"
+    """Requested by a person, a program, or a set that is scaled down."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedReplicas:
+    """A MachineSet, or the MachineDeployment above it: how many machines it wants. replicas: None where it does not say.
+
+    revision: the newest set of a deployment has the highest; a roll-back gives an old set a new one. created: decides where
+    there are no revisions.
+    """
+
+    kind: str
+    name: str
+    replicas: int | None = None
+    deleting: bool = False
+    revision: int = 0
+    created: datetime | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overridden:
+    """Which override it was, and the evidence for it, for people."""
+
+    override: Override = Override.NONE
+    why: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Both; "" where nothing was overridden."""
+        return f"{self.override.value}: {self.why}" if self.override else ""
+
+
+NOT_OVERRIDDEN = Overridden()
+
+
+def overridden_by(
+    own: WantedReplicas | None, deployment: WantedReplicas | None = None, others: Iterable[WantedReplicas] = ()
+) -> Overridden:
+    """Which override the sets show. own: the MachineSet of the machine, None where it has none (any more); others: further
+    MachineSets of its deployment."""
+    if own is None:
+        return Overridden(override=Override.DELETION, why="its deletion was asked for, and no MachineSet is known above it")
+    top = deployment or own
+    for each in (top, own):
+        if each.deleting:
+            return Overridden(override=Override.DELETION, why=f"{each} is being deleted with its machines")
+    if top.replicas == 0:
+        return Overridden(override=Override.HIBERNATION, why=f"{top} is scaled to 0")
+    newest = max((each for each in others if each.replicas and not each.deleting), key=_age, default=None)
+    if newest is not None and _age(newest) > _age(own):
+        return Overridden(override=Override.ROLLING_UPDATE, why=f"{top} replaces the machines of {own} by those of {newest}")
+    if own.replicas == 0:
+        return Overridden(override=Override.HIBERNATION, why=f"{own} is scaled to 0")
+    many = "" if own.replicas is None else f", which is to have {own.replicas}"
+    return Overridden(override=Override.DELETION, why=f"asked for by a person or a program, or by {own}{many}")
+
+
+def _age(each: WantedReplicas) -> tuple[int, datetime]:
+    return each.revision, each.created or EARLIEST
+
+
+# What has to be written for a decision: the Machine's and the Node's annotations, the expiry, our taint, the condition.
+#
+# Only differences, so a second write changes nothing, and a writer that stopped half-way can go on. What the user wrote stays as
+# it is, byte for byte (S28): a cordon is never touched, and `scale-down-disabled` is removed only where our mark shows that it is
+# ours.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreservedCondition:
+    """The condition `Preserved` of the Node, as it should read."""
+
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """The differences. Annotations: None removes one.
+
+    The order of the writes matters after a crash: the annotations before the expiry, since only the expiry puts a preservation
+    in force. One that begins has its reason on the objects first, and one that ends is over with the last write.
+    """
+
+    machine: Mapping[str, str | None] = field(default_factory=dict)
+    node: Mapping[str, str | None] = field(default_factory=dict)
+    expiry: datetime | None = None
+    expiry_differs: bool = False
+    taint: bool | None = None
+    """True: our taint is to be set; False: removed; None: as it is."""
+    drain: bool = False
+    condition: PreservedCondition | None = None
+
+    @property
+    def nothing(self) -> bool:
+        """Whether everything is as it should be."""
+        return not (self.machine or self.node or self.expiry_differs or self.drain or self.condition) and self.taint is None
+
+
+def effects(decision: PreservationDecision, *, drained: bool | None = None, isolation: Isolation = Isolation.NONE) -> Effects:
+    """What has to be written. drained: the result of the drain that this decision asked for, None before it. isolation: how far
+    the isolation has come, NONE where this is not known here."""
+    held = decision.held
+    if held.deleting:
+        # Other controllers delete it: write only that it is kept no longer, and restore nothing on an object that goes.
+        condition = _condition(decision, drained) if held.node is not None else None
+        return Effects(condition=condition, expiry_differs=held.expiry is not None)
+    last_to_go = ranked(held, preserved=decision.preserved, automatic=_automatic(decision))
+    node = _on_node(decision, isolation)
+    has_node = held.node is not None
+    return Effects(
+        machine=_differences(held.annotations, _on_machine(decision) | last_to_go) if held.machine else {},
+        node=_differences(held.on_node, node) if has_node else {},
+        expiry=decision.expiry,
+        expiry_differs=decision.expiry != held.expiry,
+        taint=_taint(decision) if has_node else None,
+        drain=has_node and _drains(decision) and drained is None,
+        condition=_condition(decision, drained) if has_node else None,
+    )
+
+
+def _drains(decision: PreservationDecision) -> bool:
+    if decision.action is PreservationAction.PRESERVE:
+        return bool(decision.held.failed)
+    return decision.action is PreservationAction.DRAIN
+
+
+def _on_machine(decision: PreservationDecision) -> dict[str, str | None]:
+    """The Machine's annotations: where the Node decides, the Machine's own value is removed and the Node's is recorded."""
+    held, request = decision.held, decision.request
+    wanted: dict[str, str | None] = {}
+    if request.unreadable and not decision.ended:
+        return wanted
+    if request.by_node:
+        wanted[PRESERVE_ANNOTATION] = None
+        gone = decision.withdraw or not held.annotated.node
+        wanted[LAST_APPLIED_ANNOTATION] = None if gone else held.annotated.node
+    elif decision.withdraw:
+        wanted |= dict.fromkeys((PRESERVE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION, ISOLATE_ANNOTATION))
+    elif decision.preserved and decision.intent is Intent.AUTOMATIC:
+        wanted[PRESERVE_ANNOTATION] = Intent.AUTOMATIC.value
+    return wanted | _memory(decision)
+
+
+def _automatic(decision: PreservationDecision) -> bool:
+    """Whether the cap keeps it. An annotation that can't be read changes nothing, so the machine still counts in the cap
+    (S23)."""
+    as_it_was = bool(decision.request.unreadable) and decision.held.condition_reason == BY_US
+    return decision.intent is Intent.AUTOMATIC or as_it_was
+
+
+def _memory(decision: PreservationDecision) -> dict[str, str | None]:
+    """One preservation for one failure (S25): remembered until the machine is well again."""
+    held = decision.held
+    if held.failed and decision.ended and held.expiry is not None:
+        # Also where its Node is healthy and it runs on: its controller may call it failed for a while yet.
+        well = FOUND_WELL if decision.action is PreservationAction.STOP else ""
+        return {ENDED_ANNOTATION: f"{written(held.expiry)}{well}"}
+    begins = decision.action is PreservationAction.PRESERVE
+    if held.ended and not held.failed and (held.node is None or held.well) and not begins:
+        # The end of the failed state is not enough: a check that is paused makes no machine well. An episode that begins to keep
+        # it does not know the checks' verdicts: the scanner does, and asks for this write when it is still missing.
+        return {ENDED_ANNOTATION: None}
+    return {}
+
+
+def _on_node(decision: PreservationDecision, isolation: Isolation) -> dict[str, str | None]:
+    held = decision.held
+    there = held.on_node
+    wanted: dict[str, str | None] = {} if held.machine else _memory(decision)
+    if decision.preserved:
+        ours, value = SCALE_DOWN_DISABLED_OURS in there, there.get(SCALE_DOWN_DISABLED)
+        if ours or value != "true":
+            # Also where a user turned it off while the machine is kept: it is ours then, and is restored.
+            wanted |= {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_OURS: "true"}
+        if not ours and value is not None and value != "true":
+            wanted[SCALE_DOWN_BEFORE] = value
+        if not held.machine and decision.intent is Intent.AUTOMATIC:
+            wanted[PRESERVE_ANNOTATION] = Intent.AUTOMATIC.value
+    elif SCALE_DOWN_DISABLED_OURS in there:
+        wanted |= {SCALE_DOWN_DISABLED: there.get(SCALE_DOWN_BEFORE), SCALE_DOWN_DISABLED_OURS: None, SCALE_DOWN_BEFORE: None}
+    if decision.withdraw:
+        wanted |= dict.fromkeys((PRESERVE_ANNOTATION, PRESERVE_FOR_ANNOTATION, ISOLATE_ANNOTATION))
+    return wanted | _isolation(decision, isolation)
+
+
+def _isolation(decision: PreservationDecision, isolation: Isolation) -> dict[str, str | None]:
+    """The scanner's look begins an isolation, and the episode continues it; a machine that is well again stays isolated until
+    it is released."""
+    if not decision.preserved:
+        return {ISOLATION_ANNOTATION: None}
+    if isolation is not Isolation.NONE:
+        return {ISOLATION_ANNOTATION: isolation.value}
+    asked = decision.isolate and ISOLATION_ANNOTATION not in decision.held.on_node
+    return {ISOLATION_ANNOTATION: Isolation.ASKED.value} if asked else {}
+
+
+def _taint(decision: PreservationDecision) -> bool | None:
+    """Set while a failed machine is kept; removed when it is well again, or no longer kept."""
+    held = decision.held
+    wanted = decision.preserved and bool(held.failed)
+    return None if wanted is held.tainted else wanted
+
+
+def _condition(decision: PreservationDecision, drained: bool | None) -> PreservedCondition | None:
+    """The Node's condition, where it has to change."""
+    held = decision.held
+    assert held.node is not None
+    found = held.node.condition(CONDITION)
+    if not decision.preserved:
+        if (found is None and not decision.ended) or (found is not None and found.status == "False"):
+            return None
+        return PreservedCondition(status="False", reason=STOPPED, message=decision.reason)
+    if _drains(decision) and drained is None:
+        return None
+    assert decision.expiry is not None
+    reason = BY_US if _automatic(decision) else BY_A_USER
+    words = f"Machine preserved until {written(decision.expiry)}."
+    if held.failed:
+        # The result of a drain is written once: of an earlier drain the Node's condition has it already.
+        failed = drained is False or (drained is None and found is not None and found.message.startswith(NOT_DRAINED))
+        words = f"{NOT_DRAINED if failed else DRAINED} {words}"
+    wanted = PreservedCondition(status="True", reason=reason, message=words)
+    same = found is not None and (found.status, found.reason, found.message) == (wanted.status, wanted.reason, wanted.message)
+    return None if same else wanted
+
+
+def _differences(there: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str | None]:
+    return {key: value for key, value in wanted.items() if there.get(key) != value}

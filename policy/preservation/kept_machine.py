@@ -12,7 +12,6 @@ from enum import StrEnum
 from typing import Self
 
 from policy.objects.machines import MachineView
-from policy.objects.mistakes import Mistake
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.requests import (
     ISOLATE_ANNOTATION,
@@ -24,7 +23,7 @@ from policy.preservation.requests import (
     requested,
 )
 from policy.values.machine_apis import CLUSTER_API, OPENSHIFT
-from policy.values.object_refs import ObjectRef
+from policy.values.object_refs import Mistake, ObjectRef
 from policy.values.times import moment_of
 
 TAINT = "node.machine.sapcloud.io/preserved"

@@ -15,11 +15,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from heapq import nsmallest
 
-from policy.checks.targets import MACHINE
+from policy.checks.verdicts import MACHINE
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
-from policy.preservation.decision import Automatic, PreservationAction, PreservationDecision
-from policy.preservation.effects import effects
+from policy.preservation.decision import Automatic, PreservationAction, PreservationDecision, effects
 from policy.preservation.kept_machine import (
     BY_US,
     CONDITION,
@@ -32,8 +31,7 @@ from policy.preservation.kept_machine import (
     MachinePhase,
     Mistakes,
 )
-from policy.preservation.pools import DEFAULT_SETTLE_TIME, Pool
-from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Intent
+from policy.preservation.requests import DEFAULT_SETTLE_TIME, LAST_APPLIED_ANNOTATION, Intent, Pool
 from policy.preservation.survey import DeploymentPool, Queue, deployment_name, is_automatic, labels_of, part_of, survey
 from policy.values.agenda import Agenda
 from policy.values.object_refs import ObjectRef
@@ -248,7 +246,8 @@ class PreservationIndex:
         failed_at = {key: moment for name, moment in (failing or {}).items() if self._cap(key := self._key_of(name))}
         quiet_ones = {key for name in sick if (key := self._key_of(name)) in self._quiet}
         looked_at = sorted(self._open | quiet_ones | failed_at.keys())
-        gone = self._gone_machines(now)
+        self._gone = {victim: each for victim, each in self._gone.items() if each.until is None or each.until > now}
+        gone = [each.need for each in self._gone.values()]
         if not looked_at and not gone:
             return (), 0
         machines, barred, settling = list[Held](), set[str](), set[str]()
@@ -374,10 +373,6 @@ class PreservationIndex:
             going=True,
         )
         self._gone[victim] = _GoneMachine(need)
-
-    def _gone_machines(self, now: datetime) -> list[PreservationNeed]:
-        self._gone = {victim: each for victim, each in self._gone.items() if each.until is None or each.until > now}
-        return [each.need for each in self._gone.values()]
 
     def _held(self, key: str, now: datetime, unhealthy: UnhealthyText, called_at: datetime | None = None) -> Held | None:
         """The machine with its Node and its deployment, and as a health check sees it, since `called_at`. None: nothing to be

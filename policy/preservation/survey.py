@@ -19,8 +19,7 @@ from policy.objects.marks import is_marked
 from policy.objects.nodes import ZONE_LABEL
 from policy.preservation.decision import Automatic, PreservationAction, PreservationDecision, decide
 from policy.preservation.kept_machine import BY_US, Held, MachinePhase, priority_in_its_set
-from policy.preservation.pools import CAP, DEFAULT_TIMEOUT, Pool
-from policy.preservation.requests import Intent, requested
+from policy.preservation.requests import CAP, DEFAULT_TIMEOUT, Intent, Pool, requested
 from policy.values.times import LATEST, moment_of
 
 # Automatic preservation: how many failed machines of a pool are kept without a request.

@@ -5,7 +5,7 @@ from the Nodes and the pods of etcd (`members_from_nodes`). Before a control pla
 not apply: there is nothing yet that could be lost.
 
 A scan knows only how many members there are and how many are Ready (`objection_by_count`). All of it is checked again right
-before the act (`activities/cluster/live/control_planes.py`). OpenShift's own guard of etcd is `policy/objects/surroundings.py`.
+before the act (`activities/cluster/live/control_planes.py`). OpenShift's own guard of etcd is `policy/objects/nodes.py`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from enum import StrEnum
 
 from policy.checks.health_check import DEFAULT_MIN_HEALTHY_PERIOD, MOST_RETRIES, RetryRules
 from policy.objects.machines import OPENSHIFT_MACHINE_ANNOTATION, MachineView
-from policy.objects.nodes import ETCD_LABEL, SERVING_LABELS, NodeView
-from policy.objects.surroundings import CURRENT_CONFIG_ANNOTATION
+from policy.objects.nodes import CURRENT_CONFIG_ANNOTATION, ETCD_LABEL, SERVING_LABELS, NodeView
 from policy.remediation.ladder import OWNER_REMEDIATED
 from policy.remediation.memory import read_memory
 from policy.values.display_text import some_of

@@ -2,7 +2,7 @@
 
 A message names volumes by what their cloud, their CSI driver or Kubernetes calls them, and pods as `namespace/name`. Only
 volumes attached to the node and pods on it right now can be named: other words mean nothing, and a message without any such
-volume changes nothing. `activities/cluster/acts/failed_volumes.py` reads the objects, `workflows/remediation/fencing_step.py`
+volume changes nothing. `activities/cluster/acts/failed_volumes.py` reads the objects, `workflows/remediation/steps.py`
 acts on them.
 """
 
@@ -110,7 +110,7 @@ class Failure:
 def find_failure(messages: Iterable[VolumeMessage], attached: Iterable[AttachedVolume], pods: Iterable[PodOnNode]) -> Failure:
     """Every volume and pod that is named. Nothing at all where it is not clear which volume has failed."""
     messages, attached, pods = tuple(messages), tuple(attached), tuple(pods)
-    named = tuple(volume for volume in attached if any(_names_volume(each.message, volume) for each in messages))
+    named = tuple(volume for volume in attached if any(_names(each.message, name) for each in messages for name in volume.names))
     if not named:
         quoted = (
             "; ".join(f"{each.by} says {each.message[:LONGEST_MESSAGE]!r}" for each in messages) or "no message mentions a volume"
@@ -130,10 +130,6 @@ def find_failure(messages: Iterable[VolumeMessage], attached: Iterable[AttachedV
         mounting=mounting,
         crashing=tuple(pod for pod in crashing if any(_names_pod(each.message, pod) for each in messages)),
     )
-
-
-def _names_volume(message: str, volume: AttachedVolume) -> bool:
-    return any(_names(message, name) for name in volume.names)
 
 
 def _names(message: str, name: str) -> bool:

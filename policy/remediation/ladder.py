@@ -18,16 +18,15 @@ from enum import StrEnum
 
 from policy.checks.health_check import EscalatingRemediation, HealthCheck
 from policy.checks.rules.medik8s import HEALTHY_DELAYED
-from policy.checks.targets import JudgedTarget
-from policy.checks.verdicts import Health, Standing, Verdict
+from policy.checks.verdicts import Health, JudgedTarget, Standing, Verdict
 from policy.fence.templates import VOLUME_DETACHMENT, is_own_template, why_untrusted
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, FAILED
 from policy.objects.remediations import RemediationObject, kind_of
 from policy.remediation.failed_volumes import read_volume_template
 from policy.remediation.strategies import BY_TEMPLATE, RULES, Action, Needs, Strategy
 from policy.values.errors import PolicyError
+from policy.values.fields import Rounding, Threshold, parse_threshold, scaled
 from policy.values.object_refs import Dialect, ObjectRef
-from policy.values.thresholds import Rounding, Threshold, parse_threshold, scaled
 from policy.values.times import format_duration, later, parse_duration
 
 # From step to step: which comes first, which one after it, and when a step has had its time.

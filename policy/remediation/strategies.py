@@ -1,7 +1,7 @@
 """The strategies that a step of a ladder can have: one row of `RULES` has everything that differs between them.
 
 The rows say what a person or an annotation may name, what a target must have, how long the step may take, and how `evaluate`
-calls it. `ladder.py` applies them. The class of each step does the work (`workflows/remediation/story.py`). How to add one:
+calls it. `ladder.py` applies them. The class of each step does the work (`workflows/remediation/steps.py`). How to add one:
 `docs/adding-a-strategy.md`.
 """
 

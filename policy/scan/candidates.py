@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.health_check import HealthCheck, Overlap
-from policy.checks.targets import NEVER, JudgedTarget
-from policy.checks.verdicts import Standing, Verdict
+from policy.checks.verdicts import NEVER, JudgedTarget, Standing, Verdict
 from policy.episode.fencing_requests import FencingRequest, Stage
 from policy.episode.gate import By, Objection, Operation, Seen, objection
 from policy.episode.messages import NeedKind
@@ -412,9 +411,5 @@ def _healthy_under(known: LedgerSnapshot, victim: str) -> tuple[str, ...]:
     """The checks that would have one healthy target fewer after an act on the victim."""
     if known.overlap is Overlap.INDEPENDENT or any(each.marked for each in known.together(victim)):
         return ()
-    return tuple(sorted(key for key, pairs in known.verdicts_on(victim).items() if counts_as_healthy(pairs)))
-
-
-def counts_as_healthy(pairs: Iterable[tuple[JudgedTarget, Verdict]]) -> bool:
-    """Whether a check counts the victim among its healthy targets."""
-    return any(verdict.standing is Standing.HEALTHY for _, verdict in pairs)
+    opinions = known.verdicts_on(victim).items()
+    return tuple(sorted(key for key, pairs in opinions if any(each.standing is Standing.HEALTHY for _, each in pairs)))

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from policy.checks.circuit_breakers import CircuitBreaker, Counts, OpenReason
 from policy.checks.health_check import HealthCheck, Storm, over
-from policy.checks.targets import NEVER, JudgedTarget
-from policy.checks.verdicts import Health, Standing, Verdict
+from policy.checks.verdicts import NEVER, Health, JudgedTarget, Standing, Verdict
 from policy.objects.nodes import EXCLUDE_LABEL
 from policy.remediation.control_plane import objection_by_count
 from policy.remediation.ladder import RESTORING, body_of, orphaned, possible, remedy, removes

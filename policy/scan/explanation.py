@@ -8,15 +8,13 @@ section answers how the node would be remediated (`outlook`), which `nodewarden 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from policy.checks.circuit_breakers import CircuitBreaker, Counts, OpenReason, threshold_breached
+from policy.checks.circuit_breakers import TAKEOVER, CircuitBreaker, Counts, OpenReason, threshold_breached
 from policy.checks.health_check import HealthCheck, RetryRules
-from policy.checks.rival_controllers import TAKEOVER
 from policy.checks.rules import rules_of
-from policy.checks.targets import JudgedTarget
-from policy.checks.verdicts import Health, Standing
+from policy.checks.verdicts import Health, JudgedTarget, Standing
 from policy.dialects.node_fencing import CLUSTER_CONFIG
 from policy.episode import gate
 from policy.episode.gate import WITHOUT_LABEL, WITHOUT_MACHINE_ANNOTATION
@@ -30,10 +28,10 @@ from policy.scan.evaluation import CheckEvaluation, TargetEvaluation, evaluate
 from policy.scan.ledger_snapshot import LedgerSnapshot
 from policy.scan.permit_rules import AdmissionRefusal, ObjectLimits
 from policy.values.errors import PolicyError
+from policy.values.fields import Threshold
 from policy.values.mode import Mode
 from policy.values.object_refs import Dialect
 from policy.values.selectors import Operator, Requirement
-from policy.values.thresholds import Threshold
 from policy.values.times import format_duration
 
 
@@ -494,12 +492,8 @@ def _remembering(
         last = last_of(target)
     except PolicyError:
         last = None  # the turn says what is wrong with it
-    return Outlook(
-        victim=found.victim,
-        check=found.check,
-        steps=found.steps,
-        problem=found.problem,
-        plain=found.plain,
+    return replace(
+        found,
         machine=f"{machine.namespace}/{machine.name}" if machine is not None else "",
         owner=machine.controller if machine is not None else found.owner,
         last=last,

@@ -21,15 +21,13 @@ from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.health_check import HealthCheck, Overlap, RetryRules, Storm, advance, over, stricter
 from policy.checks.inventory import Inventory, StrangeNodes, TargetToJudge
 from policy.checks.rules import Rules, rules_of
-from policy.checks.targets import MACHINE, JudgedTarget
-from policy.checks.verdicts import HEALTHY, Health, Standing
+from policy.checks.verdicts import HEALTHY, MACHINE, Health, JudgedTarget, Standing
 from policy.episode.fencing_requests import FencingRequest
 from policy.episode.modes import REPAIRS, ClusterModes, mode_of
 from policy.episode.notices import KnownNode
 from policy.objects.machines import MachineView, WorkloadCluster
-from policy.objects.nodes import NodeView
+from policy.objects.nodes import NodeView, Surroundings
 from policy.objects.remediations import RemediationObject
-from policy.objects.surroundings import Surroundings
 from policy.preservation.preservation_index import NONE_EXEMPT, ExemptNodes
 from policy.remediation.ladder import Unusable
 from policy.remediation.memory import DEFAULT_RETRIES

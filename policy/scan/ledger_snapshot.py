@@ -15,15 +15,13 @@ from policy.checks.circuit_breakers import CircuitBreaker, Counts, OpenReason
 from policy.checks.fence_policies import FencePolicies
 from policy.checks.health_check import HealthCheck, Overlap, RetryRules, Storm
 from policy.checks.inventory import ControlPlane
-from policy.checks.targets import MACHINE, JudgedTarget
-from policy.checks.verdicts import Standing, Verdict
+from policy.checks.verdicts import MACHINE, JudgedTarget, Standing, Verdict
 from policy.episode.fencing_requests import FencingRequest
 from policy.episode.modes import REPAIRS, ClusterModes, ModeAnswer, mode_of
 from policy.objects.machines import WorkloadCluster, clusters_of
-from policy.objects.nodes import NodeView
+from policy.objects.nodes import NodeView, Surroundings
 from policy.objects.remediations import RemediationObject
 from policy.objects.scopes import GroupTally
-from policy.objects.surroundings import Surroundings
 from policy.preservation.preservation_index import NONE_EXEMPT, ExemptNodes
 from policy.remediation.ladder import Unusable
 from policy.remediation.memory import DEFAULT_RETRIES

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from policy.episode.modes import ClusterModes, ModeAnswer, ModeRule
 from policy.scan.ledger_snapshot import LedgerSnapshot
+from policy.values.display_text import counted
 from policy.values.mode import Mode
 from policy.values.object_refs import in_natural_order
 
@@ -57,5 +58,6 @@ def limited(modes: ClusterModes) -> str:
     if mode is Mode.REPAIR:
         return ""
     what = "nodes are only observed, and not repaired" if mode is Mode.OBSERVE else f"programs go no further than {mode}"
-    some = f", but for nodes of {len(modes.rules)} rules" if len(modes.rules) > (everywhere is not None) else ""
+    others = len(modes.rules) - (everywhere is not None)
+    some = f", but for nodes of {counted(others, 'rule')}" if others else ""
     return f"{what}{some}: {why}; `nodewarden mode` shows it, `{ARM}` arms a node"

@@ -4,7 +4,7 @@ A scan asks it about each node that a report offers, and an open episode about i
 order of a report, `evaluate` and `explain` ask the rules that need only the objects of a cluster (`candidates.py`,
 `evaluation.py`). So all of them give the same reason in the same words. The first rule that objects is the answer: first the
 rules about the node itself, then those about the cluster, last those that only wait for room. A new rule is a row of `RULES`
-and a line of the table in docs/semantics.md, which a test compares (`tests/policy/scan/test_permit_rules.py`).
+and a line of the table in docs/semantics.md, which a test compares (`tests/policy/scan/test_admission.py`).
 
 The table of `policy/episode/gate.py` keeps single acts of an open episode from a node. Acts that restore a node never pass
 through here (S17).

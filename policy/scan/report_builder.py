@@ -22,8 +22,7 @@ from policy.checks.circuit_breakers import Counts, StandingCounts
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
 from policy.checks.health_check import HealthCheck, Storm
 from policy.checks.rules.medik8s import CONFIRMED_ANNOTATION
-from policy.checks.targets import NEVER, SICKNESS, JudgedTarget
-from policy.checks.verdicts import Health, Standing, Verdict
+from policy.checks.verdicts import NEVER, SICKNESS, Health, JudgedTarget, Standing, Verdict
 from policy.episode.gate import MODE, By, Operation, Seen, kept, objections
 from policy.episode.messages import Observation
 from policy.episode.modes import REPAIRS, mode_of
@@ -365,14 +364,11 @@ def _observations(known: LedgerSnapshot, watching: frozenset[str], told: Mapping
     if room < 0:
         # The control plane comes first: every look at one member needs all of them (S15). Then observations that the episode
         # has not been sent yet, so that none of them waits for ever.
-        watched.sort(key=lambda seen: (not _in_control_plane(known, seen.node), told.get(seen.node) == stamp_of(seen)))
+        members = {seen.node for seen in watched if any(target.control_plane for target in known.called(seen.node))}
+        watched.sort(key=lambda seen: (seen.node not in members, told.get(seen.node) == stamp_of(seen)))
     marked = ((target.node is not None and kept(target.node), name) for name, target in known.marked.items())
     strays = nsmallest(max(room, 0), (each for each in marked if each[1] not in watching))
     return (*watched[:MAXIMUM_OBSERVATIONS], *(_observation(known, name) for _, name in strays))
-
-
-def _in_control_plane(known: LedgerSnapshot, name: str) -> bool:
-    return any(target.control_plane for target in known.called(name))
 
 
 def _observation(known: LedgerSnapshot, name: str) -> Observation:

@@ -1,10 +1,13 @@
-"""References to objects of the API, the dialect of a health check (its API group decides), and what a valid name looks like."""
+"""References to objects of the API, the dialect of a health check (its API group decides), what a valid name looks like, and the
+mistakes that are found in objects."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
 from policy.values.machine_apis import CLUSTER_API, OPENSHIFT
 
@@ -85,3 +88,29 @@ def is_variable(text: str) -> bool:
 def in_natural_order(name: str) -> list[tuple[bool, int, str]]:
     """A key to sort names by: of two nodes, node-2 comes before node-10."""
     return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"([0-9]+)", name) if part]
+
+
+# Mistakes in objects that others write, published as warning Events on them, also without an episode.
+#
+# `activities/cluster/report/mistakes.py` publishes them; the cache of each kind of object finds them.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mistake:
+    """about: the object, with its uid. reason: of the Event. messages: what is wrong, one text for each Event."""
+
+    about: ObjectRef
+    uid: str
+    reason: str
+    messages: tuple[str, ...]
+
+
+class Mistaken(Protocol):
+    """The mistakes of one kind in one cluster."""
+
+    @property
+    def version(self) -> int:
+        """Another number after each change."""
+
+    def __iter__(self) -> Iterator[Mistake]:
+        """All present mistakes."""

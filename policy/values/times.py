@@ -23,6 +23,7 @@ _UNITS = {
 _PART = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h)"
 _DURATION = re.compile(rf"([-+]?)((?:{_PART})+)", re.ASCII)
 _PARTS = re.compile(r"([0-9.]+)([a-zµμ]+)", re.ASCII)
+_WRITTEN = re.compile(r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z\b", re.ASCII)
 _LONGEST = (2**63 - 1) // 1000
 """Go counts nanoseconds in 64 bits: 292 years, here in microseconds."""
 
@@ -115,6 +116,18 @@ def moment_of(value: object) -> datetime | None:
 def as_of(reader: datetime, moment: datetime) -> str:
     """A moment in the zone of another one, which is its reader's."""
     return moment.astimezone(reader.tzinfo).isoformat(" ", "seconds")
+
+
+def read_as_of(reader: datetime, text: str) -> str:
+    """A text with each moment that `written` has put into it in the zone of its reader."""
+
+    def shown(found: re.Match[str]) -> str:
+        try:
+            return as_of(reader, datetime.fromisoformat(found[0]))
+        except (ValueError, OverflowError):
+            return found[0]  # of a day that no calendar has, as a stranger may write it
+
+    return _WRITTEN.sub(shown, text)
 
 
 def written(moment: datetime) -> str:

@@ -102,7 +102,7 @@ async def _live(session: Session, node: str) -> NodeExplanation:
     except (SilentError, SettingsError) as error:
         problems.append(f"{error}; its objects are not shown")
     at = found.now if found is not None else datetime.now(UTC)
-    scanner, episodes, halted = None, None, ""
+    scanner, episodes, halted, observed = None, None, "", None
     try:
         async with Nodewarden.connect(settings) as warden:
             try:
@@ -113,6 +113,7 @@ async def _live(session: Session, node: str) -> NodeExplanation:
                 halted = str(error) if isinstance(error, MissingError) else ""
             try:
                 episodes = await warden.of_node(name, node)
+                observed = await warden.observations.last_spells(name, node)
             except RequestError as error:
                 problems.append(str(error))
     except TemporalUnreachableError as error:
@@ -125,6 +126,7 @@ async def _live(session: Session, node: str) -> NodeExplanation:
         explanation=explain_node(found.ledger.known(at), node, found.owners, found.leased) if found is not None else None,
         scanner=scanner,
         episodes=episodes,
+        observed=observed,
         mistakes=found.mistakes if found is not None else (),
         problems=problems,
         halted=halted,

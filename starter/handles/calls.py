@@ -25,7 +25,9 @@ from temporalio.client import (
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
+from policy.values.display_text import in_a_line
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
+from workers.configuration.setting_sources import SettingsError
 from workflows.kit import options
 
 ANSWER_WITHIN = options.ANSWERED_WITHIN + timedelta(seconds=2)
@@ -35,6 +37,9 @@ ASK_AGAIN = timedelta(milliseconds=100)
 _NO_ANSWER = {RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED, RPCStatusCode.FAILED_PRECONDITION}
 
 NEWEST_EVENTS = 50
+
+UNDECODED = (ValueError, LookupError, RuntimeError, TypeError, SettingsError)
+"""What decoding raises for what no version of ours wrote, and for what was encrypted with an unknown key."""
 
 T = TypeVar("T")
 
@@ -95,6 +100,18 @@ async def remembered(handle: WorkflowHandle[Any, Any], *, what: str) -> Workflow
         if error.status is RPCStatusCode.NOT_FOUND:
             return None
         raise unanswered(error, what=what) from error
+
+
+async def result_of(handle: WorkflowHandle[Any, Any], kind: type[T]) -> T | str | None:
+    """The result of a run that has completed. A sentence: why it is none of that kind, since any client of Temporal may start a
+    workflow that bears our marks (S49). None where its history was removed."""
+    try:
+        found = await handle.result(follow_runs=False, rpc_timeout=ANSWER_WITHIN)
+    except RPCError:
+        return None
+    except UNDECODED as error:
+        return f"its result can't be read: {in_a_line(str(error), 200)}"
+    return found if isinstance(found, kind) else f"its result can't be read: expected {kind.__name__}, got {type(found).__name__}"
 
 
 async def why_silent(client: Client, workflow_id: str, what: str) -> str:

@@ -18,10 +18,11 @@ from activities.contracts import search
 from policy.episode.messages import EpisodeResult, Kind, OffProof, Outcome, RecordEntry, episode_id
 from policy.observation.offenders import OffenderRules, Repair, RepairedMachine, machines
 from policy.observation.outcomes import EndedRepair, OutcomesReport, outcomes
+from policy.observation.spells import Spell
 from policy.values.times import written
 from starter import wording
 from starter.errors import MissingError, RequestError, SilentError
-from starter.handles.calls import ANSWER_WITHIN, unanswered
+from starter.handles.calls import ANSWER_WITHIN, UNDECODED, result_of, unanswered
 from starter.handles.episodes import EpisodeHandle
 from starter.handles.scanners import SCANNER
 
@@ -40,12 +41,15 @@ _ENDS = {
 }
 """How an episode ended that has no result. It may have left marks on its node: the next one finds them."""
 
-OUTCOMES = (*(each.value for each in Outcome), *_ENDS.values())
+UNREADABLE = "unreadable"
+"""It completed with a result that no version of ours wrote, or one of another version."""
+OUTCOMES = (*(each.value for each in Outcome), *_ENDS.values(), UNREADABLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedEpisode:
-    """outcome: one of OUTCOMES. why: for what it was begun. result: None of one that was ended from outside, or failed."""
+    """outcome: one of OUTCOMES. why: for what it was begun. result: None of one that was ended from outside, failed, or can't
+    be read."""
 
     node: str
     kind: Kind
@@ -72,7 +76,8 @@ class EndedEpisodes:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeRecord:
     """One episode and its decision record. ended: None while it is open; outcome: then its phase, "" where it was not asked.
-    off_proof: the last one."""
+    off_proof: the last one. spells: the node's last ones that have ended, in which it was not repaired, the oldest first, where
+    they were asked for."""
 
     cluster: str
     node: str
@@ -87,6 +92,7 @@ class EpisodeRecord:
     entries: tuple[RecordEntry, ...] = ()
     run_id: str = ""
     """In Temporal, of one that has ended."""
+    spells: tuple[Spell, ...] = ()
 
 
 def outcomes_of(found: EndedEpisodes, since: datetime) -> OutcomesReport:
@@ -111,7 +117,7 @@ class History:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._results: dict[str, EpisodeResult] = {}
+        self._results: dict[str, EpisodeResult | str] = {}
         self._at_once = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def listed(
@@ -136,7 +142,7 @@ class History:
         """How the last ones ended that have a result, newest first."""
         runs = await self.listed(cluster, "ExecutionStatus = 'Completed'", node=node, limit=limit)
         results = await asyncio.gather(*(self._result(run) for run in runs))
-        return tuple(result for result in results if result is not None)
+        return tuple(result for result in results if isinstance(result, EpisodeResult))
 
     async def ended(
         self, cluster: str, *, node: str = "", since: datetime | None = None, limit: int = MOST_LISTED
@@ -186,7 +192,7 @@ class History:
             outcome="",
             message="",
             why=run.typed_search_attributes.get(search.REASON) or "",
-            incident=str((await run.memo()).get("incident", "")),
+            incident=await _incident(run),
             started=min([runs[0].start_time, *(each.at for each in entries[:1])]),
             entries=entries,
         )
@@ -220,7 +226,7 @@ class History:
             begun = (each for each in ended if each.outcome != Outcome.REFUSED)
             return await self._ended_record(cluster, next(begun, ended[0]))
         for run in await self.open(cluster):
-            if (await run.memo()).get("incident") == name:
+            if await _incident(run) == name:
                 found = await self._open_record(cluster, _node_of(cluster, run))
                 if found is not None and found.incident == name:
                     return found
@@ -274,19 +280,23 @@ class History:
         )
 
     async def _ended(self, cluster: str, run: WorkflowExecution) -> EndedEpisode | None:
-        result, outcome, message = None, _ENDS.get(run.status) if run.status is not None else None, ""
-        if outcome is None and (result := await self._result(run)) is None:
+        end = _ENDS.get(run.status) if run.status is not None else None
+        found = await self._result(run) if end is None else ""
+        if found is None:
             return None
-        if result is not None:
+        result, outcome, message = None, end or UNREADABLE, ""
+        if isinstance(found, EpisodeResult):
+            result = found
             outcome, message = result.outcome.value, ": ".join(filter(None, (wording.left_off(result), result.message)))
-        memo = await run.memo()
+        elif found:
+            message = found
         return EndedEpisode(
             node=_node_of(cluster, run),
             kind=Kind(run.workflow_type),
-            outcome=outcome or "",
+            outcome=outcome,
             message=message or "it has no result, and may have left marks on its node: the next episode finds them",
             why=run.typed_search_attributes.get(search.REASON) or "",
-            incident=result.incident if result is not None else str(memo.get("incident", "")),
+            incident=result.incident if result is not None else await _incident(run),
             started=result.started if result is not None else run.start_time,
             ended=result.ended if result is not None else run.close_time or datetime.now(UTC),
             workflow_id=run.id,
@@ -294,18 +304,26 @@ class History:
             result=result,
         )
 
-    async def _result(self, run: WorkflowExecution) -> EpisodeResult | None:
-        """None where its history was removed between the two calls."""
+    async def _result(self, run: WorkflowExecution) -> EpisodeResult | str | None:
+        """See `result_of`."""
         if run.run_id not in self._results:
             handle: WorkflowHandle[Any, EpisodeResult] = self._client.get_workflow_handle(
                 run.id, run_id=run.run_id, result_type=EpisodeResult
             )
-            try:
-                async with self._at_once:
-                    self._results[run.run_id] = await handle.result(follow_runs=False, rpc_timeout=ANSWER_WITHIN)
-            except RPCError:
+            async with self._at_once:
+                found = await result_of(handle, EpisodeResult)
+            if found is None:
                 return None
+            self._results[run.run_id] = found
         return self._results[run.run_id]
+
+
+async def _incident(run: WorkflowExecution) -> str:
+    """As its memo says; "" where that can't be read."""
+    try:
+        return str((await run.memo()).get("incident", ""))
+    except UNDECODED:
+        return ""
 
 
 def _node_of(cluster: str, run: WorkflowExecution) -> str:

@@ -12,24 +12,25 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
-from temporalio.service import RPCError
 
 from activities.contracts.episode_start import page_of
 from activities.contracts.search import NODE_DAYS, STORM
 from policy.episode.messages import EpisodeResult, scanner_id
 from policy.observation.comparison import Comparison, RecordedSpell, compare
 from policy.observation.past_moment import LATELY, is_about
-from policy.observation.spells import OBSERVATION, NodeDays, ObservationRecord, Spell, unsound
+from policy.observation.spells import OBSERVATION, NodeDays, ObservationRecord, ScannerSpells, Spell, unsound
 from policy.values.times import written
 from starter.errors import RequestError
-from starter.handles.calls import ANSWER_WITHIN
+from starter.handles.calls import result_of
 from starter.handles.history import ASKED_AT_ONCE, MOST_LISTED, QUOTE, History
 from starter.handles.scanners import ScannerHandle
 from workers.temporal_namespace import retention
-from workflows.kit.messages import ScannerSpells
 
 MOST_READ = 10_000
 """Records and ended episodes of one report, each."""
+OF_ONE_NODE = 20
+"""The last records, among which are those of all storms."""
+EVER = datetime(2020, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
 
 
@@ -58,6 +59,9 @@ class SpellsThen:
 
     spells: tuple[Spell, ...] = ()
     unknown: tuple[str, ...] = ()
+
+
+NONE_OBSERVED = SpellsThen()
 
 
 class Observations:
@@ -100,6 +104,10 @@ class Observations:
             spells=tuple(sorted(found, key=lambda each: (each.due, each.node))),
             unknown=("some records of nodes that were not repaired, which are too many or could not be read",) if unread else (),
         )
+
+    async def last_spells(self, cluster: str, node: str) -> SpellsThen:
+        """The last ended spells of a node. Raises SilentError."""
+        return await self.ended_spells(cluster, since=EVER, node=node, limit=OF_ONE_NODE)
 
     async def observed(self, cluster: str, *, since: datetime) -> Observed:
         """Recorded spells and those that last, node-days, and ended episodes. Raises SilentError.
@@ -154,12 +162,14 @@ class Observations:
             handle: WorkflowHandle[Any, ObservationRecord] = self._client.get_workflow_handle(
                 workflow_id, run_id=run_id, result_type=ObservationRecord
             )
+            async with self._at_once:
+                found = await result_of(handle, ObservationRecord)
             try:
-                async with self._at_once:
-                    found = await handle.result(follow_runs=False, rpc_timeout=ANSWER_WITHIN)
-                if (found.cluster, found.workflow_id) != (cluster, workflow_id) or any(map(unsound, found.spells)):
+                if not isinstance(found, ObservationRecord) or found.cluster != cluster or found.workflow_id != workflow_id:
                     return None
-            except (RPCError, ValueError):
+            except ValueError:  # it is about nothing
+                return None
+            if any(map(unsound, found.spells)):
                 return None
             self._records[run_id] = found
         return self._records[run_id]

@@ -21,10 +21,10 @@ from policy.episode.messages import Kind, Outcome, RecordEntry
 from policy.observation.past_moment import sentences
 from policy.observation.spells import Spell
 from policy.scan.pauses import Pauses
-from policy.values.times import as_of
+from policy.values.times import as_of, read_as_of
 from starter import wording
 from starter.handles.history import MOST_LISTED, EpisodeRecord
-from starter.output.record_table import moments_of
+from starter.output.record_table import NOT_REPAIRED, moments_of
 
 if TYPE_CHECKING:
     from starter.client import Nodewarden
@@ -182,7 +182,8 @@ def _then(record: EpisodeRecord, moment: datetime) -> EpisodeThen:
 
 
 def sections(found: ClusterMoment) -> Sections:
-    """Headings, with what stands below each: which episode, None for what is said of the cluster, and a sentence."""
+    """Headings, with what stands below each: which episode, None for what is said of the cluster, and a sentence, with all
+    moments in the zone of the one that was asked for."""
     pauses = [each.described(datetime.now(UTC)) for each in found.pauses]
     if not found.scanned:
         pauses.append("no scanner is on record of that moment: none ran, or Temporal has forgotten it")
@@ -194,14 +195,15 @@ def sections(found: ClusterMoment) -> Sections:
         (None, f"{node}: {'; '.join(sentences([each for each in found.spells if each.node == node], found.at))}")
         for node in dict.fromkeys(each.node for each in found.spells)
     ]
-    parts.append(("Sick and not repaired", held or [(None, "no node that was due for a repair, as far as Temporal remembers")]))
+    parts.append((NOT_REPAIRED, held or [(None, "no node that was due for a repair, as far as Temporal remembers")]))
     for stood, heading in HEADINGS.items():
         lines = [(each, _sentence(each, found.at)) for each in found.episodes if each.stood is stood]
         if lines or stood is not Stood.REFUSED:
             parts.append((heading, lines or [(None, "no episode, as far as Temporal remembers")]))
     more = f"; episodes beyond the {MOST_LISTED} latest" if found.more else ""
     left_out = f"{NOT_RECORDED}, which are not recorded{more}"
-    return [*parts, ("Not shown", [(None, each) for each in (left_out, *found.unknown)])]
+    parts.append(("Not shown", [(None, each) for each in (left_out, *found.unknown)]))
+    return [(heading, [(each, read_as_of(found.at, said)) for each, said in lines]) for heading, lines in parts]
 
 
 def as_text(found: ClusterMoment) -> RenderableType:

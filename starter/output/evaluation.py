@@ -18,7 +18,7 @@ from rich.text import Text
 
 from activities.cluster.watch.offline import ManifestMistake
 from policy.checks.circuit_breakers import OpenReason
-from policy.checks.targets import SICKNESS
+from policy.checks.verdicts import SICKNESS
 from policy.remediation.strategies import Action
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation
 from policy.values.display_text import in_a_line

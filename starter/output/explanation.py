@@ -20,6 +20,8 @@ from activities.cluster.watch.offline import ManifestMistake
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.episode.permits import PermitState
+from policy.observation.past_moment import dated
+from policy.observation.spells import Spell
 from policy.scan.evaluation import TargetEvaluation
 from policy.scan.explanation import CheckOpinion, Explanation, Outlook, conclude
 from policy.scan.permit_rules import AdmissionRefusal
@@ -29,10 +31,12 @@ from starter.output import outlooks
 from starter.output.evaluation import described, in_one_line, mistake_of, opinion_of
 from starter.output.models import EndedAnswer, ExplainAnswer, Silent
 from starter.output.permits import still_stopped_by
+from starter.output.record_table import NOT_REPAIRED
 from workflows.kit.messages import ScannerStatus
 
 if TYPE_CHECKING:
     from starter.handles.episodes import NodeEpisodes
+    from starter.handles.observations import SpellsThen
 
 _PERMITS = {
     PermitState.RESERVED: "a permit is reserved for incident {}",
@@ -50,6 +54,8 @@ class NodeExplanation:
     explanation: Explanation | None = None
     scanner: ScannerStatus | None = None
     episodes: NodeEpisodes | None = None
+    observed: SpellsThen | None = None
+    """Its last spells of sickness that have ended; None where they were not asked for."""
     mistakes: Sequence[ManifestMistake] = ()
     problems: Sequence[str] = ()
     halted: str = ""
@@ -61,6 +67,11 @@ class NodeExplanation:
     def episode(self) -> EpisodeStatus | None:
         """Its open episode, None where there is none, or it does not answer."""
         return self.episodes.episode if self.episodes is not None else None
+
+    @property
+    def last_spell(self) -> Spell | None:
+        """The last one in which it was sick and not repaired, of those that have ended."""
+        return self.observed.spells[-1] if self.observed is not None and self.observed.spells else None
 
     @property
     def known(self) -> bool:
@@ -118,6 +129,7 @@ def as_model(answer: NodeExplanation) -> ExplainAnswer:
             )
             for result in (episodes.ended if episodes is not None else ())
         ),
+        last_spell=answer.last_spell,
         remediation=explanation.outlook if explanation is not None else None,
         errors=tuple(mistake_of(mistake) for mistake in answer.mistakes),
         problems=tuple(answer.problems),
@@ -147,6 +159,9 @@ def as_text(answer: NodeExplanation) -> RenderableType:
     if answer.episodes is not None:
         parts.append(Text("\nEpisodes", style="bold"))
         parts += [Padding(Text(line), (0, 0, 0, 2)) for line in _episode_lines(answer, answer.episodes)]
+    if answer.last_spell is not None:
+        parts.append(Text(f"\n{NOT_REPAIRED}", style="bold"))
+        parts.append(Padding(Text(dated(answer.last_spell)), (0, 0, 0, 2)))
     parts += [Text(f"error: {described(mistake)}", style="red") for mistake in answer.mistakes]
     parts += [Text(f"note: {problem}", style="yellow") for problem in answer.problems]
     return Group(*parts)

@@ -20,7 +20,7 @@ from policy.scan.pauses import since as pauses_since
 from policy.values.times import written
 from starter import wording
 from starter.handles.history import MOST_LISTED, OUTCOMES, EndedEpisode, EndedEpisodes
-from starter.handles.observations import SpellsThen
+from starter.handles.observations import NONE_OBSERVED, SpellsThen
 from starter.output.console import Sentences
 from starter.output.models import HistoryAnswer, HistoryLine, PauseLine
 from starter.output.status_table import columns
@@ -28,7 +28,6 @@ from starter.output.status_table import columns
 if TYPE_CHECKING:
     from starter.client import Nodewarden
 
-NONE_OBSERVED = SpellsThen()
 _GOOD = frozenset(each.value for each in wording.GOOD_ENDS)
 
 

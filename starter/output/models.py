@@ -300,8 +300,8 @@ class EndedAnswer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainAnswer:
     """found: whether there is such a node, or was one as far as is known; null: the cluster could not be read. conclusion: the
-    one sentence that people read first. scanner: what it knows of the node, null where it was not asked. problems: what did not
-    answer."""
+    one sentence that people read first. scanner: what it knows of the node, null where it was not asked. last_spell: in which it
+    was sick and not repaired, of those that have ended; null for none. problems: what did not answer."""
 
     node: str
     found: bool | None
@@ -313,6 +313,7 @@ class ExplainAnswer:
     episode: EpisodeStatus | None
     silent: Silent | None
     ended: tuple[EndedAnswer, ...]
+    last_spell: Spell | None
     remediation: Outlook | None
     errors: tuple[UnusableObject, ...]
     problems: tuple[str, ...]

@@ -8,20 +8,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from policy.episode.messages import RecordEntry
+from policy.observation.past_moment import dated
 from policy.values.times import written
 from starter import wording
-from starter.handles.history import EpisodeRecord
+
+if TYPE_CHECKING:
+    from starter.handles.history import EpisodeRecord
 
 OFF_PROVEN = "off-proven"
 """The act of an entry that proves off, or has it on a person's word."""
 END = "end"
 """The act of an episode's last entry; one that was terminated has none."""
+
+NOT_REPAIRED = "Sick and not repaired"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +81,8 @@ def as_table(record: EpisodeRecord) -> RenderableType:
         why,
         story(Text("What happened", style="bold"), record.started, (opened, *moments_of(record.entries), *end)),
         Text(f"\n{_proven(record)}", style="green" if record.off_proof is not None else "yellow"),
+        *((Text(f"\n{NOT_REPAIRED}", style="bold"),) if record.spells else ()),
+        *(Padding(Text(dated(each)), (0, 0, 0, 2)) for each in record.spells),
     )
 
 

@@ -16,11 +16,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from policy.checks.targets import SICKNESS
-from policy.checks.verdicts import Health
+from policy.checks.verdicts import SICKNESS, Health
 from policy.episode.messages import EpisodeStatus, Phase
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, fenceable
 from policy.observation.past_moment import ending
+from policy.observation.spells import held_by
 from policy.scan import readiness
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import ObstacleCode, opened_breakers, seen_at
@@ -37,6 +37,8 @@ from workflows.kit.messages import ScannerStatus
 OLD = timedelta(seconds=5)
 """From this age on it is said how old the rows of nodes are."""
 MOST_SPELLS = 10
+ALIKE = 60
+"""Characters at which two sentences begin that are the same one."""
 _PHASE_STYLE = {
     Phase.NEEDS_HUMAN: "bold red",
     Phase.ERROR: "red",
@@ -218,20 +220,20 @@ def _waiting(status: ClusterStatus, now: datetime) -> RenderableType:
             continue
         moment = due.get(refused.node) if refused.reason == AdmissionRefusal.RETRY_LATER else None
         left = f" ({wording.countdown(moment, now)})" if moment is not None else ""
-        table.add_row(refused.node, Text(f"{_named(refused.reason, refused.message)}{left}"))
+        table.add_row(refused.node, Text(f"{held_by(refused.reason, refused.message)}{left}"))
     return table
 
 
-def _named(reason: str, message: str) -> str:
-    """A message after its reason, but for one that begins with it: "Paused: paused by …" says it twice."""
-    return message if message.lower().startswith(reason.lower()) else f"{reason}: {message}"
-
-
 def _would_have(scanner: ScannerStatus, now: datetime) -> RenderableType:
-    """Due nodes that are not repaired; what holds them is above, of those that are candidates."""
+    """Due nodes that are not repaired. Where the table of those that wait has said what holds one, only the code is repeated; a
+    spell keeps the beginning of that sentence."""
+    above = {(each.node, each.message[:ALIKE]) for each in scanner.refused}
     table = columns("WOULD HAVE", "SICK FOR", "WHAT HOLDS IT", flexible="WHAT HOLDS IT")
     for spell in scanner.spells[:MOST_SPELLS]:
-        held = _named(spell.held[-1].code, spell.held[-1].message) if spell.held else ""
+        last = spell.held[-1] if spell.held else None
+        held = held_by(last.code, last.message) if last is not None else ""
+        if last is not None and (spell.node, last.message[:ALIKE]) in above:
+            held = f"{last.code}, as above"
         table.add_row(spell.node, wording.span((spell.ended or now) - spell.since), Text(ending(spell) or held))
     more = scanner.open_spells - sum(each.ended is None for each in scanner.spells[:MOST_SPELLS])
     return Group(table, Text(f"… and {counted(more, 'more node')}", style="dim")) if more > 0 else table

@@ -24,10 +24,10 @@ from activities.cluster.watch.offline import ClusterSnapshot
 from policy.checks.verdicts import Health
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
-from policy.preservation import pools as pool_objects
+from policy.preservation import requests as pool_objects
 from policy.preservation.decision import PreservationDecision
 from policy.preservation.kept_machine import Held, MachinePhase
-from policy.preservation.pools import Pool
+from policy.preservation.requests import Pool
 from policy.preservation.survey import DeploymentPool, PoolSurvey, Queue, Survey, deployment_name, survey
 from policy.scan.evaluation import evaluate
 from policy.values.errors import PolicyError

@@ -21,12 +21,13 @@ from policy.episode.messages import EpisodeStatus
 from policy.episode.permits import Permit, PermitRequest
 from policy.fence.device_check import DeviceReport
 from policy.objects.scopes import POOL
+from policy.observation.outcomes import OutcomesReport
 from policy.scan.pauses import Pause
 from policy.scan.scan_report import CheckReport, TargetRow
 from policy.values.times import parse_duration
 from starter.errors import MissingError, RefusedError, SilentError, UnattestedError, UnreadableError
 from starter.handles.episodes import SilentEpisode
-from starter.handles.history import MOST_LISTED, EpisodeRecord
+from starter.handles.history import MOST_LISTED, OPEN_LISTED, EpisodeRecord, outcomes_of
 from starter.handles.observations import ClusterComparison
 from starter.handles.status import ClusterStatus, PreservedNodes
 from starter.output import explanation, history_table, models
@@ -310,13 +311,34 @@ async def history(
 async def compared(request: Request, cluster: str, *, since: str = USUAL_SINCE, check: str = "") -> object:
     """What health checks would have repaired, and how often that would have been wrong: as `nodewarden compare`. check: the key
     or name of one, else all."""
+    views, began = views_of(request), _began(since)
+    return answer(await views.warden.observations.compared(views.known(cluster).cluster, since=began, check=check))
+
+
+@_reading(f"{OF_CLUSTER}/offenders", models.OffendersAnswer)
+async def offenders(request: Request, cluster: str, *, since: str = "") -> object:
+    """Machines that are repaired again and again: as `nodewarden offenders`. since: else the setting offenders.window."""
+    views, now = views_of(request), datetime.now(UTC)
+    began = _began(since) if since else now - views.offenders.window
+    known = views.known(cluster).cluster
+    machines, more = await views.warden.history.offenders(known, began, views.offenders)
+    limit = views.offenders.limit
+    return answer(models.OffendersAnswer(cluster=known, since=began, limit=limit, machines=machines, more=more))
+
+
+@_reading(f"{OF_CLUSTER}/report", OutcomesReport)
+async def report(request: Request, cluster: str, *, since: str = USUAL_SINCE) -> object:
+    """What helps, by reason and step: as `nodewarden report`."""
+    views, began = views_of(request), _began(since)
+    ended = await views.warden.history.ended(views.known(cluster).cluster, since=began, limit=OPEN_LISTED)
+    return answer(outcomes_of(ended, began))
+
+
+def _began(since: str) -> datetime:
     try:
-        ago = asked_since(since)
+        return datetime.now(UTC) - asked_since(since)
     except ValueError as error:
         raise UnreadableError(f"since: {error}") from None
-    views = views_of(request)
-    known = views.known(cluster).cluster
-    return answer(await views.warden.observations.compared(known, since=datetime.now(UTC) - ago, check=check))
 
 
 @_reading(f"{OF_CLUSTER}/moment", ClusterMoment)

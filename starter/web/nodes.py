@@ -28,11 +28,11 @@ from policy.observation import past_moment
 from policy.observation.spells import Spell
 from policy.scan.pauses import Pauses, since
 from policy.scan.scan_report import TargetRow
-from policy.values.times import written
+from policy.values.times import read_as_of, written
 from starter import wording
 from starter.errors import MissingError, RequestError, UnreadableError
 from starter.handles.history import EndedEpisode, EpisodeRecord
-from starter.output.cluster_moment import EARLIEST
+from starter.handles.observations import NONE_OBSERVED
 from starter.output.evaluation import in_one_line
 from starter.output.explanation import NodeExplanation, conclusion, scanner_lines
 from starter.output.record_table import END, moments_of
@@ -240,9 +240,13 @@ def _pauses(pauses: Pauses, now: datetime) -> Iterator[TimelineEntry]:
 
 
 def why_at(known: NodeTimeline, moment: datetime, pauses: Pauses, spells: Sequence[Spell] = ()) -> list[str]:
-    """What is on record of that moment, in sentences: which pauses held in its minute, what was so, and what had been done last;
-    nothing that came of it later, and what no record has. pauses: all that are remembered, also those that the timeline leaves
-    out. spells: of the node, while it was not repaired."""
+    """What is on record of that moment, in sentences, with all moments in its zone: which pauses held in its minute, what was so,
+    and what had been done last; nothing that came of it later, and what no record has. pauses: all that are remembered, also
+    those that the timeline leaves out. spells: of the node, while it was not repaired."""
+    return [read_as_of(moment, each) for each in _why_at(known, moment, pauses, spells)]
+
+
+def _why_at(known: NodeTimeline, moment: datetime, pauses: Pauses, spells: Sequence[Spell]) -> list[str]:
     if moment > known.at:
         return ["that is still to come"]
     paused = [each for each in since(pauses, moment, known.at) if each.pause.since < moment + timedelta(minutes=1)]
@@ -331,12 +335,12 @@ async def seen(views: Views, cluster: str, node: str) -> NodeSeen:
     """Raises SilentError, MissingError also where the cluster was read and there is no trace of the node."""
     view, warden = views.known(cluster), views.warden
     answer, status = await asyncio.gather(explained(views, cluster, node), view.status())
-    ended, observed, pauses, devices = await asyncio.gather(
+    ended, pauses, devices = await asyncio.gather(
         warden.history.ended(cluster, node=node, limit=EPISODES_SHOWN),
-        warden.observations.ended_spells(cluster, since=EARLIEST, node=node, limit=EPISODES_SHOWN),
         warden.scanner(cluster).pauses(),
         _devices(views, cluster, node),
     )
+    observed = answer.observed or NONE_OBSERVED
     current = await warden.history.record(cluster, node) if answer.episode is not None else None
     row = next((each for each in overview_of(status).rows if each.node == node), None)
     if not (answer.known or answer.unread or row or ended.episodes):

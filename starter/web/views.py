@@ -290,7 +290,9 @@ async def read(reading: Reading | None, cluster: str) -> ClusterSnapshot:
 async def explained(views: Views, cluster: str, node: str) -> NodeExplanation:
     """Why a node is, or is not, touched. Who does not answer is named. Raises SilentError where Temporal does not."""
     view = views.known(cluster)
-    status, episodes = await asyncio.gather(view.status(), views.warden.of_node(cluster, node))
+    status, episodes, observed = await asyncio.gather(
+        view.status(), views.warden.of_node(cluster, node), views.warden.observations.last_spells(cluster, node)
+    )
     problems, found, explanation = [status.problem] if status.problem else [], None, None
     try:
         found, explanation = await view.explanation(node)
@@ -302,6 +304,7 @@ async def explained(views: Views, cluster: str, node: str) -> NodeExplanation:
         explanation=explanation,
         scanner=status.scanner,
         episodes=episodes,
+        observed=observed,
         mistakes=found.mistakes if found is not None else (),
         problems=tuple(problems),
         unread=found is None,

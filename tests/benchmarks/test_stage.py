@@ -50,7 +50,7 @@ def test_percentiles_are_values_that_were_measured() -> None:
     assert table(["a", "b"], [["xx", "1"]]).splitlines() == ["a   b", "-----", "xx  1"]
 
 
-def test_whoever_is_served_before_an_older_one_has_passed_it_over() -> None:
+def test_a_node_that_is_served_before_an_older_one_has_passed_it_over() -> None:
     """Nobody is starved in a burst: the oldest deadline goes first. Equal ones are nobody's elders."""
     start = datetime(2026, 11, 22, tzinfo=UTC)
 

@@ -5,14 +5,17 @@ What a test says of Machines in general it says with a `System`, and runs once f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from activities.cluster.api.connection import ClusterConnection
 from policy.values.object_refs import Dialect, ObjectRef
-from simulator.client import ApiClient, ApiError
+from simulator.api.server import ApiServer
+from simulator.client import ApiAddress, ApiClient, ApiError
 from tests.cluster.builders import DEFINITIONS, conditions, node, stamp
 from tests.cluster.skipping import now
 from tests.documents import documents
@@ -247,3 +250,17 @@ async def turn(person: ApiClient, name: str, ready: str, *, since: datetime | No
 
 def _by_type(listed: list[Object] | None) -> dict[str, Object]:
     return {condition["type"]: condition for condition in listed or ()}
+
+
+# A second API server, where Cluster API's objects live apart from the nodes.
+
+
+@asynccontextmanager
+async def management_cluster() -> AsyncIterator[tuple[ApiServer, ApiClient, ClusterConnection]]:
+    """It, a person's client of it, and the connection by which we read it."""
+    async with (
+        ApiServer() as server,
+        ApiClient(ApiAddress(url=server.url, token="abc"), user_agent="a-person") as person,
+        ClusterConnection.to(server.url, token="abc") as connection,
+    ):
+        yield server, person, connection

@@ -51,7 +51,7 @@ async def attended(person: ApiClient, connection: ClusterConnection, dispatcher:
     return wanted
 
 
-async def test_it_is_said_in_its_makers_name_and_answered_whoever_looks_later() -> None:
+async def test_it_is_said_in_its_makers_name_and_answered_after_every_look() -> None:
     dispatcher = NodeActionDispatcher()
     async with api_with_actions() as (person, connection):
         await made(person, SPOKEN.spec("ada"))

@@ -145,7 +145,7 @@ async def publish(scan: ClusterScan, checks: tuple[CheckReport, ...]) -> None:
     await scan.publishing.publish(replace(scan.view.report(lease=ClusterLease(held=True)), checks=checks))
 
 
-def test_somebody_elses_write_of_a_status_counts_until_the_check_is_gone() -> None:
+def test_a_status_written_by_another_controller_counts_until_the_check_is_gone() -> None:
     """As an API server records it in managedFields; ours do not count."""
     ledger, found = Ledger(), check()
     conflicts = Conflicts(ledger, takeover=False)

@@ -112,7 +112,7 @@ async def test_a_configuration_that_cannot_be_used_stops_everything_new_and_is_t
     assert reasons(report) == [""]
 
 
-async def test_other_config_maps_are_nobodys_news(api: ApiServer, person: ApiClient, open_scan: Open) -> None:
+async def test_other_config_maps_change_nothing(api: ApiServer, person: ApiClient, open_scan: Open) -> None:
     await fleet(person)
     scan = await open_scan()
     report = await observe(scan, asked())

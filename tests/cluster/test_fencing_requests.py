@@ -120,7 +120,7 @@ async def test_while_its_own_controller_is_alive_a_request_is_left_to_it(person:
     assert "status" not in await person.get(f"{REMEDIATIONS}/{SICK}")
 
 
-def test_somebody_elses_write_of_a_status_counts_for_a_while() -> None:
+def test_a_status_written_by_another_controller_counts_for_a_while() -> None:
     """As an API server records it in managedFields; ours do not count."""
     ledger, moment = Ledger(), now()
     requests, found = FencingRequests(ledger, takeover=False, namespaces=(NAMESPACE,)), remediation(SICK)

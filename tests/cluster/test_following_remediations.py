@@ -100,7 +100,7 @@ async def test_machines_that_can_t_be_listed_are_not_taken_for_known(api: ApiSer
     assert not scan.view.follow_claims()
 
 
-async def test_one_that_can_t_be_read_counts_as_somebody_s(person: ApiClient, open_scan: Open) -> None:
+async def test_an_unreadable_one_counts_as_under_way(person: ApiClient, open_scan: Open) -> None:
     """S18."""
     await person.create(DEFINITIONS, definition_of("SelfNodeRemediation", group=GROUP))
     await person.create(OBJECTS, {"metadata": {"name": "node-0"}, "spec": {}, "status": {}})

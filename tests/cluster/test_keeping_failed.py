@@ -17,8 +17,8 @@ from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.live.last_look import LastLook
 from activities.contracts.preservation import Hold, HoldRequest, Wish
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.pools import Pool
 from policy.preservation.preservation_index import PreservationNeed
+from policy.preservation.requests import Pool
 from policy.scan.scan_report import ScanReport
 from policy.values.selectors import Selector
 from simulator.client import ApiClient

@@ -24,9 +24,9 @@ from activities.cluster.watch.kinds import EVERY_READER, KINDS, Destination, Rea
 from activities.cluster.watch.offline import ClusterSnapshot
 from activities.cluster.watch.snapshot import take_snapshot
 from activities.cluster.watch.watches import Watches
+from policy.checks.circuit_breakers import LEADER_LEASES
 from policy.checks.health_check import Overlap
-from policy.checks.rival_controllers import LEADER_LEASES
-from policy.objects.surroundings import ETCD_NAMESPACE
+from policy.objects.nodes import ETCD_NAMESPACE
 from policy.scan.data_at_risk import DataAtRisk
 from policy.scan.ledger import Ledger
 from policy.values.machine_apis import CLUSTER_API

@@ -20,8 +20,7 @@ from simulator.client import ApiClient
 from simulator.resources import DISRUPTION_BUDGETS, NAMESPACES, PODS
 from tests.cluster.acts.world import CLUSTER, NODE, World, empty_world
 from tests.cluster.builders import owner
-from tests.cluster.machines import CLUSTER_NAME, OPENSHIFT, SYSTEMS, machine_of
-from tests.cluster.management import management_cluster
+from tests.cluster.machines import CLUSTER_NAME, OPENSHIFT, SYSTEMS, machine_of, management_cluster
 from tests.cluster.scans import OURS
 from tests.licensing import LICENCES
 
@@ -176,7 +175,7 @@ class TestNodes:
         result = await look(world, operation=Operation.REMOVE)
         assert (result.verdict, "1 of etcd's 2 voters would be well" in result.reason) == (WAIT, True), result.reason
 
-    async def test_it_holds_whoever_asks_and_keeps_nobody_down(self, world: World) -> None:
+    async def test_it_holds_for_every_caller_and_keeps_no_machine_down(self, world: World) -> None:
         """S17: what is off may be switched on again whatever the others are."""
         await members(world)
         result = await look(world)

@@ -25,8 +25,7 @@ from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, empty_world, refused
-from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, PAUSED, SKIP, System, machine_of
-from tests.cluster.management import management_cluster
+from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, PAUSED, SKIP, System, machine_of, management_cluster
 from tests.cluster.scans import OURS
 from tests.cluster.test_preserving import DEFINITIONS, MACHINES, definition, machine
 from tests.cluster.test_preserving import MACHINES as MCM_MACHINES
@@ -286,7 +285,7 @@ async def test_a_machine_of_that_name_that_was_made_anew_is_another_target(world
     assert "Machine uid" in result.reason
 
 
-async def test_a_machine_whose_deletion_this_episode_asked_for_is_left_to_nobody_else(world: World) -> None:
+async def test_a_machine_that_this_episode_deletes_is_left_to_no_other(world: World) -> None:
     """It has got stuck, and the next step of the ladder may be what ends it. The claim on the Node says who asked, and its label
     that it was us: a kubelet writes annotations (S41)."""
     system = OPENSHIFT

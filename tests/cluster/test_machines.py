@@ -35,9 +35,9 @@ from tests.cluster.machines import (
     PAUSED,
     SYSTEMS,
     System,
+    management_cluster,
     turn,
 )
-from tests.cluster.management import management_cluster
 from tests.cluster.scans import LIVE, OURS, WATCHES, Open, asked, observe, observe_until
 from tests.cluster.skipping import now
 

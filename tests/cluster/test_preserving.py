@@ -41,8 +41,7 @@ from policy.preservation.kept_machine import (
     TAINT,
     Isolation,
 )
-from policy.preservation.pools import pool_of
-from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION
+from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION, pool_of
 from policy.values.object_refs import ObjectRef
 from simulator.client import ApiClient, ApiError
 from tests.cluster.acts.world import Permits, refused
@@ -270,7 +269,7 @@ async def test_a_pool_of_the_settings_says_how_long_and_an_object_of_its_name_go
     assert (await world.hold()).expiry == NOW + timedelta(hours=3)
 
 
-async def test_of_a_node_that_never_was_nobody_is_said_to_have_deleted_it(world: Surroundings) -> None:
+async def test_a_node_that_never_was_is_not_called_deleted(world: Surroundings) -> None:
     hold = await world.hold(machine=None, node="node-99")
     assert hold.gone == "node-99: there is no such Node or Machine"
 
@@ -297,7 +296,7 @@ async def test_another_machine_of_the_name_is_not_the_one_that_was_kept(world: S
     assert hold.changed == ()
 
 
-async def test_whoever_asks_by_the_node_has_its_machine_found_and_kept(world: Surroundings) -> None:
+async def test_a_request_by_the_node_finds_and_keeps_its_machine(world: Surroundings) -> None:
     """Of machine-controller-manager, by the label on the Machine; one that is on its way out gives way to its successor."""
     await world.has(node(), machine())
     gone = machine()
@@ -355,7 +354,7 @@ async def leased(world: Surroundings) -> None:
     await ScannerLease(world.connection, clock=lambda: world.now).keep("us")
 
 
-async def test_a_failed_machine_that_nobody_keeps_is_deleted_by_uid(world: Surroundings) -> None:
+async def test_a_failed_machine_that_is_not_kept_is_deleted_by_uid(world: Surroundings) -> None:
     await world.has(node(), machine("Failed"))
     await leased(world)
     result = await world.give_up()
@@ -366,7 +365,7 @@ async def test_a_failed_machine_that_nobody_keeps_is_deleted_by_uid(world: Surro
 
 
 @pytest.mark.parametrize("where", [NODE, f"{MACHINES}/w-7"])
-async def test_whoever_asked_for_it_before_keeps_it(world: Surroundings, where: str) -> None:
+async def test_an_earlier_annotation_keeps_it(world: Surroundings, where: str) -> None:
     """S27: on either object."""
     await world.has(node(), machine("Failed"))
     await leased(world)
@@ -377,7 +376,7 @@ async def test_whoever_asked_for_it_before_keeps_it(world: Surroundings, where: 
     assert TERMINATING_ANNOTATION not in ((await world.node())["metadata"].get("annotations") or {})
 
 
-async def test_where_fencing_is_switched_off_a_pool_keeps_nobody_and_lets_nobody_go(world: Surroundings) -> None:
+async def test_where_fencing_is_switched_off_a_pool_keeps_no_machine_and_lets_none_go(world: Surroundings) -> None:
     """S20: what a program would write waits. A machine that has failed is not let go for that."""
     await world.has(node(), machine("Failed"))
     await switch(world, "off")
@@ -640,7 +639,7 @@ async def test_a_worker_on_the_node_itself_writes_nothing_of_a_deletion_that_it_
     assert [each["metadata"]["resourceVersion"] for each in (await world.node(), await world.machine())] == versions
 
 
-async def test_whose_mark_the_node_carries_is_told_before_anything_is_done(world: Surroundings) -> None:
+async def test_the_mark_of_the_node_is_reported_before_anything_is_done(world: Surroundings) -> None:
     """S35: an episode of the node that was terminated may have left a taint, or an act in flight."""
     mark = Mark(incident="incident-0", kind="Fencing", workflow_id="episode/prod/node-7")
     await world.has(node(**{MARK_ANNOTATION: mark.to_json(), PRESERVE_ANNOTATION: "now"}), machine())

@@ -184,7 +184,7 @@ async def test_a_rolling_update_ends_it(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("fleet", [CLUSTER_API], ids=["cluster-api"], indirect=True)
-async def test_while_its_deployment_is_rolled_a_machine_that_nobody_deletes_is_kept(fleet: Fleet) -> None:
+async def test_while_its_deployment_is_rolled_an_undeleted_machine_is_kept(fleet: Fleet) -> None:
     """S21, S22: an update that is paused, or waits for others, is no reason to give it up."""
     await fleet.has("MachineDeployment", "pool", replicas=2)
     await fleet.has("MachineSet", "set", above="pool", replicas=1, revision="7")
@@ -210,7 +210,7 @@ async def test_sets_that_may_not_be_read_hinder_no_end(fleet: Fleet, api: ApiSer
     await ended(fleet, "deletion", "what is above it can't be read")
 
 
-async def test_a_node_alone_that_somebody_deletes_is_no_longer_kept(person: ApiClient, connection: ClusterConnection) -> None:
+async def test_a_node_alone_that_is_deleted_is_no_longer_kept(person: ApiClient, connection: ClusterConnection) -> None:
     world = Surroundings(person, connection)
     await world.has(node(**{PRESERVE_ANNOTATION: "now"}), None)
     begun = await world.hold(machine=None)
@@ -222,9 +222,7 @@ async def test_a_node_alone_that_somebody_deletes_is_no_longer_kept(person: ApiC
     )
 
 
-async def test_another_node_of_a_machine_that_is_there_is_nobodys_deletion(
-    person: ApiClient, connection: ClusterConnection
-) -> None:
+async def test_another_node_of_a_machine_that_is_there_is_no_deletion(person: ApiClient, connection: ClusterConnection) -> None:
     """S9."""
     fleet = Fleet(person, connection, None)
     await fleet.begin()
@@ -272,7 +270,7 @@ async def test_of_two_machines_the_one_that_is_not_kept_goes(*, older: bool) -> 
 
 
 @pytest.mark.parametrize("system", ["openshift", "cluster-api"])
-async def test_where_there_is_no_lever_the_one_that_somebody_marks_goes(system: str) -> None:
+async def test_where_there_is_no_lever_the_marked_one_goes(system: str) -> None:
     """Nothing is written there; by name it would have been the first one's turn."""
     async with with_machines(system) as cluster:
         hold = await kept(cluster, "machine-1")

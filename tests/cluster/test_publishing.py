@@ -320,7 +320,7 @@ async def test_polls_write_the_status_once_a_second_at_most_and_the_last_word_al
     lingering.cancel()
 
 
-async def test_an_older_poll_that_has_not_heard_of_its_end_tells_nobody_anything(scan: ClusterScan, person: ApiClient) -> None:
+async def test_an_older_poll_that_has_not_heard_of_its_end_publishes_nothing(scan: ClusterScan, person: ApiClient) -> None:
     await with_check(scan, person)
     known = (await observe(scan, asked())).digest
 

@@ -603,7 +603,7 @@ async def test_what_an_api_that_answers_nothing_refuses_for_long_is_followed_lik
     await observe_until(scan, report, lambda report: bool(report.checks) and not report.view.stale)
 
 
-async def test_a_storm_s_cooldown_begins_anew_after_an_outage_in_which_nobody_asked_for_a_report(
+async def test_a_storm_s_cooldown_begins_anew_after_an_outage_without_reports(
     api: ApiServer, person: ApiClient, open_scan: Open
 ) -> None:
     """S17: nobody saw that all stayed well meanwhile, also where no worker was asked what it sees."""

@@ -126,7 +126,7 @@ async def test_what_a_control_plane_says_of_its_own_remediations_is_read(
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=str)
-async def test_a_node_is_read_with_its_machine_and_whoever_owns_that(
+async def test_a_node_is_read_with_its_machine_and_the_owner_of_that(
     system: System, person: ApiClient, connection: ClusterConnection
 ) -> None:
     await system.install(person)

@@ -72,7 +72,7 @@ def _rules(ui: dict[str, Any]) -> list[dict[str, Any]]:
     return [rule for role in roles for rule in role["rules"]]
 
 
-def test_its_account_may_ask_who_somebody_is_and_list_what_checks_judge() -> None:
+def test_its_account_may_review_tokens_and_list_what_checks_judge() -> None:
     """S42: whoever takes the page over changes nothing with what it is given, and learns no secret."""
     asks = [
         {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
@@ -117,7 +117,7 @@ def test_its_account_may_read_what_one_reading_of_a_cluster_reads_and_nothing_el
     assert granted == lists | templates
 
 
-def test_it_is_nobody_that_a_selector_of_the_workers_finds() -> None:
+def test_no_selector_of_the_workers_finds_it() -> None:
     """Their NetworkPolicy lets pods reach power devices, and the Service of the metrics would send Prometheus to it."""
     network = {"enabled": True, "bmc": ["10.20.0.0/16"], "pageFrom": ["ingress"], "metricsFrom": ["monitoring"]}
     values = {"ui": PAGE, "network": network, "metrics": {"proxy": {"image": "proxy@sha256:0"}}, "podLabels": {"team": "nodes"}}

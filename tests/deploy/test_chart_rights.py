@@ -98,7 +98,7 @@ def test_patches_of_nodes_are_admitted_as_the_command_has_it(taints: tuple[str, 
         {"temporal": "tempest", "metrics_from": ["monitoring", "others"], "cloud": True},
     ],
 )
-def test_pods_speak_with_whom_the_command_has_it(asked: dict[str, Any]) -> None:
+def test_pods_speak_with_the_hosts_that_the_command_has(asked: dict[str, Any]) -> None:
     values = {{"metrics_from": "metricsFrom"}.get(key, key): value for key, value in asked.items()}
     printed = every(to_yaml(network(**{"bmc": (), **asked})))
     assert [bare(each) for each in rendered({"network": {"enabled": True, **values}}, template="network")] == printed

@@ -75,7 +75,7 @@ def test_every_metric_of_ours_and_every_one_that_an_alert_goes_by_is_shown() -> 
         assert "record" in rule or names_in(rule["expr"]) <= shown, rule
 
 
-def test_levels_are_asked_for_by_the_rules_that_know_whom_to_believe() -> None:
+def test_levels_are_asked_for_by_the_rules_that_know_the_latest_worker() -> None:
     """Else a worker that scans no longer would still show what it knew."""
     levels = {rule["record"].removeprefix("cluster:") for rule in RULES if rule.get("record", "").startswith("cluster:")}
     for expression in EXPRESSIONS:

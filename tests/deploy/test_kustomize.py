@@ -1,4 +1,4 @@
-"""deploy/ as a base of kustomize, by kubectl's own: all that the chart brings, and patches as docs/install.md shows them."""
+"""The definitions of kinds, and deploy/ as a base of kustomize: all of the chart, and patches as docs/install.md shows them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,15 @@ from typing import Any
 import pytest
 import yaml
 
+from policy.dialects import parse
+from policy.remediation.ladder import Body, ladder_of
+from policy.remediation.strategies import Strategy
+from simulator.api.server import ApiServer
+from simulator.client import ApiAddress, ApiClient, ApiError
 from tests.deploy.helm import rendered
-from tests.documents import ROOT
+from tests.deploy.manifests import path_of
+from tests.documents import ROOT, documents
+from tests.policy.builders import check_object
 
 KUBECTL = Path(sys.executable).with_name("kubectl")
 SETTINGS = """
@@ -59,3 +66,29 @@ def test_the_overlay_of_the_page_is_built(tmp_path: Path) -> None:
 def test_no_definition_is_forgotten(file: Path) -> None:
     listed = yaml.safe_load((ROOT / "deploy/kustomization.yaml").read_text(encoding="utf-8"))["resources"]
     assert f"crds/{file.name}" in listed
+
+
+# Templates that only stand for a step: an API server takes them as the page shows them, and a ladder may name them.
+
+
+@pytest.mark.parametrize(
+    ("kind", "plural", "strategy"),
+    [
+        ("RebootTemplate", "reboottemplates", Strategy.REBOOT),
+        ("MachineDeletionTemplate", "machinedeletiontemplates", Strategy.DELETE_MACHINE),
+    ],
+)
+async def test_a_template_without_settings_is_taken_and_is_a_step(kind: str, plural: str, strategy: Strategy) -> None:
+    (definition,) = documents(f"deploy/crds/{plural}.nodewarden.io.yaml")
+    path = f"/apis/nodewarden.io/v1alpha1/namespaces/default/{plural}"
+    async with ApiServer() as server, ApiClient(ApiAddress(url=server.url, token="abc"), user_agent="a-person") as person:
+        await person.create(path_of(definition), definition)
+        for name, template in (("empty", {"spec": {}}), ("emptier", {})):
+            created = await person.create(path, {"metadata": {"name": name}, "spec": {"template": template}})
+            assert (created["kind"], created["spec"]) == (kind, {"template": template})
+        with pytest.raises(ApiError, match="template"):
+            await person.create(path, {"metadata": {"name": "none"}, "spec": {}})
+    reference = {"apiVersion": "nodewarden.io/v1alpha1", "kind": kind, "namespace": "default", "name": "empty"}
+    check = parse(check_object(remediationTemplate=reference))
+    (step,) = ladder_of(check, Body(has_node=True))
+    assert step.strategy is strategy

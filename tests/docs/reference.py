@@ -35,10 +35,7 @@ from tests.security.matrix import CELLS, Act, Principal
 from workers.configuration.setting_sources import PREFIX, STEP, TEMPORAL_VARIABLES
 from workers.configuration.settings import Settings
 from workflows.definitions.device_check import DeviceCheck
-from workflows.definitions.fencing import Fencing
-from workflows.definitions.observation import RecordedObservation
-from workflows.definitions.preservation import Preservation
-from workflows.definitions.remediation import Remediation
+from workflows.definitions.episodes import Fencing, Preservation, RecordedObservation, Remediation
 from workflows.definitions.scanner import HealthScanner
 from workflows.kit.messages import DeviceCheckInput
 from workflows.scanner.state import ScannerInput

@@ -1,4 +1,4 @@
-"""The reference says what the code says, and all of it."""
+"""The reference says what the code says, and all of it; each sentence that a person reads is kept in one file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 import inspect
 import json
 import pkgutil
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from pydantic import TypeAdapter
 
 import workflows.definitions
 from policy.episode.messages import PreservationInput
-from tests.docs import reference
+from tests.docs import reading, reference, sentences
 from workers.configuration.settings import Settings
 
 
@@ -64,3 +65,48 @@ def test_a_schema_has_the_fields_that_a_payload_has() -> None:
 
 def test_nothing_of_our_own_state_is_shown() -> None:
     assert not {"EpisodeState", "ScannerState"} & set(reference.schemas()["$defs"])
+
+
+# What a person reads is kept in one file, so that a review sees each sentence that changes, and is plain English.
+
+FOR_CONTRIBUTORS = re.compile(r"docs/(adr/|adding-|architecture|benchmarks|conformance|safety|semantics|reference/workflows)")
+REFERENCES = re.compile(r"docs/(fencing|remediation|preservation|migrate|security)\.md|SECURITY\.md")
+"""Long ones, which cite rules in their words; not yet rewritten."""
+RIDDLES = re.compile(r"\b(whoever|whomever|whose|whom|nobody|somebody)\b", re.IGNORECASE)
+
+
+def test_the_file_has_every_sentence() -> None:
+    assert sentences.FILE.read_text(encoding="utf-8") == sentences.sentences(), "make it anew: make reference"
+
+
+def test_what_fills_a_sentence_and_what_only_programs_see_is_not_in_it() -> None:
+    source = '''
+log.warning("only for the log")
+raise ValueError(f"{key}: expected {'one of them' if many else name}, "
+                 f"got {value:>10}")
+assert found, "only for us"
+def helper(name):
+    """Not shown anywhere."""
+def begin(context: typer.Context):
+    """Fence NODE now."""
+'''
+    assert set(sentences.texts_of_python(source)) >= {"{…}: expected {…}, got {…}", "one of them", "Fence NODE now."}
+    assert not [each for each in sentences.texts_of_python(source) if "only for" in each or "Not shown" in each]
+    page = '<p title="Its own title">It is <b>safe</b> now, {{ "since long" if x }} {# not this #}</p>{% if x %}<p>Not so</p>'
+    assert {each.strip() for each in sentences.texts_of_template(page)} - {""} == {
+        "Its own title",
+        "It is safe now, {…}",
+        "since long",
+        "Not so",
+    }
+
+
+def test_no_sentence_asks_whose_or_whom() -> None:
+    assert [found for found in sentences.gathered() if RIDDLES.search(found[0])] == []
+
+
+@pytest.mark.parametrize(
+    "page", sorted(each for each in reading.pages() if not (FOR_CONTRIBUTORS.match(each) or REFERENCES.match(each)))
+)
+def test_no_page_for_users_asks_whose_or_whom(page: str) -> None:
+    assert [line for line in reading.pages()[page].splitlines() if RIDDLES.search(line)] == []

@@ -5,15 +5,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
+
+from tests.power.raw_server import hanging_up, raw_server, saying
 
 Json = dict[str, Any]
 Path = tuple[str | int, ...]
@@ -96,3 +100,31 @@ def as_value(document: Any) -> Any:
     if isinstance(document, dict):
         return {key: as_value(value) for key, value in document.items()}
     return [as_value(each) for each in document] if isinstance(document, list) else document
+
+
+# A server that says whatever a test wants it to say, in the one loop in which the tests of a file ask it.
+
+
+class Server:
+    """`runner` is where it runs."""
+
+    def __init__(self, runner: asyncio.Runner) -> None:
+        self.runner, self.url, self._answer = runner, "", hanging_up
+
+    def say(self, status: int, body: bytes, *headers: str) -> None:
+        """From now on."""
+        self._answer = saying(f"{status} Said", body, *headers, "Connection: close")
+
+    async def answer(self, request: bytes, writer: asyncio.StreamWriter) -> None:
+        await self._answer(request, writer)
+        writer.close()
+
+
+@contextmanager
+def served() -> Iterator[Server]:
+    with asyncio.Runner() as runner:
+        server = Server(runner)
+        running = raw_server(server.answer)
+        server.url = runner.run(running.__aenter__()).url
+        yield server
+        runner.run(running.__aexit__(None, None, None))

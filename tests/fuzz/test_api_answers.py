@@ -18,8 +18,7 @@ from activities.cluster.objects.object_reader import read_views
 from activities.cluster.objects.workload import read_standing
 from activities.errors import ErrorType, error_type
 from tests.fuzz.documents import A_LEASE, A_POD, A_VOLUME, a_node, flow
-from tests.fuzz.serving import Server, served
-from tests.fuzz.strange import DEEP, PATIENCE, as_bytes, changed, examples
+from tests.fuzz.strange import DEEP, PATIENCE, Server, as_bytes, changed, examples, served
 from tests.vectors.objects import NOW
 
 pytestmark = PATIENCE

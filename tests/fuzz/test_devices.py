@@ -25,8 +25,7 @@ from policy.fence.drivers.agent_parameters import AgentMetadata, AgentParameter
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState
 from tests.fuzz.documents import flow
-from tests.fuzz.serving import Server, served
-from tests.fuzz.strange import NO_JSON, PATIENCE, Json, as_bytes, changed, examples
+from tests.fuzz.strange import NO_JSON, PATIENCE, Json, Server, as_bytes, changed, examples, served
 from tests.power.conftest import PASSWORD, USERNAME, within
 from tests.power.gce.stand import load_client
 from tests.power.redfish.stand import RESET, SYSTEM

@@ -28,14 +28,12 @@ from policy.values.object_refs import ObjectRef
 from tests.fuzz.strange import PATIENCE, as_bytes, changed, examples
 from tests.workflows.contract import calls_of
 from tests.workflows.fencing_run import fencing
-from tests.workflows.scanned import ScriptedCluster, scanning
+from tests.workflows.scanner_run import ScriptedCluster, scanning
 from tests.workflows.surroundings import ClockworkEnvironment, worker
 from tests.workflows.world import World
 from workers.payloads.converter import DATA_CONVERTER
 from workflows.definitions.device_check import DeviceCheck
-from workflows.definitions.fencing import Fencing
-from workflows.definitions.preservation import Preservation
-from workflows.definitions.remediation import Remediation
+from workflows.definitions.episodes import Fencing, Preservation, Remediation
 from workflows.definitions.scanner import HealthScanner
 from workflows.kit.messages import AbortRequest, DeviceCheckInput, ModeRequest, PauseRequest, PersonRequest
 from workflows.scanner.state import ScannerInput

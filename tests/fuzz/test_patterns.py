@@ -23,10 +23,9 @@ from policy.fence.config import fill_in
 from policy.fence.credential_hosts import hosts_written
 from policy.fence.drivers.agent_parameters import problem_of
 from policy.values.errors import PolicyError
-from policy.values.fields import Fields, parse_properties
+from policy.values.fields import Fields, parse_properties, parse_threshold
 from policy.values.object_refs import is_relative_file
 from policy.values.selectors import parse_selector
-from policy.values.thresholds import parse_threshold
 from policy.values.times import parse_duration
 from tests.documents import ROOT
 from tests.policy.builders import a_node

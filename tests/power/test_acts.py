@@ -35,7 +35,7 @@ from simulator.redfish.service import start_redfish
 from tests.licensing import BELIEVING
 from tests.patience import PATIENCE
 from tests.power.conftest import PASSWORD, USERNAME, Stand, fails, within
-from tests.power.ipmi.test_lost_datagrams import RAKP_1
+from tests.power.ipmi.test_driver import RAKP_1
 from tests.power.processes.process_table import gone, operations_of
 from tests.power.targets import endpoint_of, target_with
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
@@ -16,12 +18,15 @@ from temporalio.testing import ActivityEnvironment
 from activities.contracts.power import CommandResult, LiftRequest, PowerRequest, VolumeRequest
 from activities.errors import ErrorType, error_type
 from activities.licences import Licences
+from activities.power.cloud_call import CloudCall, HttpRequest, NotSentError
 from activities.power.driver import Deadline, DeviceCredentials, PowerDriver, PowerError
 from activities.power.service import PowerService
 from policy.episode.messages import Reading
 from policy.fence.plan import PowerDevice
 from policy.fence.power import InterfaceGroups, PowerCapability, PowerState, Quarantine, instance_of, system_of
 from tests.licensing import BELIEVING, Believing
+from tests.power.conftest import within
+from tests.power.raw_server import raw_server, saying
 from tests.power.targets import target_with
 
 DEVICE = PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623")
@@ -224,7 +229,7 @@ class Instance(Plug):
 
 @pytest.mark.parametrize("ours", [True, False])
 @pytest.mark.parametrize("act", ["quarantine", "lift_quarantine", "detach_volume"])
-async def test_every_command_asks_whose_device_it_is(act: str, ours: bool) -> None:
+async def test_every_command_compares_the_devices_identity(act: str, ours: bool) -> None:
     """S39: a cloud may have made another instance of the name since the last one."""
     plug = Instance()
     plug.serves = (instance_of("1"),)
@@ -269,3 +274,47 @@ async def test_a_machine_is_given_the_groups_that_its_quarantine_has_found_and_n
             await ActivityEnvironment().run(service.lift_quarantine, forged)
         assert error_type(refused.value) is ErrorType.INVALID_CONFIG
     assert plug.told == sent
+
+
+# What a call to a cloud never does, whatever the client in its thread tries.
+
+
+async def test_a_client_that_asks_twice_in_one_call_is_not_heard() -> None:
+    """S33: a repetition that nobody decided on would be a second command."""
+    async with raw_server(saying("200 OK", "{}")) as server:
+        call, request = (
+            CloudCall("gce://p/z/i", "off", within(10), command=True),
+            HttpRequest(method="POST", url=server.url, headers={}),
+        )
+
+        def work() -> int:
+            first = call.send(request, tls=None, proxy=None).status
+            with pytest.raises(NotSentError):
+                call.send(request, tls=None, proxy=None)
+            return first
+
+        assert await call.run(work) == 200
+        assert len(server.requests) == 1
+
+
+async def test_a_thread_that_comes_late_sends_nothing() -> None:
+    """S34: a name or a token that took too long; nobody waits for what follows."""
+    refused, go_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    async with raw_server(saying("200 OK", "{}")) as server:
+        call, request = (
+            CloudCall("gce://p/z/i", "off", within(0.1), command=True),
+            HttpRequest(method="POST", url=server.url, headers={}),
+        )
+
+        def work() -> None:
+            go_on.wait(10)
+            with pytest.raises(NotSentError):
+                call.send(request, tls=None, proxy=None)
+            loop.call_soon_threadsafe(refused.set)
+
+        with pytest.raises(PowerError, match="nothing was sent"):
+            await call.run(work)
+        go_on.set()
+        await asyncio.wait_for(refused.wait(), 10)
+        assert server.requests == []

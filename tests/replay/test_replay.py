@@ -13,10 +13,7 @@ from temporalio.workflow import NondeterminismError
 from tests.replay.recording import HISTORIES, KEPT
 from workers.plugin import PLUGIN
 from workflows.definitions.device_check import DeviceCheck
-from workflows.definitions.fencing import Fencing
-from workflows.definitions.observation import RecordedObservation
-from workflows.definitions.preservation import Preservation
-from workflows.definitions.remediation import Remediation
+from workflows.definitions.episodes import Fencing, Preservation, RecordedObservation, Remediation
 from workflows.definitions.scanner import HealthScanner
 
 STORED = sorted(HISTORIES.glob("*.json"))

@@ -66,15 +66,15 @@ def shown(*tests: str, **more: str | bool) -> Cell:
 FORGED = "security/test_forged_requests.py::"
 PROOFS = "security/test_forged_proofs.py::test_s1_a_proof_that_a_caller_has_made_up_frees_nothing"
 CANARY = "system/test_canary.py::test_a_secret_in_a_history_or_a_memo_is_found_in_the_servers_database"
-VERIFIED = "security/test_words_of_people.py::test_a_word_that_nobody_attests_is_refused_to_the_person"
+VERIFIED = "security/test_words_of_people.py::test_an_unattested_command_is_refused_to_the_person"
 ACKNOWLEDGED = "cluster/acts/test_verified_words.py::test_nor_is_a_word_for_off_a_proof"
-WISHED = "cluster/acts/test_verified_words.py::test_a_last_look_takes_no_wish_for_a_persons_that_nobody_has_verified"
+WISHED = "cluster/acts/test_verified_words.py::test_a_last_look_takes_no_unverified_wish_for_a_persons"
 OVERRIDDEN = (
     "cluster/acts/test_verified_words.py::test_a_permit_past_a_circuit_breaker_licenses_nothing_without_the_sealed_override"
 )
 MADE_UP_MARK = "security/test_matrix.py::test_s28_a_mark_that_a_client_of_temporal_has_made_up_takes_nothing_of_others_away"
 LOCAL_PAGE = "security/test_page_of_this_machine.py::test_another_user_of_the_host_says_and_reads_nothing"
-ANY_HOST = "workers/test_credentials.py::test_what_does_not_say_for_whom_it_is_goes_where_the_setting_says"
+ANY_HOST = "workers/test_credentials.py::test_a_secret_without_a_host_goes_where_the_setting_says"
 SEALED = "power/test_licences.py::test_every_device_of_a_plan_is_sealed_and_no_other_is_believed"
 TOKENS = "security/test_token_of_another_cluster.py::"
 LOOKING = "security/test_who_looks_at_the_page.py::"
@@ -104,7 +104,7 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
     **{(P.TENANT, act): PLAYED for act in Act},
     **{(P.TEMPLATE_AUTHOR, act): PLAYED for act in Act},
     (P.TEMPLATE_AUTHOR, A.SEND_CREDENTIAL): shown(
-        "security/test_secret_of_a_stranger.py::test_a_template_in_a_namespace_that_nobody_named_is_not_followed_and_stops_nobody_elses"
+        "security/test_secret_of_a_stranger.py::test_a_template_in_an_unnamed_namespace_is_not_followed_and_stops_no_other"
     ),
     **{(P.CONFIGMAP_AUTHOR, act): PLAYED for act in (A.READ_SECRET, A.UNTAINT, A.IMPERSONATE)},
     (P.CONFIGMAP_AUTHOR, A.POWER_OFF): Cell(yes=_DECIDES),
@@ -164,13 +164,13 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
     (P.POLLER, A.SILENCE): Cell(yes=_BY_FRONTEND),
     (P.POLLER, A.FLOOD): Cell(yes=_BY_FRONTEND),
     **{(P.VIEWER, act): PLAYED for act in (A.FREE, A.READ_SECRET, A.SEND_CREDENTIAL, A.UNTAINT, A.IMPERSONATE)},
-    (P.VIEWER, A.POWER_OFF): shown(f"{LOOKING}test_whoever_may_look_and_not_speak_says_nothing"),
-    (P.VIEWER, A.SILENCE): shown(f"{LOOKING}test_whoever_may_look_and_not_speak_says_nothing"),
+    (P.VIEWER, A.POWER_OFF): shown(f"{LOOKING}test_a_reader_without_the_right_to_act_commands_nothing"),
+    (P.VIEWER, A.SILENCE): shown(f"{LOOKING}test_a_reader_without_the_right_to_act_commands_nothing"),
     (P.VIEWER, A.FLOOD): shown(f"{TOKENS}test_invented_tokens_cost_a_cluster_no_more_than_a_few_reviews"),
     (P.LOCAL_USER, A.POWER_OFF): shown(LOCAL_PAGE),
     (P.LOCAL_USER, A.FREE): shown(PROOFS, ACKNOWLEDGED),
     (P.LOCAL_USER, A.READ_SECRET): shown(
-        "workers/test_embedded.py::test_nobody_else_looks_into_its_database",
+        "workers/test_embedded.py::test_no_other_user_looks_into_its_database",
         "workers/test_keeping_secrets.py::test_another_process_of_the_same_user_does_not_look_into_it",
     ),
     (P.LOCAL_USER, A.SEND_CREDENTIAL): shown(SEALED),
@@ -195,7 +195,7 @@ CELLS: dict[tuple[Principal, Act], Cell] = {
     (P.BMC, A.FLOOD): shown(STRANGE_DEVICE),
     **{(P.RECEIVER, act): shown(f"{NOTIFYING}test_a_service_that_fails_is_tried_again_and_its_token_is_nowhere") for act in Act},
     (P.RECEIVER, A.SILENCE): shown(
-        f"{NOTIFYING}test_whoever_tells_never_waits", f"{NOTIFYING}test_who_does_not_take_it_keeps_it_from_nobody_else"
+        f"{NOTIFYING}test_publishing_never_waits", f"{NOTIFYING}test_a_receiver_that_does_not_take_it_leaves_it_to_the_others"
     ),
     (P.OTHER_CLUSTER, A.POWER_OFF): shown(
         "workers/test_credentials.py::test_a_secret_of_another_cluster_under_the_same_name_is_not_read",

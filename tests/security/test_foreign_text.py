@@ -39,7 +39,7 @@ from starter.output.encoding import to_json
 from starter.output.models import CommandAnswer
 from starter.web import pages
 from tests.cluster.acts.world import World
-from tests.starter.keyboard import nodewarden
+from tests.starter.builders import nodewarden
 from tests.test_notifying import PARKED, Receiver, notifier, replace
 from tests.test_notifying import receiver as receiver  # noqa: PLC0414 - a fixture
 from tests.workers.test_logs import former_handlers as former_handlers  # noqa: PLC0414 - a fixture

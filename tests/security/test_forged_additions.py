@@ -52,7 +52,7 @@ async def servers(world: World) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
-async def test_s28_s49_what_people_have_added_is_taken_off_for_nobody(
+async def test_s28_s49_what_people_have_added_is_never_taken_off(
     forged: Callable[[Target], Added], world: World, servers: dict[str, Any]
 ) -> None:
     """Marked by the attacker, then restored; untainted; and once more with the label of a mark alone, which is no mark."""

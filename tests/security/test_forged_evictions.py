@@ -75,7 +75,7 @@ async def test_s14_without_a_permit_no_pod_is_evicted(kind: Kind, busy: World) -
     assert busy.writes == writes
 
 
-async def test_s20_a_permit_that_nobody_can_tell_of_is_none(busy: World) -> None:
+async def test_s20_an_unknown_permit_is_none(busy: World) -> None:
     target = await marked(busy, Kind.FENCING)
     busy.permits.error = OSError("no scanner")
     with refused(ErrorType.NOT_LICENSED, "no scanner"):

@@ -705,7 +705,7 @@ async def polled(standing: Standing) -> AsyncIterator[Attacked]:
 @pytest.mark.system
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("act", [Act.POWER_OFF, Act.FREE, Act.IMPERSONATE], ids=lambda act: act.name)
-async def test_whoever_verifies_words_in_our_place_has_done_what_needs_no_seal(act: Act, polled: Attacked) -> None:
+async def test_commands_verified_in_our_place_need_no_seal(act: Act, polled: Attacked) -> None:
     assert await TRUTHS[act](polled) is bool(CELLS[Principal.POLLER, act].yes)
 
 
@@ -731,7 +731,7 @@ def test_what_shows_a_cell_is_a_test(name: str) -> None:
     assert function in names_of(file)
 
 
-def test_nobody_below_an_administrator_switches_off_a_healthy_machine_or_frees_a_running_one() -> None:
+def test_only_an_administrator_switches_off_a_healthy_machine_or_frees_a_running_one() -> None:
     """But for what is theirs anyway, and where a setting that `nodewarden doctor` names makes a no of it."""
     taken = {
         (who, act)

@@ -22,7 +22,7 @@ async def test_a_token_of_the_header_that_has_ended_is_said_and_no_other_is_aske
     assert (code, "log out there, and in again" in said) == (401, True), said
 
 
-async def test_a_form_is_taken_from_whom_it_was_shown_to_and_from_nobody_else(stage: Stage, cluster: str) -> None:
+async def test_a_form_is_taken_only_from_the_user_it_was_shown_to(stage: Stage, cluster: str) -> None:
     """Without a cookie as well, and with a token that was renewed meanwhile."""
 
     async def form_of(token: str) -> str:
@@ -40,7 +40,7 @@ async def test_a_form_is_taken_from_whom_it_was_shown_to_and_from_nobody_else(st
     assert await sent("anns-renewed", await form_of("anns")) != 403
 
 
-async def test_a_reader_sees_as_whom_and_logs_out_where_the_session_is(stage: Stage, cluster: str) -> None:
+async def test_a_reader_sees_the_own_name_and_logs_out_where_the_session_is(stage: Stage, cluster: str) -> None:
     async with stage.page.post("/login", data={"token": "anns", "then": "/"}, allow_redirects=False) as answer:
         session = answer.headers["Set-Cookie"].partition(";")[0]
     _, with_a_cookie = await stage.asked(f"/c/{cluster}", Cookie=session)

@@ -102,7 +102,7 @@ async def finished(system: System, before: Before) -> Outcome:
     return (await system.ended(before)).outcome
 
 
-async def test_an_episode_from_before_goes_on_with_keys_and_a_later_one_is_read_by_nobody(deployment: Deployment) -> None:
+async def test_an_episode_from_before_goes_on_with_keys_and_a_later_one_is_unreadable(deployment: Deployment) -> None:
     """The search finds what was said before there were keys: it can find."""
     system, plain, secret = deployment.system, Canary(), Canary()
     first = await held(system, "node-1", plain)

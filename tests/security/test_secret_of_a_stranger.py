@@ -58,9 +58,7 @@ def his_template(system: System, his_bmc: Listener, *, namespace: str, secret: d
     return template | {"metadata": {"name": "mine", "namespace": namespace}}
 
 
-async def test_a_template_in_a_namespace_that_nobody_named_is_not_followed_and_stops_nobody_elses(
-    system: System, his_bmc: Listener
-) -> None:
+async def test_a_template_in_an_unnamed_namespace_is_not_followed_and_stops_no_other(system: System, his_bmc: Listener) -> None:
     """Neither while a health check names ours, nor where ours is the only one that counts."""
     namespace, name = system.cluster.bmc_secret
     for secret in ({"name": name, "namespace": namespace}, {"name": name}):

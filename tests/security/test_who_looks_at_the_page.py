@@ -104,7 +104,7 @@ def spoken(stage: Stage) -> list[str]:
     return [each.user for each in stage.api.requests.log if each.path.endswith("/nodeactions") and each.status == 201]
 
 
-async def test_nobody_reads_without_a_token_that_the_cluster_knows_and_lets_look(stage: Stage, cluster: str) -> None:
+async def test_a_reader_needs_a_token_that_the_cluster_knows_and_lets_look(stage: Stage, cluster: str) -> None:
     for path in (stage.of, f"{stage.of}/events", f"{stage.of}/history", "/api/v1/clusters", "/api/v1/openapi.json"):
         assert (await stage.asked(path))[0] == 401, path
         assert (await stage.asked(path, "forged"))[0] == 401, path
@@ -129,7 +129,7 @@ async def test_what_is_said_is_said_with_the_speakers_own_token(stage: Stage, wa
     assert "by ann: enough" in (await episode.result()).message
 
 
-async def test_whoever_may_look_and_not_speak_says_nothing(stage: Stage, warden: Nodewarden, cluster: str) -> None:
+async def test_a_reader_without_the_right_to_act_commands_nothing(stage: Stage, warden: Nodewarden, cluster: str) -> None:
     """Not even in his own name, unverified, as a command line would."""
     episode = await warden.fence(cluster, "node-1", reason="drill")
     code, told = await stage.says("bobs", word="abort", node="node-1", reason="enough")
@@ -208,14 +208,14 @@ async def test_a_login_leads_to_no_other_page(stage: Stage, then: str) -> None:
         assert (answer.status, answer.headers["Location"]) == (303, "/")
 
 
-async def test_another_page_can_not_log_somebody_in(stage: Stage) -> None:
+async def test_another_page_can_not_log_a_user_in(stage: Stage) -> None:
     """Else he would act as somebody that he is not, and not know it."""
     headers = {"Sec-Fetch-Site": "cross-site"}
     async with stage.page.post("/login", data={"token": "eves"}, headers=headers, allow_redirects=False) as answer:
         assert answer.status == 403
 
 
-async def test_where_the_cluster_is_silent_nobody_is_let_in(stage: Stage) -> None:
+async def test_where_the_cluster_is_silent_no_user_is_let_in(stage: Stage) -> None:
     await stage.api.stop()
     code, said = await stage.asked(stage.of, "anns")
     assert (code, "does not say who asks" in said) == (503, True)

@@ -164,7 +164,7 @@ async def test_an_object_attests_its_makers_word_to_one_use_however_often_that_a
                 await stage.verify(action, **other)
 
 
-async def test_a_word_bears_a_seal_for_what_it_says_and_to_whom_it_was_said() -> None:
+async def test_a_command_bears_a_seal_for_its_content_and_its_episode() -> None:
     """S42: whoever polls in a cluster worker's place answers what he likes; other workers know a verified word again."""
     pinned = Pinned(node=NODE, uid="uid-2")
     target = Target(cluster="prod", pinned=pinned, incident="incident-1", kind="Fencing", workflow_id="test", run_id="run-1")
@@ -318,7 +318,7 @@ def said_by_admin(action: Verb, node: str, reason: str = REASON) -> Object:
 
 @pytest.mark.system
 @pytest.mark.timeout(120)
-async def test_a_word_that_nobody_attests_is_refused_to_the_person(system: System) -> None:
+async def test_an_unattested_command_is_refused_to_the_person(system: System) -> None:
     """S44. An episode that a person wants ends before it has looked at anything."""
     system.break_node(NODE, "kubelet-stops")
     await in_phase(system, NODE, Phase.RUNNING)
@@ -456,7 +456,7 @@ class TestTheServer:
                 await eve.patch(status, {"status": {"usedBy": ""}})
             assert refused.value.status == 403
 
-    async def test_a_command_is_said_by_whom_kubernetes_knows(self, system: System) -> None:
+    async def test_a_command_is_from_the_user_that_kubernetes_attests(self, system: System) -> None:
         """From the command line to the record, with nothing but a kubeconfig; no token gets into a history (S12)."""
         address = await person(system, "ada", verbs=("hold", "resume"))
         await in_phase(system, NODE, Phase.RUNNING)

@@ -97,7 +97,7 @@ async def test_several_machines_have_devices_that_leave_nothing(chassis: Chassis
     await devices[0].stop()
 
 
-async def test_a_device_says_who_it_is_and_shows_its_password_to_nobody(chassis: Chassis, kind: str, tmp_path: Path) -> None:
+async def test_a_device_says_who_it_is_and_shows_no_password(chassis: Chassis, kind: str, tmp_path: Path) -> None:
     """S12."""
     device = await started(chassis, "node-1", kind, tmp_path)
     try:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from rich.console import RenderableType
+from typer.testing import CliRunner, Result
 
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, OffProof, Outcome, Phase, Reading
 from policy.fence.power import PowerState
 from policy.scan.scan_report import CheckReport, ClusterLease, ScanReport, TargetRow, ViewState
 from policy.values.object_refs import ObjectRef
+from starter.cli import app
 from starter.handles.status import ClusterStatus
+from starter.output.console import PlainConsole
 from workflows.kit.messages import ScannerStatus
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -87,3 +94,22 @@ def result(node: str = "node-7", **changes: Any) -> EpisodeResult:
 def proof(devices: int = 1) -> OffProof:
     readings = tuple(Reading(endpoint=f"ipmi://10.0.0.{n}:623", state=PowerState.OFF, at=ago(60)) for n in range(devices))
     return OffProof(commanded_at=ago(70), readings=readings)
+
+
+# A command as at a keyboard, in this process.
+
+
+async def nodewarden(*arguments: str, text: str | None = None) -> Result:
+    """text: what comes by standard input. In a thread, because a command has an event loop of its own."""
+    return await asyncio.to_thread(CliRunner().invoke, app, list(arguments), input=text, prog_name="nodewarden")
+
+
+# What is printed, as plain text of a given width.
+
+
+def drawn(shown: RenderableType, *, width: int = 140) -> list[str]:
+    """The lines that are not empty."""
+    console = PlainConsole(file=io.StringIO(), width=width, force_terminal=False, highlight=False, markup=False, emoji=False)
+    console.print(shown)
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines() if line.strip()]

@@ -23,7 +23,7 @@ from tests.starter.standins import DeviceCheckStandIn, FencingStandIn, Preservat
 from tests.workers.server import SILENT, development_server
 from workers.configuration.process_settings import TemporalSettings
 from workers.connect import connect
-from workflows.definitions.observation import RecordedObservation
+from workflows.definitions.episodes import RecordedObservation
 from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue
 
 

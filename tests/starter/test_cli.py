@@ -22,8 +22,8 @@ from starter.client import Nodewarden
 from starter.commands import episodes as commands
 from starter.commands.session import complain
 from starter.handles import episodes
+from tests.starter.builders import nodewarden
 from tests.starter.conftest import SETTINGS
-from tests.starter.keyboard import nodewarden
 from tests.workers.server import SILENT
 from workers.embedded.server import free_ports
 
@@ -117,7 +117,7 @@ async def test_fence_says_what_the_scanner_says_to_it(  # noqa: PLR0917 - pytest
     assert bool(result.stdout) is bool(out)
 
 
-async def test_fence_says_when_nobody_has_answered(
+async def test_fence_says_when_no_scanner_has_answered(
     keyboard: Path, cluster: str, client: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEMPORAL_NAMESPACE", SILENT)
@@ -166,7 +166,7 @@ FENCE, REMEDIATE = ("fence", "--reason", "smoke", "-y"), ("remediate", "--with",
         (REMEDIATE, "node-1", abort, 1, "node-1: aborted after "),
     ],
 )
-async def test_whoever_waits_is_told_by_the_code_whether_the_node_was_repaired(  # noqa: PLR0917 - pytest passes them by name
+async def test_the_exit_code_says_whether_the_node_was_repaired(  # noqa: PLR0917 - pytest passes them by name
     keyboard: Path,
     warden: Nodewarden,
     cluster: str,
@@ -524,7 +524,7 @@ async def test_a_bug_is_one_line_unless_asked_for(keyboard: Path, cluster: str, 
         (("evaluate", "-f", "-", "--now", "2026-11-21"), "--now: expected a moment such as"),
     ],
 )
-async def test_what_nobody_can_mean_is_code_2_and_nothing_is_begun(
+async def test_nonsense_is_code_2_and_nothing_is_begun(
     keyboard: Path, warden: Nodewarden, cluster: str, words: tuple[str, ...], said: str
 ) -> None:
     result = await nodewarden(*words)

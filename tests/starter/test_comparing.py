@@ -19,6 +19,7 @@ from jsonschema import Draft202012Validator
 from activities.contracts import search
 from policy.episode.gate import MODE
 from policy.observation.comparison import compare
+from policy.observation.past_moment import would_have
 from policy.observation.spells import Ending, ObservationRecord, Spell
 from policy.values.display_text import visible
 from policy.values.mode import Mode
@@ -29,8 +30,7 @@ from starter.plans import spell_file
 from starter.web.views import Views
 from tests.docs.reading import DOCS
 from tests.policy.observation.builders import CHECK, NOON, held, minutes, node_days, recorded, spell
-from tests.starter.drawing import drawn
-from tests.starter.keyboard import nodewarden
+from tests.starter.builders import drawn, nodewarden
 from tests.unlocked import unlocked
 from workers.errors import SettingsError
 from workflows.kit.options import WORKFLOW_QUEUE
@@ -133,7 +133,7 @@ async def test_the_whole_way_from_temporal_to_people_and_programs(warden: Nodewa
     known = await warden.observations.observed(cluster, since=due)
     assert {each.workflow_id for each in known.spells} == {
         f"observation/{cluster}/node-1/{due.isoformat()}",
-        f"observation/{cluster}/storm/s-1",
+        f"observation/{cluster}/-storm/s-1",
     }
     assert known.days == days
     assert any("spells that last, as the scanner does not say" in each for each in known.unknown)
@@ -143,6 +143,19 @@ async def test_the_whole_way_from_temporal_to_people_and_programs(warden: Nodewa
     assert check["observedDays"] == 10
     schema = json.loads((DOCS / "schemas" / "answers.json").read_text())
     Draft202012Validator(schema | schema["commands"]["compare"]).validate(answer)
+
+    seen = f"{due:%Y-%m-%dT%H:%M:%SZ} to {alone.ended:%Y-%m-%dT%H:%M:%SZ}: {would_have(alone)}"
+    nothing = await nodewarden("record", "node-1", "-c", cluster)
+    assert (nothing.exit_code, f"it was sick and not repaired {seen}" in nothing.stderr) == (4, True)
+    await warden.fence(cluster, "node-1", reason="silent", incident="i-1")
+    page = " ".join((await nodewarden("record", "node-1", "-c", cluster)).stdout.split())
+    assert page.endswith(f"Sick and not repaired {seen}")
+    found = json.loads((await nodewarden("record", "node-1", "-c", cluster, "-o", "json")).stdout)
+    assert [each["ending"] for each in found["spells"]] == ["came-back"]
+    assert json.loads((await nodewarden("record", "i-1", "-c", cluster, "-o", "json")).stdout)["spells"] == []
+    assert f"Sick and not repaired {seen}" in " ".join((await nodewarden("explain", "node-1", "-c", cluster)).stdout.split())
+    found = json.loads((await nodewarden("explain", "node-1", "-c", cluster, "-o", "json")).stdout)
+    assert found["lastSpell"]["ending"] == "came-back"
 
     await warden.start_scanner(cluster)
     known = await warden.observations.observed(cluster, since=due)
@@ -164,11 +177,16 @@ async def test_the_whole_way_from_temporal_to_people_and_programs(warden: Nodewa
     async with unlocked(Views(warden, (cluster,))) as url, aiohttp.ClientSession(url) as page:
         async with page.get(f"/c/{cluster}/compare?since=2d") as got:
             body = await got.text()
-            assert (got.status, "Would have repaired: " in body, f"observation/{cluster}/storm/s-1" in body) == (200, True, True)
+            assert (got.status, "Would have repaired: " in body, f"observation/{cluster}/-storm/s-1" in body) == (200, True, True)
         async with page.get(f"/c/{cluster}/compare?since=soon") as got:
             assert "within: expected a time above 0" in await got.text()
         async with page.get(f"/api/v1/clusters/{cluster}/compare?since=2d&check=workers") as got:
             assert (await got.json())["comparison"]["checks"][0]["wouldRepair"] == 4
+        for name, ending in (("offenders", "machines"), ("offenders?since=2d", "machines"), ("report?since=2d", "steps")):
+            async with page.get(f"/api/v1/clusters/{cluster}/{name}") as got:
+                assert ((await got.json())["cluster"], (await got.json())[ending]) == (cluster, [])
+        async with page.get(f"/api/v1/clusters/{cluster}/report?since=soon") as got:
+            assert got.status == 422
         async with page.get(f"/api/v1/clusters/{cluster}/compare?since=0d") as got:
             assert got.status == 422
 

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from policy.checks.fence_policies import PolicySource
 from policy.dialects import common
 from policy.remediation import ladder, memory
 from policy.remediation.strategies import Strategy
 from starter.commands.remediate import app
-from tests.starter.keyboard import nodewarden
+from starter.plans.fence_plans import planned_from_files
+from tests.starter.builders import nodewarden
 
 PAGE = (Path(__file__).parents[2] / "docs" / "remediation.md").read_text(encoding="utf-8")
 NOW = "2026-11-21T12:00:00Z"
@@ -77,3 +79,18 @@ def test_its_commands_are_those_that_there_are() -> None:
     commands = {command.name for command in app.registered_commands}
     assert commands == {"plan", "begin"}
     assert all(f"remediate {name}" in PAGE for name in commands)
+
+
+# The example of docs/fencing.md is a whole configuration: what it says comes out of `nodewarden fence plan -f`.
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "fencing.md"
+
+
+async def test_the_example_in_config_maps_is_complete(tmp_path: Path) -> None:
+    found = re.search(r"^```yaml\n(.*?kind: ConfigMap.*?)^```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert found is not None
+    file = tmp_path / "example.yaml"
+    file.write_text(found[1], encoding="utf-8")
+    plan = await planned_from_files([str(file)], "node-7", source=PolicySource())
+    assert plan.errors == ()
+    assert plan.name == "fence-config-node-node-7"

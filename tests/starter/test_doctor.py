@@ -41,8 +41,8 @@ from tests.cluster.fencing_requests import leader
 from tests.deploy.manifests import path_of
 from tests.documents import ROOT, documents
 from tests.node_actions import PEOPLE
+from tests.starter.builders import nodewarden
 from tests.starter.conftest import SETTINGS
-from tests.starter.keyboard import nodewarden
 from tests.starter.standins import SICK_BMC
 from workers.configuration.settings import Settings, load
 
@@ -175,7 +175,7 @@ async def no_such_kind(person: ApiClient) -> None:
     await person.patch(f"{CHECKS}/workers", {"spec": {"remediationTemplate": named}})
 
 
-async def nobody_selected(person: ApiClient) -> None:
+async def no_node_selected(person: ApiClient) -> None:
     await person.patch(f"{CHECKS}/workers", {"spec": {"selector": {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}}})
 
 
@@ -209,7 +209,7 @@ Look = Callable[[ClusterConnection], Awaitable[list[Finding]]]
     [
         (no_template, checked, Level.PROBLEM, "RemediationTemplateNotFound: NodeHealthCheck/workers: it names "),
         (no_such_kind, checked, Level.PROBLEM, "and no such kind is served"),
-        (nobody_selected, checked, Level.WARNING, "NodeHealthCheck/workers"),
+        (no_node_selected, checked, Level.WARNING, "NodeHealthCheck/workers"),
         (no_check, checked, Level.WARNING, "there is no health check"),
         (no_secret, secrets, Level.PROBLEM, "Secret/nodewarden/bmc does not exist"),
         (no_password, secrets, Level.PROBLEM, "Secret/nodewarden/bmc lacks password"),

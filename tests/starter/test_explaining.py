@@ -34,10 +34,9 @@ from starter.handles.episodes import NodeEpisodes
 from starter.handles.status import PreservedNode, PreservedNodes
 from starter.output import status_table
 from starter.output.explanation import NodeExplanation, as_model, as_text, conclusion, scanner_lines
-from tests.starter import drawing
-from tests.starter.builders import NOW, ago, check, episode, report, result, row, scanner, status
+from tests.starter import builders
+from tests.starter.builders import NOW, ago, check, episode, nodewarden, report, result, row, scanner, status
 from tests.starter.conftest import SETTINGS
-from tests.starter.keyboard import nodewarden
 from tests.starter.test_status_table import drawn
 from workflows.kit.messages import Backoff, RefusedNode, ScannerStatus
 
@@ -83,7 +82,7 @@ def explained(
 
 
 def page_of(answer: NodeExplanation, *, width: int = 80) -> str:
-    return " ".join(" ".join(drawing.drawn(as_text(answer), width=width)).split())
+    return " ".join(" ".join(builders.drawn(as_text(answer), width=width)).split())
 
 
 def test_what_is_held_off_is_not_called_due_and_the_way_out_is_named() -> None:
@@ -181,7 +180,7 @@ def test_who_is_preserved_why_and_until_when_is_readable_at_80_columns() -> None
         incident="i",
         workflow_id="w",
     )
-    lines = drawing.drawn(
+    lines = builders.drawn(
         status_table.preservations_table(PreservedNodes(cluster="prod", at=NOW, preservations=(kept,))), width=80
     )
     assert f"{kept.node}: by system:serviceaccount:ops:amy: kernel hangs, ask ada" in " ".join(lines)
@@ -237,7 +236,7 @@ def test_devices_that_are_left_to_an_open_episode_are_said_to_be_unread() -> Non
     device = DeviceToCheck(device=PowerDevice(driver="ipmi", endpoint="ipmi://10.0.0.7:623"))
     rows = held_rows(NodeToCheck(node="node-7", held="i7", devices=(device,)), {})
     found = report_of("prod", rows, began=NOW, ended=NOW, nodes=1)
-    page = " ".join(" ".join(drawing.drawn(status_table.devices_table(found), width=80)).split())
+    page = " ".join(" ".join(builders.drawn(status_table.devices_table(found), width=80)).split())
     assert (
         "node-7 ipmi://10.0.0.7:623: not read: incident i7 is open; `nodewarden fence check --node node-7` reads it all the same"
         in page
@@ -321,7 +320,7 @@ def test_of_a_cluster_that_cannot_be_read_it_is_not_said_that_no_check_covers_th
     seen = NodeExplanation(node="node-7", at=NOW, episodes=NodeEpisodes(ended=(result("node-7"),)), unread=True)
     not_known = "what health checks say of it is not known: the cluster can't be read"
     assert as_model(seen).conclusion == not_known
-    assert " ".join(" ".join(drawing.drawn(as_text(seen), width=200)).split()).startswith(f"node-7 {not_known}")
+    assert " ".join(" ".join(builders.drawn(as_text(seen), width=200)).split()).startswith(f"node-7 {not_known}")
 
 
 @pytest.mark.parametrize("words", [("status",), ("scan", "status"), ("history",), ("abort", "node-1"), ("preserved",)])

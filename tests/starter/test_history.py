@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from temporalio import workflow
+from temporalio.worker import Worker
 
+from activities.contracts import search
 from policy.episode.messages import Acknowledgement, Kind, OffProof, RecordEntry
 from policy.observation.past_moment import would_have
 from policy.observation.spells import Ending, HeldSpan, Spell
@@ -19,10 +24,19 @@ from starter.client import Nodewarden
 from starter.handles.history import EndedEpisodes, EpisodeRecord
 from starter.handles.observations import SpellsThen
 from starter.output import history_table
+from starter.output.cluster_moment import (
+    NOT_RECORDED,
+    ClusterMoment,
+    Stood,
+    as_text,
+    asked_moment,
+    cluster_moment,
+    episodes_then,
+    sections,
+    zoned,
+)
 from starter.output.record_table import as_table, moments_of
-from tests.starter.builders import NOW, ago, proof
-from tests.starter.drawing import drawn
-from tests.starter.keyboard import nodewarden
+from tests.starter.builders import NOW, ago, drawn, nodewarden, proof
 
 PROVEN = (
     f"Off was proven by ipmi://10.0.0.0:623, read off at {written(ago(60))}, "
@@ -79,6 +93,33 @@ async def test_what_has_ended_is_listed_newest_first_and_refused_requests_only_w
     assert "i-node-1 node-1 is slow; by amy: pulled the plug" in told
 
 
+@workflow.defn(name="Fencing", sandboxed=False)
+class ForeignFencing:
+    """Of a client that is none of ours."""
+
+    @workflow.run
+    async def run(self, result: str) -> str:
+        return result
+
+
+async def test_s49_the_result_of_a_strangers_workflow_ends_no_history(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    """S49: one such workflow would end `history`, `compare` and the page for as long as Temporal remembers it."""
+    attributes = search.of_episode(Kind.FENCING, cluster=cluster, node="node-2", reason="forged")
+    async with Worker(warden.client, task_queue=f"strangers-{cluster}", workflows=[ForeignFencing]):
+        await warden.client.execute_workflow(
+            ForeignFencing.run,
+            "\x1b[31mmine",
+            id=f"episode/{cluster}/node-2",
+            task_queue=f"strangers-{cluster}",
+            search_attributes=attributes,
+        )
+    await play(warden, cluster, ("node-1", acknowledged), ("node-2", refused))
+    assert await listed(cluster) == [("node-1", "recovered"), ("node-2", "unreadable")]
+    (found,) = (await warden.history.ended(cluster, node="node-2")).episodes
+    assert (found.result, found.message.startswith("its result can't be read: "), "\x1b" in found.message) == (None, True, False)
+    assert [each.node for each in await warden.history.completed(cluster, limit=9)] == ["node-1"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -86,7 +127,7 @@ async def test_what_has_ended_is_listed_newest_first_and_refused_requests_only_w
         (("--since", "yesterday"), "nodewarden: --since: expected a duration above 0"),
     ],
 )
-async def test_what_nobody_can_mean_is_code_2(keyboard: Path, cluster: str, words: tuple[str, ...], said: str) -> None:
+async def test_nonsense_is_code_2(keyboard: Path, cluster: str, words: tuple[str, ...], said: str) -> None:
     result = await nodewarden("history", "-c", cluster, *words)
     assert (result.exit_code, result.stderr.startswith(said)) == (2, True), result.stderr
 
@@ -245,3 +286,273 @@ def test_a_node_that_was_not_repaired_stands_among_the_episodes_with_what_would_
     ]
     model = history_table.as_model(nothing, (), NOW, observed)
     assert (model.observations, model.unknown) == ((spell,), ("some records",))
+
+
+# `nodewarden history --at`: what was going on in the whole cluster at one moment, in the reader's zone.
+
+CET = timezone(timedelta(hours=1), "CET")
+BERLIN = "CET-1CEST,M3.5.0,M10.5.0/3"
+"""As POSIX writes it: needs no time zone database."""
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The reader's machine is in Berlin."""
+    monkeypatch.setenv("TZ", BERLIN)
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("berlin")
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("2026-11-20 03:12", "2026-11-20 03:12:00+01:00 (CET)"),
+        ("2026-07-20 03:12", "2026-07-20 03:12:00+02:00 (CEST)"),
+        (" 2026-11-20T03:12:05-05:00", "2026-11-20 03:12:05-05:00 (UTC-05:00)"),
+        ("2026-11-20T03:12:05Z", "2026-11-20 03:12:05+00:00 (UTC)"),
+        ("03:12", "2026-11-21 03:12:00+01:00 (CET)"),
+        ("03:12:07", "2026-11-21 03:12:07+01:00 (CET)"),
+        ("13:01", "2026-11-20 13:01:00+01:00 (CET)"),  # NOW is 13:00 there
+    ],
+)
+def test_a_moment_is_in_the_readers_zone_unless_it_names_its_own(said: str, shown: str) -> None:
+    assert zoned(asked_moment(said, NOW)) == shown
+
+
+@pytest.mark.parametrize("said", ["", "noon", "25:00", "0001-01-01", "1999-12-31 23:59", "2026-11-21T12:00:01Z", "9999-12-31"])
+def test_a_moment_that_nothing_can_be_on_record_of_is_refused(said: str) -> None:
+    with pytest.raises(
+        ValueError, match="at: expected a moment such as 03:12 or 2026-11-26 03:12 that is not still to come, got "
+    ):
+        asked_moment(said, NOW)
+
+
+def entry(seconds: float, act: str, outcome: str, detail: str = "", step: str = "power-management") -> RecordEntry:
+    return RecordEntry(at=ago(seconds), step=step, act=act, outcome=outcome, detail=detail)
+
+
+def record(node: str, began: float, *entries: RecordEntry, ended: float | None = None, outcome: str = "running") -> EpisodeRecord:
+    return EpisodeRecord(
+        cluster="prod",
+        node=node,
+        kind=Kind.FENCING,
+        outcome=outcome,
+        message="as the script says",
+        why="Ready is Unknown",
+        incident=f"i-{node}",
+        started=ago(began),
+        ended=ago(ended) if ended is not None else None,
+        entries=entries,
+    )
+
+
+PARKED = record(
+    "node-9",
+    900,
+    entry(900, "phase", "running", step=""),
+    entry(800, "power-off", "failed", "the BMC is silent"),
+    entry(790, "phase", "needs-human"),
+    entry(620, "hold", "asked", "by amy (identity not verified): I look at it"),
+    entry(500, "resume", "asked", "by amy (identity not verified): it answers"),
+    entry(100, "end", "recovered", "the node is back"),
+    ended=100,
+    outcome="recovered",
+)
+AT = ago(600).astimezone(CET)
+
+
+def moment_of(*episodes: EpisodeRecord, pauses: Pauses = (), scanned: bool = True) -> ClusterMoment:
+    episodes_of_then = episodes_then(episodes, AT)
+    return ClusterMoment(cluster="prod", at=AT, zone="CET", episodes=episodes_of_then, pauses=pauses, scanned=scanned, more=False)
+
+
+def test_each_episode_stands_with_what_it_was_at_and_what_came_before_and_after() -> None:
+    before, later = record("node-1", 2000, ended=700, outcome="recovered"), record("node-4", 500)
+    refused = record("node-3", 650, ended=640, outcome="refused")
+    amy = Pause(who="amy", owner="amy", reason="drill", since=ago(3000))
+    found = moment_of(
+        later, PARKED, refused, before, pauses=(PastPause(pause=amy, ended=ago(300), ended_by="bob", ended_why="ok"),)
+    )
+    (_, parked, _, _) = found.episodes
+    assert [(each.node, each.stood) for each in found.episodes] == [
+        ("node-1", Stood.ENDED),
+        ("node-9", Stood.OPEN),
+        ("node-3", Stood.REFUSED),
+        ("node-4", Stood.BEGAN),
+    ]
+    assert (parked.phase, parked.step) == ("needs-human", "power-management")
+    assert parked.holds == ("by amy (identity not verified): I look at it",)
+    assert [each.act for each in (parked.last, parked.next) if each is not None] == ["hold", "resume"]
+    asked, resumed = "by amy (identity not verified): I look at it", "by amy (identity not verified): it answers"
+    of_parked = (
+        "Fencing since 2026-11-21 12:45:00+01:00, needs a person, power-management",
+        f"because Ready is Unknown; a hold was asked for {asked}",
+        f"last, 20s earlier: hold: asked: {asked}",
+        f"next, 1m40s later: resume: asked: {resumed}",
+        "ended 2026-11-21 12:58:20+01:00, recovered: as the script says",
+    )
+    over = "ended 2026-11-21 12:48:20+01:00, recovered: as the script says"
+    no = "ended 2026-11-21 12:49:20+01:00, refused: as the script says"
+    assert drawn(as_text(found), width=1000) == [
+        "prod at 2026-11-21 12:50:00+01:00 (CET)",
+        "What kept everything from being begun",
+        "  by amy, until it is ended by hand: drill; ended by bob: ok",
+        "Sick and not repaired",
+        "  no node that was due for a repair, as far as Temporal remembers",
+        "Open at that moment",
+        f"  node-9: {'; '.join(of_parked)}",
+        "Ended in the 10m00s before",
+        f"  node-1: Fencing since 2026-11-21 12:26:40+01:00; because Ready is Unknown; {over}",
+        "Refused in the 10m00s before",
+        f"  node-3: Fencing since 2026-11-21 12:49:10+01:00; because Ready is Unknown; {no}",
+        "Began in the 10m00s after",
+        "  node-4: Fencing since 2026-11-21 12:51:40+01:00; because Ready is Unknown",
+        "Not shown",
+        f"  {NOT_RECORDED}, which are not recorded",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        ((("hold", "asked", "by amy: x"), ("hold", "asked", "by amy: y")), ("by amy: y",)),
+        ((("hold", "asked", "by amy: x"), ("resume", "asked", "by bob: z")), ("by amy: x",)),
+        ((("hold", "asked", "by amy: x"), ("abort", "asked", "by bob: z")), ()),
+        ((("hold", "asked", "by amy: x"), ("hold", "ended", "held by amy, until 2026-11-21T13:00:00Z: x; by bob")), ()),
+        ((("hold", "asked", "by amyr: x"), ("hold", "ended", "held by amy: x; by bob")), ("by amyr: x",)),
+        ((("hold", "asked", "by system:serviceaccount:a:b, verified by Kubernetes: x"),) * 2, None),
+    ],
+)
+def test_a_hold_stands_until_its_owner_or_another_person_ends_it(
+    words: tuple[tuple[str, str, str], ...], left: tuple[str, ...] | None
+) -> None:
+    entries = (entry(700 - number, *each) for number, each in enumerate(words))
+    (found,) = episodes_then((record("n", 900, *entries),), AT)
+    assert found.holds == (left if left is not None else (words[0][2],))
+
+
+def test_a_moment_of_which_nothing_is_on_record_is_not_called_quiet() -> None:
+    """S44: Temporal may have forgotten it."""
+    said = [(heading, [line for _, line in lines]) for heading, lines in sections(moment_of(scanned=False))[1:-1]]
+    nothing = ["no episode, as far as Temporal remembers"]
+    assert said == [
+        (
+            "What kept everything from being begun",
+            ["no scanner is on record of that moment: none ran, or Temporal has forgotten it"],
+        ),
+        ("Sick and not repaired", ["no node that was due for a repair, as far as Temporal remembers"]),
+        ("Open at that moment", nothing),
+        ("Ended in the 10m00s before", nothing),
+        ("Began in the 10m00s after", nothing),
+    ]
+
+
+def test_what_held_a_node_then_stands_in_the_readers_zone_with_what_is_not_known() -> None:
+    """S44: what could not be read is not called quiet."""
+    spell = Spell(
+        node="node-7",
+        check="NodeHealthCheck//workers",
+        cause="ReadyUnknown",
+        since=ago(900),
+        due=ago(840),
+        steps=("reboot",),
+        held=(
+            HeldSpan(code="Paused", message="drill", since=ago(840), until=ago(610)),
+            HeldSpan(code="Mode", message="observe since 2026-11-21T11:49:00Z", since=ago(610)),
+        ),
+    )
+    found = replace(moment_of(), node="node-7", spells=(spell,), unknown=("spells that last: no scanner",))
+    shown = dict(sections(found))
+    assert "node-7 of prod at 2026-11-21 12:50:00+01:00 (CET)" in shown
+    ((_, said),) = shown["Sick and not repaired"]
+    assert said == (
+        "node-7: it was sick since 2026-11-21 12:45:00+01:00: ReadyUnknown, under NodeHealthCheck//workers; "
+        "it would have been repaired (reboot) from 2026-11-21 12:46:00+01:00 on, 0 others before it; "
+        "what held it since 2026-11-21 12:49:50+01:00: Mode: observe since 2026-11-21 12:49:00+01:00"
+    )
+    assert [said for _, said in shown["Not shown"]][1:] == ["spells that last: no scanner"]
+
+
+async def passed(moment: datetime) -> None:
+    while datetime.now(UTC) <= moment:
+        await asyncio.sleep(0.05)
+
+
+async def next_second() -> datetime:
+    """A whole second after everything until now, over."""
+    found = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1)
+    await passed(found)
+    return found
+
+
+async def test_the_cluster_at_a_moment_has_each_episode_once_also_one_that_went_on_in_a_new_history(
+    keyboard: Path, warden: Nodewarden, cluster: str
+) -> None:
+    """The run that was open then ended as `ContinuedAsNew`, and no list of what has ended has it."""
+    await warden.start_scanner(cluster)
+    await warden.scanner(cluster).pause(who="amy", reason="drill")
+    await warden.fence(cluster, "node-1", reason="slow", incident="i-1")
+    long = await warden.fence(cluster, "long-2", reason="very slow", incident="i-2")
+    moment = await next_second()
+    await warden.episode(cluster, "node-1").abort(who="amy", reason="enough")
+    await long.resume(who="amy", reason="on", question=7)
+    await next_second()
+    await warden.fence(cluster, "node-3", reason="later", incident="i-3")
+    now = await next_second()
+
+    async def at(when: datetime) -> list[tuple[str, str, str]]:
+        found = await cluster_moment(warden, cluster, when)
+        assert found.scanned, "the scanner ran"
+        assert [each.pause.reason for each in found.pauses] == ["drill"]
+        return sorted((each.node, each.stood.value, each.why) for each in found.episodes)
+
+    then = [("long-2", "open", "very slow"), ("node-1", "open", "slow"), ("node-3", "began", "later")]
+    after = [("long-2", "open", "very slow"), ("node-1", "ended", "slow"), ("node-3", "open", "later")]
+    async with asyncio.timeout(30):
+        while (await at(moment), await at(now)) != (then, after):
+            await asyncio.sleep(0.2)
+    printed = json.loads((await nodewarden("history", "--at", written(moment), "-c", cluster, "-o", "json")).stdout)
+    assert [(each["node"], each["stood"]) for each in printed["episodes"]] == [
+        ("node-1", "open"),
+        ("long-2", "open"),
+        ("node-3", "began"),
+    ]
+    assert (printed["at"], printed["zone"], printed["pauses"][0]["pause"]["reason"]) == (written(moment), "UTC", "drill")
+    said = " ".join((await nodewarden("history", "--at", written(moment), "-c", cluster)).stdout.split())
+    assert said.startswith(f"{cluster} at {zoned(moment)}")
+    assert "until it is ended by hand: drill Sick and not repaired node-lasting: it was sick since" in said
+    assert "what became of it" not in said, "it lasts"
+    (lasting,) = printed["spells"]
+    assert (lasting["node"], lasting["ended"], printed["unknown"]) == ("node-lasting", None, [])
+    of_node = json.loads((await nodewarden("explain", "node-1", "--at", written(moment), "-c", cluster, "-o", "json")).stdout)
+    assert ([each["node"] for each in of_node["episodes"]], of_node["spells"]) == (["node-1"], [])
+    said = " ".join((await nodewarden("explain", "node-lasting", "--at", written(moment), "-c", cluster)).stdout.split())
+    assert said.startswith(f"node-lasting of {cluster} at {zoned(moment)}")
+    assert "Open at that moment no episode" in said
+    assert "it would have been repaired from" in said
+
+
+async def test_before_anything_nothing_is_on_record(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
+    printed = await nodewarden("history", "--at", "2026-01-02 03:04", "-c", cluster)
+    assert "no scanner is on record of that moment: none ran, or Temporal has forgotten it" in " ".join(printed.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--at", "noon"), "nodewarden: --at: expected a moment such as 03:12 or 2026-11-26 03:12"),
+        (("--at", "2126-01-01"), "nodewarden: --at: expected a moment such as 03:12 or 2026-11-26 03:12"),
+        (("--at", "03:12", "--node", "node-1"), "nodewarden: --at: expected neither --node nor --outcome beside it"),
+    ],
+)
+async def test_a_bad_moment_is_code_2(keyboard: Path, cluster: str, words: tuple[str, ...], said: str) -> None:
+    result = await nodewarden("history", "-c", cluster, *words)
+    assert (result.exit_code, result.stderr.startswith(said)) == (2, True), result.stderr
+
+
+async def test_an_explained_moment_is_not_of_files(keyboard: Path, cluster: str) -> None:
+    result = await nodewarden("explain", "n", "-c", cluster, "--at", "03:12", "-f", "x.yaml")
+    assert (result.exit_code, "--at: expected neither -f nor --now beside it" in result.stderr) == (2, True), result.stderr

@@ -18,9 +18,8 @@ from starter.client import Nodewarden
 from starter.commands.answers import ANSWERS, schemas
 from starter.output.encoding import to_json
 from tests.documents import validate
-from tests.starter.builders import NOW, episode, report, result, row, scanner, status
+from tests.starter.builders import NOW, episode, nodewarden, report, result, row, scanner, status
 from tests.starter.conftest import SETTINGS
-from tests.starter.keyboard import nodewarden
 from tests.starter.test_offline_commands import files as files  # noqa: PLC0414 - a fixture
 from workflows.kit.messages import Backoff
 

@@ -21,8 +21,8 @@ from starter.cli import app
 from starter.client import Nodewarden
 from starter.commands import arguments
 from starter.kubectl import hoisted
+from tests.starter.builders import nodewarden
 from tests.starter.conftest import SETTINGS
-from tests.starter.keyboard import nodewarden
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ async def test_names_of_nodes_are_completed(
     assert await completed("stat") == ["status"]
 
 
-async def test_where_nobody_can_be_asked_nothing_is_completed_and_nothing_said(
+async def test_without_a_cluster_nothing_is_completed_and_nothing_said(
     keyboard: Path, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (keyboard / SETTINGS).write_text(f"clusters: {{{cluster}: {{server: 'http://127.0.0.1:1'}}}}", encoding="utf-8")

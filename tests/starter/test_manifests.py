@@ -78,7 +78,7 @@ def test_lists_of_every_kind_are_taken_apart(document: Any, spelled: str) -> Non
     assert [each.document["apiVersion"] for each in found if isinstance(each, Manifest)] == ["v1", "v1"]
 
 
-def test_moments_that_nobody_quoted_stay_the_text_that_was_written() -> None:
+def test_unquoted_moments_stay_the_text_that_was_written() -> None:
     (found,) = read(
         f"{node('a')}  creationTimestamp: 2026-11-21T09:30:00Z\n  day: 2026-11-21\n  old: 2001-12-14t21:59:43.10-05:00\n"
     )

@@ -22,8 +22,7 @@ from policy.observation.outcomes import OutcomesReport
 from starter.client import Nodewarden
 from starter.output.repairs_tables import report_table
 from tests.policy.observation.test_outcomes import ISOLATED, NOW, OFF, fencing, outcomes
-from tests.starter.drawing import drawn
-from tests.starter.keyboard import nodewarden
+from tests.starter.builders import drawn, nodewarden
 from tests.starter.test_history import acknowledged, play
 
 UUID = "4c4c4544-0042-3510-8052-b7c04f565931"

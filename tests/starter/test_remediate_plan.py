@@ -13,8 +13,8 @@ from simulator.client import ApiAddress, ApiClient
 from starter.commands import episodes
 from tests.cluster.builders import CHECKS, DEFINITIONS, check, definition, with_template_of
 from tests.cluster.machines import OPENSHIFT, machine_of
+from tests.starter.builders import nodewarden
 from tests.starter.conftest import SETTINGS
-from tests.starter.keyboard import nodewarden
 
 OURS = {"apiVersion": "nodewarden.io/v1alpha1", "name": "a", "namespace": "default"}
 

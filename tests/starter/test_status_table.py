@@ -23,7 +23,7 @@ from starter.handles.episodes import SilentEpisode
 from starter.handles.status import ClusterStatus
 from starter.output.status_table import render
 from tests.starter.builders import CHECK, NOW, ago, check, episode, proof, report, result, row, scanner, status
-from tests.starter.drawing import drawn as lines_of
+from tests.starter.builders import drawn as lines_of
 from workflows.kit.messages import Backoff, RefusedNode
 
 
@@ -156,6 +156,13 @@ def test_what_would_have_been_repaired_is_shown_with_what_holds_it() -> None:
         ["node-3", "1m00s", "it came back by itself"],
     ]
     assert lines[first + 3] == "… and 3 more nodes"
+    long = "its mode is observe: set for all nodes by ada, verified by Kubernetes at 2026-11-21T11:00:00Z: only look"
+    waits = RefusedNode(node="node-2", reason="Mode", message=long)
+    held = HeldSpan(code="mode", message=long[:90], since=ago(60))
+    seen = scanner(report(row("node-1")), spells=(replace(spell, held=(held,)),), refused=(waits,))
+    page = " ".join(" ".join(drawn(status(scanner=seen))).split())
+    assert page.count("its mode is observe") == 1
+    assert "node-2 2m00s mode, as above" in page
 
 
 def test_a_remediation_shows_its_step_its_time_and_its_machine() -> None:

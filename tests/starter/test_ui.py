@@ -15,7 +15,7 @@ from simulator.api.access.certificates import Certificates, issue
 from starter.commands.servers import tls_of
 from starter.web.app import serving
 from starter.web.views import Views
-from tests.starter.keyboard import nodewarden as typed
+from tests.starter.builders import nodewarden as typed
 from tests.starter.process import nodewarden
 from tests.unlocked import Unlocked
 

@@ -25,8 +25,8 @@ from tests.cluster.builders import NODES, node
 from tests.cluster.machines import CLUSTER_API, machine_of
 from tests.deploy.manifests import path_of
 from tests.documents import ROOT, documents
+from tests.starter.builders import nodewarden
 from tests.starter.conftest import SETTINGS
-from tests.starter.keyboard import nodewarden
 from workers.temporal_namespace import required_search_attributes
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces"
@@ -176,7 +176,7 @@ async def test_open_workflows_are_found_without_search_attributes(
     assert not any(re.search(rf"\b{name}\b", query) for name in required_search_attributes() for query in queries)
 
 
-async def test_where_nobody_could_look_something_may_be_left(keyboard: Path, client: object, cluster: str) -> None:
+async def test_without_a_look_something_may_be_left(keyboard: Path, client: object, cluster: str) -> None:
     """It is no proof that nothing is there: exit code 1, and each place is named."""
     (keyboard / SETTINGS).write_text(f"clusters: {{{cluster}: {{server: 'http://127.0.0.1:1'}}}}", encoding="utf-8")
     result = await nodewarden("uninstall", "--check", "-c", cluster, "-o", "json")

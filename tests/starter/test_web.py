@@ -91,6 +91,9 @@ class ScriptedWarden:
     async def ended_spells(self, cluster: str, **_: Any) -> SpellsThen:
         return SpellsThen(spells=tuple(each for each in self.spells if each.ended is not None))
 
+    async def last_spells(self, cluster: str, node: str) -> SpellsThen:
+        return await self.ended_spells(cluster)
+
     def device_check(self, cluster: str) -> ScriptedWarden:
         return self
 
@@ -195,7 +198,7 @@ def test_data_at_risk_comes_before_whatever_else_is_not_as_it_should_be_but_a_pa
     assert many.headline.startswith("No: data of 7 nodes is at risk")
 
 
-def test_whoever_could_not_be_fenced_is_named_before_it_is_needed() -> None:
+def test_a_node_that_could_not_be_fenced_is_named_before_it_is_needed() -> None:
     """S44: in the night in which it fails it is too late."""
     broken = tuple(DeviceRow(node=f"node-{number}", endpoint="e", problem="silent") for number in (10, 9, 9))
     found = overview_of(dataclasses.replace(status(), devices=broken))
@@ -464,7 +467,9 @@ async def test_no_view_shows_a_backtick(page: aiohttp.ClientSession, scripted: S
     assert "`" not in await text(page, at)
 
 
-async def test_whoever_does_not_answer_is_named_and_the_page_stays(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
+async def test_a_source_without_an_answer_is_named_and_the_page_stays(
+    page: aiohttp.ClientSession, scripted: ScriptedWarden
+) -> None:
     """S44: what was known is shown, with the reason why it is old."""
     await text(page, f"/c/{CLUSTER}")
     scripted.answer = SilentError("Temporal does not answer")
@@ -474,7 +479,7 @@ async def test_whoever_does_not_answer_is_named_and_the_page_stays(page: aiohttp
     assert "node-2" in body
 
 
-async def test_whoever_waits_is_told_what_would_move_him(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
+async def test_a_waiting_node_is_shown_with_what_would_move_it(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
     """S44: also where somebody has to do something before anything moves."""
     seen = scanner(
         report(), held_off=(Backoff(node="node-4", reason="aborted"), Backoff(node="node-5", reason="tried", until=NOW))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
 import pytest
+from fastapi import Request
 from temporalio.client import Client
 
 from activities.cluster.api.connection import ClusterConnection
@@ -22,6 +25,7 @@ from starter.output.models import CommandAnswer
 from starter.web import acts
 from starter.web.acts import CommandRequest
 from starter.web.app import serving
+from starter.web.auth import COOKIE, LASTS, Sessions, TokenTooLongError
 from starter.web.views import Views
 from tests.starter.test_web_api import conforms
 from tests.unlocked import Unlocked, unlocked
@@ -124,7 +128,7 @@ async def test_to_vouch_for_off_the_name_of_the_node_is_typed(
     assert (await episode.result()).message.endswith("seen (device-reads-on)")
 
 
-async def test_a_word_that_is_not_heard_is_offered_to_nobody_and_refused_with_its_reason(
+async def test_a_command_without_effect_is_not_offered_and_is_refused_with_its_reason(
     page: aiohttp.ClientSession, mine: Nodewarden, cluster: str
 ) -> None:
     """S44: a person's word is obeyed or refused to that person."""
@@ -169,7 +173,7 @@ async def test_a_program_pauses_for_a_while_and_begins_an_episode(
     await mine.stop_scanner(cluster, who="ann", reason="done")
 
 
-async def test_whose_hold_ends_is_what_the_form_says(
+async def test_the_form_says_which_hold_ends(
     page: aiohttp.ClientSession, mine: Nodewarden, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S44: another person's, by name, and not one's own in its place."""
@@ -324,3 +328,68 @@ async def test_while_the_api_server_is_away_the_rights_of_a_person_are_not_blame
         assert plan.startswith("what would be done can't be read now: GET /api/v1/nodes/node-1: no connection")
         async with page.get(f"/c/{cluster}/acts/fence?node=node-1") as answer:
             assert f"Said by {ME} (identity not verified)." in await answer.text()
+
+
+# A browser's session is in its cookie, sealed: any process with the same keys knows it, and no other does.
+
+FIRST, SECOND = (secrets.token_hex(32).encode() for _ in range(2))
+
+
+def request(cookie: str = "", **headers: str) -> Request:
+    sent = {**headers, **({"cookie": f"{COOKIE}={cookie}"} if cookie else {})}
+    return Request({"type": "http", "headers": [(name.encode(), text.encode("latin-1")) for name, text in sent.items()]})
+
+
+def test_a_browser_is_known_wherever_the_keys_are() -> None:
+    """S12: and nobody else reads its token, or makes a form of it."""
+    one, other, stranger = Sessions([FIRST]), Sessions([FIRST]), Sessions()
+    sealed = request(one.begin("anns-token"))
+    assert "anns-token" not in sealed.headers["cookie"]
+    assert (other.token_of(sealed), stranger.token_of(sealed)) == ("anns-token", "")
+    form = one.form_token(sealed)
+    assert (other.is_ours(sealed, form), stranger.is_ours(sealed, form)) == (True, False)
+    assert not other.is_ours(request(one.begin("anns-token")), form)  # another session of hers
+
+
+def test_keys_are_changed_without_logging_anybody_out() -> None:
+    """The new one last, then first, then the old one goes."""
+    before, between, after = Sessions([FIRST]), Sessions([SECOND, FIRST]), Sessions([SECOND])
+    sealed = request(before.begin("anns-token"))
+    assert (between.token_of(sealed), between.is_ours(sealed, before.form_token(sealed))) == ("anns-token", True)
+    assert after.token_of(request(between.begin("anns-token"))) == "anns-token"
+    assert after.token_of(sealed) == ""
+
+
+def test_a_session_ends_after_eight_hours(monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions = Sessions([FIRST])
+    now = 0.0
+    monkeypatch.setattr("cryptography.fernet.time", SimpleNamespace(time=lambda: now))
+    sealed = request(sessions.begin("anns-token"))
+    now = LASTS.total_seconds()
+    assert sessions.token_of(sealed) == "anns-token"
+    now += 2.0
+    assert sessions.token_of(sealed) == ""
+
+
+def test_a_token_that_no_browser_would_keep_is_refused() -> None:
+    """It drops such a cookie without a word, and people would be asked again and again."""
+    sessions = Sessions()
+    assert len(sessions.begin(secrets.token_urlsafe(2700))) <= 4096 - len(COOKIE) - 1
+    with pytest.raises(TokenTooLongError, match="expected a token that fits into a cookie, got one of 6"):
+        sessions.begin(secrets.token_urlsafe(4500))
+
+
+@pytest.mark.parametrize("cookie", ["", "x", "é", "gAAAAA=="])
+def test_an_unsealed_name_is_no_user(cookie: str) -> None:
+    assert Sessions().token_of(request(cookie)) == ""
+    assert not Sessions().is_ours(request(cookie), "é")
+
+
+def test_a_token_needs_no_cookie() -> None:
+    assert Sessions().token_of(request(Sessions().begin("anns-token"), authorization="Bearer bobs-token")) == "bobs-token"
+
+
+@pytest.mark.parametrize("keys", [[], [b"short"], [FIRST, b"short"]])
+def test_no_key_and_a_short_one_are_refused(keys: list[bytes]) -> None:
+    with pytest.raises(ValueError, match="expected at least one key, each of at least 32 bytes"):
+        Sessions(keys)

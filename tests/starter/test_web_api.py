@@ -103,7 +103,7 @@ async def test_what_can_not_be_answered_is_said_in_json(page: aiohttp.ClientSess
     conforms("/api/v1/clusters/{cluster}", found, code=code)
 
 
-async def test_whoever_is_silent_is_another_thing_than_what_is_missing(
+async def test_an_unreachable_source_is_another_thing_than_a_missing_one(
     page: aiohttp.ClientSession, scripted: ScriptedWarden
 ) -> None:
     async def silent(cluster: str) -> None:

@@ -148,7 +148,7 @@ async def test_five_thousand_nodes_are_read_once_for_all_and_answered_in_no_time
     assert best < 0.05
 
 
-async def test_nobody_who_looks_nothing_that_is_read(scripted: ScriptedWarden, cluster: NightCluster) -> None:
+async def test_without_a_reader_nothing_is_read(scripted: ScriptedWarden, cluster: NightCluster) -> None:
     """A reading is a whole cluster's: it is never begun by a clock, nor by pages that do not show it."""
     views = Views(scripted, (CLUSTER,), reading=cluster)  # type: ignore[arg-type]
     async with unlocked(views) as url, aiohttp.ClientSession(url) as page:
@@ -227,7 +227,7 @@ async def test_a_reading_that_failed_is_tried_anew_within_a_second_however_long_
 # Kept machines and devices ----------------------------------------------------------------------------------------------
 
 
-async def test_kept_machines_say_until_when_by_whom_and_what_ends_it(
+async def test_kept_machines_say_until_when_by_which_person_and_what_ends_it(
     page: aiohttp.ClientSession, scripted: ScriptedWarden, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     empty = await text(page, f"/c/{CLUSTER}/kept")

@@ -14,7 +14,7 @@ from policy.episode.messages import Kind, Phase, RecordEntry
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
 from policy.observation.spells import HeldSpan, Spell
 from policy.scan.pauses import PastPause, Pause
-from policy.values.times import written
+from policy.values.times import as_of
 from starter.errors import UnreadableError
 from starter.handles.episodes import NodeEpisodes
 from starter.handles.history import EndedEpisode
@@ -209,9 +209,7 @@ async def test_at_a_moment_at_which_nothing_was_done_a_spell_says_what_was_seen_
     assert "nothing was done to it" in body
 
 
-async def test_at_a_moment_of_a_pause_it_is_said_whose_it_was_and_from_when_until_when(
-    page: aiohttp.ClientSession, scripted: ScriptedWarden
-) -> None:
+async def test_a_moment_of_a_pause_shows_its_author_and_its_span(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:
     """S44: also of one that was over before anything else that is known of the node, and of one that began in that minute."""
     began, planned, ended = ago(days=4), ago(days=4) + timedelta(hours=3), ago(days=4) + timedelta(hours=1)
     anns = PastPause(
@@ -223,8 +221,10 @@ async def test_at_a_moment_of_a_pause_it_is_said_whose_it_was_and_from_when_unti
     eves = PastPause(pause=Pause(who="eve", owner="eve", reason="switch", since=began + timedelta(minutes=5), until=ended))
     scripted.heard = (anns, eves)
 
-    of_ann = f"since {written(began)} the cluster was paused by ann, until {written(planned)}: storage move"
-    of_eve = f"since {written(began + timedelta(minutes=5))} the cluster was paused by eve, until {written(ended)}: switch"
+    of_ann = f"since {as_of(began, began)} the cluster was paused by ann, until {as_of(began, planned)}: storage move"
+    of_eve = (
+        f"since {as_of(began, began + timedelta(minutes=5))} the cluster was paused by eve, until {as_of(began, ended)}: switch"
+    )
     both = await then(page, began + timedelta(minutes=30))
     assert of_ann in both
     assert of_eve in both
@@ -236,7 +236,7 @@ async def test_at_a_moment_of_a_pause_it_is_said_whose_it_was_and_from_when_unti
     assert "paused" not in after
     assert "could begin" not in after
     scripted.heard = (PastPause(pause=Pause(who="ann", owner="ann", reason="move", since=began)),)
-    assert f"since {written(began)} the cluster was paused by ann, until it is ended by hand: move" in await then(
+    assert f"since {as_of(began, began)} the cluster was paused by ann, until it is ended by hand: move" in await then(
         page, ago(days=1)
     )
 

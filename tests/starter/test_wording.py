@@ -6,13 +6,15 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from rich.table import Table
+from rich.text import Text
 
 from policy.checks.verdicts import Health
 from policy.episode.messages import Acknowledgement, OffProof, Outcome, RestartProof
 from policy.episode.operator_commands import Verified
 from policy.scan.scan_report import ClusterLease, ViewState
 from starter import wording
-from tests.starter.builders import NOW, ago, check, episode, proof, report, result, row, scanner
+from tests.starter.builders import NOW, ago, check, drawn, episode, proof, report, result, row, scanner
 
 
 @pytest.mark.parametrize(
@@ -102,3 +104,35 @@ def test_an_ending_says_when_a_machine_was_left_off() -> None:
     assert wording.ending(result()) == "recovered after 2m07s: the node is back Ready with a new boot id"
     aborted = result(outcome=Outcome.ABORTED, left_off=True, message="by amy")
     assert wording.ending(aborted) == "aborted after 2m07s, left powered off: by amy"
+
+
+# How lines are broken on a narrow terminal.
+
+PATH = "/apis/nodewarden.io/v1alpha1/namespaces/nodewarden/fencingtemplates"
+
+
+def test_what_is_longer_than_a_line_is_broken_where_it_has_a_joint() -> None:
+    assert drawn(Text(f"it waits: GET {PATH}: no answer in time"), width=44) == [
+        "it waits: GET",
+        "/apis/nodewarden.io/v1alpha1/namespaces/",
+        "nodewarden/fencingtemplates: no answer in",
+        "time",
+    ]
+
+
+def test_so_are_the_cells_of_a_table_whatever_they_are_made_of() -> None:
+    table = Table.grid()
+    table.add_column(overflow="fold")
+    table.add_row(f"GET {PATH}")
+    table.add_row(Text(f"run `nodewarden explain node-7` for {PATH}"))
+    assert drawn(table, width=44) == [
+        "GET /apis/nodewarden.io/v1alpha1/namespaces/",
+        "nodewarden/fencingtemplates",
+        "run `nodewarden explain node-7` for",
+        "/apis/nodewarden.io/v1alpha1/namespaces/",
+        "nodewarden/fencingtemplates",
+    ]
+
+
+def test_a_word_without_a_joint_is_not_lost() -> None:
+    assert "".join(drawn(Text("x" * 50), width=20)) == "x" * 50

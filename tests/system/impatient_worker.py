@@ -14,7 +14,7 @@ from tests.system.harness import System
 from tests.system.worker_process import WorkerProcess
 from workflows.episode import node_writes
 from workflows.kit import options
-from workflows.scanner import holders
+from workflows.scanner import permits
 
 LOOK_EVERY = timedelta(seconds=2)
 LONGEST_ACT = timedelta(seconds=3)
@@ -34,7 +34,7 @@ async def start(system: System, *, name: str = "impatient") -> WorkerProcess:
 
 def main() -> None:
     """The command line as it is, with the clocks sped up."""
-    holders.DESCRIBE_EVERY = LOOK_EVERY
+    permits.DESCRIBE_EVERY = LOOK_EVERY
     node_writes.LONGEST_ACT = LONGEST_ACT
     options.ACT_WINDOW = ACT_WINDOW
     app()

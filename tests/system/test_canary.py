@@ -188,7 +188,7 @@ def test_a_secret_that_would_leak_unseen_is_refused(planted: Canary) -> None:
         planted.learn({"username": "admin", "password": "k3p-my-s3cret"})
 
 
-def test_nobody_having_looked_is_a_problem_where_there_are_secrets(planted: Canary) -> None:
+def test_a_check_that_did_not_run_is_a_problem_where_there_are_secrets(planted: Canary) -> None:
     """S7."""
     assert planted.problems() == []
     planted.learn({"password": planted.value})

@@ -23,7 +23,7 @@ from tests.system.harness import System
 from tests.system.witness import NODE_LEASES, Before, PowerLog
 from tests.system.worker_process import KillOrder, When, WorkerProcess
 from workers.configuration.settings import load
-from workflows.definitions.fencing import Fencing
+from workflows.definitions.episodes import Fencing
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 

@@ -10,7 +10,7 @@ import asyncio
 
 import pytest
 
-from policy.checks.rival_controllers import LEADER_LEASES
+from policy.checks.circuit_breakers import LEADER_LEASES
 from policy.episode.messages import Outcome
 from policy.values.object_refs import Dialect
 from simulator.control import describe

@@ -125,11 +125,11 @@ async def test_a_rack_that_fails_as_a_whole_is_left_alone_and_the_limit_gives_it
     assert [name for name in rack if await traces(system, name)] == []
     assert {result.node for result in accident.results} == accident.befores.keys()
 
-    async def nobody_else_is_refused() -> bool:
+    async def only_the_rack_is_refused() -> bool:
         scanner = await system.scanner()
         return scanner is not None and {accident.rack_of[refused.node] for refused in scanner.refused} == {FAILED}
 
-    await system.until(nobody_else_is_refused, "the rack's nodes alone are refused")
+    await system.until(only_the_rack_is_refused, "the rack's nodes alone are refused")
     scanner = await system.scanner()
     assert scanner is not None
     assert scanner.report is not None

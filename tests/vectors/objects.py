@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -296,3 +298,10 @@ def of_cluster_api_machines(given: Json, *, version: str = "v1beta2") -> list[Js
         if each["node"]:
             objects.append(node(each["node"]))
     return objects
+
+
+# `fence.json`: cases of other fencing systems, by the names that the comparison of those systems gave them.
+#
+# A case has the part that is ours; the docstring of the test that holds it says what is not, and which other test holds the rest.
+
+VECTORS: dict[str, Any] = json.loads(Path(__file__).with_name("fence.json").read_text(encoding="utf-8"))

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from policy.objects.surroundings import EtcdGuard
+from policy.objects.nodes import EtcdGuard
 from policy.scan.evaluation import evaluate
 from starter.output.evaluation import as_model
-from tests.encoded import encoded
+from tests.documents import encoded
 from tests.offline import load
 from tests.vectors import objects
 from tests.vectors.objects import NOW, Json

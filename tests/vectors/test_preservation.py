@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from policy.objects.nodes import PRESERVE_ANNOTATION
-from policy.preservation.decision import PreservationAction, PreservationDecision, decide, keeps
-from policy.preservation.effects import effects
+from policy.preservation.decision import PreservationAction, PreservationDecision, decide, effects, keeps
 from policy.preservation.kept_machine import (
     CONDITION,
     DRAINED,
@@ -25,15 +24,14 @@ from policy.preservation.kept_machine import (
     TAINT,
     Held,
 )
-from policy.preservation.pools import DEFAULT_TIMEOUT
-from policy.preservation.requests import LAST_APPLIED_ANNOTATION, Annotated, requested
+from policy.preservation.requests import DEFAULT_TIMEOUT, LAST_APPLIED_ANNOTATION, Annotated, requested
 from policy.preservation.survey import shares
 from policy.values.times import moment_of, written
 from simulator.machine_systems import machine_system_named
 from simulator.machine_systems.contract import MachineSettings, Sighting
 from starter.plans.cluster_objects import Manifest
 from starter.plans.preserve_plans import PreservePlan, as_model, planned
-from tests.encoded import encoded
+from tests.documents import encoded
 from tests.preserved_objects import carried_out
 from tests.vectors.objects import NOW, Json, moment
 
@@ -128,7 +126,7 @@ def settled(decision: PreservationDecision) -> tuple[Held, bool]:
 
 
 @pytest.mark.parametrize("case", cases("mcm_effective"))
-def test_whose_value_holds(case: Json) -> None:
+def test_which_value_holds(case: Json) -> None:
     given = case["given"]
     values = Annotated(
         node=WORDS[given["node_value"]], machine=WORDS[given["machine_value"]], last_applied=WORDS[given["last_applied"]]
@@ -137,7 +135,7 @@ def test_whose_value_holds(case: Json) -> None:
 
 
 @pytest.mark.parametrize("case", cases("mcm_effective_cases"))
-def test_p07_whose_value_holds(case: Json) -> None:
+def test_p07_which_value_holds(case: Json) -> None:
     for given, expected in zip(case["given"], case["expect"], strict=True):
         values = {PRESERVE_ANNOTATION: WORDS[given["machine"]], LAST_APPLIED_ANNOTATION: WORDS[given["lastApplied"]]}
         written_ones = {key: value for key, value in values.items() if value}

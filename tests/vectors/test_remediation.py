@@ -44,7 +44,7 @@ from policy.remediation.remediation_objects import RemediationConditions, to_be_
 from policy.remediation.strategies import Strategy
 from policy.scan.admission import admit
 from policy.scan.permit_rules import AdmissionRefusal
-from policy.values.thresholds import parse_threshold
+from policy.values.fields import parse_threshold
 from tests.policy.builders import a_candidate, a_check, a_check_report, a_permit, a_report
 from tests.vectors.objects import NOW, Json, moment, template
 

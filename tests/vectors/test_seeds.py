@@ -24,7 +24,7 @@ from policy.dialects import parse
 from policy.scan.evaluation import evaluate
 from starter.output.evaluation import as_model
 from starter.plans.cluster_objects import Manifest, Unreadable, read_files, read_text
-from tests.encoded import encoded
+from tests.documents import encoded
 from tests.offline import load
 from tests.vectors import objects
 from tests.vectors.objects import NOW, Json, moment
@@ -145,7 +145,7 @@ def test_of_two_checks_of_one_machine_the_looser_does_not_undercut_the_stricter(
 
 
 @pytest.mark.parametrize(("limit", "told"), [("40%", True), (2, True), ("100%", True), (1, False), (0, False)])
-def test_whoever_mixes_control_plane_and_workers_is_told(limit: object, told: bool) -> None:
+def test_a_check_of_control_plane_and_workers_is_reported(limit: object, told: bool) -> None:
     """S15. The text's exception: where no more than one may be unhealthy."""
     masters = [openshift_machine(name, role="master") for name in names("master", 3)]
     nodes = [node(name, role="master") for name in names("master", 3)]
@@ -175,7 +175,7 @@ def test_each_pool_of_000_has_criteria_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(("pets", "cattle", "acting"), [(2, 2, True), (2, 3, False), (0, 4, True), (4, 1, False)])
-def test_the_health_of_pets_that_nobody_touches_decides_about_the_cattle(pets: int, cattle: int, acting: bool) -> None:
+def test_the_health_of_untouched_pets_decides_about_the_cattle(pets: int, cattle: int, acting: bool) -> None:
     """What the text thought to be impossible without its disruption budget: not while 5 or more are down, pets included."""
     machines: list[Json] = []
     excluded = {"remediation.medik8s.io/exclude-from-remediation": "true"}

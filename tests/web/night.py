@@ -513,6 +513,9 @@ class _Observations:
         ended = (each for each in unrepaired() if each.ended is not None and each.ended >= since)
         return SpellsThen(spells=tuple(each for each in ended if node in {"", each.node}))
 
+    async def last_spells(self, cluster: str, node: str) -> SpellsThen:
+        return await self.ended_spells(cluster, since=ago(days=90), node=node)
+
 
 @dataclass
 class _Episode:

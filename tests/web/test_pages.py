@@ -28,7 +28,7 @@ VIEWS = {
 }
 AXE = Path(AXE_FILE_PATH).read_text(encoding="utf-8")
 MOST_STOPS = 400
-NARROW = 375
+NARROW = 360
 """Of the narrowest phones that are common, in CSS pixels."""
 
 FOCUSABLE = """() => [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']")]

@@ -71,7 +71,7 @@ async def test_an_open_page_comes_back_after_a_refusal_that_is_no_ones_fault(bro
         await page.locator("#link").wait_for(state="hidden")
 
 
-async def test_tabs_that_nobody_looks_at_leave_the_others_a_connection(browser: Browser, url: str) -> None:
+async def test_hidden_tabs_leave_the_others_a_connection(browser: Browser, url: str) -> None:
     context = await browser.new_context()
     try:
         for _ in range(CONNECTIONS):

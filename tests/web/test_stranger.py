@@ -128,7 +128,7 @@ async def test_why_a_node_was_not_touched_is_asked_for_at_a_time_of_my_own_zone(
         assert said == []
 
 
-async def test_is_anything_paused_by_whom_and_until_when(start: Page) -> None:
+async def test_is_anything_paused_by_which_person_and_until_when(start: Page) -> None:
     """No click: it is the first sentence."""
     first = await start.locator(".headline").first.inner_text()
     assert first.startswith("No: paused by ann@example.com")

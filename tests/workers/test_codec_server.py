@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from temporalio.api.common.v1 import Payload
 from yarl import URL
 
-from tests.starter.keyboard import nodewarden as typed
+from tests.starter.builders import nodewarden as typed
 from tests.starter.process import nodewarden
 from workers.payloads.codec import Encryption
 from workers.payloads.codec_server import CodecServer

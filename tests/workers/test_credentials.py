@@ -288,7 +288,7 @@ async def test_a_device_elsewhere_is_refused_by_name_before_any_value_is_used(ho
 
 
 @pytest.mark.parametrize("kind", ["secret", "mounted", "file", "environment"])
-async def test_what_does_not_say_for_whom_it_is_goes_where_the_setting_says(kind: str, tmp_path: Path) -> None:
+async def test_a_secret_without_a_host_goes_where_the_setting_says(kind: str, tmp_path: Path) -> None:
     """S40: files and variables carry no annotation."""
     (tmp_path / "nodewarden" / "bmc").mkdir(parents=True)
     for place in ("nodewarden/bmc/username", "nodewarden/bmc/password", "bmc"):

@@ -160,7 +160,7 @@ async def test_a_killed_server_comes_back_at_the_same_address_with_its_history(t
         assert await status_of(running.endpoint, "survives") is WorkflowExecutionStatus.RUNNING
 
 
-async def test_whoever_remains_looks_after_the_server_when_its_owner_goes(tmp_path: Path) -> None:
+async def test_the_remaining_process_looks_after_the_server_when_its_owner_goes(tmp_path: Path) -> None:
     async with server(tmp_path) as first:
         client = await client_of(first.endpoint)
         await client.start_workflow("Anything", id="handed-over", task_queue="none")
@@ -266,7 +266,7 @@ async def test_a_server_that_keeps_ending_is_given_up_with_its_last_words(
                 await running.failed()
 
 
-async def test_nobody_else_looks_into_its_database(tmp_path: Path) -> None:
+async def test_no_other_user_looks_into_its_database(tmp_path: Path) -> None:
     """S12: also where directories and files were there before, with wider rights, and under whatever umask."""
     place = StateDirectory(tmp_path / "state")
     before = os.umask(0o022)

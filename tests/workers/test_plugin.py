@@ -16,7 +16,7 @@ from temporalio.worker.workflow_sandbox import UnintentionalPassthroughError
 import workflows
 import workflows.definitions
 from workers.plugin import DEFINITIONS, PASSED_THROUGH, PLUGIN, RUNNER
-from workflows.definitions.fencing import Fencing
+from workflows.definitions.episodes import Fencing
 from workflows.definitions.scanner import HealthScanner
 
 TRIAL = """

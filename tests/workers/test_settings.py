@@ -88,7 +88,7 @@ def test_temporals_own_variables_are_understood_and_ours_beat_them(clean: Path, 
         ({"address": ""}, False),
     ],
 )
-def test_a_temporal_elsewhere_is_spoken_to_over_tls_unless_somebody_says_otherwise(
+def test_a_temporal_elsewhere_is_spoken_to_over_tls_unless_set_otherwise(
     clean: Path, temporal: dict[str, object], refused: bool
 ) -> None:
     """S42: whoever stands in between could speak in anybody's name."""

@@ -31,9 +31,7 @@ from workers.interceptors.tracing import GivenIds, Tracing
 from workers.plugin import PLUGIN
 from workers.tracing import tracing
 from workflows.definitions.device_check import DeviceCheck
-from workflows.definitions.fencing import Fencing
-from workflows.definitions.preservation import Preservation
-from workflows.definitions.remediation import Remediation
+from workflows.definitions.episodes import Fencing, Preservation, Remediation
 from workflows.definitions.scanner import HealthScanner
 
 pytestmark = pytest.mark.timeout(60)

@@ -78,14 +78,14 @@ async def test_a_worker_of_another_cluster_does_nothing_and_leaves_it_to_those_o
     assert len(caplog.records) == 1
 
 
-async def test_a_scan_that_nobody_else_takes_fails_with_the_reason() -> None:
+async def test_a_scan_that_no_other_worker_takes_fails_with_the_reason() -> None:
     """S44: which the scanner then tells people."""
     place = Place("uid-a")
     await place.declines(name=SCAN, attempt=SCANS_DECLINED)
     await place.declines(ErrorType.INVALID_CONFIG, SCAN, attempt=SCANS_DECLINED + 1)
 
 
-async def test_who_is_at_the_right_cluster_asks_once_whoever_asks_meanwhile() -> None:
+async def test_a_worker_at_the_right_cluster_asks_once_for_all_callers() -> None:
     place = Place("uid-b")
     await asyncio.gather(place.perform(), place.perform())
     place.seen = "uid-a"
@@ -105,7 +105,7 @@ async def test_an_address_that_leads_to_another_cluster_by_now_ends_what_is_done
 
 
 @pytest.mark.parametrize("seen", [None, ""], ids=["nobody can say", "it has seen none"])
-async def test_what_can_not_be_told_keeps_nobody_from_anything_and_is_asked_again(seen: str | None) -> None:
+async def test_an_unpublished_state_holds_up_nothing_and_is_asked_again(seen: str | None) -> None:
     place = Place(seen)
     await place.perform()
     place.seen = "uid-a"

@@ -38,6 +38,7 @@ from workers.configuration.process_settings import NotificationSettings, Tempora
 from workers.configuration.settings import Settings, load
 from workers.connect import connect
 from workers.errors import SettingsError
+from workers.runtime import alongside
 from workers.worker import Role, Serving, WorkerDeployment, activities_of, build, run_until, stop_on_signals
 
 NOWHERE = ClusterSettings(server="http://127.0.0.1:1")
@@ -236,7 +237,7 @@ async def test_a_worker_that_fails_ends_the_others_and_says_why(client: Client) 
 
 async def test_without_a_deployment_the_worker_is_unversioned(client: Client) -> None:
     """The behaviour stands on the worker: on the workflow classes it would wedge every unversioned worker."""
-    from workflows.definitions.fencing import Fencing
+    from workflows.definitions.episodes import Fencing
     from workflows.definitions.scanner import HealthScanner
 
     for workflow in (Fencing, HealthScanner):
@@ -259,3 +260,38 @@ async def test_a_second_signal_has_its_usual_effect() -> None:
         async with asyncio.timeout(5):
             await stop.wait()
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+# Companions: any failure ends all, as the one plain reason.
+
+
+async def forever(log: list[str]) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        log.append("ended")
+
+
+async def fail(error: Exception) -> None:
+    await asyncio.sleep(0)
+    raise error
+
+
+async def test_companions_end_with_the_main_thing() -> None:
+    ended: list[str] = []
+    assert await alongside(asyncio.sleep(0, "answer"), forever(ended)) == "answer"
+    assert ended == ["ended"]
+
+
+async def test_a_failing_companion_ends_the_main_thing_and_is_raised_itself() -> None:
+    ended: list[str] = []
+    with pytest.raises(ValueError, match="reason"):
+        await alongside(forever(ended), fail(ValueError("reason")))
+    assert ended == ["ended"]
+
+
+async def test_a_failing_main_thing_ends_the_companions_and_is_raised_itself() -> None:
+    ended: list[str] = []
+    with pytest.raises(LookupError, match="reason"):
+        await alongside(fail(LookupError("reason")), forever(ended), forever(ended))
+    assert ended == ["ended", "ended"]

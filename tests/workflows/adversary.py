@@ -216,7 +216,7 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
         if method in DESTRUCTIVE:
             referee.destructive(self.acts[-1], attempt)
         if method in ASKED_FOR and request.before is not None:
-            referee.nobody_objects(self.acts[-1], attempt)
+            referee.require_no_objection(self.acts[-1], attempt)
         if getattr(look_of(request), "need_matters", False):
             referee.asked_need = self.now
         if method in COMMANDS and method not in {"power_on", "restore_path", "terminate"} and request.not_after is None:
@@ -237,7 +237,7 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
             case "free_cut_pods":
                 referee.cut_consequence(attempt, request)
             case "terminate":
-                referee.nobody_objects(method, attempt)
+                referee.require_no_objection(method, attempt)
                 referee.gives_up(attempt, request.target.incident)
 
     def _hear(self, attempt: Attempt) -> None:

@@ -14,11 +14,11 @@ from temporalio.client import Client
 from temporalio.runtime import MetricBuffer, MetricBufferDurationFormat, Runtime, TelemetryConfig
 from temporalio.testing import WorkflowEnvironment
 
-from activities.contracts import search
+from activities.contracts import metrics, search
 from policy.episode.messages import Kind, Phase
 from tests.workflows.surroundings import ClockworkEnvironment, Measured
 from workers.plugin import PLUGIN
-from workflows.kit import continuation, metrics
+from workflows.kit import continuation
 
 FAST = [
     "frontend.WorkflowTimeSkippingEnabled=true",
@@ -32,7 +32,12 @@ FAST = [
 def unexpected_phases(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Kind, Phase, Phase]]]:
     """Changes of phase to which no arrow leads (`policy/episode/phases.py`): they stop no episode, and fail its test."""
     found: list[tuple[Kind, Phase, Phase]] = []
-    monkeypatch.setattr(metrics, "unexpected_phase", lambda _cluster, *change: found.append(change))
+
+    class Counted:
+        def add(self, _meter: object, *, kind: str, before: str, after: str, **_: str) -> None:
+            found.append((Kind(kind), Phase(before), Phase(after)))
+
+    monkeypatch.setattr(metrics, "UNEXPECTED_PHASES", Counted())
     yield found
     assert found == []
 

@@ -31,7 +31,7 @@ from tests.replay.recording import keep_history
 from tests.workflows.contract import queues_of, served_by
 from tests.workflows.surroundings import asked_until, eventually, worker
 from tests.workflows.world import NODE, ScriptedTarget, World
-from workflows.definitions.fencing import Fencing
+from workflows.definitions.episodes import Fencing
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest, HoldEpisodeRequest, ResumeRequest
 from workflows.kit.options import WORKFLOW_QUEUE
 

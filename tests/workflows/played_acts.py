@@ -16,9 +16,8 @@ from activities.cluster.objects.marks import claim
 from activities.errors import ErrorType, failure
 from activities.licences import DeviceCommand
 from policy.checks.fence_policies import NO_POLICIES
-from policy.episode.fencing import paths_cut, proof_stands
+from policy.episode.fencing import compare_identity, paths_cut, proof_stands, same_machine
 from policy.episode.gate import By, Objection, Operation, Seen, objection
-from policy.episode.identity import compare_identity, same_machine
 from policy.episode.messages import GivenUpReading, Need, NeedKind, Pinned, Reading, RecordEntry, RemediationInput, VolumeReading
 from policy.fence.kdump import KdumpReading
 from policy.fence.plan import FencingPlan

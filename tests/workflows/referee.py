@@ -186,13 +186,13 @@ class Referee:
         self.looked = None
         if not self.permit:
             self.fault("S14", f"{name} without a permit")
-        self.nobody_objects(name, attempt)
+        self.require_no_objection(name, attempt)
 
-    def nobody_objects(self, name: str, attempt: Attempt) -> None:
+    def require_no_objection(self, name: str, attempt: Attempt) -> None:
         """S20: neither by a hold nor by an abort, when the act was decided."""
         if attempt.number > 1:
             return
-        self.nobody_says_no(name, attempt)
+        self.require_no_veto(name, attempt)
         if self.said_before("abort", attempt.decided):
             self.fault("S20", f"{name} after an abort")
 
@@ -203,7 +203,7 @@ class Referee:
         if go and pinned.uid and (machine.holder == ANOTHER or not machine.present or machine.uid != pinned.uid):
             self.fault("S9", f"a last look said go to {machine.uid} of machine {machine.holder}, pinned is {pinned.uid}")
 
-    def nobody_says_no(self, name: str, attempt: Attempt) -> None:
+    def require_no_veto(self, name: str, attempt: Attempt) -> None:
         """S20: a hold that was taken before the act was decided is obeyed, until a resume or an abort."""
         words = sorted(
             (each.word.taken, number, each.what)
@@ -265,7 +265,7 @@ class Referee:
         """S1, S2, S4, S6, S8: proven by what the devices have really said, and as true as it was then. devices_on: since when a
         device would have said on, if it had been asked."""
         machine, proof = self.machine, request.proof
-        self.nobody_says_no(name, attempt)
+        self.require_no_veto(name, attempt)
         if self.tried_by != request.target.incident:  # a try that failed may have done something all the same
             self._need_stands(name, request.target.incident)
         self.tried_by = request.target.incident
@@ -335,7 +335,7 @@ class Referee:
         if self.looked is None and attempt.number == 1 and not (self.off_by == request.target.incident and not machine.runs):
             self.fault("S20", "free-cut-pods without a last look before it")
         self.looked = None
-        self.nobody_says_no("free-cut-pods", attempt)
+        self.require_no_veto("free-cut-pods", attempt)
         if self.said_before("abort", attempt.decided):
             self.fault("S20", "free-cut-pods after an abort")
         readings = [reading for proof in request.proofs for reading in proof.readings]
@@ -381,7 +381,7 @@ class Referee:
         if self.looked is None:
             self.fault("S20", "free-while-dumping without a last look before it")
         self.looked = None
-        self.nobody_says_no("free-while-dumping", attempt)
+        self.require_no_veto("free-while-dumping", attempt)
         if self.said_before("abort", attempt.decided):
             self.fault("S20", "free-while-dumping after an abort")
         if rule is None or not rule.trusted:

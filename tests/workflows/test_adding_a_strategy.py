@@ -27,7 +27,7 @@ FEW = {"NODEWARDEN_TEST_EPISODES": "12"}
 RUN = (
     "tests/workflows/test_remediation_technician.py",
     "tests/cluster/acts/test_asking_others.py",
-    "tests/policy/remediation/test_strategies.py",
+    "tests/policy/remediation/test_ladder.py",
     "tests/starter/test_docs_remediation.py",
     "tests/starter/test_offline_commands.py::test_remediate_plan_tells_what_a_person_and_what_the_scanner_would_do",
     "tests/workflows/test_fencing_properties.py::test_whatever_happens_the_rules_hold_and_every_episode_ends",

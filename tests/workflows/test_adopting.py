@@ -19,8 +19,7 @@ from policy.remediation.strategies import Strategy
 from policy.values.object_refs import ObjectRef
 from tests.workflows.fencing_run import fencing
 from tests.workflows.plans import BACK
-from tests.workflows.remediated import FENCE, MINUTE, OBJECT, REBOOT, SELF, Remediated, step
-from tests.workflows.remediating import Play
+from tests.workflows.remediation_run import FENCE, MINUTE, OBJECT, REBOOT, SELF, Play, Remediated, step
 from tests.workflows.world import World, left_by, plan
 from workflows.kit import options
 

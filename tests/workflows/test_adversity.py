@@ -16,8 +16,7 @@ from policy.remediation.strategies import Strategy
 from tests.workflows.attempts import START
 from tests.workflows.faults import Fault, PlacedFault
 from tests.workflows.plans import BMC, CLOUD, CUTS, FREE, GIVEN_BACK, LIFT, PDUS, QUARANTINE, step
-from tests.workflows.scenario_run import EPISODE, Play
-from tests.workflows.scenarios import NEEDS, Scenario, arranged
+from tests.workflows.scenario_run import EPISODE, NEEDS, Play, Scenario, arranged
 from tests.workflows.world import plan
 
 HOUR = timedelta(hours=1)
@@ -392,7 +391,7 @@ def test_who_finds_a_path_cut_and_no_mark_opens_it_after_a_restart() -> None:
         assert set(play.adversary.machine.paths.values()) == {PowerState.ON}
 
 
-def test_a_path_that_was_never_cut_since_its_switch_was_away_is_left_alone_and_nobody_is_asked_for_it() -> None:
+def test_a_path_that_was_never_cut_since_its_switch_was_away_is_left_alone_without_a_person() -> None:
     """S35: it is read once its episode gives up; it was open all the time."""
     for play in in_both(arranged(PORTS, at("cut_path", Fault.NEED_GONE, Fault.UNREACHABLE), **NOBODY_ASKS)):
         assert (play.result.outcome, "left cut" in play.result.message) == (Outcome.RECOVERED, False)

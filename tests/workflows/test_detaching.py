@@ -20,10 +20,9 @@ from policy.remediation.failed_volumes import AttachedVolume, Failure, PodOnNode
 from policy.remediation.strategies import Strategy
 from tests.workflows.fencing_run import fenced, fencing, parked, story, told
 from tests.workflows.plans import CLOUD
-from tests.workflows.remediated import DELETE, MINUTE, Remediated, step
-from tests.workflows.remediating import remediated
+from tests.workflows.remediation_run import DELETE, MINUTE, Remediated, remediated, step
 from tests.workflows.world import World, plan
-from workflows.remediation.fencing_step import rebooting
+from workflows.remediation.steps import rebooting
 
 ATTACHED, UNKNOWN = VolumeState.ATTACHED, VolumeState.UNKNOWN
 FAILED = AttachedVolume(name="pvc-1", handle="vol-1")

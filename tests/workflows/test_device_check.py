@@ -340,7 +340,7 @@ async def test_many_devices_are_read_a_few_at_a_time_at_each_site(env: WorkflowE
     assert sum(count for _, count in devices.batches) == 2 * PAGE + 10 + 6
 
 
-async def test_a_node_of_an_open_episode_is_left_alone_unless_somebody_asks_for_it(env: WorkflowEnvironment) -> None:
+async def test_a_node_of_an_open_episode_is_left_alone_unless_it_is_asked_for(env: WorkflowEnvironment) -> None:
     """Its devices are the episode's; and silence then is the episode's to tell."""
     devices = Devices(rounds=[{BMC}])
     devices.put("node-1", held="incident-1")

@@ -145,7 +145,7 @@ async def test_pods_behind_a_cut_path_are_freed_while_the_machine_runs(env: Work
     assert world.commands == []
 
 
-async def test_whoever_aborts_is_told_that_a_path_stays_cut_whose_pods_were_freed(env: WorkflowEnvironment) -> None:
+async def test_an_abort_says_that_a_path_with_freed_pods_stays_cut(env: WorkflowEnvironment) -> None:
     """S35, S44: he was told that what was added to the node is taken off again."""
     async with fencing(env, World(plan=fabric_only())) as run:
         await run.did("free-cut-pods")
@@ -403,7 +403,7 @@ async def test_a_message_from_before_the_node_fell_silent_is_no_word_of_this_cra
     await told(env, **dump, kdump=timedelta(minutes=1), did={"free-while-dumping": 1})
 
 
-async def test_a_quarantine_is_lifted_by_an_abort_and_nobody_is_told_that_it_stays(env: WorkflowEnvironment) -> None:
+async def test_a_quarantine_is_lifted_by_an_abort_and_no_person_is_told_that_it_stays(env: WorkflowEnvironment) -> None:
     """S35, S44: it licenses nothing, so that nothing was freed because of it."""
     world = World(plan=fabric_only(isolation=(CORDON, QUARANTINE, CUT, FREE), recovery=(LIFT, BACK, UNCORDON)))
     async with fencing(env, world) as run:

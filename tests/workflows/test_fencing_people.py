@@ -21,7 +21,7 @@ from tests.workflows.fencing_run import fencing, told
 from tests.workflows.plans import BMC, CUT, FREE, PORT, switched
 from tests.workflows.surroundings import asked_until, eventually, let_pass
 from tests.workflows.world import NODE, World, plan
-from workflows.definitions.fencing import Fencing
+from workflows.definitions.episodes import Fencing
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest, HoldEpisodeRequest, PersonRequest
 
 QUEUED = PermitAnswer(decision=PermitDecision.QUEUED, reason="1 of 1 permits are held", holder="us")
@@ -147,7 +147,7 @@ async def test_an_abort_says_what_the_devices_said_last(env: WorkflowEnvironment
     assert result.message.endswith("; ipmi://10.0.0.7:623 said on"), result.message
 
 
-async def test_off_is_not_acknowledged_while_nobody_asked(env: WorkflowEnvironment) -> None:
+async def test_off_is_not_acknowledged_before_it_is_asked_for(env: WorkflowEnvironment) -> None:
     """S8: a word given in advance would be no observation."""
     world = World()
     async with fencing(env, world, at="cordon") as run:
@@ -751,9 +751,7 @@ async def test_an_override_is_asked_for_shown_told_and_brought_along_to_each_loo
 
 
 @pytest.mark.parametrize(("action", "speaker"), [(None, "ada@example.com"), (ACTION, "")])
-async def test_an_override_that_nobody_attests_begins_nothing(
-    action: ActionName | None, speaker: str, env: WorkflowEnvironment
-) -> None:
+async def test_an_unattested_override_begins_nothing(action: ActionName | None, speaker: str, env: WorkflowEnvironment) -> None:
     """S17, S42: it is a right of its own, which nothing but the API server can check."""
     world = World(need=PERSON, speaker=speaker)
     async with fencing(env, world, **(WISH | {"override": CIRCUIT_BREAKER, "action": action})) as run:

@@ -22,8 +22,7 @@ from policy.remediation.ladder import EscalationStep
 from policy.remediation.strategies import Strategy
 from tests.workflows.faults import Fault, PlacedFault
 from tests.workflows.plans import CUTS, FREE, GIVEN_BACK, MINUTE, step
-from tests.workflows.scenario_run import EPISODE, Play
-from tests.workflows.scenarios import Scenario, arranged
+from tests.workflows.scenario_run import EPISODE, Play, Scenario, arranged
 from tests.workflows.world import plan
 
 EPISODES = int(os.environ.get("NODEWARDEN_TEST_EPISODES", "160"))

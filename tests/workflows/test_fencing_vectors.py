@@ -14,8 +14,8 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Phase, RecordEntry
 from policy.fence.plan import CORDON, UNCORDON, FencingPlan, PowerDevice
 from policy.fence.plan_compiler import compile_config
-from tests.policy.fence.builders import PDU, config, lines, node, read
-from tests.vectors.fencing import VECTORS
+from tests.policy.builders import PDU, config, lines, node, read
+from tests.vectors.objects import VECTORS
 from tests.workflows.fencing_run import fenced, fencing, parked
 from tests.workflows.surroundings import eventually
 from tests.workflows.world import World, plan

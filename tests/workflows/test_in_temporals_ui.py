@@ -14,7 +14,7 @@ from policy.episode.messages import Kind, Outcome
 from tests.workflows.fencing_run import fencing
 from tests.workflows.world import NODE, World
 from workers.composition import workflow_serving
-from workflows.definitions.observation import RecordedObservation
+from workflows.definitions.episodes import RecordedObservation
 
 pytestmark = pytest.mark.timeout(60)
 

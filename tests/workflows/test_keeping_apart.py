@@ -20,10 +20,10 @@ from policy.fence.power import PowerState, VolumeState
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.kept_machine import ISOLATION_ANNOTATION
 from policy.preservation.requests import ISOLATE_ANNOTATION
-from tests.workflows.kept_machine import KeptMachine, Run, machine, preserving
 from tests.workflows.plans import CLOUD, CUT, PORT, QUARANTINE, switched
+from tests.workflows.preservation_run import KeptMachine, Run, machine, preserving
 from tests.workflows.world import World, left_by, plan
-from workflows.definitions.preservation import Preservation
+from workflows.definitions.episodes import Preservation
 from workflows.kit import continuation
 
 CUTS = {"note cut", "cut-path", "free-cut-pods", "restore-path", "note back"}
@@ -265,7 +265,7 @@ async def test_its_end_does_not_wait_for_a_permit(env: WorkflowEnvironment, end:
     assert cuts(world) == []
 
 
-async def test_a_permit_that_nobody_waits_for_any_more_is_given_back(env: WorkflowEnvironment) -> None:
+async def test_a_permit_that_no_episode_waits_for_is_given_back(env: WorkflowEnvironment) -> None:
     """S14: it would count until the hold is over, and others would wait for it so long."""
     world = queueing()
     async with preserving(env, world) as run:
@@ -346,7 +346,7 @@ async def test_a_taint_of_a_terminated_episode_goes_before_a_machine_is_kept(env
         await until(run, "cut")
 
 
-async def test_whoever_releases_it_between_the_cut_and_the_freeing_is_heard_before_the_freeing(env: WorkflowEnvironment) -> None:
+async def test_a_release_between_the_cut_and_the_freeing_counts_before_the_freeing(env: WorkflowEnvironment) -> None:
     """S20: what was decided a moment ago may hold no longer."""
     world = failed(switched())
     world.devices.gates["cut-path"] = asyncio.Event()

@@ -11,8 +11,7 @@ from activities.contracts import search
 from policy.episode.messages import Need, NeedKind, Outcome, Phase
 from policy.observation.offenders import FoundRepairs
 from tests.workflows.fencing_run import fencing
-from tests.workflows.remediated import FENCE, MINUTE, REBOOT, Remediated
-from tests.workflows.remediating import Play
+from tests.workflows.remediation_run import FENCE, MINUTE, REBOOT, Play, Remediated
 from tests.workflows.world import World, plan
 
 UUID = "4c4c4544-0042-3510-8052-b7c04f565931"

@@ -13,7 +13,7 @@ from policy.episode.permits import MINUTE, PortionAnswer, PortionRequest
 from policy.fence.plan import CORDON, UNCORDON
 from tests.workflows.fencing_run import fenced
 from tests.workflows.plans import BACK, CUT, FREE
-from tests.workflows.scanned import ScriptedCluster, scanning
+from tests.workflows.scanner_run import ScriptedCluster, scanning
 from tests.workflows.test_describing import service
 from tests.workflows.world import World, plan
 
@@ -24,7 +24,7 @@ def now(pods: int) -> PortionAnswer:
     return PortionAnswer(pods=pods, until=FAR)
 
 
-async def test_pods_are_deleted_in_portions_and_the_time_that_is_waited_is_nobodys_fault(env: WorkflowEnvironment) -> None:
+async def test_pods_are_deleted_in_portions_and_waiting_is_no_failure(env: WorkflowEnvironment) -> None:
     """S1, S2: every portion on a reading of its own. The wait for the second is longer than freeing may take, and it is not given
     up for that."""
     wait = PortionAnswer(again=datetime.now(UTC) + timedelta(hours=4))
@@ -81,7 +81,7 @@ async def test_pods_behind_a_cut_path_go_in_portions_too(env: WorkflowEnvironmen
     assert acts[begin : begin + 8] == ["free-cut-pods", *look, "ask for 2 pods", *look, "ask for 2 pods", "free-cut-pods"]
 
 
-async def test_the_scanner_hands_out_what_is_left_whoever_asks(env: WorkflowEnvironment) -> None:
+async def test_the_scanner_hands_out_what_is_left_to_every_episode(env: WorkflowEnvironment) -> None:
     """S33: over the update by which episodes ask; asked again after a lost answer it answers the same."""
     world, asking = ScriptedCluster(), service(env.client)
     async with scanning(env, world) as scan:
@@ -100,7 +100,7 @@ async def test_the_scanner_hands_out_what_is_left_whoever_asks(env: WorkflowEnvi
         assert "at least one pod" in (await ask("d", 0)).problem
 
 
-async def test_without_a_scanner_nobody_can_say(env: WorkflowEnvironment) -> None:
+async def test_without_a_scanner_there_is_no_answer(env: WorkflowEnvironment) -> None:
     answer = await _ask(service(env.client), "nowhere", "a", 4, 1)
     assert answer == PortionAnswer(problem="no scanner runs for cluster 'nowhere'")
 

@@ -20,9 +20,9 @@ from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
 from policy.fence.plan import PowerDevice
 from policy.preservation.kept_machine import CONDITION, ENDED_ANNOTATION, SCALE_DOWN_DISABLED
-from tests.workflows.kept_machine import Run, kept, machine, preserving
+from tests.workflows.preservation_run import Run, kept, machine, preserving
 from tests.workflows.surroundings import asked_until, worker
-from workflows.definitions.preservation import Preservation
+from workflows.definitions.episodes import Preservation
 from workflows.kit.messages import ExtendRequest
 from workflows.kit.options import power_queue
 
@@ -69,7 +69,7 @@ async def test_diagram_2_an_automatically_preserved_machine_is_terminated_at_its
     assert ENDED_ANNOTATION in world.held.annotations
 
 
-async def test_started_with_nothing_but_a_node_it_learns_whose_it_is(env: WorkflowEnvironment) -> None:
+async def test_started_with_nothing_but_a_node_it_learns_its_machine(env: WorkflowEnvironment) -> None:
     """As `temporal workflow start` does. S38: without our name neither a drain nor the deletion is licensed."""
     world = machine(fails=True)
     async with preserving(env, world, keep=True, holder="", machine=None) as run:
@@ -176,7 +176,7 @@ async def test_an_abort_undoes_our_marks_and_gives_no_machine_up(env: WorkflowEn
     assert (world.held.tainted, world.held.expiry, world.gave_up_at) == (False, None, None)
 
 
-async def test_whoever_annotates_before_the_deletion_is_asked_for_keeps_the_machine(env: WorkflowEnvironment) -> None:
+async def test_an_annotation_before_the_deletion_is_asked_for_keeps_the_machine(env: WorkflowEnvironment) -> None:
     """S27: the last look of the deletion hears the word that came after the decision; the hand-over goes back, under one id."""
     world = machine(fails=True)
     async with kept(env, world) as run:
@@ -279,7 +279,7 @@ async def test_a_new_history_waits_for_evidence_under_way_and_never_fetches_it_a
     assert world.collected == len(world.sealed) == 1
 
 
-async def test_a_name_that_nobody_has_is_missing_and_preserves_nothing(env: WorkflowEnvironment) -> None:
+async def test_an_unknown_name_is_missing_and_preserves_nothing(env: WorkflowEnvironment) -> None:
     """S44: whoever mistyped it is told that, and finds no preservation that was released."""
     world = machine("now")
     world.present = False

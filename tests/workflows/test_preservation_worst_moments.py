@@ -16,11 +16,11 @@ from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, Outcome, Phase
 from policy.episode.operator_commands import ActionName
-from policy.preservation.overrides import Override
-from tests.workflows import contract, kept_machine
-from tests.workflows.kept_machine import MACHINE, NODE, kept, machine, preserving
+from policy.preservation.decision import Override
+from tests.workflows import contract, preservation_run
+from tests.workflows.preservation_run import MACHINE, NODE, kept, machine, preserving
 from tests.workflows.surroundings import eventually, let_pass
-from workflows.definitions.preservation import Preservation
+from workflows.definitions.episodes import Preservation
 from workflows.episode.episode import Episode
 from workflows.episode.state import EpisodeState, GivingUpProgress, PreservationProgress, RemediationHistory
 from workflows.kit import continuation, options
@@ -62,7 +62,7 @@ async def test_a_state_that_no_history_has_left_is_refused(env: WorkflowEnvironm
 async def test_an_extension_is_kept_or_refused_never_dropped(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ada is told "preserved until ..." while the look that finds its time over is under way; then the machine is deleted."""
     world = machine(fails=True)
-    gate, real = asyncio.Event(), kept_machine.ScriptedMachine.hold
+    gate, real = asyncio.Event(), preservation_run.ScriptedMachine.hold
 
     async def hold(self, request: HoldRequest) -> Hold:
         found = await real(self, request)
@@ -70,7 +70,7 @@ async def test_an_extension_is_kept_or_refused_never_dropped(env: WorkflowEnviro
             await gate.wait()
         return found
 
-    monkeypatch.setattr(kept_machine.ScriptedMachine, "hold", hold)
+    monkeypatch.setattr(preservation_run.ScriptedMachine, "hold", hold)
     async with kept(env, world) as run:
         world.annotate("false")
         await run.news()
@@ -124,7 +124,7 @@ async def test_an_extension_that_is_written_only_after_the_old_end_keeps_the_mac
 
 
 @pytest.mark.parametrize("end", ["annotation", "expiry"])
-async def test_whoever_holds_its_drain_delays_no_end(env: WorkflowEnvironment, end: str) -> None:
+async def test_a_held_drain_delays_no_end(env: WorkflowEnvironment, end: str) -> None:
     """S26: `false`, and the end of its time, are on the objects at once; the machine is deleted once the hold is over."""
     world = machine(fails=True)
     world.devices.drains = [DrainResult(evicted=1, left=1, withheld=("default/db-0",))] * 400
@@ -161,7 +161,7 @@ def roll_at(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
     monkeypatch.setattr(continuation, "roll_is_due", lambda **_: workflow.info().get_current_history_length() >= length)
 
 
-async def test_a_deletion_that_nobody_answers_tells_a_person_and_fills_no_history(
+async def test_a_deletion_without_an_answer_tells_a_person_and_fills_no_history(
     env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S14, S33: as long as a webhook times out nothing is given up, and others get the permit meanwhile."""
@@ -195,7 +195,7 @@ SET = "MachineSet/set"
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[HoldRequest]:
     """What a look was asked with; it says who controls the machine, and what has overridden its preservation."""
     requests: list[HoldRequest] = []
-    real = kept_machine.ScriptedMachine.hold
+    real = preservation_run.ScriptedMachine.hold
 
     async def hold(self, request: HoldRequest) -> Hold:
         requests.append(request)
@@ -205,7 +205,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[HoldRequest]:
         why = f"{found.gone}, rolling update: MachineDeployment w replaces it"
         return replace(found, gone=why, override=Override.ROLLING_UPDATE.value, node_uid="" if request.owner else found.node_uid)
 
-    monkeypatch.setattr(kept_machine.ScriptedMachine, "hold", hold)
+    monkeypatch.setattr(preservation_run.ScriptedMachine, "hold", hold)
     return requests
 
 
@@ -295,7 +295,7 @@ async def test_what_is_said_while_the_machine_is_handed_over_is_refused(
 ) -> None:
     """S27, S44: who speaks is being verified when its time is found to be over; the answer was "preserved until …", and then the
     machine was deleted."""
-    monkeypatch.setattr(kept_machine, "IN_THE_CLUSTER", (*kept_machine.IN_THE_CLUSTER, contract.AttestationActivities))
+    monkeypatch.setattr(preservation_run, "IN_THE_CLUSTER", (*preservation_run.IN_THE_CLUSTER, contract.AttestationActivities))
     world = machine(fails=True)
     world.devices.speaker, verified = "ada@example.com", asyncio.Event()
     world.devices.gates["verify"] = verified
@@ -323,14 +323,14 @@ async def test_an_extension_that_is_not_written_yet_is_not_shortened_by_the_next
     env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, second: str
 ) -> None:
     """S22, S44: each was told until when it is preserved; who wants it shorter has to say so."""
-    world, gate, real = machine("now"), asyncio.Event(), kept_machine.ScriptedMachine.hold
+    world, gate, real = machine("now"), asyncio.Event(), preservation_run.ScriptedMachine.hold
     gate.set()
 
     async def hold(self, request: HoldRequest) -> Hold:
         await gate.wait()
         return await real(self, request)
 
-    monkeypatch.setattr(kept_machine.ScriptedMachine, "hold", hold)
+    monkeypatch.setattr(preservation_run.ScriptedMachine, "hold", hold)
     async with kept(env, world) as run:
         gate.clear()
         ends = world.held.expiry
@@ -352,7 +352,7 @@ async def test_the_claim_of_a_deletion_that_was_aborted_is_taken_back_however_of
     env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, *, twice: bool
 ) -> None:
     """S35: one failed request, and it stood on the Node for ever."""
-    world, real, withdrawn = machine("false", fails=True), kept_machine.ScriptedMachine.give_up, list[bool]()
+    world, real, withdrawn = machine("false", fails=True), preservation_run.ScriptedMachine.give_up, list[bool]()
     world.scanner = asyncio.Event()
 
     async def give_up(self, request: GiveUpRequest) -> GiveUpResult:
@@ -362,7 +362,7 @@ async def test_the_claim_of_a_deletion_that_was_aborted_is_taken_back_however_of
                 raise failure(ErrorType.UNREACHABLE, "the API is away")
         return await real(self, request)
 
-    monkeypatch.setattr(kept_machine.ScriptedMachine, "give_up", give_up)
+    monkeypatch.setattr(preservation_run.ScriptedMachine, "give_up", give_up)
     async with preserving(env, world) as run:
         await run.until(lambda _: "permit" in world.acts)
         await run.abort()

@@ -103,7 +103,7 @@ async def test_nothing_waits_for_what_is_told_by_itself(env: WorkflowEnvironment
     assert "EpisodeEnded" in events(world)
 
 
-async def test_after_a_failure_the_next_act_takes_along_what_nobody_was_told(env: WorkflowEnvironment) -> None:
+async def test_after_a_failure_the_next_act_takes_along_what_was_not_published(env: WorkflowEnvironment) -> None:
     """The latest state is what is shown, and no event is lost."""
     world = World(tell_errors=[failure(ErrorType.INVALID_CONFIG, "no")], plan=plan(wait_before_power=timedelta(minutes=1)))
     await fenced(env, world)

@@ -14,7 +14,7 @@ from policy.remediation.ladder import EscalationStep
 from policy.remediation.memory import read_memory
 from policy.remediation.strategies import Strategy
 from tests.workflows.contract import LookVerdict
-from tests.workflows.remediated import (
+from tests.workflows.remediation_run import (
     ANNOTATE,
     DELETE,
     FENCE,
@@ -23,11 +23,12 @@ from tests.workflows.remediated import (
     OWNER,
     SELF,
     Made,
+    Play,
     Remediated,
+    remediated,
     step,
     succeeds,
 )
-from tests.workflows.remediating import Play, remediated
 
 
 def strategy_of(value: object) -> str:
@@ -69,7 +70,7 @@ def test_it_ends_without_a_ready_successor(changes: dict[str, object], said: str
 
 
 @pytest.mark.parametrize(("has_machine", "owner"), [(False, ""), (True, "")], ids=["no machine", "no owner"])
-def test_nothing_is_deleted_that_nobody_would_replace(has_machine: bool, owner: str) -> None:
+def test_nothing_is_deleted_that_no_owner_would_replace(has_machine: bool, owner: str) -> None:
     world = Remediated(ladder=(DELETE,), has_machine=has_machine, owner=owner)
     with Play(world) as play:
         status = play.parked()
@@ -386,7 +387,7 @@ def test_what_cannot_be_begun_is_refused(changes: dict[str, object], message: st
     assert {*world.acts} <= {"pin-target", "ask-permit"}
 
 
-def test_an_object_that_somebody_else_deletes_has_failed() -> None:
+def test_an_object_that_another_client_deletes_has_failed() -> None:
     world = Remediated(ladder=(SELF, DELETE))
     with Play(world) as play:
         play.did(f"create {OBJECT}")

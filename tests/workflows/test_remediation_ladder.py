@@ -18,8 +18,21 @@ from policy.remediation.strategies import Strategy
 from tests.workflows.plans import CUT as FABRIC_CUT
 from tests.workflows.plans import FREE as FREE_CUT
 from tests.workflows.plans import PORT, switched
-from tests.workflows.remediated import DELETE, FENCE, MINUTE, OBJECT, OWNER, REBOOT, SELF, Made, Remediated, silent, step
-from tests.workflows.remediating import Play, remediated
+from tests.workflows.remediation_run import (
+    DELETE,
+    FENCE,
+    MINUTE,
+    OBJECT,
+    OWNER,
+    REBOOT,
+    SELF,
+    Made,
+    Play,
+    Remediated,
+    remediated,
+    silent,
+    step,
+)
 from tests.workflows.world import World, plan
 
 
@@ -145,7 +158,7 @@ def test_resume_begins_anew_with_the_first_step_and_a_new_permit() -> None:
 
 
 @pytest.mark.parametrize("outcome", [Outcome.RECOVERED, Outcome.REPLACED])
-def test_a_patient_that_is_well_or_gone_while_parked_needs_nobody(outcome: Outcome) -> None:
+def test_a_patient_that_is_well_or_gone_while_parked_needs_no_person(outcome: Outcome) -> None:
     world = Remediated(ladder=(FENCE,), node=silent())
     with Play(world) as play:
         play.parked()

@@ -24,9 +24,9 @@ from policy.remediation.strategies import Strategy
 from tests.replay.recording import keep_history
 from tests.workflows.attempts import Attempt
 from tests.workflows.contract import Call, activities_of, queues_of
-from tests.workflows.remediated import Remediated, ScriptedRemediation, step
+from tests.workflows.remediation_run import Remediated, ScriptedRemediation, step
 from tests.workflows.world import NODE, World, plan
-from workflows.definitions.remediation import Remediation
+from workflows.definitions.episodes import Remediation
 from workflows.kit import continuation
 from workflows.kit.messages import PersonRequest
 from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -9,9 +10,14 @@ import pytest
 
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
+from policy.fence.power import PowerState
+from policy.remediation.ladder import EscalationStep
 from policy.remediation.memory import read_memory
 from policy.remediation.strategies import Strategy
-from tests.workflows.remediated import (
+from tests.workflows.attempts import START
+from tests.workflows.contract import LookVerdict
+from tests.workflows.executions import Word
+from tests.workflows.remediation_run import (
     ANNOTATE,
     DELETE,
     FENCE,
@@ -20,11 +26,13 @@ from tests.workflows.remediated import (
     OBJECT,
     OWNER,
     SELF,
+    Made,
+    Play,
     Remediated,
+    remediated,
     step,
     succeeds,
 )
-from tests.workflows.remediating import Play, remediated
 from tests.workflows.world import World, left_by, plan
 from workflows.kit import options
 
@@ -202,7 +210,7 @@ def test_an_abort_at_any_moment_ends_it_and_leaves_nothing_behind(ladder: tuple[
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["at that step", "at a later one"])
-def test_whoever_aborts_is_told_of_a_deletion_that_goes_on(*, later: bool) -> None:
+def test_an_abort_says_that_a_deletion_goes_on(*, later: bool) -> None:
     """S44: nobody can take it back, and the episode's end is not the machine's."""
     world = Remediated(ladder=(DELETE, SELF), goes_after=None)
     with Play(world) as play:
@@ -385,3 +393,190 @@ def test_what_a_wrong_clock_declines_is_not_asked_of_another_worker_once_it_is_h
         play.resume()
         play.result(Outcome.RECOVERED)
     assert world.count("off") == 1
+
+
+# What is slow comes first and the last look last: whatever happens until then is heard before anything is asked of anybody.
+
+GIVE_UP = "preservation.give-up"
+STEPS = [
+    (DELETE, "give-up", GIVE_UP),
+    (step(Strategy.REQUEST_OWNER, 30 * MINUTE), "request-owner", "remediation.request-owner"),
+    (step(Strategy.ANNOTATE_EXTERNAL, 30 * MINUTE), "annotate-external", "remediation.annotate-external"),
+    (SELF, f"create {OBJECT}", "remediation.create-object"),
+]
+
+each_step = pytest.mark.parametrize(("first", "act", "activity"), STEPS, ids=[first.strategy.value for first, _, _ in STEPS])
+"""activity: the one in which the last look is made, the note is written, and the act is carried out."""
+
+
+def gets_well(world: Remediated) -> Callable[[], None]:
+    """The node says Ready."""
+    return lambda: setattr(world.node, "ready", True)
+
+
+MEANWHILE: dict[str, tuple[str, Callable[[Play], object], Outcome]] = {
+    "the node recovers": ("", lambda play: gets_well(play.world)(), Outcome.RECOVERED),
+    "somebody objects": ("", lambda play: play.world.node.looks.append(LookVerdict.VETOED), Outcome.RELEASED),
+    "a person aborts": ("isolation.mark", lambda play: play.abort(), Outcome.ABORTED),
+}
+"""Before which activity, "" for the act's own, which may wait long for a worker and looks for itself."""
+
+
+@each_step
+@pytest.mark.parametrize("meanwhile", MEANWHILE)
+def test_what_happens_before_a_step_begins_is_heard(first: EscalationStep, act: str, activity: str, meanwhile: str) -> None:
+    """S15, S20, S45: an abort was answered that nothing had been done yet; the look finds a veto, a lost permit or a quorum that
+    is lost. What was not done is not remembered, or the machine's next failure would wait for a back-off, and count a retry."""
+    before, happens, outcome = MEANWHILE[meanwhile]
+    world = Remediated(ladder=(first,), stands=("before", "before, on the Node"))
+    with Play(world) as play:
+        world.before[before or activity] = lambda: happens(play)
+        play.result(outcome)
+    assert (world.count(act), world.count("remember")) == (0, 0)
+    assert world.stands == ("before", "before, on the Node")
+
+
+@pytest.mark.parametrize("befalls", ["after", "refused"])
+def test_a_deletion_that_may_have_been_asked_for_is_remembered_and_one_that_was_refused_is_not(befalls: str) -> None:
+    """S33: of an answer that was lost nobody knows whether it was."""
+    world = Remediated(ladder=(DELETE,), stands=("before", "before"))
+    refused = failure(ErrorType.VETOED, "somebody says no")
+    world.errors["preservation.give-up"] = [befalls if befalls == "after" else refused]
+    remediated(world)
+    assert (world.stands == ("before", "before")) is (befalls == "refused")
+
+
+def test_an_object_that_only_had_to_wait_for_an_earlier_one_is_not_remembered() -> None:
+    """S20: the earlier one is on its way out, and the node has recovered before another could be made. What others have written
+    is left alone."""
+    world = Remediated(ladder=(SELF,), stands=("before", "before"))
+    world.objects[OBJECT] = Made(name=OBJECT, created=START, goes_at=START + 5 * MINUTE)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        world.stands = ("theirs", world.stands[1])
+        world.node.ready = True
+        play.result(Outcome.RECOVERED)
+    assert world.stands == ("theirs", "before")
+
+
+# A machine that a step of a ladder has left off: who asks for it comes to hear, and a person's word brings it back (S35).
+
+BMC = "ipmi://10.0.0.7:623"
+SILENT = failure(ErrorType.UNREACHABLE, "no answer")
+
+
+def stays_off(*, excused: bool = True, ladder: tuple[object, ...] = (FENCE, SLOW), **changes: object) -> Remediated:
+    """Its fencing switches it off and can't switch it on. excused: nobody asks for it any more from then on."""
+    node = World(plan=plan(tries=1, restarts=0, **changes), on_errors=[SILENT] * 500)
+    world = Remediated(ladder=ladder, node=node, has_machine=False)  # type: ignore[arg-type]
+    if excused:
+        world.before["power-management.power-on"] = lambda: setattr(node, "excused", True)
+    return world
+
+
+def go_on(play: Play, histories: int) -> None:
+    """In so many."""
+    for _ in range(histories - 1):
+        play.roll()
+        play.skip(10 * MINUTE)
+    assert len(play.runs) == histories
+
+
+@pytest.mark.parametrize(("preserved", "why"), [(False, "no answer"), (True, "left off")], ids=["silent", "preserved"])
+def test_a_resume_that_cannot_switch_it_on_says_why_and_waits_for_the_next_word(why: str, *, preserved: bool) -> None:
+    """S21, S35, S44: a word to go on is no word against who keeps it."""
+    world = stays_off()
+    with Play(world) as play:
+        play.parked()
+        if preserved:
+            world.node.on_errors.clear()
+        world.node.preserved = preserved
+        play.resume()
+        assert why in play.parked().problem
+        world.node.on_errors.clear()
+        world.node.preserved = False
+        play.resume()
+        play.result(Outcome.RECOVERED)
+    assert world.node.commands[-1] == f"on {BMC}"
+
+
+def test_s49_it_is_switched_on_after_more_than_a_week() -> None:
+    """The device is asked under a seal that is made anew."""
+    world = stays_off()
+    with Play(world) as play:
+        play.parked()
+        play.skip(timedelta(days=8))
+        world.node.on_errors.clear()
+        play.resume()
+        play.result(Outcome.RECOVERED)
+    assert world.node.commands[-1] == f"on {BMC}"
+
+
+def test_no_other_device_is_switched_on_in_a_later_history() -> None:
+    """S9: configured since then for the node is the plug of another machine."""
+    world = stays_off()
+    with Play(world) as play:
+        play.parked()
+        go_on(play, 2)
+        world.node.on_errors.clear()
+        other = replace(world.node.plan.levels[0][0], endpoint="ipmi://10.0.0.8:623")
+        world.node.plan = replace(world.node.plan, levels=((other,),))
+        world.node.power[other.endpoint] = PowerState.ON
+        play.resume()
+        assert BMC in play.parked().problem
+        play.abort()
+        result = play.result()
+    assert world.node.commands == [f"off {BMC}"]
+    assert "the machine may be off" in result.message
+
+
+def test_no_other_step_begins_while_our_taint_may_stand() -> None:
+    """S32: whoever is asked next may switch the machine on. It can't be removed while the API is away, and is tried again."""
+    node, tainted = World(plan=plan(tries=1, restarts=0), pods_stay=True), list[bool]()
+    world = Remediated(ladder=(FENCE, SLOW), node=node, has_machine=False)
+    world.before["remediation.create-object"] = lambda: tainted.append(node.tainted)
+    with Play(world) as play:
+        play.did("taint")
+        node.silent = set(node.power)
+        node.untaint_errors = [failure(ErrorType.UNREACHABLE, "the API is away")] * 30
+        play.did(f"create {OBJECT}")
+        assert tainted == [False]
+
+
+def test_a_node_whose_off_was_a_lie_is_not_called_recovered_by_what_comes_after() -> None:
+    """S2, S44: as of a fencing by itself; its step has failed, and the next one finds the node well on the boot that was
+    fenced."""
+    node = World(plan=plan(tries=1, restarts=0, free_timeout=timedelta(hours=1)), pods_stay=True)
+    with Play(Remediated(ladder=(FENCE, SLOW), node=node, has_machine=False)) as play:
+        play.did("taint")
+        node.power, node.ready = dict.fromkeys(node.power, PowerState.ON), True
+        assert "its pods may have been freed when it was said to be off" in play.parked().problem
+        play.roll()
+        play.skip(HOUR)
+        assert (play.status().phase, node.cordoned) == (Phase.NEEDS_HUMAN, True)
+        play.abort()
+        play.result(Outcome.ABORTED)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["said before", "said too late"])
+def test_an_abort_asks_for_power_as_long_as_that_is_heard(*, first: bool) -> None:
+    """S44: said while it was on its way out it was answered as if the machine were switched on, and that stayed off."""
+    world, said = stays_off(excused=False), list[Word]()
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        world.before["recovery.mark-schedulable"] = lambda: said.append(play.abort(power_on=True))
+        play.abort(power_on=first)
+        play.result(Outcome.ABORTED)
+    (word,) = said
+    assert ("leaves the machine off" in word.refused) is not first
+
+
+def test_an_abort_that_cannot_switch_it_on_says_so() -> None:
+    """S35: once, and with the reason."""
+    world = stays_off(excused=False)
+    with Play(world) as play:
+        play.did(f"create {OBJECT}")
+        play.abort(power_on=True)
+        result = play.result(Outcome.ABORTED)
+    assert result.message.count("power on: ") == 1
+    assert "the machine may be off" in result.message

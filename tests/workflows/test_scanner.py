@@ -29,16 +29,18 @@ from policy.episode.permits import (
     PortionRequest,
 )
 from policy.objects.nodes import Condition
+from policy.remediation.ladder import EscalationStep
+from policy.remediation.strategies import Strategy
 from policy.scan.repeat_alarm import RepeatAlarm
-from policy.scan.scan_report import ClusterLease, ScanReport, ViewState
+from policy.scan.scan_report import ClusterLease, LeftOver, ScanReport, ViewState
 from tests.policy.builders import a_check, a_node, ago, ledger_of
-from tests.workflows.scanned import CHECK, NOW, Scan, ScriptedCluster, candidate, check, report, report_of, scanning
+from tests.workflows.scanner_run import CHECK, NOW, Scan, ScriptedCluster, candidate, check, report, report_of, scanning
 from tests.workflows.surroundings import eventually, let_pass, worker
 from workflows.definitions.scanner import BREATH, HASTY_IN_A_ROW, HealthScanner
 from workflows.kit import options
 from workflows.kit.continuation import HISTORY_LIMIT
 from workflows.kit.messages import PauseRequest, StopRequest
-from workflows.scanner.holders import LIST_LAG
+from workflows.scanner.permits import LIST_LAG
 from workflows.scanner.state import ScannerInput, ScannerState
 
 SCANS_OF_A_RUN = HISTORY_LIMIT // 6
@@ -124,7 +126,7 @@ async def test_nothing_is_opened_without_a_live_view_and_the_cluster_lease(
         assert world.opened == []
 
 
-async def test_a_report_that_is_long_past_admits_nobody(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_report_that_is_long_past_admits_no_node(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """S18: without a worker no scan fails, it is only not answered; what was true then is not acted upon now."""
     monkeypatch.setattr(options, "SCAN_GRACE", timedelta(seconds=1))
     world = ScriptedCluster(report("node-1", "node-2"))
@@ -139,7 +141,7 @@ async def test_a_report_that_is_long_past_admits_nobody(env: WorkflowEnvironment
         await scan.has_opened(2)
 
 
-async def test_where_the_cluster_has_lost_its_workers_nobody_is_admitted_by_what_was_so_before(env: WorkflowEnvironment) -> None:
+async def test_where_the_cluster_has_lost_its_workers_no_node_is_admitted_by_an_old_report(env: WorkflowEnvironment) -> None:
     """S17, S18, S44: what has taken them may have taken half of the nodes as well. They are missed in seconds, and not only once
     their scan would have been over."""
     world = ScriptedCluster(report("node-1", "node-2"))
@@ -157,7 +159,7 @@ async def test_where_the_cluster_has_lost_its_workers_nobody_is_admitted_by_what
         assert (asked.decision, "no worker" in asked.reason) == (PermitDecision.REFUSED, True)
 
 
-async def test_whoever_asks_while_the_report_is_stale_is_answered_at_once(env: WorkflowEnvironment) -> None:
+async def test_a_request_while_the_report_is_stale_is_answered_at_once(env: WorkflowEnvironment) -> None:
     """S44: an `ack-off` asks for its permit again, with data at risk. Polls that were cut short have told nothing for long, and
     nothing has changed in the cluster, so that a poll which says what is known would wait for a minute."""
     world, wait = ScriptedCluster(report()), timedelta(seconds=20)
@@ -179,7 +181,9 @@ async def test_whoever_asks_while_the_report_is_stale_is_answered_at_once(env: W
         await scan.until(lambda status: not status.problem)
 
 
-async def test_a_report_that_was_long_on_its_way_admits_nobody_and_another_is_asked_for_at_once(env: WorkflowEnvironment) -> None:
+async def test_a_report_that_was_long_on_its_way_admits_no_node_and_another_is_asked_for_at_once(
+    env: WorkflowEnvironment,
+) -> None:
     """S17, S18, S45: no worker was there for the workflow when the cluster's answered; a storm has begun since, which a last look
     does not know of."""
     storm = report("node-1", checks=(check(allowed=False, message="9 of 12 are unhealthy"),))
@@ -353,7 +357,7 @@ async def test_a_person_is_granted_queued_or_refused(env: WorkflowEnvironment) -
 
 
 @pytest.mark.parametrize("ends", ["", "-2"], ids=["another node's", "one that begins alike"])
-async def test_a_permit_is_for_the_node_whose_id_its_episode_holds(env: WorkflowEnvironment, ends: str) -> None:
+async def test_a_permit_is_for_the_node_with_the_id_that_its_episode_holds(env: WorkflowEnvironment, ends: str) -> None:
     """S13: any other workflow could run beside the node's own episode."""
     world = ScriptedCluster(report())
     async with scanning(env, world) as scan:
@@ -557,7 +561,7 @@ async def test_an_episode_that_asks_is_answered_once_the_opening_under_its_id_ha
         assert (await asking).decision is PermitDecision.GRANTED
 
 
-async def test_nobody_is_described_as_gone_while_his_episode_is_being_opened(env: WorkflowEnvironment) -> None:
+async def test_no_episode_is_described_as_gone_while_it_is_being_opened(env: WorkflowEnvironment) -> None:
     """S14: an answer from before the opening would give his permit to the next one, and two would act."""
     mark = Observation(node="node-9", uid="u9", incident="of-another", unhealthy=True)
     world = ScriptedCluster(report("node-1", "node-2", observations=(mark,)))
@@ -605,7 +609,7 @@ async def test_episodes_are_told_together_one_call_at_a_time_and_the_latest_last
         assert [[seen.boot_id for seen in call] for call in world.told[told:]] == [["b3", "b3"], ["b5", "b5"]]
 
 
-async def test_people_are_told_by_the_scan_of_whom_it_has_in_hand_and_never_before_that_is_known(
+async def test_people_are_told_by_the_scan_which_machine_it_has_in_hand_and_never_before_that_is_known(
     env: WorkflowEnvironment,
 ) -> None:
     """S44: where nothing else changes, the running scan is given up for one that tells the truth; and whoever is free again and
@@ -654,7 +658,7 @@ async def test_a_member_without_a_node_is_taken_only_while_the_nodes_that_are_le
 
 
 @pytest.mark.parametrize("said", [None, True, False])
-async def test_an_episode_that_does_not_say_whose_it_is_may_be_a_members_in_its_last_look_as_well(
+async def test_an_episode_without_a_role_may_be_a_members_in_its_last_look_as_well(
     env: WorkflowEnvironment, said: bool | None
 ) -> None:
     """S15: two open episodes were found, of which one is silent, and at worst both are of the control plane."""
@@ -728,3 +732,73 @@ async def test_an_override_that_waits_for_its_turn_is_one_when_it_comes(env: Wor
     world = ScriptedCluster(report(), found=[FoundOpen(nodes=("node-1",))], known={"node-1": described})
     async with scanning(env, world) as scan:
         await scan.until(lambda status: [each.override for each in status.permits] == [CIRCUIT_BREAKER])
+
+
+# When the scanner begins to clean up what others have left: marks without an episode, objects that nobody needs (S35).
+
+STEP = EscalationStep(strategy=Strategy.DELETE_MACHINE, name=Strategy.DELETE_MACHINE.value)
+MARK = Observation(node="node-1", uid="u", ready=True, incident="old")
+OBJECT = LeftOver(node="node-1", check=CHECK, step=STEP, name="node-1", reason="it is left over: its node is well")
+LEFT: list[dict[str, object]] = [{"observations": (MARK,)}, {"left_over": (OBJECT,)}]
+each_left = pytest.mark.parametrize("left", LEFT, ids=["a mark", "an object"])
+
+
+@pytest.mark.parametrize(
+    "blind",
+    [
+        {"view": ViewState(synced=True, stale="nothing was heard for a minute")},
+        {"lease": ClusterLease(held=False, holder="another deployment")},
+    ],
+    ids=["stale view", "no Lease"],
+)
+@each_left
+async def test_nothing_is_cleaned_up_on_a_stale_view_or_without_the_lease(
+    env: WorkflowEnvironment, left: dict[str, object], blind: dict[str, object]
+) -> None:
+    """S18, S38: the mark may be of an episode of the deployment that holds the Lease."""
+    world = ScriptedCluster(report(**left, **blind))
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: status.scans >= 1)
+        await scan.ask("node-9", by_person=False)  # whatever is to be begun has been by then
+        world.show(report("node-2", **left, **blind))
+        await scan.until(lambda status: [each.node for each in status.refused] == ["node-2"])
+        assert world.asked == []
+        world.show(report(**left))
+        await scan.until(lambda status: world.asked == [("node-1",)])
+
+
+@each_left
+async def test_nothing_is_cleaned_up_where_an_episode_is_open_or_has_just_ended(
+    env: WorkflowEnvironment, left: dict[str, object]
+) -> None:
+    """S13, S35: it removes itself what it has added; a report from before its end shows that still."""
+    world = ScriptedCluster(report("node-1"))
+    async with scanning(env, world, concurrency=2) as scan:
+        await scan.has_opened(1)
+        await scan.until(lambda status: [each.holding for each in status.permits] == [PermitState.OPEN])
+        shown = report("node-2", candidates=(replace(candidate("node-2"), refused="not now"),), **left)
+        world.show(shown)
+        await scan.until(lambda status: [each.node for each in status.refused] == ["node-2"])
+        assert world.asked == [("node-1",)]
+        await scan.release(world.opened[0])
+        await scan.until(lambda status: not status.permits)
+        if "observations" in left:
+            await eventually(env, lambda: bool(world.described))  # till then it could be the mark of somebody else
+        for incident in ("by-hand", "again"):
+            await scan.ask("node-9", incident)
+        assert world.asked == [("node-1",)], "the next scan decides"
+        world.show(shown)
+        await scan.until(lambda status: world.asked == [("node-1",), ("node-1",)])
+
+
+async def test_an_object_of_a_node_that_is_held_off_is_left_alone(env: WorkflowEnvironment) -> None:
+    """S19: a person has ended its episode, and perhaps looks at what that has left."""
+    world = ScriptedCluster(report("node-1"))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        await scan.release(world.opened[0], outcome="aborted", problem="aborted by ada")
+        world.show(report("node-1", left_over=(OBJECT,)))
+        await scan.until(lambda status: ["aborted by ada" in each.message for each in status.refused] == [True])
+        assert world.asked == [("node-1",)]
+        world.show(report(left_over=(OBJECT,), observations=(replace(MARK, incident=""),)))
+        await scan.until(lambda status: world.asked == [("node-1",), ("node-1",)])

@@ -18,7 +18,7 @@ from policy.observation.spells import Ending, HeldSpan, NodeDays, Spell
 from policy.scan.pauses import PastPause, Pause
 from policy.scan.repeat_alarm import PastIncident, Repetition
 from policy.values.mode import Mode
-from tests.workflows.scanned import NOW, carried_over, report
+from tests.workflows.scanner_run import NOW, carried_over, report
 from workflows.definitions.scanner import HealthScanner
 from workflows.kit.messages import Backoff, StopRequest
 from workflows.scanner.state import PreservationNotice, ScannerInput, ScannerState

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
+import pytest
+from temporalio import workflow
 from temporalio.client import WorkflowUpdateStage
 from temporalio.testing import WorkflowEnvironment
 
-from activities.contracts.episodes import Opened
-from policy.episode.messages import episode_id
-from policy.episode.permits import PermitDecision, PermitRequest, PermitState
+from activities.contracts.episodes import NotifyResult, Opened
+from policy.episode.messages import Kind, Observation, episode_id
+from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState
 from policy.preservation.preservation_index import PreservationNeed
+from policy.scan.report_builder import stamp_of
 from policy.scan.scan_report import ClusterLease, ViewState
-from tests.workflows.scanned import Scan, ScriptedCluster, candidate, report, scanning
+from tests.workflows.scanner_run import NOW, Scan, ScriptedCluster, candidate, report, scanning
 from tests.workflows.surroundings import eventually
 from workflows.definitions.scanner import HealthScanner
+from workflows.scanner.state import ScannerInput, ScannerState
 
 
 def need(victim: str, stamp: str = "one", **changes: object) -> PreservationNeed:
@@ -108,3 +113,29 @@ async def test_who_holds_the_node_is_not_refused_for_an_episode_that_comes_to_no
         world.may_open.set()
         answer = await asyncio.wait_for(asked.result(), 20)
     assert answer.decision is PermitDecision.GRANTED
+
+
+# Which episodes the scanner notifies of their nodes.
+
+SEEN = Observation(node="n", ready=True)
+
+
+@pytest.mark.parametrize(("stale", "notified"), [("", ["n"]), ("nothing was heard for a minute", [])])
+async def test_what_a_stale_view_shows_of_a_node_is_no_change(
+    stale: str, notified: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S18: an episode would take its node for well, or gone."""
+    asked = list[str]()
+
+    async def tell(_: object, request: Any, **__: object) -> NotifyResult:
+        asked.extend(each.node for each in request.observations)
+        return NotifyResult()
+
+    monkeypatch.setattr(workflow, "now", lambda: NOW)
+    monkeypatch.setattr(workflow, "execute_activity_method", tell)
+    permit = Permit(node="n", workflow_id="w", incident="i", kind=Kind.FENCING, holding=PermitState.OPEN, granted_at=NOW)
+    seen = report(observations=(SEEN,), view=ViewState(synced=True, stale=stale))
+    state = ScannerState(started=NOW, report=seen, permits={"n": permit}, told={"n": "as it was"})
+    await HealthScanner(ScannerInput(cluster="c", state=state))._notify_episodes()
+    assert asked == notified
+    assert state.told == {"n": "as it was" if stale else stamp_of(SEEN)}

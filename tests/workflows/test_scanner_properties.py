@@ -39,11 +39,11 @@ from policy.objects.nodes import Condition
 from policy.scan import candidates
 from policy.scan.ledger import Ledger
 from policy.scan.scan_report import ScanReport
-from policy.values.thresholds import Threshold
+from policy.values.fields import Threshold
 from tests.policy.builders import NOW, a_check, a_node
-from tests.workflows.scanned import carried_over, report_of
+from tests.workflows.scanner_run import carried_over, report_of
 from workflows.definitions.scanner import HealthScanner
-from workflows.scanner.holders import DESCRIBE_EVERY
+from workflows.scanner.permits import DESCRIBE_EVERY
 from workflows.scanner.state import ScannerInput, ScannerState
 
 pytestmark = pytest.mark.timeout(600)

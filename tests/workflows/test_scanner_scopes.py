@@ -15,7 +15,7 @@ from policy.scan.ledger import Ledger
 from policy.scan.scan_report import ScanReport
 from tests.policy.builders import NOW, ago
 from tests.policy.fencing_builders import RACK, in_rack, ledger_of, racks, report_of
-from tests.workflows.scanned import ScriptedCluster, scanning
+from tests.workflows.scanner_run import ScriptedCluster, scanning
 
 CAP = 5
 

@@ -1,19 +1,26 @@
-"""A scanner keeps what it does not repair, and has it recorded: never lost, never twice."""
+"""What a scanner has recorded: spells that it does not repair, never lost and never twice, and its decisions in the stream."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 
 from temporalio.testing import WorkflowEnvironment
 
-from policy.observation.spells import Ending, ObservationRecord
-from policy.scan.scan_report import NodeStanding, WatchedNode
-from tests.workflows.scanned import ScriptedCluster, report, scanning
+from activities.contracts.scan import ScanRequest
+from activities.errors import ErrorType, failure
+from policy.episode.decisions import Decision, DecisionKind
+from policy.episode.messages import episode_id
+from policy.observation.spells import MOST_RECORDED, Ending, NodeDays, ObservationRecord, ScannerSpells, Spell
+from policy.scan.scan_report import NodeStanding, ScanReport, WatchedNode
+from policy.values.mode import Mode
+from tests.workflows import contract
+from tests.workflows.scanner_run import CHECK, NOW, ScriptedCluster, report, scanning
 from tests.workflows.surroundings import eventually, let_pass
 from workers.payloads.converter import DATA_CONVERTER
 from workflows.definitions.scanner import HealthScanner
-from workflows.kit.messages import StopRequest
+from workflows.kit.messages import ModeRequest, PauseRequest, StopRequest, UnpauseRequest
+from workflows.scanner.state import ScannerState
 
 
 def well(*nodes: str) -> tuple[WatchedNode, ...]:
@@ -73,7 +80,93 @@ async def test_a_storm_is_recorded_once_all_of_it_is_over(env: WorkflowEnvironme
         await eventually(env, lambda: bool(world.recorded))
         (record,) = world.recorded
         assert [each.node for each in record.spells] == waiting
-        assert "/storm/" in record.workflow_id
+        assert "/-storm/" in record.workflow_id
+
+
+async def test_a_record_that_is_refused_is_kept_and_holds_back_no_other(env: WorkflowEnvironment) -> None:
+    world = ScriptedCluster(report("a", "b", "c"))
+    world.refuses = lambda record: record.spells[0].node == "b"
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: len(status.spells) == 2)
+        world.show(report("a", watched=well("b", "c")))
+        status = await scan.until(lambda status: status.open_spells == 0 and len(status.spells) == 1)
+        assert ([each.node for each in status.spells], endings(world.recorded)) == (["b"], {"c": Ending.CAME_BACK})
+        world.refuses = lambda _: False
+        await let_pass(env, scan.handle, timedelta(seconds=61))
+        world.show(report("a"))
+        await scan.until(lambda status: not status.spells)
+        assert [spell.node for record in world.recorded for spell in record.spells] == ["c", "b"]
+
+
+def of_storm(storm: str, number: int) -> list[Spell]:
+    found = Spell(node="", check="c", cause="Ready", since=NOW, due=NOW, ended=NOW, ending=Ending.CAME_BACK, storm=storm)
+    return [replace(found, node=f"{storm}-{each:03}") for each in range(number)]
+
+
+async def test_a_storm_that_is_refused_keeps_all_its_parts_and_another_goes_first(env: WorkflowEnvironment) -> None:
+    """A part that was left alone in the state would be recorded under the number of one that exists, and be lost."""
+    storms = [*of_storm("a", MOST_RECORDED + 1), *of_storm("b", 2)]
+    world = ScriptedCluster(report("x"))
+    world.refuses = lambda record: (record.spells[0].storm, record.part) == ("a", 1)
+    async with scanning(env, world, state=ScannerState(started=NOW, spells_of_storms=storms)) as scan:
+        await eventually(env, lambda: len(world.recorded) == 1)
+        await let_pass(env, scan.handle, timedelta(seconds=61))
+        world.show(report("x"))
+        await eventually(env, lambda: len(world.recorded) >= 2)
+        assert [(each.spells[0].storm, each.part) for each in world.recorded[:2]] == [("a", 0), ("b", 0)]
+        world.refuses = lambda _: False
+        await let_pass(env, scan.handle, timedelta(seconds=61))
+        world.show(report("x"))
+        await scan.until(lambda status: not status.spells)
+        assert {(each.part, len(each.spells)) for each in world.recorded if each.spells[0].storm == "a"} == {
+            (0, MOST_RECORDED),
+            (1, 1),
+        }
+
+
+def after_another(world: ScriptedCluster, *spells: Spell) -> ScriptedCluster:
+    """Another scanner of the cluster has left these."""
+    days = (NodeDays(day=f"{datetime.now(UTC):%Y-%m-%d}", check="c", mode=Mode.OBSERVE, seconds=7.0),)
+    world.former = ScannerSpells(spells=spells, days=days)
+    world.found = [contract.FoundOpen(nodes=(), earlier=True, former="run-1")]
+    return world
+
+
+LEFT = Spell(node="b", check=CHECK.key, cause="Ready", since=NOW, due=datetime.now(UTC) - timedelta(minutes=5), uid="uid-b")
+
+
+async def test_a_scanner_goes_on_with_the_spells_of_one_that_was_terminated(env: WorkflowEnvironment) -> None:
+    """With their moments, so that their records have the ids that the last scanner would have used."""
+    over = replace(LEFT, node="c", ended=LEFT.due, ending=Ending.CAME_BACK)
+    world = after_another(ScriptedCluster(report("a", "b")), LEFT, over)
+    async with scanning(env, world) as scan:
+        status = await scan.until(lambda status: status.opened == 1 and len(status.spells) == 1)
+        assert [(each.node, each.due) for each in status.spells] == [("b", LEFT.due)]
+        assert [each.spells for each in world.recorded] == [(over,)]
+        world.show(report("a", watched=well("b")))
+        await scan.until(lambda status: not status.spells)
+        assert world.recorded[-1].spells[0].due == LEFT.due
+        assert (await scan.client_handle().query(HealthScanner.spells)).days[0].seconds >= world.former.days[0].seconds
+
+
+async def test_what_a_reset_took_back_is_what_the_last_life_knew(env: WorkflowEnvironment) -> None:
+    """What was open before, and is recorded by now, is not begun again under another moment; what began later is kept."""
+    before = replace(LEFT, due=NOW)
+    world = after_another(ScriptedCluster(report("a", "b")), LEFT)
+    state = ScannerState(started=NOW, spells={"b": before, "z": replace(before, node="z")}, spells_ended=[of_storm("s", 1)[0]])
+    async with scanning(env, world, state=state) as scan:
+        status = await scan.until(lambda status: status.opened == 1)
+        assert [(each.node, each.due) for each in status.spells] == [("b", LEFT.due)]
+        assert not world.recorded
+
+
+async def test_a_last_scanner_that_does_not_answer_keeps_no_node_waiting(env: WorkflowEnvironment) -> None:
+    world = after_another(ScriptedCluster(report("a", "b")), LEFT)
+    world.fails["former"] = 99
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        status = await scan.until(lambda status: len(status.spells) == 1)
+        assert (status.spells[0].node, status.spells[0].due > LEFT.due) == ("b", True)
 
 
 async def test_a_scanner_that_is_stopped_records_what_is_open(env: WorkflowEnvironment) -> None:
@@ -88,8 +181,7 @@ async def test_a_scanner_that_is_stopped_records_what_is_open(env: WorkflowEnvir
 def test_fifteen_hundred_spells_are_less_than_temporal_takes() -> None:
     """2 MB is the most for one payload; the state is carried over in one."""
     from policy.observation.open_spells import LONGEST_TEXT, MANY, MOST_OPEN, MOST_SPANS, MOST_SPANS_OF_MANY
-    from policy.observation.spells import HeldSpan, Spell
-    from tests.workflows.scanned import NOW
+    from policy.observation.spells import HeldSpan
 
     span = HeldSpan(code="CircuitBreakerOpen", message="m" * LONGEST_TEXT, since=NOW, until=NOW)
     largest = Spell(
@@ -107,3 +199,99 @@ def test_fifteen_hundred_spells_are_less_than_temporal_takes() -> None:
         spells = tuple(replace(largest, held=(span,) * spans) for _ in range(number))
         (payload,) = DATA_CONVERTER.payload_converter.to_payloads([spells])
         assert len(payload.data) < 1_700_000, "the rest is for the report and the permits"
+
+
+# What the scanner decides goes to the decision stream with its scans: each change once, and again until a scan was answered.
+
+
+def written(world: ScriptedCluster) -> dict[str, Decision]:
+    """By id; a double has to be the same."""
+    found: dict[str, Decision] = {}
+    for request in world.requests:
+        for each in request.decisions:
+            assert found.setdefault(each.id, each) == each
+    return found
+
+
+def numbers(world: ScriptedCluster) -> list[int]:
+    return sorted(int(each.rpartition("/")[2]) for each in written(world))
+
+
+async def test_who_is_admitted_and_by_which_rule_the_others_are_refused_is_written_once(env: WorkflowEnvironment) -> None:
+    world = ScriptedCluster(report("node-1", "node-2", "node-3"))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        for _ in range(3):  # the same again is nothing new
+            scans = len(world.requests)
+            world.show(world.current)
+            await eventually(env, lambda scans=scans: len(world.requests) > scans)  # type: ignore[misc]
+        await eventually(env, lambda: len(written(world)) == 3)
+        (admitted,) = [each for each in written(world).values() if each.kind is DecisionKind.ADMITTED]
+        opened = world.opened[0]
+        assert (admitted.node, admitted.uid, admitted.incident) == ("node-1", "uid-node-1", opened.incident)
+        assert admitted.workflow_id == episode_id(opened.cluster, "node-1")
+        assert admitted.check == "NodeHealthCheck/workers"
+        assert admitted.numbers == {"permits": 1.0, "cap": 1.0}
+        refused = {each.node: each for each in written(world).values() if each.kind is DecisionKind.REFUSED}
+        assert {node: each.rule for node, each in refused.items()} == {"node-2": "CapReached", "node-3": "CapReached"}
+        assert refused["node-2"].uid == "uid-node-2"
+        assert refused["node-2"].versions == {"Node": "100"}
+        assert not any(each.who for each in written(world).values())
+        assert numbers(world) == [1, 2, 3]
+
+
+@dataclass
+class Unanswered(ScriptedCluster):
+    """A cluster whose worker is lost the first times that a scan takes records along."""
+
+    failures: int = 2
+
+    async def observe_cluster(self, request: ScanRequest) -> ScanReport:
+        if request.decisions and self.failures:
+            self.failures -= 1
+            self.requests.append(request)
+            raise failure(ErrorType.INVALID_CONFIG, "the worker is gone")
+        return await super().observe_cluster(request)
+
+
+async def test_what_a_scan_without_an_answer_took_along_goes_with_the_next(env: WorkflowEnvironment) -> None:
+    """Its worker may have been killed before it wrote anything."""
+    world = Unanswered(report("node-1", "node-2"))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        await eventually(env, lambda: len([request for request in world.requests if len(request.decisions) == 2]) == 3)
+        world.show(world.current)
+        await eventually(env, lambda: not world.requests[-1].decisions)
+        assert numbers(world) == [1, 2]
+
+
+async def test_where_no_stream_is_configured_no_record_is_kept_or_travels(env: WorkflowEnvironment) -> None:
+    """Once a stream is configured they begin, with the number 1: nothing is missing before it."""
+    world = ScriptedCluster(report("node-1", "node-2", streams=False))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        world.show(report("node-1", "node-2", "node-3", streams=False))
+        await eventually(env, lambda: "node-3" in {each.node for each in world.requests[-1].refusals})
+        assert written(world) == {}
+        world.show(report("node-1", "node-2", "node-3", "node-4"))
+        await eventually(env, lambda: bool(written(world)))
+        assert [(each.node, numbers(world)) for each in written(world).values()] == [("node-4", [1])]
+
+
+async def test_a_pause_and_a_stop_are_written_with_the_person_also_by_the_last_scan(env: WorkflowEnvironment) -> None:
+    world = ScriptedCluster(report("node-1"))
+    async with scanning(env, world) as scan:
+        await scan.has_opened(1)
+        handle = scan.client_handle()
+        await handle.execute_update(HealthScanner.pause, PauseRequest(who="ada", reason="drill"))
+        await handle.execute_update(HealthScanner.unpause, UnpauseRequest(who="ada", reason="over"))
+        await handle.execute_update(
+            HealthScanner.set_mode, ModeRequest(who="ada", reason="only look", mode="observe", nodes=("node-9",))
+        )
+        await handle.execute_update(HealthScanner.stop, StopRequest(who="amy", reason="move"))
+        await eventually(env, lambda: world.released == 1)
+    said = {(each.act, each.who) for each in (*written(world).values(), *world.last_decisions) if each.who}
+    ada, amy = "ada (identity not verified)", "amy (identity not verified)"
+    assert said == {("pause", ada), ("unpause", ada), ("set-mode", ada), ("stop-scan", amy)}
+    (mode,) = [each for each in (*written(world).values(), *world.last_decisions) if each.act == "set-mode"][-1:]
+    assert (mode.kind, mode.outcome, mode.message) == (DecisionKind.MODE_CHANGED, "observe", "node-9: only look")

@@ -18,7 +18,7 @@ from policy.episode.messages import Phase
 from tests.workflows.fencing_run import fencing
 from tests.workflows.surroundings import ClockworkEnvironment, moment, worker
 from tests.workflows.world import World, plan
-from workflows.definitions.fencing import Fencing
+from workflows.definitions.episodes import Fencing
 from workflows.kit.messages import PersonRequest
 
 

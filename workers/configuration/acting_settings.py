@@ -20,7 +20,7 @@ from policy.checks.health_check import (
 )
 from policy.objects.scopes import CLUSTER
 from policy.observation.offenders import OffenderAnswer, OffenderRules
-from policy.preservation.pools import Pool, pool_of
+from policy.preservation.requests import Pool, pool_of
 from policy.remediation.remediation_objects import REMEDIATORS, Remediator
 from policy.scan.repeat_alarm import RepeatAlarm
 from policy.values.errors import PolicyError

@@ -29,7 +29,7 @@ from activities.contracts.scan import ScanRequest
 from activities.contracts.target import PinRequest, Target
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, episode_id, scanner_id
-from policy.scan.view_state import another_cluster
+from policy.scan.readiness import another_cluster
 
 SCANNER = "HealthScanner"
 SCAN = "scan.observe-cluster"

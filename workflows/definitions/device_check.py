@@ -47,7 +47,7 @@ from policy.fence.device_check import (
 from policy.values.display_text import without_calls
 from policy.values.times import in_utc, later, written
 from workflows.kit import continuation, options
-from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
+from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult, invalid_input
 from workflows.kit.options import cluster_queue, power_queue
 
 KIND = "DeviceCheck"
@@ -190,10 +190,11 @@ class DeviceCheck:
 
     async def _names(self) -> tuple[str, ...]:
         try:
-            found = await workflow.execute_activity_method(
+            found = await options.execute(
                 FenceDeviceActivities.list_nodes,
                 NodeNamesRequest(cluster=self._cluster),
-                **(options.check_listing(self._cluster) | {"summary": "lists the nodes"}),
+                options.check_listing(self._cluster),
+                "lists the nodes",
             )
         except ActivityError as error:
             raise self._unreadable(error) from error
@@ -201,10 +202,11 @@ class DeviceCheck:
 
     async def _find(self, names: Sequence[str]) -> tuple[NodeToCheck, ...]:
         try:
-            found = await workflow.execute_activity_method(
+            found = await options.execute(
                 FenceDeviceActivities.find_devices,
                 FenceDevicesRequest(cluster=self._cluster, nodes=tuple(names)),
-                **(options.check_listing(self._cluster) | {"summary": f"finds the devices from {names[0]} on"}),
+                options.check_listing(self._cluster),
+                f"finds the devices from {names[0]} on",
             )
         except ActivityError as error:
             raise self._unreadable(error) from error
@@ -230,10 +232,11 @@ class DeviceCheck:
         """That a device could not be asked says nothing about the device: it is unread then."""
         request = ReadDevicesRequest(cluster=self._cluster, devices=devices)
         try:
-            read = await workflow.execute_activity_method(
+            read = await options.execute(
                 DeviceReadingActivities.read_devices,
                 request,
-                **(options.check_reading(site, request.longest) | {"summary": f"reads {len(devices)} devices of site {site}"}),
+                options.check_reading(site, request.longest),
+                f"reads {len(devices)} devices of site {site}",
             )
         except ActivityError as error:
             why = _not_taken(error, power_queue(site)) or f"not read: {error_message(error)}"
@@ -248,10 +251,11 @@ class DeviceCheck:
         for start in range(0, len(notices), BATCH):
             some = tuple(notices[start : start + BATCH])
             try:
-                await workflow.execute_activity_method(
+                await options.execute(
                     FenceDeviceActivities.publish_device_notices,
                     PublishDeviceNoticesRequest(cluster=self._cluster, tidings=some),
-                    **(options.report(self._cluster) | {"summary": f"publishes notices of {len(some)} devices"}),
+                    options.report(self._cluster),
+                    f"publishes notices of {len(some)} devices",
                 )
             except ActivityError as error:
                 workflow.logger.warning("Events about %d devices can't be written: %s", len(some), error_message(error))
@@ -318,17 +322,9 @@ class DeviceCheck:
     def _check_identity(self, request: DeviceCheckInput) -> None:
         expected = device_check_id(request.cluster)
         if not request.cluster or workflow.info().workflow_id != expected:
-            raise ApplicationError(
-                f"expected an input with a cluster, run under the workflow id {expected!r}",
-                type=ErrorType.INVALID_CONFIG.value,
-                non_retryable=True,
-            )
+            raise invalid_input(f"expected an input with a cluster, run under the workflow id {expected!r}")
         if request.every is not None and not timedelta(0) < request.every <= LONGEST_PAUSE:
-            raise ApplicationError(
-                f"every: expected a time above 0 and of at most {LONGEST_PAUSE.days} days, got {request.every}",
-                type=ErrorType.INVALID_CONFIG.value,
-                non_retryable=True,
-            )
+            raise invalid_input(f"every: expected a time above 0 and of at most {LONGEST_PAUSE.days} days, got {request.every}")
 
     def _unreadable(self, error: ActivityError) -> ApplicationError:
         why = _not_taken(error, cluster_queue(self._cluster)) or error_message(error)

@@ -23,7 +23,7 @@ from activities.contracts import metrics, search
 from activities.contracts.episodes import EpisodeActivities, NameRequest, NotifyRequest, Opened, OpenOutcome, OpenRequest
 from activities.contracts.preservation import PreservationStarts, PreserveRequest
 from activities.contracts.scan import OpenEpisode, Refusal, RepetitionActivities, RepetitionRequest, ScanActivities, ScanRequest
-from activities.errors import ErrorType, error_message
+from activities.errors import error_message
 from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import FencingInput, RemediationInput, episode_id, scanner_id
 from policy.episode.modes import MODES_MEMO, REPAIRS, UNSET, ClusterModes, ModeRule
@@ -40,13 +40,14 @@ from policy.episode.permits import (
     portion_of,
 )
 from policy.objects.scopes import CLUSTER
+from policy.observation.spells import ScannerSpells
 from policy.scan import pauses, repeat_alarm
 from policy.scan.admission import admit, orphans
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses
 from policy.scan.permit_rules import AdmissionRefusal
+from policy.scan.readiness import another_cluster
 from policy.scan.report_builder import plainly_sick, stamp_of
 from policy.scan.scan_report import MAXIMUM_OBSERVATIONS, ScanReport
-from policy.scan.view_state import another_cluster
 from policy.values.display_text import some_of, without_calls
 from policy.values.mode import read_mode
 from policy.values.times import format_duration
@@ -58,15 +59,14 @@ from workflows.kit.messages import (
     PauseRequest,
     RefusedNode,
     ScannerResult,
-    ScannerSpells,
     ScannerStatus,
     StopRequest,
     UnpauseRequest,
+    invalid_input,
 )
 from workflows.scanner import backoff
 from workflows.scanner.background_tasks import BackgroundTasks, CoalescedTask
-from workflows.scanner.holders import LIST_LAG, Holders
-from workflows.scanner.permits import Permits
+from workflows.scanner.permits import LIST_LAG, Holders, Permits
 from workflows.scanner.spells import MOST_SHOWN, Spells
 from workflows.scanner.state import PreservationNotice, ScannerInput, ScannerState
 
@@ -170,6 +170,9 @@ class HealthScanner:
             report = await self._next_report()
             if report is not None:
                 await self._holders.rebuild(report)
+                if former := self._holders.former:
+                    self._holders.former = ""
+                    await self._spells.take_over(former)
                 if (repaired := self._holders.repaired) is not None and not self._state.modes.is_known:
                     self._set_modes(self._state.modes.begun(repaired=repaired))
                 # First: a machine that is to be preserved has its episode, and that its node, before any node is disrupted.
@@ -190,10 +193,11 @@ class HealthScanner:
         deployment could have as well, such as the namespace's, would let two scanners hold one Lease (S38)."""
         while not self._state.holder and self._stop is None:
             try:
-                name = await workflow.execute_activity_method(
+                name = await options.execute(
                     EpisodeActivities.name_deployment,
                     NameRequest(cluster=self._input.cluster),
-                    **(options.temporal_call() | {"summary": "asks how the cluster Lease names us"}),
+                    options.temporal_call(),
+                    "asks how the cluster Lease names us",
                 )
             except ActivityError as error:
                 self._nameless = f"our own name is not known: {error_message(error)}"
@@ -404,10 +408,11 @@ class HealthScanner:
             return
         names = ", ".join(need.victim for need in due)
         try:
-            await workflow.execute_activity_method(
+            await options.execute(
                 PreservationStarts.preserve,
                 PreserveRequest(cluster=self._input.cluster, holder=state.holder, needs=tuple(due)),
-                **(options.temporal_call() | {"summary": f"preservations: {names}"[:200]}),
+                options.temporal_call(),
+                f"preservations: {names}"[:200],
             )
         except ActivityError as error:
             self._preservation_problem = f"preservations can't be begun: {error_message(error)}"
@@ -541,8 +546,8 @@ class HealthScanner:
         )
         names = ", ".join(episode.node for episode in inputs)
         try:
-            result = await workflow.execute_activity_method(
-                EpisodeActivities.open, request, **(options.temporal_call() | {"summary": f"opens episodes: {names}"[:200]})
+            result = await options.execute(
+                EpisodeActivities.open, request, options.temporal_call(), f"opens episodes: {names}"[:200]
             )
         except ActivityError as error:
             self._open_problem = f"episodes can't be opened: {error_message(error)}"
@@ -597,10 +602,11 @@ class HealthScanner:
             return
         names = ", ".join(each.node for each in changed)
         try:
-            result = await workflow.execute_activity_method(
+            result = await options.execute(
                 EpisodeActivities.notify,
                 NotifyRequest(cluster=self._input.cluster, observations=changed),
-                **(options.temporal_call() | {"summary": f"tells episodes of their nodes: {names}"[:200]}),
+                options.temporal_call(),
+                f"tells episodes of their nodes: {names}"[:200],
             )
         except ActivityError as error:
             workflow.logger.warning("episodes can't be notified of their nodes: %s", error_message(error))
@@ -626,10 +632,11 @@ class HealthScanner:
         while self._state.untold:
             repetition = self._state.untold.pop(0)
             try:
-                await workflow.execute_activity_method(
+                await options.execute(
                     RepetitionActivities.publish_repetition,
                     RepetitionRequest(cluster=self._input.cluster, repetition=repetition),
-                    **(options.report(self._input.cluster) | {"summary": f"{repetition.node} is fenced again and again"}),
+                    options.report(self._input.cluster),
+                    f"{repetition.node} is fenced again and again",
                 )
             except ActivityError as error:
                 why = error_message(error)
@@ -881,17 +888,9 @@ class HealthScanner:
     def _check_identity(self, request: ScannerInput) -> None:
         expected = scanner_id(request.cluster)
         if not request.cluster or workflow.info().workflow_id != expected:
-            raise ApplicationError(
-                f"expected an input with a cluster, run under the workflow id {expected!r}",
-                type=ErrorType.INVALID_CONFIG.value,
-                non_retryable=True,
-            )
+            raise invalid_input(f"expected an input with a cluster, run under the workflow id {expected!r}")
         if request.concurrency < 1:
-            raise ApplicationError(
-                f"concurrency: expected at least 1, got {request.concurrency}",
-                type=ErrorType.INVALID_CONFIG.value,
-                non_retryable=True,
-            )
+            raise invalid_input(f"concurrency: expected at least 1, got {request.concurrency}")
 
     def _carried(self) -> ScannerInput:
         """What the next history begins with."""
@@ -935,10 +934,11 @@ class HealthScanner:
 
     async def _give_back_lease(self) -> None:
         try:
-            await workflow.execute_activity_method(
+            await options.execute(
                 ScanActivities.release_lease,
                 self._scan_request(),
-                **(options.report(self._input.cluster) | {"summary": "gives the cluster Lease back"}),
+                options.report(self._input.cluster),
+                "gives the cluster Lease back",
             )
         except ActivityError as error:
             workflow.logger.warning("the cluster Lease lapses by itself: %s", error_message(error))

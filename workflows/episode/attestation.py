@@ -74,10 +74,8 @@ async def verified_command(
         use=update.id if update is not None else "",
     )
     try:
-        verification = await workflow.execute_activity_method(
-            AttestationActivities.verify,
-            request,
-            **(options.attestation(cluster) | {"summary": f"verifies who says {spoken.action.value}"}),
+        verification = await options.execute(
+            AttestationActivities.verify, request, options.attestation(cluster), f"verifies who says {spoken.action.value}"
         )
     except ActivityError as error:
         raise refused(f"it could not be verified who says {spoken.action.value}: {error_message(error)}") from error

@@ -15,7 +15,6 @@ from typing import Any, Protocol
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from activities.errors import ErrorType
 from policy.episode.advice import advice, ways
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Observation, Outcome, Phase, RecordEntry, episode_id
 from policy.episode.operator_commands import CIRCUIT_BREAKER, AcceptedCommand, NodeActionSpec, Verb, one_line, override_problem
@@ -33,7 +32,7 @@ from workflows.episode.episode import Episode
 from workflows.episode.state import End, EpisodeState, History
 from workflows.kit import continuation
 from workflows.kit.continuation import NewHistory
-from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, PersonRequest, ResumeRequest
+from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, PersonRequest, ResumeRequest, invalid_input
 
 
 def opened(kind: Kind, request: History, **given: Any) -> Episode:
@@ -96,14 +95,14 @@ class EpisodeConversation:
         (`workers/interceptors/workflow_guards.py`)."""
         expected, info = episode_id(request.cluster, request.node), workflow.info()
         if not request.cluster or not request.node or info.workflow_id != expected:
-            raise _refused(
+            raise invalid_input(
                 f"expected an input with cluster and node, run under the workflow id {expected!r}; "
                 f"this one runs under {info.workflow_id!r}"
             )
         if request.state is not None and info.continued_run_id is None:
-            raise _refused("expected nothing but a request: the state of an episode comes from its own earlier history")
+            raise invalid_input("expected nothing but a request: the state of an episode comes from its own earlier history")
         if request.state is None and info.continued_run_id is not None:
-            raise _refused(
+            raise invalid_input(
                 "expected the state of the history before: an episode is begun by a request, and never by another workflow"
             )
 
@@ -289,7 +288,3 @@ class EpisodeConversation:
     def _check_return_path(self, request: PersonRequest) -> None:
         require_name_and_reason(request)
         self.check(Verb.RETURN_PATH, request.question)
-
-
-def _refused(what: str) -> ApplicationError:
-    return ApplicationError(what, type=ErrorType.INVALID_CONFIG.value, non_retryable=True)

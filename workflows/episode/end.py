@@ -12,11 +12,9 @@ from temporalio import workflow
 
 from policy.episode.events import EventReason
 from policy.episode.messages import EpisodeResult, Kind, Outcome, Phase
-from policy.episode.permits import Release
 from workflows.episode.episode import Episode
 from workflows.episode.node_writes import NodeWriter
 from workflows.episode.state import End
-from workflows.kit import metrics
 
 
 def not_begun(episode: Episode, why: str) -> End:
@@ -58,23 +56,12 @@ async def close(
     gives_back = []
     if node_writer is not None and leased:
         gives_back.append(node_writer.release_node_lease())
-    if (
-        episode.state.kind is not Kind.PRESERVATION or episode.state.permit or episode.state.queued
-    ):  # most of these have never asked for one
-        release = Release(
-            node=episode.state.node,
-            incident=episode.state.incident,
-            outcome=end.outcome.value,
-            problem=end.message,
-            powered_on_at=powered_on_at,
-            powered_off_at=powered_off_at,
-            missing=end.missing,
-        )
-        gives_back.append(episode.give_back_permit(release))
+    if episode.state.kind is not Kind.PRESERVATION or episode.state.permit or episode.state.queued:  # most never asked for one
+        power = {"powered_on_at": powered_on_at, "powered_off_at": powered_off_at}
+        why = {"outcome": end.outcome.value, "problem": end.message, "missing": end.missing}
+        gives_back.append(episode.give_back_permit(**why, **power))
     await asyncio.gather(*reversed(gives_back))
-    metrics.ended(
-        episode.state.cluster, episode.state.kind, end.outcome, ended - episode.state.started, episode.state.offends_since
-    )
+    episode.count_end(end.outcome, ended)
     return EpisodeResult(
         outcome=end.outcome,
         incident=episode.state.incident,

@@ -11,13 +11,14 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
-from activities.contracts import search
+from activities.contracts import metrics, search
 from activities.contracts.episodes import AskPermit, EpisodeActivities
-from activities.contracts.target import LookResult, PublishedEvent, Target
+from activities.contracts.target import ActRequest, LookResult, PublishedEvent, ReleaseRequest, RestoreRequest, Target
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode import phases
 from policy.episode.events import EventReason
@@ -46,13 +47,17 @@ from policy.values.display_text import without_calls
 from policy.values.times import LATEST, written
 from workflows.episode.publisher import Publisher
 from workflows.episode.state import EpisodeState, Rest, Undertaking
-from workflows.kit import continuation, metrics, options
+from workflows.kit import continuation, options
 from workflows.kit.continuation import NewHistory
-from workflows.kit.interrupts import failure_line, is_unclear
+from workflows.kit.interrupts import Interrupt, NonRetryable, ProofLost, StepFailed, Unlicensed, failure_line, is_unclear
 from workflows.kit.messages import AbortRequest, HoldEpisodeRequest, OperatorCommand, PersonRequest, ResumeRequest
 
 MAXIMUM_RECORD = 500
 ASK_AGAIN_MAXIMUM = timedelta(minutes=10)
+
+Request = TypeVar("Request")
+Publishing = TypeVar("Publishing", ActRequest, ReleaseRequest, RestoreRequest)
+Result = TypeVar("Result")
 
 
 class Episode:
@@ -100,6 +105,27 @@ class Episode:
             override=self.state.override,
         )
 
+    async def execute(
+        self,
+        activity: Callable[[Any, Request], Awaitable[Result]],
+        request: Request,
+        how: Callable[[str], workflow.ActivityConfig],
+        summary: str,
+    ) -> Result:
+        """Have an activity carried out in the episode's cluster. how: its options, of `workflows/kit/options.py`. Raises
+        ActivityError."""
+        return await options.execute(activity, request, how(self.state.cluster), summary)
+
+    async def execute_publishing(
+        self,
+        activity: Callable[[Any, Publishing], Awaitable[Result]],
+        request: Publishing,
+        how: Callable[[str], workflow.ActivityConfig],
+        summary: str,
+    ) -> Result:
+        """The same of a request with a field `news`: what is new for people goes along."""
+        return await self.publisher.along(lambda news: self.execute(activity, replace(request, news=news), how, summary))
+
     def learns_of(self, added: Added | None) -> None:
         """What our mark tells of: it may be gone later, and what was added before us is ours to take away by now."""
         self.state.added |= added or NOTHING_ADDED
@@ -145,6 +171,23 @@ class Episode:
             offender = PublishedEvent(reason=EventReason.REPEATED_REPAIRS, message=found.offence, warning=True)
             self.publisher.add_event(offender)
 
+    @property
+    def _labels(self) -> dict[str, str]:
+        """Of its metrics: no name of a node, of which there may be any number."""
+        return {"cluster": self.state.cluster, "kind": self.state.kind.value}
+
+    def count_off(self) -> None:
+        """Its node is proven off: how long that took, where it is known when it began to offend."""
+        if (since := self.state.offends_since) is not None:
+            metrics.TIME_TO_OFF.record(workflow.metric_meter(), workflow.now() - since, **self._labels)
+
+    def count_end(self, outcome: Outcome, at: datetime) -> None:
+        """It is over: how long it was open, and how long its node was of no use."""
+        lasted, since = at - self.state.started, self.state.offends_since
+        metrics.EPISODES_ENDED.record(workflow.metric_meter(), lasted, **self._labels, outcome=outcome.value)
+        if since is not None and outcome in {Outcome.RECOVERED, Outcome.REPLACED}:
+            metrics.TIME_TO_SERVICE.record(workflow.metric_meter(), workflow.now() - since, **self._labels)
+
     # What people see ------------------------------------------------------------------------------------------------
 
     def note(
@@ -187,12 +230,13 @@ class Episode:
             except phases.UnexpectedPhaseError as error:  # an exception would have this task tried again for ever, also after off
                 workflow.logger.error("%s", error)
                 self.note("phase", "unexpected", str(error))
-                metrics.unexpected_phase(self.state.cluster, self.state.kind, self.state.phase, phase)
+                changed = {"before": self.state.phase.value, "after": phase.value}
+                metrics.UNEXPECTED_PHASES.add(workflow.metric_meter(), **self._labels, **changed)
             self.state.phase = phase
             if phase is Phase.RUNNING and self.state.pinned is not None and not self.state.hardware:
                 self._begin_repair(self.state.pinned.system_uuid)
             self.note("phase", phase.value)
-            metrics.entered(self.state.cluster, self.state.kind, phase)
+            metrics.EPISODE_PHASES.add(workflow.metric_meter(), **self._labels, phase=phase.value)
             self._tag()
         if step is not None and step.value != self.state.step:
             self.state.step, self.state.try_number, self.state.tries = step.value, 1, 0
@@ -208,7 +252,7 @@ class Episode:
         self.state.zone, self.state.reason = zone, one_line(reason)
         if self.state.offends_since is None and since is not None:
             self.state.offends_since = since
-            metrics.detected(self.state.cluster, self.state.kind, since)
+            metrics.TIME_TO_DETECT.record(workflow.metric_meter(), workflow.now() - since, **self._labels)
         if workflow.info().typed_search_attributes.get(search.NODE) is None:
             self._tag()
         self._show()
@@ -656,10 +700,11 @@ class Episode:
     async def _ask(self, request: PermitRequest) -> PermitAnswer:
         """Ask once. Asking again keeps the place in the queue, and finds a scanner that has forgotten us."""
         try:
-            answer: PermitAnswer = await workflow.execute_activity_method(
+            answer: PermitAnswer = await options.execute(
                 EpisodeActivities.request_permit,
                 AskPermit(cluster=self.state.cluster, permit=request),
-                **(options.temporal_call() | {"summary": f"asks for a permit to disrupt {self.state.node}"}),
+                options.temporal_call(),
+                f"asks for a permit to disrupt {self.state.node}",
             )
         except ActivityError as error:
             answer = PermitAnswer(decision=PermitDecision.REFUSED, reason=error_message(error))
@@ -667,16 +712,104 @@ class Episode:
         self.state.holder = answer.holder or self.state.holder
         return answer
 
-    async def give_back_permit(self, release: Release) -> None:
+    async def give_back_permit(self, **known: Any) -> None:
         """Signal the scanner, also that it waits for none any more; a failed signal is only logged, since the scanner also
-        describes its holders."""
+        describes its holders. known: fields of Release, beside those that the state has."""
         self.state.permit, self.state.queued = False, ""
-        uid = self.state.pinned.uid if self.state.pinned else ""
-        release = replace(
-            release, cause=self.state.cause, workloads=self.state.workloads, node_uid=uid, vetoed_until=self.state.vetoed_until
+        release = Release(
+            node=self.state.node,
+            incident=self.state.incident,
+            cause=self.state.cause,
+            workloads=self.state.workloads,
+            node_uid=self.state.pinned.uid if self.state.pinned else "",
+            vetoed_until=self.state.vetoed_until,
+            **known,
         )
         scanner = workflow.get_external_workflow_handle(scanner_id(self.state.cluster))
         try:
             await scanner.signal("release", release)
         except (ApplicationError, FailureError) as error:
             workflow.logger.warning("the scanner did not hear of the release: %s", error)
+
+
+# How long an episode waits for what passes by itself before it asks a person (`Patience`), how often a step is tried, and what
+# does not count as a try (`Tries`). The plan says how often; the story decides what happens once the tries are used up.
+
+
+class Patience:
+    """What was waited within one undertaking. Each kind of waiting has its own patience: a minute of refusals takes nothing from
+    the half hour for the cluster Lease."""
+
+    def __init__(self, episode: Episode, under: Undertaking) -> None:
+        self._episode = episode
+        self._under = under
+        self._has_waited()
+
+    def is_over(self, interrupt: Unlicensed) -> bool:
+        """Whether this kind has been waited for as long as it may."""
+        return self._under.waited.get(type(interrupt).__name__, timedelta(0)) >= interrupt.patience
+
+    async def rest(self, interrupt: Interrupt, duration: timedelta, why: str) -> None:
+        """A rest of the episode, which counts as waiting of this kind for as long as it took."""
+        self._under.waits_for, self._under.waits_since = type(interrupt).__name__, workflow.now()
+        await self._episode.rest(duration, why)
+        self._has_waited()
+
+    def _has_waited(self) -> None:
+        """A rest is over, which may have begun in an earlier history."""
+        under = self._under
+        if under.waits_since is not None:
+            before = under.waited.get(under.waits_for, timedelta(0))
+            under.waited[under.waits_for] = before + workflow.now() - under.waits_since
+            under.waits_since = None
+
+
+class Tries:
+    """Carries out steps as often as the plan allows. `before_next` is asked before every further try, and may raise an
+    interrupt."""
+
+    def __init__(self, episode: Episode, plan: FencingPlan, *, before_next: Callable[[], Awaitable[None]]) -> None:
+        self._episode = episode
+        self._plan = plan
+        self._before_next = before_next
+
+    async def carry_out(
+        self, step: FenceStep, act: Callable[[], Awaitable[None]], *, tries: int | None = None, restores: bool = False
+    ) -> None:
+        """The last failure is the step's. tries: None, as often as the plan says for every step. restores: it is what an abort
+        may have asked for, so that this abort ends no try.
+
+        Waiting for the cluster Lease, or for an API that refuses us, uses up patience, not tries."""
+        with self._episode.undertaking(f"tries of {step.value}") as under:
+            await self._until_done(step, act, tries or self._plan.tries, under, restores=restores)
+
+    async def _until_done(
+        self, step: FenceStep, act: Callable[[], Awaitable[None]], tries: int, under: Undertaking, *, restores: bool
+    ) -> None:
+        patience = Patience(self._episode, under)
+        while True:
+            number = under.failures + 1
+            self._episode.state.step, self._episode.state.try_number, self._episode.state.tries = step.value, number, tries
+            try:
+                await act()
+            except Unlicensed as interrupt:
+                if patience.is_over(interrupt):
+                    raise NonRetryable(interrupt.reason) from interrupt
+                self._episode.enter(doing=f"{interrupt.waits}: {interrupt.reason}")
+                await patience.rest(interrupt, interrupt.pause, "until the licence is looked at again")
+            except StepFailed as failed:
+                self._episode.state.problem = failed.reason
+                self._episode.note(
+                    step.value, "failed", f"try {number} of {tries}: {failed.reason}", numbers={"try": number, "tries": tries}
+                )
+                if number == tries or isinstance(failed, ProofLost):
+                    raise
+                under.failures = number
+                self._episode.enter(doing=f"will try again: {failed.reason}")
+                await self._episode.rest(self._plan.retry_interval, f"before try {number + 1} of {step.value}")
+                abort = self._episode.state.abort_asked
+                if not (restores and abort is not None and abort.power_on):
+                    await self._before_next()
+            else:
+                self._episode.state.problem, self._episode.state.tries = "", 0
+                return

@@ -7,7 +7,6 @@ Each is an idempotent look-and-write on the API's side (`activities/cluster/`).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -22,7 +21,6 @@ from activities.contracts.target import (
     FreeingActivities,
     IsolationActivities,
     LookRequest,
-    Publication,
     PublishedEvent,
     ReleaseRequest,
     RestoreRequest,
@@ -33,12 +31,10 @@ from activities.errors import error_message
 from policy.episode.events import WARNINGS, EventReason
 from policy.episode.fencing_requests import RequestAnswer, Stage, last_stage
 from policy.episode.messages import Need, NeedKind, Outcome, Phase
-from policy.episode.permits import Release
 from policy.fence.config import LONGEST_ACT, FenceStep
 from policy.values.object_refs import ObjectRef
-from workflows.episode.episode import Episode
+from workflows.episode.episode import Episode, Patience
 from workflows.episode.state import FencingProgress
-from workflows.episode.tries import Patience
 from workflows.kit import options
 from workflows.kit.interrupts import Interrupt, NeedGone, PassingRefusal, as_interrupt
 
@@ -61,12 +57,8 @@ class NodeWriter:
         """Carry out one write; a failed one is raised as the interrupt it means."""
         not_after = workflow.now() + options.WRITE_WINDOW
         request = ActRequest(target=self._episode.target, not_after=not_after, added=self._episode.state.added)
-
-        async def carry_out(news: Publication | None) -> ActResult:
-            return await workflow.execute_activity_method(act, replace(request, news=news), **self._writing(summary))
-
         with as_interrupt(summary):
-            result = await self._episode.publisher.along(carry_out)
+            result = await self._episode.execute_publishing(act, request, options.cluster_write, summary)
         self._episode.learns_of(result.added)
         return result
 
@@ -75,8 +67,8 @@ class NodeWriter:
         not_after = workflow.now() + options.WRITE_WINDOW
         target, added = self._episode.target.without_devices, self._episode.state.added
         request = UntaintRequest(target=target, ours=ours, added=added, look=look, not_after=not_after)
-        return await workflow.execute_activity_method(
-            FreeingActivities.untaint_out_of_service, request, **self._writing("power-management: removes our taint")
+        return await self._episode.execute(
+            FreeingActivities.untaint_out_of_service, request, options.cluster_write, "power-management: removes our taint"
         )
 
     async def mark_again(self) -> bool:
@@ -89,21 +81,11 @@ class NodeWriter:
 
     async def release_node_lease(self) -> None:
         """Give the node lease back; one that can't be given back lapses by itself."""
-
-        async def release(news: Publication | None) -> None:
-            target, adopted, holder = (
-                self._episode.target.without_devices,
-                self._episode.state.adopted,
-                self._episode.state.holder,
-            )
-            await workflow.execute_activity_method(
-                TargetActivities.release_lease,
-                ReleaseRequest(target=target, adopted=adopted, holder=holder, news=news),
-                **self._writing("recovery: gives the node's maintenance lease back"),
-            )
-
+        state, target = self._episode.state, self._episode.target.without_devices
+        request = ReleaseRequest(target=target, adopted=state.adopted, holder=state.holder)
+        summary = "recovery: gives the node's maintenance lease back"
         try:
-            await self._episode.publisher.along(release)
+            await self._episode.execute_publishing(TargetActivities.release_lease, request, options.cluster_write, summary)
         except ActivityError as error:
             self._episode.note("release-lease", "failed", f"{error_message(error)}; it lapses by itself")
 
@@ -120,14 +102,9 @@ class NodeWriter:
                 tainted=tainted,
                 added=self._episode.state.added,
             )
-
-            async def restore(news: Publication | None) -> ActResult:
-                return await workflow.execute_activity_method(
-                    IsolationActivities.mark_schedulable, replace(request, news=news), **self._writing(summary)
-                )
-
+            act, how = IsolationActivities.mark_schedulable, options.cluster_write
             with as_interrupt(summary):
-                result = await self._episode.publisher.along(restore)
+                result = await self._episode.execute_publishing(act, request, how, summary)
             self._episode.note("mark-schedulable", "ok", result.detail, version=result.version)
 
         self._episode.enter(step=FenceStep.RECOVERY, doing="removes our marks")
@@ -179,9 +156,7 @@ class NodeWriter:
         self._episode.enter(phase=Phase.NEEDS_HUMAN, doing="needs a person")
         self.send_event(EventReason.NEEDS_HUMAN, "; ".join(filter(None, (problem, self._episode.advice))))
         self._episode.publish()
-        await self._episode.give_back_permit(
-            Release(node=self._episode.state.node, incident=self._episode.state.incident, parked=True, problem=problem)
-        )
+        await self._episode.give_back_permit(parked=True, problem=problem)
 
     def send_event(self, reason: EventReason, message: str, *, warning: bool = False, outcome: str = "") -> None:
         """An Event on the Node, for people with kubectl; telling never blocks or fails an episode. warning: also where the reason
@@ -198,9 +173,6 @@ class NodeWriter:
                 words=self._episode.state.words,
             )
         )
-
-    def _writing(self, summary: str) -> workflow.ActivityConfig:
-        return options.cluster_write(self._episode.state.cluster) | {"summary": summary}
 
 
 # What a terminated predecessor has left on a node: every kind of episode adopts it before it does anything else.
@@ -309,6 +281,6 @@ class RequestAnswers:
         answer = RequestAnswer(about=self._about, uid=self._uid, stage=stage, message=message)
         request = AnswerRequest(target=self._episode.target, answer=answer)
         config = options.cluster_write(cluster) if patiently else options.report(cluster)
-        return await workflow.execute_activity_method(
-            TargetActivities.answer_request, request, **(config | {"summary": f"answers {self._about.key}: {stage.value}"})
+        return await options.execute(
+            TargetActivities.answer_request, request, config, f"answers {self._about.key}: {stage.value}"
         )

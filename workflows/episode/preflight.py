@@ -28,7 +28,6 @@ from activities.contracts.target import (
 from activities.errors import error_message
 from policy.episode.gate import DESTRUCTIVE, MAY_NOT_ACT, Operation
 from policy.episode.messages import FencingInput, Need, NeedKind
-from policy.episode.permits import Release
 from policy.fence.plan import FencingPlan
 from policy.fence.power import PowerAct
 from policy.remediation.ladder import DEFAULT_TIMEOUT, lease_duration
@@ -166,9 +165,7 @@ class Preflight:
                 fencing.held_since = workflow.now()
             if self._episode.state.permit and self._idle():
                 given_back = True
-                await self._episode.give_back_permit(
-                    Release(node=self._episode.state.node, incident=self._episode.state.incident, held=True)
-                )
+                await self._episode.give_back_permit(held=True)
             await self._episode.rest(None, "held by a person")
 
     async def before_destruction(
@@ -260,7 +257,7 @@ class Preflight:
         with episode.undertaking(MODE) as resting:
             episode.enter(doing=f"{MAY_NOT_ACT}: {reason}")
             if episode.state.permit:
-                await episode.give_back_permit(Release(node=episode.state.node, incident=episode.state.incident, held=True))
+                await episode.give_back_permit(held=True)
             began = workflow.now()
             await episode.rest(MODE_AGAIN, "until its mode is raised, or the node is well")
             await self.before_others_act()
@@ -394,9 +391,9 @@ class Preflight:
             need=self.need,
             template=self._configured.template if self._configured is not None else None,
         )
-        config = options.cluster_read(episode.state.cluster) | {"summary": f"{episode.state.step}: has the devices sealed anew"}
+        summary = f"{episode.state.step}: has the devices sealed anew"
         try:
-            pin = await workflow.execute_activity_method(TargetActivities.pin, PinRequest(wanted=wanted), **config)
+            pin = await episode.execute(TargetActivities.pin, PinRequest(wanted=wanted), options.cluster_read, summary)
         except ActivityError as error:
             episode.note("seal", "failed", error_message(error))
         else:
@@ -450,10 +447,8 @@ class Preflight:
         async def look(news: Publication | None) -> LookResult:
             if along is not None:
                 return await along.carry_out(replace(request, news=news))
-            config = options.cluster_read(self._episode.state.cluster) | {
-                "summary": f"{self._episode.state.step}: looks at the node"
-            }
-            return await workflow.execute_activity_method(TargetActivities.last_look, replace(request, news=news), **config)
+            summary, with_news = f"{self._episode.state.step}: looks at the node", replace(request, news=news)
+            return await self._episode.execute(TargetActivities.last_look, with_news, options.cluster_read, summary)
 
         with as_interrupt(along.what if along is not None else "the node can't be looked at"):
             return await self._episode.look(lambda: self._episode.publisher.along(look))

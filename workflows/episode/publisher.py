@@ -155,10 +155,11 @@ class Publisher:
     async def _carry(self, target: Target, news: Publication) -> bool:
         """Whether it was published."""
         try:
-            await workflow.execute_activity_method(
+            await options.execute(
                 TargetActivities.publish,
                 PublishRequest(target=target.without_devices, news=news),
-                **(options.report(target.cluster) | {"summary": f"tells people: {_headline(news)}"}),
+                options.report(target.cluster),
+                f"tells people: {_headline(news)}",
             )
         except ActivityError as error:
             workflow.logger.warning("people can't be told yet: %s", error_message(error))

@@ -11,16 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from activities.contracts.target import Configured
-from policy.episode.fencing import restart_proven
-from policy.episode.identity import same_machine
+from policy.episode.fencing import restart_proven, same_machine
 from policy.episode.messages import Need, NeedKind, Pinned
 from policy.episode.permits import PermitRequest
 from policy.fence.plan import FencingPlan
-from workflows.episode.episode import Episode
+from workflows.episode.episode import Episode, Tries
 from workflows.episode.node_writes import Adoption, NodeWriter, RequestAnswers
 from workflows.episode.preflight import Preflight
 from workflows.episode.state import FencingProgress
-from workflows.episode.tries import Tries
 from workflows.fencing.consequences import FreeingSequence
 from workflows.fencing.isolation import IsolationSequence
 from workflows.fencing.off_proof import PowerSequence
@@ -29,7 +27,7 @@ from workflows.fencing.off_proof import PowerSequence
 #
 # Proofs use only `Episode.looked`, which live looks keep (`workflows/episode/preflight.py`). What signals say
 # (`Episode.observation`) is a reason to look, or to refrain (S42). The rules are `policy/episode/fencing.py` and
-# `policy/episode/identity.py`.
+# `policy/episode/fencing.py`.
 
 
 class PinnedNode:

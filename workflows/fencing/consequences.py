@@ -107,10 +107,11 @@ class Pacing:
             per_minute=limit,
         )
         try:
-            answer: PortionAnswer = await workflow.execute_activity_method(
+            answer: PortionAnswer = await options.execute(
                 EpisodeActivities.ask_portion,
                 AskPortion(cluster=self._episode.state.cluster, portion=request),
-                **(options.temporal_call() | {"summary": f"{self._part}: asks how many pods may be freed now"}),
+                options.temporal_call(),
+                f"{self._part}: asks how many pods may be freed now",
             )
         except ActivityError as error:
             return PortionAnswer(problem=error_message(error))
@@ -167,13 +168,11 @@ class FreeingSequence:
         self._episode.state.kernel_dead = proof
         self._episode.frees()
         with as_interrupt("workloads can't be freed while the node dumps"):
-            result: FreeResult = await workflow.execute_activity_method(
+            result: FreeResult = await self._episode.execute(
                 FreeingActivities.free_while_dumping,
                 request,
-                **(
-                    options.consequence(self._episode.target.cluster)
-                    | {"summary": "power-management: frees the workloads of a dead kernel"}
-                ),
+                options.consequence,
+                "power-management: frees the workloads of a dead kernel",
             )
         self._progress.freed_dumping += result.deleted_pods
         freed = f"{counted(result.deleted_pods, 'pod')}, {counted(result.deleted_attachments, 'volume attachment')}"
@@ -273,10 +272,8 @@ class FreeingSequence:
         """The last consequence, if it is wanted at all: with the Node goes whatever still stood against it."""
         request = replace(await self._licence(), need=self._preflight.need)
         with as_interrupt("the Node can't be deleted"):
-            result = await workflow.execute_activity_method(
-                FreeingActivities.delete_node,
-                request,
-                **(options.consequence(self._episode.target.cluster) | {"summary": "power-management: deletes the Node"}),
+            result = await self._episode.execute(
+                FreeingActivities.delete_node, request, options.consequence, "power-management: deletes the Node"
             )
         self._progress.tainted = self._progress.may_be_tainted = False
         self._episode.note("delete-node", "ok", result.detail)
@@ -332,13 +329,11 @@ class FreeingSequence:
         before, self._progress.began = self._progress.began, True
         perhaps, self._progress.may_be_tainted = self._progress.may_be_tainted, True
         try:
-            result = await workflow.execute_activity_method(
+            result = await self._episode.execute(
                 FreeingActivities.taint_out_of_service,
                 request,
-                **(
-                    options.consequence(self._episode.target.cluster)
-                    | {"summary": "power-management: taints the node out-of-service"}
-                ),
+                options.consequence,
+                "power-management: taints the node out-of-service",
             )
         except ActivityError as error:
             self._progress.began = before or not never_began(error)
@@ -359,10 +354,8 @@ class FreeingSequence:
         self._episode.frees()
         before, self._progress.began = self._progress.began, True
         try:
-            result = await workflow.execute_activity_method(
-                FreeingActivities.delete_workload,
-                request,
-                **(options.consequence(self._episode.target.cluster) | {"summary": "power-management: deletes the workload"}),
+            result = await self._episode.execute(
+                FreeingActivities.delete_workload, request, options.consequence, "power-management: deletes the workload"
             )
         except ActivityError as error:
             self._progress.began = before or not never_began(error)
@@ -403,11 +396,6 @@ class FreeingSequence:
                 request, proof=proof, not_after=self._power.licensed_until(proof), holder=self._episode.state.holder
             )
         with as_interrupt("the node's workloads can't be read"):
-            return await workflow.execute_activity_method(
-                FreeingActivities.read_workload,
-                request,
-                **(
-                    options.cluster_read(self._episode.target.cluster)
-                    | {"summary": "power-management: counts pods and attachments"}
-                ),
+            return await self._episode.execute(
+                FreeingActivities.read_workload, request, options.cluster_read, "power-management: counts pods and attachments"
             )

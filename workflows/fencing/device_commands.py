@@ -120,8 +120,8 @@ class Devices:
         request = GivenUpRequest(target=target, device=sealed, deadline=self._plan.act_deadline, machine=machine)
         summary = f"{self._use.off_step}: reads whether {device.endpoint} is given up"
         try:
-            return await workflow.execute_activity_method(
-                PowerActivities.read_given_up, request, **(options.power_read(device.site, self._plan) | {"summary": summary})
+            return await options.execute(
+                PowerActivities.read_given_up, request, options.power_read(device.site, self._plan), summary
             )
         except ActivityError as error:
             message = failure_line(device.endpoint, error)

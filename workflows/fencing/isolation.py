@@ -34,11 +34,10 @@ from policy.fence.config import FenceStep
 from policy.fence.plan import Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
 from policy.fence.power import PowerAct
 from policy.objects.nodes import Taint
-from workflows.episode.episode import Episode
+from workflows.episode.episode import Episode, Tries
 from workflows.episode.node_writes import NodeWriter
 from workflows.episode.preflight import Licence, Preflight
 from workflows.episode.state import IsolationProgress
-from workflows.episode.tries import Tries
 from workflows.fencing.consequences import Pacing
 from workflows.fencing.device_commands import POLL_INTERVAL, longer
 from workflows.fencing.paths import MayRestore, Paths, Volumes
@@ -133,8 +132,7 @@ class IsolationSequence:
 
         async def cordon(look: LookRequest) -> ActResult:
             request = CordonRequest(look=look, not_after=workflow.now() + options.WRITE_WINDOW)
-            config = options.cluster_write(self._episode.state.cluster) | {"summary": what}
-            return await workflow.execute_activity_method(IsolationActivities.mark_unschedulable, request, **config)
+            return await self._episode.execute(IsolationActivities.mark_unschedulable, request, options.cluster_write, what)
 
         result = await self._preflight.licensed(cordon, what, Operation.CORDON)
         self._episode.learns_of(result.added)
@@ -150,8 +148,8 @@ class IsolationSequence:
 
         async def add(look: LookRequest) -> ActResult:
             request = TaintRequest(look=look, taint=taint, not_after=workflow.now() + options.WRITE_WINDOW)
-            config = options.cluster_write(self._episode.state.cluster) | {"summary": f"isolation: taints the node {taint.key}"}
-            return await workflow.execute_activity_method(IsolationActivities.taint, request, **config)
+            summary = f"isolation: taints the node {taint.key}"
+            return await self._episode.execute(IsolationActivities.taint, request, options.cluster_write, summary)
 
         result = await self._preflight.licensed(add, "the node can't be tainted", Operation.CORDON)
         self._episode.learns_of(result.added)
@@ -200,10 +198,8 @@ class IsolationSequence:
         except ValueError as error:
             raise NonRetryable(f"{method.name}: {error}") from error
         with as_interrupt("the node can't be drained"):
-            return await workflow.execute_activity_method(
-                IsolationActivities.drain,
-                request,
-                **(options.consequence(self._episode.state.cluster) | {"summary": "isolation: asks for evictions"}),
+            return await self._episode.execute(
+                IsolationActivities.drain, request, options.consequence, "isolation: asks for evictions"
             )
 
     async def _is_ready(self) -> bool:
@@ -312,10 +308,8 @@ class IsolationSequence:
         self._progress.freed = True
         self._episode.frees()
         with as_interrupt("pods behind the cut can't be freed"):
-            return await workflow.execute_activity_method(
-                FreeingActivities.free_cut_pods,
-                request,
-                **(options.consequence(self._episode.state.cluster) | {"summary": "isolation: frees the pods behind the cut"}),
+            return await self._episode.execute(
+                FreeingActivities.free_cut_pods, request, options.consequence, "isolation: frees the pods behind the cut"
             )
 
     # Giving back ----------------------------------------------------------------------------------------------------

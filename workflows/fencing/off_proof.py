@@ -22,7 +22,7 @@ from workflows.episode.episode import Episode
 from workflows.episode.preflight import Licence
 from workflows.episode.state import PowerProgress
 from workflows.fencing.device_commands import POLL_INTERVAL, POWER, Devices, longer, states
-from workflows.kit import metrics, options
+from workflows.kit import options
 from workflows.kit.interrupts import Interrupt, NonRetryable, ProofLost, StepFailed, Unlicensed
 
 Look = Callable[[], Awaitable[Licence]]
@@ -195,7 +195,7 @@ class PowerSequence:
 
     def _hold(self, proof: OffProof) -> None:
         self._progress.proof = self._episode.state.off_proof = proof
-        metrics.proven_off(self._episode.state.cluster, self._episode.state.kind, self._episode.state.offends_since)
+        self._episode.count_off()
 
     async def _still_acknowledged(self, proof: OffProof) -> OffProof:
         """A person's word stands in for a device that is silent or lies; one that has come to say on since then ends it, also one

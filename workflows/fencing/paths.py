@@ -280,11 +280,7 @@ class Paths:
         step = "isolation" if cut else "recovery"
         summary = f"{step}: notes that {device.endpoint} is {'to be cut' if cut else 'given back'}"
         with as_interrupt("our mark can't be written"):
-            await workflow.execute_activity_method(
-                IsolationActivities.note_path,
-                request,
-                **(options.cluster_write(self._episode.state.cluster) | {"summary": summary}),
-            )
+            await self._episode.execute(IsolationActivities.note_path, request, options.cluster_write, summary)
         others = tuple(each for each in self._episode.state.added.paths if each != endpoint)
         self._episode.state.added = replace(self._episode.state.added, paths=(*others, endpoint) if cut else others)
 
@@ -397,13 +393,11 @@ class Volumes:
     async def _list(self, device: PowerDevice) -> tuple[VolumeReading, ...]:
         sealed = self._episode.sealed(device)
         with as_interrupt(device.endpoint):
-            found = await workflow.execute_activity_method(
+            found = await options.execute(
                 PowerActivities.list_volumes,
                 PowerRequest(target=self._episode.target, device=sealed, deadline=self._plan.act_deadline),
-                **(
-                    options.power_read(device.site, self._plan)
-                    | {"summary": f"isolation: lists the volumes of {device.endpoint}"}
-                ),
+                options.power_read(device.site, self._plan),
+                f"isolation: lists the volumes of {device.endpoint}",
             )
         return found.volumes
 
@@ -441,10 +435,11 @@ class Volumes:
     async def _read(self, device: PowerDevice, volume: str) -> VolumeReading:
         asked_at = self._episode.moment()
         try:
-            reading = await workflow.execute_activity_method(
+            reading = await options.execute(
                 PowerActivities.read_volume,
                 self._request(device, volume),
-                **(options.power_read(device.site, self._plan) | {"summary": f"isolation: reads {volume}"}),
+                options.power_read(device.site, self._plan),
+                f"isolation: reads {volume}",
             )
         except ActivityError as error:
             detail = failure_line(volume, error)

@@ -1,6 +1,6 @@
 """Fencing: isolate a node, switch it off, prove that it is off, free what ran there, switch it on, see it come back, restore.
 
-The story is `FencingStory`, from top to bottom; `workflows/definitions/fencing.py` is the thin workflow round it (Remediation
+The story is `FencingStory`, from top to bottom; `workflows/definitions/episodes.py` is the thin workflow round it (Remediation
 awaits the same story). It is the automaton of the node-fencing proposal, made safe; its phases are `policy/episode/phases.py`.
 
 The steps are `workflows/fencing/isolation.py` and `workflows/fencing/power_steps.py`; they share a `workflows/fencing/case.py`.
@@ -20,9 +20,8 @@ from temporalio.exceptions import ActivityError
 from activities.contracts.target import Configured, PinRequest, PinResult, TargetActivities
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode.events import EventReason
-from policy.episode.fencing import may_restore_path, power_due
+from policy.episode.fencing import may_restore_path, power_due, same_machine
 from policy.episode.fencing_requests import Stage
-from policy.episode.identity import same_machine
 from policy.episode.messages import EpisodeResult, FencingInput, NeedKind, Outcome, Phase
 from policy.fence.config import FenceStep
 from policy.fence.plan import UNCORDON, FencingPlan
@@ -31,9 +30,8 @@ from workflows.episode.episode import Episode
 from workflows.episode.preflight import FIRST_PAUSE, LONGEST_PAUSE
 from workflows.episode.state import End, EpisodeState, FencingProgress, PowerProgress, StepProgress, Turn
 from workflows.fencing.case import Case, open_case
-from workflows.fencing.kdump import CrashDump
 from workflows.fencing.paths import QUARANTINE
-from workflows.fencing.power_steps import PowerManagement
+from workflows.fencing.power_steps import CrashDump, PowerManagement
 from workflows.kit import options
 from workflows.kit.interrupts import (
     INTERRUPTS,
@@ -393,14 +391,15 @@ class FencingStory:
             first and not self._is_a_step and self.episode.state.permit and (need is None or need.kind is not NeedKind.CLEAN_UP)
         )
         asked_for = self._request.node_uid if first else ""  # later the story judges
-        return await workflow.execute_activity_method(
+        return await self.episode.execute(
             TargetActivities.pin,
             PinRequest(
                 wanted=replace(self._request, incident=self.episode.state.incident, node_uid=asked_for),
                 marks_as=self.episode.state.run_id if marks else "",
                 not_after=workflow.now() + options.WRITE_WINDOW,
             ),
-            **(options.cluster_read(self.episode.state.cluster) | {"summary": f"isolation: pins {self.episode.state.node}"}),
+            options.cluster_read,
+            f"isolation: pins {self.episode.state.node}",
         )
 
     def _begin_with(self, pin: PinResult, before: FencingProgress | None = None, power: PowerProgress | None = None) -> None:

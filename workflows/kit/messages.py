@@ -7,14 +7,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from temporalio.exceptions import ApplicationError
+
+from activities.errors import ErrorType
 from policy.episode.modes import REPAIRS, ClusterModes
 from policy.episode.operator_commands import ActionName, CommandAuthor
 from policy.episode.permits import Permit, PermitRequest
 from policy.fence.device_check import DeviceMemory
-from policy.observation.spells import NodeDays, Spell
+from policy.observation.spells import Spell
 from policy.scan.pauses import Pause
 from policy.scan.scan_report import ScanReport
 from policy.values.times import written
+
+
+def invalid_input(problem: str) -> ApplicationError:
+    """How a workflow fails at once that can't be run with its input, or under its id."""
+    return ApplicationError(problem, type=ErrorType.INVALID_CONFIG.value, non_retryable=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,16 +140,6 @@ class ScannerStatus:
     """Of due nodes that are not repaired, the oldest first, at most `MOST_SHOWN`; the query `spells` has all."""
     open_spells: int = 0
     """How many are open, and how many more nodes are due that had no room."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScannerSpells:
-    """Answer of the scanner's `spells` query: the open spells, and those that have ended and are not recorded yet; left_out: how
-    many more nodes are due. days: the node-days that are not recorded yet."""
-
-    spells: tuple[Spell, ...] = ()
-    left_out: int = 0
-    days: tuple[NodeDays, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,18 @@ commands is tried exactly once here. The code's word is "try"; Temporal calls it
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import Any, TypeVar
 
+from temporalio import workflow
 from temporalio.common import Priority, RetryPolicy
 from temporalio.workflow import ActivityCancellationType, ActivityConfig
 
 from policy.fence.plan import FencingPlan
+
+Request = TypeVar("Request")
+Result = TypeVar("Result")
 
 WORKFLOW_QUEUE = "nodewarden"
 """Workflows, and the activities that hold a Temporal client."""
@@ -26,6 +32,15 @@ def cluster_queue(cluster: str) -> str:
 def power_queue(site: str) -> str:
     """Activities that call devices which only that site reaches; a hung BMC there delays no other site."""
     return f"power.{site}"
+
+
+async def execute(
+    activity: Callable[[Any, Request], Awaitable[Result]], request: Request, config: ActivityConfig, summary: str
+) -> Result:
+    """Have an activity carried out, with the options of what it does (below). summary: for people, on the workflow's page. Raises
+    ActivityError."""
+    result: Result = await workflow.execute_activity_method(activity, request, **(config | {"summary": summary}))
+    return result
 
 
 URGENT = Priority(priority_key=1)

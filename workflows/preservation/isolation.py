@@ -21,14 +21,12 @@ from activities.contracts.preservation import Hold
 from activities.contracts.target import Configured, PinRequest, PinResult, TargetActivities
 from policy.episode.events import EventReason
 from policy.episode.messages import FencingInput, Need, NeedKind, Outcome, Phase
-from policy.episode.permits import Release
 from policy.fence.plan import isolation_plan
 from policy.preservation.kept_machine import Isolation
-from workflows.episode.episode import Episode
+from workflows.episode.episode import Episode, Tries
 from workflows.episode.node_writes import NodeWriter, note_unseen_cuts
 from workflows.episode.preflight import Preflight
 from workflows.episode.state import CuttingOffProgress
-from workflows.episode.tries import Tries
 from workflows.fencing.isolation import IsolationSequence
 from workflows.kit import options
 from workflows.kit.interrupts import AbortAsked, Interrupt, NeedGone, NonRetryable, StepFailed, Vetoed, as_interrupt
@@ -131,7 +129,7 @@ class KeptMachineIsolation:
 
     async def _pin(self) -> PinResult:
         with as_interrupt("the node can't be pinned"):
-            pin: PinResult = await workflow.execute_activity_method(
+            pin: PinResult = await self._episode.execute(
                 TargetActivities.pin,
                 PinRequest(
                     wanted=FencingInput(
@@ -141,9 +139,8 @@ class KeptMachineIsolation:
                         need=NEED,
                     )
                 ),
-                **(
-                    options.cluster_read(self._episode.state.cluster) | {"summary": f"isolation: pins {self._episode.state.node}"}
-                ),
+                options.cluster_read,
+                f"isolation: pins {self._episode.state.node}",
             )
         plan = isolation_plan(pin.plan)
         if not plan.isolation and not pin.adopted_paths:
@@ -204,10 +201,7 @@ class KeptMachineIsolation:
     async def _leave(self) -> None:
         """No permit, and no lease of the node, while nothing is done to it."""
         if self._episode.state.permit or self._episode.state.queued:
-            release = Release(
-                node=self._episode.state.node, incident=self._episode.state.incident, outcome=Outcome.RELEASED.value
-            )
-            await self._episode.give_back_permit(release)
+            await self._episode.give_back_permit(outcome=Outcome.RELEASED.value)
         if self._known.marked:
             await self._node_writer.release_node_lease()
 

@@ -10,6 +10,7 @@ People change the objects with kubectl, too; the scanner tells us when something
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NoReturn
@@ -18,20 +19,25 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.episodes import EpisodeActivities, NameRequest
+from activities.contracts.evidence import (
+    BundleName,
+    Collected,
+    CollectRequest,
+    DeviceEvidenceActivities,
+    DeviceEvidenceRequest,
+    EvidenceCollection,
+    EvidenceFile,
+    NotFetched,
+    Sealed,
+    SealRequest,
+)
 from activities.contracts.preservation import NO_WISH, Hold, HoldRequest, PreservationActivities, Wish
 from activities.contracts.target import DrainRequest, DrainResult, IsolationActivities, TargetActivities
-from activities.errors import error_message
+from activities.errors import ErrorType, error_message, error_type
 from policy.episode.drain import DrainOptions
 from policy.episode.events import EventReason
-from policy.episode.messages import (
-    EpisodeResult,
-    Kind,
-    Outcome,
-    Phase,
-    Pinned,
-    PreservationInput,
-    PreservationUpdate,
-)
+from policy.episode.messages import EpisodeResult, Kind, Outcome, Phase, Pinned, PreservationInput, PreservationUpdate
+from policy.fence.plan import PowerDevice
 from policy.values.display_text import counted
 from policy.values.object_refs import ObjectRef
 from policy.values.times import written
@@ -43,7 +49,6 @@ from workflows.kit import options
 from workflows.kit.continuation import NewHistory
 from workflows.kit.interrupts import Interrupt, Vetoed, as_interrupt
 from workflows.kit.messages import ExtendRequest, PersonRequest
-from workflows.preservation.evidence import Evidence
 from workflows.preservation.isolation import KeptMachineIsolation
 
 LOOK_PAUSE = timedelta(seconds=10)
@@ -141,12 +146,8 @@ class PreservationStory:
             )
             self._progress.spoken = ""
             try:
-                hold: Hold = await workflow.execute_activity_method(
-                    PreservationActivities.hold,
-                    request,
-                    **(
-                        options.cluster_write(self.episode.state.cluster) | {"summary": "looks whether the machine is to be kept"}
-                    ),
+                hold: Hold = await self.episode.execute(
+                    PreservationActivities.hold, request, options.cluster_write, "looks whether the machine is to be kept"
                 )
             except ActivityError as error:
                 self.episode.state.problem = error_message(error)
@@ -166,10 +167,11 @@ class PreservationStory:
         if self.episode.state.holder:
             return
         try:
-            name = await workflow.execute_activity_method(
+            name = await options.execute(
                 EpisodeActivities.name_deployment,
                 NameRequest(cluster=self.episode.state.cluster),
-                **(options.temporal_call() | {"summary": "asks how the cluster Lease names us"}),
+                options.temporal_call(),
+                "asks how the cluster Lease names us",
             )
         except ActivityError as error:
             self.episode.state.problem = f"our own name is not known: {error_message(error)}"
@@ -355,11 +357,7 @@ class PreservationStory:
             holder=self.episode.state.holder,
         )
         with as_interrupt("the node can't be drained"):
-            return await workflow.execute_activity_method(
-                IsolationActivities.drain,
-                request,
-                **(options.consequence(self.episode.state.cluster) | {"summary": "asks for evictions"}),
-            )
+            return await self.episode.execute(IsolationActivities.drain, request, options.consequence, "asks for evictions")
 
     def _aim(self, hold: Hold) -> None:
         """Set what marks, evictions and Events are about."""
@@ -476,3 +474,112 @@ class PreservationStory:
     def has_pending_command(self) -> bool:
         """Whether a command was not carried out yet: nothing is handed over before that."""
         return self._progress.wish != NO_WISH or self.episode.state.abort_asked is not None or self.episode.held is not None
+
+
+# Evidence of a machine that is kept, fetched once beside the story of its preservation: nothing waits for it or fails by it.
+#
+# First what the API says, because Events expire and conditions change; then each device at its site, one after the other; the
+# manifest last. Its path and digest go into the record. What is fetched and how it is bounded is the activities'.
+
+ACT = "evidence"
+MISSING_SHOWN = 5
+
+
+class Evidence:
+    """Of one incident. What a predecessor in the same incident has begun is not begun again."""
+
+    def __init__(self, episode: Episode, progress: PreservationProgress) -> None:
+        self._episode = episode
+        self._progress = progress
+        self._fetching: asyncio.Task[None] | None = None
+        self._awaited = False
+
+    def may_be_left(self) -> bool:
+        """Whether nothing is being fetched any more. The story is told once that is so, if it was not when it asked."""
+        self._awaited = self._under_way
+        return not self._awaited
+
+    @property
+    def _under_way(self) -> bool:
+        return self._fetching is not None and not self._fetching.done()
+
+    def begin(self, hold: Hold) -> None:
+        """Begin to fetch it, unless that was done."""
+        if self._progress.evidence or not hold.preserved:
+            return
+        self._progress.evidence = True
+        self._fetching = asyncio.create_task(self._fetch(hold))
+        self._fetching.add_done_callback(self._wake_episode)
+
+    def end(self) -> None:
+        """The preservation is over: what has not been fetched by now is not fetched any more."""
+        if self._fetching is not None and self._under_way:
+            self._fetching.cancel()
+            self._fetching, self._awaited = None, False
+            self._episode.note(ACT, "incomplete", "the preservation was over before all was fetched")
+
+    def _wake_episode(self, _: asyncio.Task[None]) -> None:
+        if self._awaited:
+            self._episode.wake()
+
+    async def _fetch(self, hold: Hold) -> None:
+        bundle = BundleName(
+            cluster=self._episode.state.cluster, node=self._episode.state.node, incident=self._episode.state.incident
+        )
+        began = workflow.now()
+        try:
+            collected = await self._collect(bundle, hold)
+            files, missing, room = list(collected.files), list(collected.missing), collected.room
+            for device in collected.devices:
+                file = await self._read(bundle, device, room)
+                if isinstance(file, EvidenceFile):
+                    files.append(file)
+                    room -= file.size
+                else:
+                    missing.append(file)
+            sealed = await self._seal(bundle, began, files, missing)
+        except ActivityError as error:
+            if self._fetching is not None:
+                unset = error_type(error) is ErrorType.NOT_SUPPORTED
+                self._episode.note(ACT, "not kept" if unset else "failed", error_message(error))
+            return
+        if self._fetching is None:
+            return  # its end has been noted
+        told = f"{sealed.path}: {sealed.files} files, {sealed.size} bytes; sha256 of the manifest {sealed.sha256}"
+        self._episode.note(ACT, "kept", told + _missing(sealed))
+
+    async def _collect(self, bundle: BundleName, hold: Hold) -> Collected:
+        node = "" if self._episode.state.node.startswith("machine/") else self._episode.state.node
+        return await options.execute(
+            EvidenceCollection.collect,
+            CollectRequest(bundle=bundle, node=node, machine=hold.machine, node_uid=hold.node_uid, machine_uid=hold.machine_uid),
+            options.evidence_of_cluster(bundle.cluster),
+            "keeps what the API says of the machine",
+        )
+
+    async def _read(self, bundle: BundleName, device: PowerDevice, room: int) -> EvidenceFile | NotFetched:
+        try:
+            return await options.execute(
+                DeviceEvidenceActivities.read_device,
+                DeviceEvidenceRequest(bundle=bundle, device=device, room=room),
+                options.evidence_of_site(device.site),
+                f"keeps what {device.endpoint} has seen",
+            )
+        except ActivityError as error:
+            if self._fetching is None:
+                raise  # it was ended, and nothing more is to be asked
+            return NotFetched(of=device.endpoint, why=error_message(error))
+
+    async def _seal(self, bundle: BundleName, began: datetime, files: list[EvidenceFile], missing: list[NotFetched]) -> Sealed:
+        return await options.execute(
+            EvidenceCollection.seal,
+            SealRequest(bundle=bundle, began=began, files=tuple(files), missing=tuple(missing)),
+            options.evidence_of_cluster(bundle.cluster),
+            "writes the manifest of the evidence",
+        )
+
+
+def _missing(sealed: Sealed) -> str:
+    told = [f"{each.of} ({each.why})" for each in sealed.missing[:MISSING_SHOWN]]
+    more = f" and {len(sealed.missing) - MISSING_SHOWN} more" if len(sealed.missing) > MISSING_SHOWN else ""
+    return f"; not fetched: {'; '.join(told)}{more}" if told else ""

@@ -16,7 +16,7 @@ from temporalio.exceptions import ActivityError
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, PreservationActivities
 from activities.errors import ErrorType, error_message, error_type
 from policy.episode.messages import EpisodeResult, Kind, Outcome, Phase, Pinned, RemediationInput
-from policy.episode.permits import PermitRequest, Release
+from policy.episode.permits import PermitRequest
 from workflows.episode.end import close
 from workflows.episode.episode import Episode
 from workflows.episode.node_writes import UNMARK_PAUSE, NodeWriter
@@ -166,7 +166,7 @@ class GivingUpStory:
     async def _give_up(self, *, withdraw: bool = False) -> GiveUpResult:
         request = self._request
         assert request.machine is not None, "checked when the workflow began"
-        return await workflow.execute_activity_method(
+        return await options.execute(
             PreservationActivities.give_up,
             GiveUpRequest(
                 cluster=request.cluster,
@@ -181,16 +181,15 @@ class GivingUpStory:
                 holder=self.episode.state.holder,
                 not_after=workflow.now() + options.ACT_WINDOW,
             ),
-            **(options.deletion(request.cluster) | {"summary": f"asks for the deletion of {request.machine.name}"}),
+            options.deletion(request.cluster),
+            f"asks for the deletion of {request.machine.name}",
         )
 
     async def _go_back(self, found: GiveUpResult) -> NoReturn:
         """A person keeps it after all: what was asked for before the deletion wins (S27). A preservation needs no permit. What a
         health check has called failed is so until its Node is well: it would else be given back what it was cut off from."""
         request, episode, kept, why = self._request, self.episode, self._kept, found.kept
-        await episode.give_back_permit(
-            Release(node=episode.state.node, incident=episode.state.incident, outcome=Outcome.RELEASED.value, problem=why)
-        )
+        await episode.give_back_permit(outcome=Outcome.RELEASED.value, problem=why)
         episode.note("hand-over", "back", why)
         kept.giving_up, kept.drained, kept.shown = None, None, None
         kept.unhealthy = "" if found.well else kept.unhealthy

@@ -1,8 +1,9 @@
 """What every step of a ladder is: begun once, looked at until the target is well or replaced, and taken back at the end.
 
 A step keeps nothing of its own between histories: whatever it must know later is a field of its state (`StepProgress`). What a
-step may do about its target, and how, is `RemediationTarget`, which all steps share. Which class belongs to which strategy, and
-in which order they come, is `workflows/remediation/story.py`. How to add one: `docs/adding-a-strategy.md`.
+step may do about its target, and how, is `RemediationTarget`, which all steps share. Which class belongs to which strategy is
+`workflows/remediation/steps.py`, in which order they come `workflows/remediation/story.py`. How to add one:
+`docs/adding-a-strategy.md`.
 """
 
 from __future__ import annotations
@@ -276,20 +277,7 @@ class RemediationTarget:
     ) -> Result:
         """One activity of the cluster; a failed one is raised as the interrupt it means."""
         with as_interrupt(summary):
-            return await self.execute(activity, request, config, summary)
-
-    async def execute(
-        self,
-        activity: Callable[..., Awaitable[Result]],
-        request: object,
-        config: Callable[[str], workflow.ActivityConfig],
-        summary: str,
-    ) -> Result:
-        """The same, a failed one being raised as it is."""
-        result: Result = await workflow.execute_activity_method(
-            activity, request, **(config(self.episode.state.cluster) | {"summary": summary})
-        )
-        return result
+            return await self.episode.execute(activity, request, config, summary)
 
     async def wait(self, state: StepProgress, pause: timedelta, why: str) -> None:
         """Wait for news, not beyond the step's time. Raises OutOfTime once that is over."""

@@ -2,8 +2,8 @@
 
 The story is `RemediationStory`, from top to bottom; `Remediation` at the end is the thin workflow round it. A step is tried until
 the target is well or replaced, until it has failed, or until its time is over; then comes the next one, and after the last a
-person, never silence. What a step is says `workflows/remediation/ladder_step.py`, and which class it has
-`workflows/remediation/story.py`. What has failed is noted on the target before each step and handed to its replacement
+person, never silence. What a step is says `workflows/remediation/ladder_step.py`, and which class
+it has `workflows/remediation/steps.py`. What has failed is noted on the target before each step and handed to its replacement
 (`policy/remediation/memory.py`).
 
 After its preservation a machine is handed over to the same workflow, and has its own story
@@ -12,7 +12,6 @@ After its preservation a machine is handed over to the same workflow, and has it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
@@ -26,13 +25,11 @@ from policy.episode.events import EventReason
 from policy.episode.messages import EpisodeResult, Outcome, Phase, RemediationInput
 from policy.fence.config import FenceStep
 from policy.remediation.ladder import next_step, removes, timed_out
-from policy.remediation.strategies import Strategy
 from workflows.episode.end import close, not_begun, refusal
-from workflows.episode.episode import Episode
+from workflows.episode.episode import Episode, Patience
 from workflows.episode.node_writes import UNMARK_PAUSE, Adoption, NodeWriter
 from workflows.episode.preflight import FIRST_PAUSE, LICENCE_PATIENCE, LONGEST_PAUSE, Preflight
 from workflows.episode.state import End, LadderProgress, StepProgress
-from workflows.episode.tries import Patience
 from workflows.kit import options
 from workflows.kit.interrupts import (
     AbortAsked,
@@ -45,23 +42,8 @@ from workflows.kit.interrupts import (
     Unlicensed,
     Vetoed,
 )
-from workflows.remediation.external_step import AnnotateExternal, ExternalRemediation
-from workflows.remediation.fencing_step import DetachingStep, FencingStep, RebootStep
 from workflows.remediation.ladder_step import LadderStep, RemediationTarget
-from workflows.remediation.replacement_step import DeleteMachine, ReplacingStep, RequestOwner
-
-# Which class carries out which strategy. All that is said of a strategy is `policy/remediation/strategies.py`.
-
-STEPS: Mapping[Strategy, type[LadderStep]] = {
-    Strategy.DELETE_MACHINE: DeleteMachine,
-    Strategy.REQUEST_OWNER: RequestOwner,
-    Strategy.EXTERNAL: ExternalRemediation,
-    Strategy.ANNOTATE_EXTERNAL: AnnotateExternal,
-    Strategy.FENCE: FencingStep,
-    Strategy.REBOOT: RebootStep,
-    Strategy.DETACH_VOLUMES: DetachingStep,
-}
-
+from workflows.remediation.steps import STEPS, FencingStep, ReplacingStep
 
 TRY_AGAIN = timedelta(seconds=5)
 """Until a step that could not be begun is tried again."""
@@ -249,10 +231,8 @@ class RemediationStory:
         episode.enter(step=FenceStep.ISOLATION, doing="looks at the target")
         episode.introduce(zone="", reason=episode.state.reason)
         try:
-            pin: RemediationPin = await workflow.execute_activity_method(
-                RemediationActivities.pin,
-                self._request,
-                **(options.cluster_read(episode.state.cluster) | {"summary": f"isolation: pins {episode.state.node}"}),
+            pin: RemediationPin = await episode.execute(
+                RemediationActivities.pin, self._request, options.cluster_read, f"isolation: pins {episode.state.node}"
             )
         except ActivityError as error:
             return refusal(error_message(error), missing=error_type(error) is ErrorType.NOT_FOUND)

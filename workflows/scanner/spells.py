@@ -1,8 +1,8 @@
 """What the scanner sees and does not repair: it keeps the open spells, counts node-days, and has what is over recorded.
 
 A record is made beside the scan, so that no deadline waits for it, and is asked for until it exists: only then does what it is
-about leave the state. A repetition finds it made, by its workflow id. Which spells open and end is
-`policy/observation/open_spells.py`.
+about leave the state. A repetition finds it made, by its workflow id. What can't be recorded now holds back nothing else. Which
+spells open and end is `policy/observation/open_spells.py`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from datetime import UTC, timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
+from activities.contracts.episodes import EpisodeActivities, FormerRun
 from activities.contracts.observations import ObservationActivities, RecordRequest
 from activities.errors import error_message
 from policy.episode.permits import PermitState
 from policy.observation import open_spells
-from policy.observation.spells import MOST_RECORDED, NodeDays, ObservationRecord
+from policy.observation.spells import MOST_RECORDED, NodeDays, ObservationRecord, ScannerSpells
 from policy.scan.admission import Refused
 from policy.scan.scan_report import MAXIMUM_WATCHED, ScanReport
 from workflows.kit import options
-from workflows.kit.messages import ScannerSpells
 from workflows.scanner.background_tasks import BackgroundTasks, CoalescedTask
 from workflows.scanner.state import ScannerInput, ScannerState
 
@@ -31,6 +31,7 @@ MOST_LOOKED_AT = 100
 AGAIN = timedelta(minutes=1)
 """How long after a failure a record is asked for again."""
 ON_STOP = timedelta(seconds=15)
+TAKEN_OVER = timedelta(seconds=10)
 RECORDS = "what is not repaired is recorded"
 """Marks the histories that record it: one of an earlier build leaves it to the next one."""
 
@@ -43,6 +44,8 @@ class Spells:
         self._state = state
         self._recording = CoalescedTask(tasks, self._record_next)
         self._not_before = state.started
+        self._late_storms = set[str]()
+        """Those that could not be recorded in this history: others go first."""
 
     def decide(self, report: ScanReport, refused: Iterable[Refused], opening: Collection[str]) -> None:
         """After each decision about a report. opening: the nodes of which an episode is being opened."""
@@ -87,6 +90,23 @@ class Spells:
         found = sorted((*state.spells.values(), *state.spells_ended, *state.spells_of_storms), key=lambda each: each.due)
         return ScannerSpells(spells=tuple(found[:most]), left_out=state.spells_left_out, days=state.node_days)
 
+    async def take_over(self, run_id: str) -> None:
+        """What the last scanner knew, which was terminated, stopped while nothing could be recorded, or reset into this one: in
+        place of what is known here, so that a spell keeps its id. Before the first decision of this life. What can't be asked
+        for in that time is lost, and nothing else waits for it."""
+        state = self._state
+        try:
+            request = FormerRun(workflow_id=workflow.info().workflow_id, run_id=run_id)
+            call = options.temporal_call()
+            call["schedule_to_close_timeout"] = TAKEN_OVER
+            found = await options.execute(EpisodeActivities.former_spells, request, call, "takes over open spells")
+        except ActivityError as error:
+            workflow.logger.warning("what the last scanner has not recorded is lost: %s", error_message(error))
+            return
+        state.spells = {each.node: each for each in found.spells if each.ended is None}
+        state.spells_ended = [each for each in found.spells if each.ended is not None]
+        state.spells_of_storms, state.node_days = [], found.days
+
     async def end(self, *, stopped: bool) -> None:
         """stopped: no history follows, so that all is recorded now, open spells as still sick; what can't be recorded in that
         time is lost with the scanner. Else the next history goes on with it."""
@@ -108,7 +128,7 @@ class Spells:
             self._recording.ask()
 
     async def _record(self, *, last: bool = False) -> bool:
-        """Whether something was recorded. last: node-days of this day as well."""
+        """Whether all that is next was recorded. last: node-days of this day as well."""
         state, request = self._state, self._next_request(last=last)
         if request is None:
             return False
@@ -117,31 +137,41 @@ class Spells:
         if last:
             call["schedule_to_close_timeout"] = ON_STOP
         try:
-            result = await workflow.execute_activity_method(
-                ObservationActivities.record,
-                request,
-                **(call | {"summary": f"records: {', '.join(about)}"[:200]}),
-            )
+            result = await options.execute(ObservationActivities.record, request, call, f"records: {', '.join(about)}"[:200])
         except ActivityError as error:
             workflow.logger.warning("what was not repaired can't be recorded: %s", error_message(error))
             self._not_before = workflow.now() + AGAIN
             return False
-        recorded = {(each.node, each.due) for record in request.records for each in record.spells}
-        days = {(each.day, each.check, each.mode) for record in request.records for each in record.days}
-        state.spells_ended = [each for each in state.spells_ended if each not in request.ended]
+        left, cluster = set(result.left), self._scanner.cluster
+        late = {record.spells[0].storm for record in request.records if record.spells and record.workflow_id in left}
+        self._late_storms |= late
+        if left:
+            workflow.logger.warning("%d records of what was not repaired can't be made: %s", len(left), result.problem)
+            self._not_before = workflow.now() + AGAIN
+        # A storm leaves the state with all of its parts: the number of a part is that of its members.
+        recorded = {(each.node, each.due) for record in request.records for each in record.spells if each.storm not in late}
+        days = {
+            (each.day, each.check, each.mode)
+            for record in request.records
+            if record.workflow_id not in left
+            for each in record.days
+        }
+        waiting = [each for each in request.ended if each.record_id(cluster) in left]
+        state.spells_ended = [*(each for each in state.spells_ended if each not in request.ended), *waiting]
         state.spells_of_storms = [
             *(each for each in state.spells_of_storms if (each.node, each.due) not in recorded),
             *result.of_storms,
         ]
         state.node_days = tuple(each for each in state.node_days if (each.day, each.check, each.mode) not in days)
-        return True
+        return not left
 
     def _next_request(self, *, last: bool = False) -> RecordRequest | None:
         """What is to be recorded next, None for nothing. One storm at once: it may be large."""
         state, cluster = self._state, self._scanner.cluster
         ended = tuple(state.spells_ended[:MOST_LOOKED_AT])
         going_on = {each.storm for each in (*state.spells.values(), *state.spells_ended)}
-        storm = min((each.storm for each in state.spells_of_storms if each.storm not in going_on), default="")
+        over = {each.storm for each in state.spells_of_storms} - going_on
+        storm = min(over, key=lambda each: (each in self._late_storms, each), default="")
         members = sorted((each for each in state.spells_of_storms if each.storm == storm), key=lambda each: (each.due, each.node))
         records = [
             ObservationRecord(cluster=cluster, spells=tuple(members[first : first + MOST_RECORDED]), part=first // MOST_RECORDED)

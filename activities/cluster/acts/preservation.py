@@ -45,12 +45,19 @@ from policy.episode.messages import Kind, Need, NeedKind, Pinned
 from policy.objects.machines import of_control_plane
 from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
 from policy.objects.nodes import PRESERVE_ANNOTATION, Taint
-from policy.preservation.decision import Automatic, PreservationAction, PreservationDecision, decide, keeps
-from policy.preservation.effects import Effects, PreservedCondition, effects
+from policy.preservation.decision import (
+    NOT_OVERRIDDEN,
+    Automatic,
+    Effects,
+    PreservationAction,
+    PreservationDecision,
+    PreservedCondition,
+    decide,
+    effects,
+    keeps,
+)
 from policy.preservation.kept_machine import CONDITION, EXPIRY_ANNOTATION, TAINT, Held
-from policy.preservation.overrides import NOT_OVERRIDDEN
-from policy.preservation.pools import Pool
-from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent
+from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent, Pool
 from policy.values.display_text import visible
 from policy.values.errors import no_such_target
 from policy.values.machine_apis import MCM, machine_api

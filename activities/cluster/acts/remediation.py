@@ -51,10 +51,9 @@ from activities.contracts.target import ActResult
 from activities.errors import ErrorType, as_invalid_config, failure
 from policy.checks.health_check import HealthCheck
 from policy.checks.rules import rules_of
-from policy.checks.targets import MACHINE, JudgedTarget
-from policy.checks.verdicts import Health
+from policy.checks.verdicts import MACHINE, Health, JudgedTarget
 from policy.dialects import parse
-from policy.dialects.openshift import EXTERNAL_STRATEGY, STRATEGY_ANNOTATION
+from policy.dialects.machine_health_checks import EXTERNAL_STRATEGY, STRATEGY_ANNOTATION
 from policy.episode.gate import Operation, Seen
 from policy.episode.messages import Need, NeedKind, Pinned, RemediationInput
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, MachineView, of_control_plane, taken_name

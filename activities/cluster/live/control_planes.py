@@ -3,7 +3,7 @@
 The second half of a last look (`last_look.py`), and only of one at a member: an act on a worker costs no request of this. What
 the Nodes and the static pods of etcd and of the API servers say is asked of every cluster; beside it what a KubeadmControlPlane
 knows of its Machines, and OpenShift's own guard of etcd, where there are such. Each of them is enough to keep a member. The rules
-are `policy/remediation/control_plane.py` and `policy/objects/surroundings.py`.
+are `policy/remediation/control_plane.py` and `policy/objects/nodes.py`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from activities.cluster.objects.live_machines import read_cluster
 from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.objects.workload import MIRROR_ANNOTATION
 from policy.objects.machines import CLUSTER_NAME_LABEL, MachineView, WorkloadCluster, cluster_named_by, cluster_of
-from policy.objects.nodes import CONTROL_PLANE_LABELS, NodeView
-from policy.objects.surroundings import ETCD_NAMESPACE, EtcdGuard, is_guard
+from policy.objects.nodes import CONTROL_PLANE_LABELS, ETCD_NAMESPACE, EtcdGuard, NodeView, is_guard
 from policy.remediation.control_plane import (
     BlockingRule,
     ControlPlaneObjection,

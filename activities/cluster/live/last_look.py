@@ -35,9 +35,9 @@ from activities.contracts.target import LookRequest, LookResult, LookVerdict, Ta
 from activities.errors import ErrorType, error_message, error_type, failure
 from activities.licences import Licences
 from policy.checks.fence_policies import NO_POLICIES, FencePolicies
-from policy.checks.targets import MACHINE
+from policy.checks.verdicts import MACHINE
+from policy.episode.fencing import compare_identity
 from policy.episode.gate import LOOKED_AT, MODE, REMOVING, By, Objection, Operation, Seen, Weight, objection, of_control_plane
-from policy.episode.identity import compare_identity
 from policy.episode.messages import Kind, Need, NeedKind, Observation
 from policy.episode.modes import ClusterModes, ModeAnswer, mode_of
 from policy.episode.need_now import STANDS, NeedNow, NeedSeen, need_now
@@ -47,9 +47,8 @@ from policy.objects.machines import MachineView, is_machine_of
 from policy.objects.marks import Mark, is_deleted_by, mark_of
 from policy.objects.nodes import NodeEvent, NodeView
 from policy.remediation.control_plane import ControlPlaneObjection, taking_of
-from policy.values.errors import PolicyError
+from policy.values.errors import PolicyError, Unread, unread_text
 from policy.values.mode import MODE_KEY
-from policy.values.unread import Unread, unread_text
 
 READ_SECONDS = 8.0
 """All reads run side by side, so this also bounds the look, well inside an activity's time. A control plane is read after them,

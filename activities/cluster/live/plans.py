@@ -42,7 +42,7 @@ from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, parse_cl
 from policy.episode.fencing_requests import by_devices_of
 from policy.episode.messages import Need, NeedKind
 from policy.fence.config import FenceConfig
-from policy.fence.configmap_objects import ConfigMap, Forbidden, Found, LookupKind, ObjectLookup, ObjectName
+from policy.fence.configmap_methods import ConfigMap, Forbidden, Found, LookupKind, ObjectLookup, ObjectName
 from policy.fence.configmaps import read_config_maps, winner_for
 from policy.fence.plan import FencingPlan
 from policy.fence.plan_compiler import Findings, compile_config

@@ -45,10 +45,10 @@ from policy.checks.verdicts import Health
 from policy.episode.fencing import CLOCK_TOLERANCE
 from policy.objects.machines import MachineView, taken_name
 from policy.objects.nodes import NodeView
+from policy.preservation.decision import Overridden, Override, WantedReplicas, overridden_by
 from policy.preservation.kept_machine import EXPIRY_ANNOTATION, Held, MachinePhase
-from policy.preservation.overrides import Overridden, Override, WantedReplicas, overridden_by
-from policy.preservation.pools import DEFAULT_TIMEOUT, Pool, read_policy
 from policy.preservation.preservation_index import NOT_WELL
+from policy.preservation.requests import DEFAULT_TIMEOUT, Pool, read_policy
 from policy.preservation.survey import DeploymentPool, is_automatic, labels_of
 from policy.values.errors import PolicyError
 from policy.values.machine_apis import MCM
@@ -229,7 +229,7 @@ async def _subject(connections: Readers, check: HealthCheck, node: NodeView | No
 
 # Who has overridden the preservation of a machine: read live from the sets above a Machine that is being deleted, or is gone.
 #
-# For people; what it means is `policy/preservation/overrides.py`. A preservation ends with its machine whether or not this can be
+# For people; what it means is `policy/preservation/decision.py`. A preservation ends with its machine whether or not this can be
 # read: a server that refuses it, or does not know the kind, is reported and hinders nothing.
 
 REVISIONS = ("deployment.kubernetes.io/revision", "machinedeployment.clusters.x-k8s.io/revision")

@@ -1,6 +1,6 @@
 """What shows another controller at work on the health checks: its leader Lease, and who has written their status.
 
-Only gathered here; what it means is `policy/checks/rival_controllers.py`, that the checks are then held is the ledger's.
+Only gathered here; what it means is `policy/checks/circuit_breakers.py`, that the checks are then held is the ledger's.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import Any
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.leases import read_lease
 from activities.cluster.objects.check_statuses import CONFLICTING, condition_of, status_of
-from policy.checks.circuit_breakers import OpenReason
-from policy.checks.rival_controllers import LeaderLease, StatusWrite, conflict
+from policy.checks.circuit_breakers import LeaderLease, OpenReason, StatusWrite, conflict
 from policy.scan.ledger import Ledger
 from policy.values.fields import mappings
 from policy.values.object_refs import Dialect, ObjectRef

@@ -21,7 +21,7 @@ from activities.cluster.objects.check_statuses import ConditionText, conditions,
 from activities.cluster.objects.conflicts import leader_lease, newest_foreign_write
 from activities.cluster.objects.object_reader import ApiReader
 from activities.errors import ErrorType, as_invalid_config, failure
-from policy.checks.rival_controllers import LeaderLease, StatusWrite, conflict
+from policy.checks.circuit_breakers import LeaderLease, StatusWrite, conflict
 from policy.episode.fencing_requests import (
     RequestAnswer,
     Stage,

@@ -16,8 +16,7 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import EventRecorder, Happening
 from activities.cluster.report.background_writer import BackgroundWriter
-from policy.objects.mistakes import Mistaken
-from policy.values.object_refs import ObjectRef
+from policy.values.object_refs import Mistaken, ObjectRef
 
 log = logging.getLogger(__name__)
 

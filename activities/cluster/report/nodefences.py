@@ -31,7 +31,7 @@ from activities.cluster.objects.marks import is_ours, owner, write_mark
 from activities.contracts.target import EpisodeSnapshot, OffNote, Publication, PublishedEvent, Target
 from activities.errors import ErrorType, error_type
 from activities.notification_sender import Notify, discard_notice
-from policy.checks.targets import MACHINE
+from policy.checks.verdicts import MACHINE
 from policy.episode.decisions import decision_of
 from policy.episode.events import EventReason, When
 from policy.episode.messages import EpisodeStatus, PathProof, Phase, Reading, RecordEntry, VolumeReading

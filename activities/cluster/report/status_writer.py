@@ -41,9 +41,8 @@ from activities.cluster.watch.view import ClusterView
 from activities.contracts.scan import OpenEpisode, Refusal
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.health_check import HealthCheck
-from policy.checks.rules.cluster_api import HAS_REMEDIATE_ANNOTATION, NODE_DELETED
-from policy.checks.targets import JudgedTarget
-from policy.checks.verdicts import Health, Standing, Verdict
+from policy.checks.rules.machine_health_checks import HAS_REMEDIATE_ANNOTATION, NODE_DELETED
+from policy.checks.verdicts import Health, JudgedTarget, Standing, Verdict
 from policy.episode.events import EventReason
 from policy.episode.fencing_requests import RequestAnswer
 from policy.objects.machines import MachineView

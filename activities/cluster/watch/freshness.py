@@ -20,8 +20,8 @@ from activities.cluster.watch.reflector import version_number
 from activities.cluster.watch.watches import Following, Watches
 from policy.scan.scan_report import SeenVersion
 from policy.values.display_text import some_of
+from policy.values.errors import Unread, by_cause
 from policy.values.times import format_duration
-from policy.values.unread import Unread, by_cause
 
 # A cheap live question beside the watches: does the API server answer at all, and is it still the same cluster?
 #

@@ -31,9 +31,9 @@ from policy.checks.health_check import HealthCheck
 from policy.dialects import parse, refuse_update
 from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, holds_back_only, read_policies
 from policy.objects.machines import MachineView, machine_key
-from policy.objects.surroundings import EtcdGuard, Surroundings
-from policy.preservation.pools import read_policy
+from policy.objects.nodes import EtcdGuard, Surroundings
 from policy.preservation.preservation_index import PreservationIndex
+from policy.preservation.requests import read_policy
 from policy.remediation.ladder import NoRemedy, TemplateSeen, no_remedy
 from policy.scan.ledger import Ledger
 from policy.values.errors import PolicyError, shown

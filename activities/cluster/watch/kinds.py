@@ -27,14 +27,14 @@ from activities.cluster.objects.decoding import (
     remediation_decoding,
 )
 from activities.cluster.objects.machines_decoding import CLUSTER_DECODING, machine_decoding
+from policy.checks.circuit_breakers import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES
 from policy.checks.fence_policies import PolicySource
 from policy.checks.health_check import HealthCheck
-from policy.checks.rival_controllers import FENCE_AGENTS_REMEDIATION_LEASE, LEADER_LEASES
 from policy.dialects.node_fencing import is_cluster_config, is_fence_policy
 from policy.episode.operator_commands import NAMESPACE
 from policy.fence.templates import is_own_template
+from policy.objects.nodes import ETCD_NAMESPACE, is_guard
 from policy.objects.remediations import kind_of, plurals_of
-from policy.objects.surroundings import ETCD_NAMESPACE, is_guard
 from policy.remediation.remediation_objects import Remediator
 from policy.values.fields import mapping
 from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT

@@ -29,17 +29,16 @@ from activities.cluster.watch.watches import Following, Watches
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.fence_policies import DEFAULT_SOURCE, PolicySource
 from policy.checks.health_check import Overlap, RetryRules
-from policy.objects.mistakes import Mistaken
 from policy.objects.nodes import NodeView
-from policy.preservation.pools import Pool
 from policy.preservation.preservation_index import PreservationIndex
+from policy.preservation.requests import Pool
 from policy.remediation.memory import DEFAULT_RETRIES
 from policy.remediation.remediation_objects import REMEDIATORS, Remediator
 from policy.scan.data_at_risk import DataAtRisk
 from policy.scan.ledger import Ledger
+from policy.scan.readiness import LargestLately, digest, view_fault, view_state
 from policy.scan.scan_report import AtRisk, ClusterLease, ScanReport, ViewState
-from policy.scan.view_state import LargestLately, digest, view_fault, view_state
-from policy.values.object_refs import Dialect
+from policy.values.object_refs import Dialect, Mistaken
 
 SHORTEST_WAIT = 0.001
 LONGEST_WAIT = 60.0

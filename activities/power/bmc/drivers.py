@@ -21,8 +21,7 @@ from activities.errors import ErrorType
 from activities.power.bmc.forked_child import ForkedChild, ForkServer
 from activities.power.driver import Deadline, DeviceCredentials, PowerError, invalid, parameters_of
 from policy.episode.messages import Reading
-from policy.fence.drivers.ipmi import IpmiAddress, ipmi_address
-from policy.fence.drivers.redfish import RedfishAddress, redfish_address
+from policy.fence.drivers.bmc import IpmiAddress, RedfishAddress, ipmi_address, redfish_address
 from policy.fence.power import PowerCapability, PowerState, system_of
 from policy.objects.machines import same_system
 

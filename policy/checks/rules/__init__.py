@@ -7,9 +7,8 @@ One module for each, with the shipped system's own words in its verdicts. The ru
 from __future__ import annotations
 
 from policy.checks.health_check import HealthCheck
-from policy.checks.rules.cluster_api import ClusterApiRules
+from policy.checks.rules.machine_health_checks import ClusterApiRules, OpenShiftRules
 from policy.checks.rules.medik8s import Medik8sRules
-from policy.checks.rules.openshift import OpenShiftRules
 from policy.values.object_refs import Dialect
 
 Rules = Medik8sRules | OpenShiftRules | ClusterApiRules

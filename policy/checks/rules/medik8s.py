@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from policy.checks.health_check import HealthCheck
-from policy.checks.targets import JudgedTarget
 from policy.checks.verdicts import (
     DELETING,
     EXCLUDED,
@@ -18,6 +17,7 @@ from policy.checks.verdicts import (
     RECOVERING,
     RECOVERS,
     Health,
+    JudgedTarget,
     Standing,
     Verdict,
     by_conditions,

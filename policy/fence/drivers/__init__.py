@@ -13,12 +13,11 @@ from functools import lru_cache
 
 from policy.fence.drivers import fence_agents
 from policy.fence.drivers.agent_parameters import canonical_name, problem_of
+from policy.fence.drivers.bmc import IPMI, REDFISH
 from policy.fence.drivers.contract import DriverParameters
 from policy.fence.drivers.ec2 import ACCESS_KEY, EC2, SECRET_KEY, SESSION_TOKEN
 from policy.fence.drivers.fence_agents import SINGLE_MACHINE_AGENTS
 from policy.fence.drivers.gce import GCE
-from policy.fence.drivers.ipmi import IPMI
-from policy.fence.drivers.redfish import REDFISH
 
 DRIVER_PARAMETERS: Mapping[str, DriverParameters] = {
     "ec2": EC2,

@@ -68,7 +68,7 @@ async def test_what_is_asked_of_an_owner_is_taken_back_without_a_trace(world: Wo
 
 
 @pytest.mark.parametrize("system", [CLUSTER_API, OPENSHIFT], ids=str)
-async def test_nobody_is_asked_where_the_last_look_does_not_say_go(system: System, world: World) -> None:
+async def test_no_controller_is_asked_where_the_last_look_does_not_say_go(system: System, world: World) -> None:
     """S20: in the activity that asks; nothing is noted either."""
     request = replace(await machine(world, system), before=await world.before(memory="noted"))
     world.verdict, writes = LookVerdict.NOT_LICENSED, world.writes
@@ -99,7 +99,7 @@ async def test_what_a_health_check_has_said_of_it_stays(world: World) -> None:
     ],
     ids=["preserved", "paused", "skipped", "preserved, of OpenShift", "the node since the last look, whatever its machine says"],
 )
-async def test_nobody_is_asked_for_a_machine_that_somebody_keeps(
+async def test_no_controller_is_asked_for_a_machine_that_is_kept(
     system: System, on_machine: dict[str, str], on_node: str | None, words: str, world: World
 ) -> None:
     """S20, S21, S27: also where its annotation is on the Machine alone, and no scan has seen it yet."""
@@ -111,7 +111,7 @@ async def test_nobody_is_asked_for_a_machine_that_somebody_keeps(
     assert EXTERNAL_REMEDIATION_ANNOTATION not in (await found(world, system))["metadata"]["annotations"]
 
 
-async def test_nobody_is_asked_for_a_machine_of_a_cluster_that_is_paused(world: World) -> None:
+async def test_no_controller_is_asked_for_a_machine_of_a_cluster_that_is_paused(world: World) -> None:
     """S20: `clusterctl move` has begun since the last look."""
     request = await machine(world, CLUSTER_API)
     await CLUSTER_API.add_cluster(world.others)
@@ -131,7 +131,7 @@ async def test_nothing_is_asked_of_the_owner_of_a_machine_that_goes(world: World
     assert (told.changed, await said(world, CLUSTER_API)) == (False, {})
 
 
-async def test_nobody_is_asked_where_another_node_has_the_name_by_then(world: World) -> None:
+async def test_no_controller_is_asked_where_another_node_has_the_name_by_then(world: World) -> None:
     """S9: since the last look."""
     request = await machine(world, CLUSTER_API)
     await world.recreate_node()

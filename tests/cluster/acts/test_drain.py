@@ -367,7 +367,7 @@ async def add_claim(world: World, modes: list[str], *, attached: bool) -> None:
         await world.add_attachment("va-data", volume="pv-data")
 
 
-async def test_where_some_are_meant_nobody_else_is_asked_to_go(ready: World) -> None:
+async def test_where_some_are_meant_no_other_is_asked_to_go(ready: World) -> None:
     """Those that mount the volumes now, whoever they are, and those that were named."""
     for claim in ("gold", "other"):
         await ready.add_volume(claim)
@@ -383,7 +383,7 @@ async def test_where_some_are_meant_nobody_else_is_asked_to_go(ready: World) -> 
     assert (await drain(ready, only=only)).done
 
 
-async def test_of_those_whom_a_budget_keeps_it_is_told_who_mounts_a_chosen_volume(ready: World) -> None:
+async def test_of_pods_that_a_budget_keeps_those_with_a_chosen_volume_are_named(ready: World) -> None:
     """S30."""
     await ready.add_volume("gold")
     named = await ready.add_pod("client", owner="ReplicaSet")

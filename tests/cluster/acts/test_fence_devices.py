@@ -24,7 +24,7 @@ from simulator.resources import EVENTS
 from tests.cluster.acts.test_pinning import pin
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, World, our_mark, refused
 from tests.licensing import LICENCES
-from tests.policy.fence.builders import config, ipmi
+from tests.policy.builders import config, ipmi
 
 CONFIG_MAPS = "/api/v1/namespaces/{}/configmaps"
 FENCE_CONFIGS = "/apis/nodewarden.io/v1alpha1/fenceconfigs"
@@ -225,7 +225,7 @@ async def test_an_open_episode_is_seen_by_its_mark_also_by_one_that_cant_be_read
     assert (held.held, unreadable.held) == ("incident-1", "unknown")
 
 
-async def test_what_nobody_configured_is_told_of_only_where_a_health_check_wants_the_nodes_looked_after(ready: World) -> None:
+async def test_an_unconfigured_device_is_reported_only_where_a_health_check_covers_the_node(ready: World) -> None:
     """Opt-in: a worker with an identity in the cloud writes nothing into a cluster that never asked for it."""
     await ready.add_node("node-8", provider_id="aws:///us-east-1a/i-0123456789abcdef0")
     (idle,) = await found(ready, "node-8", looked_after=lambda: False)

@@ -157,7 +157,7 @@ class TestHosts:
         assert (await look(licensed)).verdict is verdict
         assert (await look(licensed, need=PERSON_NEED)).verdict is LookVerdict.GO
 
-    async def test_a_lease_that_cannot_be_read_keeps_nobody_from_power_fencing(self, licensed: World) -> None:
+    async def test_an_unreadable_lease_does_not_stop_power_fencing(self, licensed: World) -> None:
         """O02: it can't prove that the host is idle; that it is off is proven by reading its devices."""
         await put(licensed, a_cluster_config(policies="skip-if-host-renews-lease"))
         await renew(licensed, 10)

@@ -155,7 +155,7 @@ async def test_an_object_that_has_changed_since_it_was_seen_begins_nothing(
         await pin(asked, why)
 
 
-async def test_whose_lease_does_not_count_the_object_itself_says(asked: World) -> None:
+async def test_the_object_itself_says_which_lease_does_not_count(asked: World) -> None:
     """S20: whoever starts a workflow may name an object that is there, and somebody who services the node."""
     named = replace(await need(asked), delegate="somebody's maintenance")
     assert (await pin(asked, named)).need.delegate == OPERATOR

@@ -155,7 +155,7 @@ async def test_a_node_that_says_ready_or_is_another_s_loses_nothing(cut: World) 
     assert await cut.pods() == ["db-0"]
 
 
-async def test_a_node_that_says_ready_and_has_nothing_behind_the_cut_is_nobody_s_loss(cut: World) -> None:
+async def test_a_node_that_says_ready_and_has_nothing_behind_the_cut_is_no_loss(cut: World) -> None:
     """A machine that failed may have a kubelet that is well: its pods were drained."""
     await cut.set_ready("True")
     result = await free(cut)

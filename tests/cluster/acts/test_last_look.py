@@ -311,7 +311,7 @@ async def test_a_watch_that_is_whole_is_asked_who_else_has_its_identity_instead_
     [({"whole": True}, False), ({"whole": False}, True), (None, True)],
     ids=["all was seen", "a young view", "nobody watches"],
 )
-async def test_another_nodes_machine_with_its_provider_id_keeps_it_whoever_has_seen_it(
+async def test_another_nodes_machine_with_its_provider_id_keeps_it_in_every_view(
     licensed: World, watched: dict[str, bool] | None, lists: bool, system: System
 ) -> None:
     """S39: with a health check of Nodes alone, and on a worker that has just begun, too."""
@@ -406,7 +406,7 @@ class TestKeptMachines:
         await licensed.change_node({"spec": {"taints": [{"key": TAINT, "effect": "NoSchedule"}]}})
         return licensed
 
-    async def test_its_own_preservation_keeps_nobody_from_cutting_it_off(self, kept: World) -> None:
+    async def test_its_own_preservation_does_not_stop_its_isolation(self, kept: World) -> None:
         """Whoever else says "hands off" is heard as ever."""
         await kept.put_mark(replace(our_mark(), kind=Kind.PRESERVATION.value))
         ours = {"target": await kept.pinned(kind=Kind.PRESERVATION.value), "need": TO_CUT_OFF}
@@ -437,7 +437,7 @@ class TestTheLeaseOfTheNode:
     """A look that covers a step takes it (S13)."""
 
     @pytest.mark.parametrize("fields", [{}, RESTORES], ids=["destroys", "restores"])
-    async def test_whoever_comes_later_finds_it_and_the_look_itself_is_none_of_those(
+    async def test_a_later_taker_finds_it_and_the_look_itself_is_none_of_those(
         self, licensed: World, fields: dict[str, Any]
     ) -> None:
         await licensed.mark_as_ours()
@@ -578,7 +578,7 @@ async def test_the_same_devices_that_prove_off_otherwise_are_another_target(
 
 @pytest.mark.parametrize("operation", [Operation.DISRUPT, Operation.REMOVE])
 async def test_a_go_licenses_the_act_that_it_was_made_for(operation: Operation, licensed: World) -> None:
-    """S42, S15: one before a removal says less of a control plane (tests/policy/episode/test_licensing.py)."""
+    """S42, S15: one before a removal says less of a control plane (tests/policy/episode/test_gate.py)."""
     await licensed.add_template()
     wanted = LicenceWanted(act=PowerAct.TERMINATE, not_after=NOW + timedelta(seconds=15))
     asked = await licensed.look(need=CHECK_NEED, configured=Configured(), licenses=wanted, operation=operation)
@@ -679,7 +679,7 @@ async def test_a_device_that_is_named_beside_more_nodes_than_are_looked_into_is_
 @pytest.mark.parametrize(
     ("ip", "verdict"), [("{{ .NodeName }}", VETOED), ("bmc-{{ .NodeName }}", GO)], ids=["as was found", "mended since"]
 )
-async def test_a_device_that_names_nobody_is_used_for_neither_once_the_check_of_all_has_found_it(
+async def test_a_device_that_names_no_node_is_used_for_neither_once_the_check_of_all_has_found_it(
     licensed: World, ip: str, verdict: LookVerdict
 ) -> None:
     """S39: a selector and a node's name within a value are resolved for those whom the check of all devices has found."""
@@ -704,7 +704,7 @@ async def test_a_device_that_names_nobody_is_used_for_neither_once_the_check_of_
     assert ("and of Node/node-8: find out" in result.reason) is (verdict is VETOED)
 
 
-async def test_whose_devices_are_shared_is_compared_by_one_reading(licensed: World) -> None:
+async def test_shared_devices_are_compared_by_one_reading(licensed: World) -> None:
     """S39: else each node that is named costs the API another list of everything, in each round of a freeing."""
 
     class Found(Checked):

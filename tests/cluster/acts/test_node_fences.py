@@ -274,7 +274,7 @@ async def test_two_writers_at_once_lose_nothing(mirrored: Mirrored) -> None:
     assert (await mirrored.fence())["status"] == "Done"
 
 
-async def test_somebody_elses_object_is_left_as_it_is(mirrored: Mirrored) -> None:
+async def test_an_object_of_another_owner_is_left_as_it_is(mirrored: Mirrored) -> None:
     """The proposal's own controller may still be about."""
     theirs = {
         "apiVersion": "nodewarden.io/v1alpha1",
@@ -309,7 +309,7 @@ async def test_in_the_proposals_group_where_its_definition_is_and_a_setting_says
     assert [each.remove for each in found] == ["kubectl delete nodefences.ha.k8s.io -l app.kubernetes.io/managed-by=nodewarden"]
 
 
-async def test_without_the_kind_nothing_is_written_and_nobody_asks_again_for_a_while(without_kind: Mirrored) -> None:
+async def test_without_the_kind_nothing_is_written_and_not_asked_again_for_a_while(without_kind: Mirrored) -> None:
     request = await without_kind.request(events=(event(EventReason.STEP_STARTED, "isolation"),))
     await without_kind.environment.run(without_kind.target.publish, request)
     request_log = without_kind.world.server.requests

@@ -129,7 +129,7 @@ async def test_s38_who_has_lost_the_cluster_neither_takes_nor_renews_nor_deletes
         await world.node_lease()
 
 
-async def test_a_lease_of_an_earlier_build_which_did_not_say_whose_it_is_is_ours(world: World) -> None:
+async def test_a_lease_of_an_earlier_build_without_an_owner_is_ours(world: World) -> None:
     await world.hold_node_lease("nodewarden", seconds=600)
     assert await world.take_lease() is None
     assert (await world.node_lease())["spec"]["holderIdentity"] == OURS

@@ -8,13 +8,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.acts.observations import MOST_TRACES, ClusterObservations, hands_on
+from activities.cluster.acts.observations import GIVEN_UP, MOST_TRACES, ClusterObservations, hands_on
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.objects.live_node import LiveNode, find_node
 from activities.cluster.objects.object_reader import ApiReader
-from activities.contracts.observations import RecordRequest
+from activities.contracts.observations import RecordRequest, RecordResult
+from activities.errors import ErrorType, failure
 from policy.episode.decisions import Decision, DecisionKind
 from policy.observation.spells import Ending, ObservationRecord, Spell
 from tests.cluster.acts.world import CLUSTER, NODE, World
@@ -102,3 +104,57 @@ async def test_a_node_of_another_uid_says_nothing_of_the_one_that_was_sick(world
     with_managed_fields(monkeypatch, entries)
     (record,) = await recorded(world, RecordRequest(cluster=CLUSTER, ended=(replace(BACK, uid="another"),)))
     assert record.spells[0].ending is Ending.CAME_BACK
+
+
+async def attempted(world: World, request: RecordRequest, refused: dict[str, ErrorType]) -> tuple[RecordResult, list[str]]:
+    """refused: by node, what Temporal has against its record. The result, and the nodes in the decision stream."""
+
+    async def start(record: ObservationRecord) -> None:
+        node = record.spells[0].node
+        if node in refused:
+            raise failure(refused[node], f"Temporal can't record {node}")
+
+    streamed: list[str] = []
+
+    async def stream(decisions: Sequence[Decision]) -> None:
+        streamed.extend(each.node for each in decisions)
+
+    acts = ClusterObservations(ServedCluster(CLUSTER, world.connection, clock=world.clock, record=stream), start=start)
+    return await ActivityEnvironment().run(acts.record, request), streamed
+
+
+def ended(world: World, *nodes: str, ago: timedelta = timedelta(minutes=1)) -> RecordRequest:
+    at = world.clock() - ago
+    spells = (replace(BACK, node=node, since=at - timedelta(hours=1), due=at, ended=at) for node in nodes)
+    return RecordRequest(cluster=CLUSTER, ended=tuple(spells))
+
+
+async def test_one_that_temporal_refuses_holds_back_no_other(world: World) -> None:
+    request = ended(world, "a", "b", "c")
+    result, streamed = await attempted(world, request, {"b": ErrorType.INVALID_CONFIG})
+    assert (result.left, result.problem, streamed) == (
+        (request.ended[1].record_id(CLUSTER),),
+        "Temporal can't record b",
+        ["a", "c"],
+    )
+
+
+async def test_a_look_that_fails_holds_back_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def find(connection: ApiReader, name: str) -> LiveNode | None:
+        if name == "b":
+            raise failure(ErrorType.FORBIDDEN, "no right to get nodes")
+        return None
+
+    monkeypatch.setattr("activities.cluster.acts.observations.find_node", find)
+    request = ended(world, "a", "b")
+    result, streamed = await attempted(world, request, {})
+    assert (result.left, streamed) == ((request.ended[1].record_id(CLUSTER),), ["a"])
+
+
+async def test_what_is_refused_for_seven_days_is_dropped_and_what_is_not_answered_never(world: World) -> None:
+    """The decision stream has it then. Temporal may be away for longer than that."""
+    for ago, kind in ((GIVEN_UP - timedelta(seconds=1), ErrorType.INVALID_CONFIG), (2 * GIVEN_UP, ErrorType.UNREACHABLE)):
+        with pytest.raises(ApplicationError, match="can't record a"):
+            await attempted(world, ended(world, "a", ago=ago), {"a": kind})
+    result, streamed = await attempted(world, ended(world, "a", ago=GIVEN_UP), {"a": ErrorType.INVALID_CONFIG})
+    assert (result.left, streamed) == ((), ["a"])

@@ -18,7 +18,7 @@ from policy.objects.marks import Added
 from simulator.api.control.faults import Accident, Fault
 from simulator.resources import PODS
 from tests.cluster.acts.world import HOLDER, OUT_OF_SERVICE, World, our_mark, refused
-from tests.vectors.fencing import VECTORS
+from tests.vectors.objects import VECTORS
 
 GPU = {"key": "team.example/gpu", "value": "a100", "effect": "NoSchedule"}
 
@@ -150,9 +150,7 @@ class TestUntainting:
         assert (await off.node_lease())["spec"]["holderIdentity"] == f"nodewarden/{HOLDER}"
 
     @pytest.mark.parametrize("change", [{"value": "maintenance"}, {"effect": "NoSchedule"}])
-    async def test_a_taint_of_that_key_with_another_value_or_effect_is_somebody_elses(
-        self, off: World, change: dict[str, str]
-    ) -> None:
+    async def test_a_taint_of_that_key_with_another_value_or_effect_is_not_ours(self, off: World, change: dict[str, str]) -> None:
         """S28, S32: a person took ours off and put his own there, which our mark knows nothing of."""
         theirs = OUT_OF_SERVICE | change
         await off.mark_as_ours(cordoned=True, out_of_service=True)

@@ -229,13 +229,13 @@ async def test_a_remediation_pins_nothing_that_was_made_anew_since_it_was_asked_
 
 
 @pytest.mark.parametrize("kind", [NeedKind.CHECK, NeedKind.PERSON])
-async def test_nobody_may_say_whose_lease_of_the_node_does_not_count(ready: World, kind: NeedKind) -> None:
+async def test_no_request_may_say_which_lease_of_the_node_does_not_count(ready: World, kind: NeedKind) -> None:
     """S20: a delegate is the operator of an object that asks, and no word of whoever starts a workflow."""
     need = Need(kind=kind, check=CHECK_REF, delegate="somebody's maintenance")
     assert (await pin(ready, need=need)).need.delegate == ""
 
 
-async def test_whoever_takes_the_node_over_learns_which_paths_are_cut(ready: World) -> None:
+async def test_the_next_episode_learns_which_paths_are_cut(ready: World) -> None:
     """S35: also for a mere clean-up, which then needs the plan that knows their devices."""
     await ready.mark_as_ours(paths=("fence_brocade://switch-1/2",))
     found = await pin(ready, run_id="another", need=Need(kind=NeedKind.CLEAN_UP, reason="left over"))
@@ -324,7 +324,7 @@ class TestTemplate:
         with refused(ErrorType.INVALID_CONFIG, "machinehealthchecks"):
             await pin(ready)
 
-    async def test_a_template_in_a_namespace_that_nobody_named_counts_for_nothing(self, ready: World) -> None:
+    async def test_a_template_in_an_unnamed_namespace_counts_for_nothing(self, ready: World) -> None:
         """S40: whoever may write templates there decides on no machine, and makes no other template ambiguous."""
         strange = await self.stranger(ready)
         assert (await pin(ready)).plan.source == "FencingTemplate/nodewarden/blades"

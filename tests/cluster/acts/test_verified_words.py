@@ -53,7 +53,7 @@ async def verdict(world: World, request: LookRequest) -> LookVerdict:
 
 
 @pytest.mark.parametrize("verb", [Verb.FENCE, Verb.REMEDIATE])
-async def test_a_last_look_takes_no_wish_for_a_persons_that_nobody_has_verified(world: World, verb: Verb) -> None:
+async def test_a_last_look_takes_no_unverified_wish_for_a_persons(world: World, verb: Verb) -> None:
     """What is given back, or only observed, needs no word of anybody."""
     await world.hold_cluster_lease()
     assert await verdict(world, await world.look(need=wish(said(verb)))) is LookVerdict.GO

@@ -338,11 +338,11 @@ async def test_what_was_read_in_time_is_not_written_after_its_moment(begun: Worl
     begun.connection.after_reads, begun.now = lambda: None, NOW
     before = await write.written(begun)
 
-    async def somebody_writes() -> None:
+    async def another_client_writes() -> None:
         await write.meddle(begun)
         begun.now += timedelta(seconds=31)
 
-    begun.connection.before_writes.append(somebody_writes)
+    begun.connection.before_writes.append(another_client_writes)
     with refused(ErrorType.EXPIRED):
         await write.is_asked(begun, target, NOW + timedelta(seconds=30))
     assert await write.written(begun) == before

@@ -7,8 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from policy.checks.circuit_breakers import OpenReason
-from policy.checks.rival_controllers import LeaderLease, StatusWrite, conflict
+from policy.checks.circuit_breakers import LeaderLease, OpenReason, StatusWrite, conflict
 from policy.values.object_refs import Dialect
 from tests.policy.builders import NOW, a_check, a_node, ago, ledger_of
 
@@ -53,7 +52,7 @@ def test_a_lease_that_changes_before_our_eyes_is_renewed_whatever_its_leader_s_c
     assert not conflict((replace(seen, holder="").seen(seen, at),), (), (), at), "it was given up"
 
 
-def test_a_held_dialect_is_judged_and_admits_nobody() -> None:
+def test_a_held_dialect_is_judged_and_admits_no_node() -> None:
     ledger = ledger_of(a_check(), a_node("n0", "Unknown", 60), *(a_node(f"n{number}") for number in (1, 2, 3)))
     ledger.hold(Dialect.MEDIK8S, OpenReason.OBSERVE_ONLY, "another controller acts")
     parts = ledger.report_parts(NOW)

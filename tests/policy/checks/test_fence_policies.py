@@ -281,7 +281,7 @@ def test_no_scope_ever_exceeds_its_budget_and_a_storm_admits_nothing(
 
 
 @pytest.mark.parametrize("off", [timedelta(days=365 * 7000), timedelta(minutes=5, seconds=1)])
-def test_an_event_from_the_future_holds_nobody_for_ever(off: timedelta) -> None:
+def test_an_event_from_the_future_holds_no_node_for_ever(off: timedelta) -> None:
     """Whoever may write Events chooses their moments."""
     policies = FencePolicies(skip_lost_storage=True)
     assert policies.storage_lost_lately([NodeEvent(reason="IOError", source="x", at=NOW + off)], NOW) == ""

@@ -137,7 +137,7 @@ def test_two_nodes_with_one_identity_are_both_contested_until_one_is_gone_or_say
     assert inventory.strange.version == last
 
 
-def test_a_heartbeat_touches_nobody_and_its_version_is_kept() -> None:
+def test_a_heartbeat_changes_no_verdict_and_keeps_the_version() -> None:
     """Every kubelet writes one every few minutes, whatever its Node says."""
     inventory = filled(a_node("n", resource_version="1"), a_machine(node_name="n", resource_version="1"))
     assert inventory.put_node(a_node("n", resource_version="2")) == []

@@ -362,7 +362,7 @@ def test_one_mistake_is_one_refusal_that_names_object_field_and_expectation(bad:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_check_that_becomes_bad_admits_nobody_any_more(dialect: str) -> None:
+def test_a_check_that_becomes_bad_admits_no_node_any_more(dialect: str) -> None:
     """Its last good version must not go on acting behind the back of the person who has changed it."""
     good, world = a_good_check(dialect, "bad"), a_world(dialect)
     assert [each.node for each in loaded([good, *world]).ledger.report_parts(NOW).candidates] == ["n1"]

@@ -9,8 +9,8 @@ import pytest
 from policy.checks.health_check import UnhealthyCondition
 from policy.dialects import parse
 from policy.values.errors import PolicyError
+from policy.values.fields import Threshold
 from policy.values.object_refs import Dialect
-from policy.values.thresholds import Threshold
 from tests.policy.builders import a_check
 
 FOREIGN = {"apiVersion": "self-node-remediation.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate", "name": "a"}

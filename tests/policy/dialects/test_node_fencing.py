@@ -9,8 +9,7 @@ import pytest
 
 from policy.checks.fence_policies import FencePolicies, ScopeCap, StormRule
 from policy.checks.rules import rules_of
-from policy.checks.targets import JudgedTarget
-from policy.checks.verdicts import Health
+from policy.checks.verdicts import Health, JudgedTarget
 from policy.dialects import is_health_check, parse
 from policy.dialects.node_fencing import parse_cluster_config, parse_fence_policy, read_policies
 from policy.remediation.ladder import remedy

@@ -19,7 +19,7 @@ from policy.episode.drain import (
     plan_drain,
     rule,
 )
-from tests.vectors.fencing import VECTORS
+from tests.vectors.objects import VECTORS
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 DEFAULT = DrainOptions()

@@ -25,7 +25,7 @@ from policy.episode.fencing_requests import (
 from policy.episode.messages import Outcome
 from policy.objects.remediations import GIVEN_UP_ANNOTATION
 from policy.values.errors import PolicyError
-from tests.vectors.fencing import VECTORS
+from tests.vectors.objects import VECTORS
 
 NODE = "node-7"
 SPEC = {"agent": "fence_ipmilan", "nodeparameters": {"--ip": {NODE: "10.0.0.7"}}}
@@ -117,7 +117,7 @@ def test_what_can_not_be_carried_out_is_refused(spec: dict[str, Any], words: str
     assert words in str(refusal.value)
 
 
-def test_the_taint_is_refused_where_nobody_acts_on_it() -> None:
+def test_the_taint_is_refused_where_no_controller_acts_on_it() -> None:
     with pytest.raises(PolicyError, match="out-of-service taint"):
         plan_of(remediation({**SPEC, "remediationStrategy": "OutOfServiceTaint"}), NODE, taint_honoured=False)
 
@@ -140,7 +140,7 @@ def test_the_node_is_the_annotations_or_the_objects_name() -> None:
     assert read_request(remediation(name="node-8")).node == "node-8"
 
 
-def test_whoever_owns_it_is_the_one_that_holds_the_lease() -> None:
+def test_the_owner_is_the_holder_of_the_lease() -> None:
     owner = {"apiVersion": "remediation.medik8s.io/v1alpha1", "kind": "NodeHealthCheck", "name": "workers", "uid": "u"}
     found = read_request(remediation(ownerReferences=[owner]))
     assert (found.requester, found.delegate) == ("NodeHealthCheck/workers", "NodeHealthCheck-workers")
@@ -166,7 +166,7 @@ def test_it_asks_until_it_has_its_answer_or_is_given_up(changes: dict[str, Any],
     assert read_request(obj).asks is not ended
 
 
-def test_a_finalizer_tells_in_whose_hands_it_is() -> None:
+def test_a_finalizer_names_its_controller() -> None:
     assert is_taken_up(remediation(finalizers=[FINALIZER]))
     assert not is_taken_up(remediation(finalizers=["somebody.else/finalizer"]))
 

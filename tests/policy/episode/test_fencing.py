@@ -243,7 +243,7 @@ RESTART = RestartProof(boot_id="boot-2", previous_boot_id="boot-1", seen_at=NOW)
         (True, True, RESTART, True),
     ],
 )
-def test_a_path_is_given_back_by_itself_where_nobody_can_write_behind_it(
+def test_a_path_is_given_back_by_itself_where_no_pod_can_write_behind_it(
     restart: RestartProof | None, *, consequences: bool, found_cut: bool, may: bool
 ) -> None:
     """S35: pods that were freed, by us or by whoever had cut it before us, run elsewhere: a restart or a word goes first."""

@@ -7,18 +7,21 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from policy.checks.fence_policies import FencePolicies
 from policy.episode import gate
+from policy.episode.fencing import licenses
 from policy.episode.gate import DESTRUCTIVE, RULES, By, Objection, Operation, Seen, Weight, objection
 from policy.episode.modes import REPAIRS, mode_of
+from policy.fence.power import RESTORING, PowerAct
 from policy.objects.machines import MachineView
 from policy.objects.nodes import Condition, NodeEvent, NodeView, Taint
+from policy.values.errors import Unread
 from policy.values.machine_apis import CLUSTER_API
-from policy.values.unread import Unread
-from tests.policy.builders import NOW, a_node
+from tests.policy.builders import NOW, a_node, pinned, seen
 
 ROOT = Path(__file__).parents[3]
 NODE = a_node("node-1", "Unknown", age=3600)
@@ -193,13 +196,13 @@ def test_each_act_is_stopped_by_what_the_docs_say_and_by_nothing_else(situation:
     """S9, S14, S15, S17, S20, S21, S27, S38."""
     word, _, only = cell.partition(": ")
     expected = {By.PROGRAM: WORDS.get(word), By.PERSON: None if only == "programs" else WORDS.get(word)}
-    for seen in SITUATIONS[situation]:
+    for met in SITUATIONS[situation]:
         for operation in COLUMNS[column]:
             for by in By:
-                found = objection(seen, operation, by, NOW)
-                assert (found.weight if found is not None else None) is expected[by], (operation, by, seen)
+                found = objection(met, operation, by, NOW)
+                assert (found.weight if found is not None else None) is expected[by], (operation, by, met)
             if only == "without our mark":
-                assert objection(replace(seen, marked=True), operation, By.PROGRAM, NOW) is None
+                assert objection(replace(met, marked=True), operation, By.PROGRAM, NOW) is None
 
 
 def test_the_docs_have_every_situation_and_each_row_of_the_table_has_one() -> None:
@@ -210,7 +213,7 @@ def test_the_docs_have_every_situation_and_each_row_of_the_table_has_one() -> No
     assert len({rule.name for rule in RULES}) == len(RULES)  # by which `unblocks` and `explain` find them
 
 
-def test_nothing_is_in_the_way_of_a_node_of_which_nobody_says_anything() -> None:
+def test_nothing_is_in_the_way_of_a_node_without_vetoes() -> None:
     assert [each for each in Operation if objection(FREE, each, By.PROGRAM, NOW)] == []
     plain = replace(FREE, node=None, machines=())
     assert [each for each in Operation if objection(plain, each, By.PROGRAM, NOW)] == []
@@ -224,12 +227,12 @@ def test_nothing_is_in_the_way_of_a_node_of_which_nobody_says_anything() -> None
         labelled(**{"nodewarden.io/fencing": "On"}),
     ],
 )
-def test_a_word_that_is_taken_back_stops_nobody(node: NodeView) -> None:
+def test_a_veto_that_is_taken_back_stops_no_episode(node: NodeView) -> None:
     assert objection(replace(FREE, node=node), Operation.DISRUPT, By.PROGRAM, NOW) is None
 
 
 @pytest.mark.parametrize("field", ["lease", "cluster_lease", "permit", "policies", "pause"])
-def test_what_nobody_has_read_licenses_nothing_destructive(field: str) -> None:
+def test_what_was_not_read_licenses_nothing_destructive(field: str) -> None:
     """S20: a caller who forgets to look is told so, and does not get leave."""
     for operation in DESTRUCTIVE:
         found = objection(replace(FREE, **{field: None}), operation, By.PERSON, NOW)
@@ -238,7 +241,7 @@ def test_what_nobody_has_read_licenses_nothing_destructive(field: str) -> None:
         assert "was not read" in found.words
 
 
-def test_a_mode_that_nobody_has_read_licenses_no_program() -> None:
+def test_an_unread_mode_licenses_no_program() -> None:
     """S20, S52."""
     for operation in DESTRUCTIVE | {Operation.OFFER, Operation.EVICT}:
         found = objection(replace(FREE, mode=None), operation, By.PROGRAM, NOW)
@@ -268,7 +271,7 @@ def test_who_wants_it_left_off_is_heard_though_something_could_not_be_read() -> 
     assert found.rule == "preserved"
 
 
-def test_the_end_of_somebody_s_lease_is_told() -> None:
+def test_the_end_of_another_holders_lease_is_reported() -> None:
     until = NOW + timedelta(minutes=3)
     found = objection(replace(FREE, lease="node-maintenance", lease_until=until), Operation.DISRUPT, By.PROGRAM, NOW)
     assert found is not None
@@ -292,14 +295,14 @@ ELSEWHERE = {
     "policy/objects/nodes.py": "what the label says, for verdicts as well",
     "policy/objects/machines.py": "what the annotations say, for verdicts as well",
     "policy/checks/rules/medik8s.py": "words of a verdict",
-    "policy/checks/rules/cluster_api.py": "which of two reasons a verdict has",
+    "policy/checks/rules/machine_health_checks.py": "which of two reasons a verdict has",
     "policy/scan/evaluation.py": "words about a label that means nothing",
     "policy/scan/explanation.py": "of a paused check, not of a machine",
     "policy/dialects/common.py": "of a paused check, not of a machine",
     "activities/cluster/objects/machines_decoding.py": "of a paused Cluster, not of a machine",
     "activities/cluster/report/status_writer.py": "tells of a label that means nothing",
     "activities/cluster/acts/preservation.py": "writes what a person asks for",
-    "policy/preservation/effects.py": "the request itself, which preservation carries out",
+    "policy/preservation/decision.py": "the request itself, which preservation carries out",
     "policy/preservation/preservation_index.py": "the request itself, which preservation carries out",
     "policy/preservation/kept_machine.py": "the request itself, which preservation carries out",
     "policy/preservation/requests.py": "the request itself, which preservation carries out",
@@ -339,9 +342,42 @@ def test_every_field_of_what_was_seen_is_asked_for_by_some_row() -> None:
     assert [each.name for each in fields(Seen) if f"seen.{each.name}" not in source] == []
 
 
-def test_a_machine_that_nobody_has_read_stops_what_depends_on_it() -> None:
+def test_an_unread_machine_stops_what_depends_on_it() -> None:
     """S20: not read is not none."""
     unread = objection(replace(FREE, machines=None), Operation.OFFER, By.PROGRAM, NOW)
     assert unread is not None
     assert (unread.words, unread.weight) == ("the Machine was not read", Weight.NOT_LICENSED)
     assert objection(replace(FREE, machines=()), Operation.OFFER, By.PROGRAM, NOW) is None
+
+
+# What a look licenses is what it was made for, of a machine that is known (S42).
+
+
+@pytest.mark.parametrize("act", PowerAct)
+@pytest.mark.parametrize("looked", Operation)
+def test_an_act_is_licensed_by_a_look_for_it_and_by_no_other(act: PowerAct, looked: Operation) -> None:
+    """S15: one before a removal counts on a control plane that has a member fewer to wait for."""
+    wanted = Operation.GIVE_BACK if act in RESTORING else Operation.DISRUPT
+    assert licenses(looked, act, pinned(), seen(), devices_compared=True) is (looked is wanted)
+    assert licenses(looked, act, pinned(), seen(), devices_compared=False) is (looked is wanted and act in RESTORING)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "off", "terminate"),
+    [
+        ({"uid": ""}, {}, False, False),
+        ({"uid": "uid-2"}, {}, False, False),
+        ({"provider_id": ""}, {}, False, False),
+        ({"system_uuid": ""}, {}, False, False),
+        ({"provider_id": "", "system_uuid": ""}, {"provider_id": "", "system_uuid": ""}, True, True),
+        ({}, {"present": False}, False, True),
+        ({"uid": ""}, {"present": False}, False, False),
+    ],
+)
+def test_a_pin_without_an_identity_licenses_nothing_that_destroys(
+    ours: dict[str, Any], theirs: dict[str, Any], off: bool, terminate: bool
+) -> None:
+    """S9, S39: what it does not say is compared with nothing. Only what is given up last may have lost its Node."""
+    for act, licensed in ((PowerAct.OFF, off), (PowerAct.TERMINATE, terminate)):
+        assert licenses(Operation.DISRUPT, act, pinned(**ours), seen(**theirs), devices_compared=True) is licensed
+    assert licenses(Operation.GIVE_BACK, PowerAct.ON, pinned(**ours), seen(**theirs), devices_compared=True)

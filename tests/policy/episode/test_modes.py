@@ -91,6 +91,8 @@ def test_the_answer_to_a_command_says_what_else_is_set_and_after_unset_what_is_l
     assert modes.described(("b",), "") == "the mode of b is cordon; 1 other rule: see `nodewarden mode`"
     left = modes.unruled(("b",), "").described(("b",), "")
     assert left == "without a rule the mode is observe (the setting scan.mode is observe); 1 rule left: see `nodewarden mode`"
+    everywhere = OBSERVES.ruled(a_rule(Mode.DRAIN)).ruled(a_rule(Mode.REPAIR, "a"))
+    assert everywhere.unruled(("a",), "").described(("a",), "") == "the mode of all nodes is drain", "it holds for a, too"
     assert modes.unruled((), "").described((), "") == "without a rule the mode is observe (the setting scan.mode is observe)"
 
 

@@ -23,7 +23,7 @@ def handed_out(
     return portion_of(portions, request, now, used_within=WITHIN)
 
 
-def test_whoever_wants_less_than_is_left_gets_it_for_a_moment() -> None:
+def test_a_request_for_less_than_is_left_is_granted_for_a_moment() -> None:
     portions, answer = handed_out(asked(4))
     assert answer == PortionAnswer(pods=4, until=NOW + WITHIN)
     assert handed_out(asked(9, incident="b"), portions)[1].pods == 6

@@ -66,7 +66,7 @@ def candidate(ledger: Ledger) -> Candidate:
 
 class TestCandidates:
     @pytest.mark.parametrize(("node", "machine", "who"), TAKEN)
-    def test_it_is_left_alone_and_told_by_whom_it_is_held(self, node: NodeView, machine: MachineView | None, who: str) -> None:
+    def test_it_is_left_alone_and_its_holder_is_named(self, node: NodeView, machine: MachineView | None, who: str) -> None:
         """S20: two systems that act on one machine are worse than either; status, Events and `explain` name the other one."""
         ledger = seen(node, machine)
         assert who in candidate(ledger).refused

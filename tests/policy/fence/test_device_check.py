@@ -61,7 +61,7 @@ def test_only_a_change_is_told() -> None:
     assert found[1].message == "ipmi://a:623 answers again; its last answer was at 2026-11-21T12:00:00Z"
 
 
-def test_a_device_that_has_never_answered_is_told_where_somebody_configured_it() -> None:
+def test_a_device_that_has_never_answered_is_told_where_it_was_configured() -> None:
     (first,) = told(Remembered(DeviceMemory()), answer(Reachability.SILENT), answer(Reachability.SILENT))
     assert (first.since, first.message.endswith("; it has not answered before")) == (None, True)
     assert told(Remembered(DeviceMemory()), answer(), answer(Reachability.SILENT), node=replace(NODE, tells=False)) == []
@@ -217,7 +217,7 @@ def test_a_device_of_two_nodes_is_a_problem_of_both_and_told_once_on_both() -> N
     assert len(again.note_claims(claims)) == 2
 
 
-def test_one_nodes_own_devices_and_what_nobody_asked_for_are_not_told() -> None:
+def test_one_nodes_own_devices_and_unasked_ones_are_not_reported() -> None:
     assert Remembered(DeviceMemory()).note_claims(shared_by("node-1")) == []
     assert Remembered(DeviceMemory()).note_claims(shared_by("node-1", "node-2", tells=False)) == []
 
@@ -231,7 +231,7 @@ def test_a_device_that_says_it_serves_another_machine_is_a_problem() -> None:
     assert (problems[0], another in problems[1]) == ("", True)
 
 
-def test_looks_hear_of_every_shared_device_whoever_is_told_of_it_and_whatever_history_goes_on() -> None:
+def test_looks_hear_of_every_shared_device_in_every_history() -> None:
     """S39: an Event that can't be written, or a node that nobody has asked to be looked after, licenses no destruction."""
     claims = shared_by("node-1")
     claims.add(replace(NODE, node="node-2", tells=False, devices=(DeviceToCheck(device=BMC),)))

@@ -72,7 +72,7 @@ def test_another_clock_at_the_listener_changes_nothing_about_silence() -> None:
     assert answer.wait == timedelta(seconds=25)
 
 
-def test_where_nobody_knows_since_when_the_node_is_down_it_counts_from_when_power_off_was_due() -> None:
+def test_where_the_beginning_is_unknown_it_counts_from_when_power_off_was_due() -> None:
     answer = kdump_wait(RULE, heard(300), not_ready_since=None, due=at(290), now=at(300))
     assert (answer.state, answer.wait) == (Kdump.AWAITED, timedelta(seconds=50))
 
@@ -104,7 +104,7 @@ def test_a_message_of_another_crash_says_nothing_of_this_one(since: float | None
     assert (proof is not None) is dead
 
 
-def test_where_nobody_listens_no_kernel_is_dead() -> None:
+def test_without_a_listener_no_kernel_is_dead() -> None:
     """S3."""
     assert kernel_dead(TRUSTED, None, addresses=OURS, not_ready_since=T0, began=T0) is None
 
@@ -130,7 +130,7 @@ def test_a_proof_is_of_the_node_s_own_address_after_it_stopped_being_ready(chang
 
 
 @given(every=st.integers(min_value=1, max_value=60), due=st.integers(min_value=0, max_value=600))
-def test_whoever_forges_messages_delays_by_no_more_than_the_bound(every: int, due: int) -> None:
+def test_forged_messages_delay_by_no_more_than_the_bound(every: int, due: int) -> None:
     """They are unauthenticated: any pattern of them ends, and each answer says to ask again later or to go on."""
     now, asked = float(due), 0
     while True:

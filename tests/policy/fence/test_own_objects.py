@@ -24,9 +24,8 @@ from policy.fence.templates import (
     winning_fence_config,
 )
 from policy.values.errors import PolicyError
-from tests.documents import document
-from tests.encoded import encoded
-from tests.policy.fence.builders import node
+from tests.documents import document, encoded
+from tests.policy.builders import node
 
 EC2 = "aws:///us-east-1a/i-0123456789abcdef0"
 

@@ -16,7 +16,7 @@ from policy.values.errors import PolicyError
 from tests.documents import document
 from tests.policy.builders import a_node
 from tests.policy.fencing_builders import plan_of_template
-from tests.vectors.fencing import VECTORS
+from tests.vectors.objects import VECTORS
 
 DEVICE: dict[str, Any] = {
     "driver": "ipmi",
@@ -141,7 +141,7 @@ def test_a_device_that_another_node_has_too_is_refused(own: dict[str, str], neig
         a_plan(DEVICE | {"nodeParameters": {"node-1": own, "node-2": neighbours}})
 
 
-def test_a_neighbours_parameters_that_are_wrong_or_unknown_yet_hold_up_nobody_else() -> None:
+def test_wrong_or_unknown_parameters_of_a_neighbour_hold_up_no_other() -> None:
     others = {"node-1": {"ip": "10.0.0.1"}, "node-2": {"ip": "{{ .ProviderID }}"}, "node-3": {"ipport": "x"}}
     assert len(a_plan(DEVICE | {"nodeParameters": others}).devices) == 1
 
@@ -254,7 +254,7 @@ def test_a_provider_id_that_the_node_has_not_is_refused() -> None:
         plan_of_template(template(power), a_node(provider_id=""))
 
 
-def test_the_taint_is_refused_where_nobody_would_act_on_it() -> None:
+def test_the_taint_is_refused_where_no_controller_would_act_on_it() -> None:
     obj = template(freeing="out-of-service-taint")
     assert plan_of_template(obj, a_node()).taint_honoured
     with pytest.raises(PolicyError, match="do not act on the out-of-service taint"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.policy.fence.builders import PDU, SWITCH, config, ipmi, lines, node, of_node, read
+from tests.policy.builders import PDU, SWITCH, config, ipmi, lines, node, of_node, read
 
 EC2 = "aws:///us-east-1a/i-0123456789abcdef0"
 

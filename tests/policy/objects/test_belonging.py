@@ -27,7 +27,7 @@ def told(node: NodeView, *others: NodeView) -> str:
         ("boot_id", "boot-1-of-a", "boot id boot-1-of-a"),
     ],
 )
-def test_whoever_has_the_same_identity_is_named_with_it(field: str, value: str, words: str) -> None:
+def test_a_node_with_the_same_identity_is_named_with_it(field: str, value: str, words: str) -> None:
     """S39: a system UUID is the same in any case of its letters."""
     node, twin = a_node("a"), replace(a_node("b"), **{field: value})
     assert told(node, twin, a_node("c")) == f"Node/a has the same {words} as b: find out which of them is that machine"
@@ -79,7 +79,7 @@ def test_of_many_a_few_are_named() -> None:
     assert "as n1, n2, n3 and 5 more:" in told(*fleet)
 
 
-def test_nodes_that_say_nothing_of_themselves_are_nobodys_twins() -> None:
+def test_nodes_that_say_nothing_of_themselves_are_no_twins() -> None:
     silent = [a_node(name, provider_id="", system_uuid="", boot_id="") for name in "ab"]
     assert told(*silent) == ""
     assert claimed_otherwise(silent[0], [MachineView(api=OPENSHIFT, namespace="ns", name="m", node_name="b")]) == ""

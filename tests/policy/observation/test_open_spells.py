@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -11,12 +11,13 @@ from policy.episode.messages import Kind
 from policy.episode.permits import Permit, PermitState
 from policy.observation import open_spells
 from policy.observation.open_spells import ANOTHER_BOOT, ANOTHER_NODE, DELETED, next_spells, to_be_watched, with_traces
-from policy.observation.spells import Ending, HeldSpan, ObservationRecord, Spell
+from policy.observation.past_moment import ending, sentences
+from policy.observation.spells import Ending, HeldSpan, NodeDays, ObservationRecord, Spell
 from policy.scan.admission import Refused
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import NodeStanding, ScanReport, ViewState, WatchedNode
 from policy.values.mode import Mode
-from tests.workflows.scanned import CHECK, NOW, candidate, report
+from tests.workflows.scanner_run import CHECK, NOW, candidate, report
 
 LATER = NOW + timedelta(minutes=1)
 PERMIT = Permit(node="a", workflow_id="w", incident="i-1", kind=Kind.FENCING, holding=PermitState.OPEN, granted_at=NOW)
@@ -199,8 +200,69 @@ def test_a_record_has_one_id_whenever_it_is_made() -> None:
     spell = replace(opened("a")["a"], ended=LATER, ending=Ending.CAME_BACK)
     assert ObservationRecord(cluster="prod", spells=(spell,)).workflow_id == "observation/prod/a/2026-11-01T00:00:00+00:00"
     storm = ObservationRecord(cluster="prod", spells=(replace(spell, storm="s"), replace(spell, node="b", storm="s")), part=1)
-    assert storm.workflow_id == "observation/prod/storm/s/1"
+    assert storm.workflow_id == "observation/prod/-storm/s/1"
+    named = replace(spell, node="storm", due=NOW)
+    day = ObservationRecord(cluster="prod", days=(NodeDays(day="2026-11-01", check="c", mode=Mode.REPAIR, seconds=1.0),))
+    ids = {
+        ObservationRecord(cluster="prod", spells=(each,)).workflow_id for each in (named, replace(named, storm=NOW.isoformat()))
+    }
+    assert len(ids) == 2, "a node may be named as a storm is"
+    assert (day.workflow_id, day.over) == ("observation/prod/-days/2026-11-01", NOW + timedelta(days=1))
+    assert (replace(day, until=LATER).over, storm.over) == (LATER, LATER)
     with pytest.raises(ValueError, match="one spell"):
         _ = ObservationRecord(cluster="prod", spells=(spell, replace(spell, node="b"))).workflow_id
     with pytest.raises(ValueError, match="a cluster"):
         _ = ObservationRecord(spells=(spell,)).workflow_id
+
+
+# Why nothing was done at a moment that is past.
+
+CET = timezone(timedelta(hours=1), "CET")
+SINCE = datetime(2026, 11, 28, 3, 0, tzinfo=UTC)
+DUE, PAUSED_AT, ENDED = (SINCE + timedelta(minutes=each) for each in (5, 10, 20))
+SPELL = Spell(
+    node="a",
+    check="NodeHealthCheck//workers",
+    cause="ReadyUnknown",
+    since=SINCE,
+    due=DUE,
+    steps=("reboot",),
+    place=2,
+    held=(
+        HeldSpan(code="CapReached", message="1 of 1 permits are held: b", since=DUE, until=PAUSED_AT),
+        HeldSpan(code="Paused", message="paused by ada: drill", since=PAUSED_AT, until=ENDED),
+    ),
+    ended=ENDED,
+    ending=Ending.OTHERS,
+    traces=("another boot id",),
+)
+
+
+def said(minutes: float) -> list[str]:
+    then = (SINCE + timedelta(minutes=minutes)).astimezone(CET)
+    return [each.replace("2026-11-28 ", "").replace(":00+01:00", "") for each in sentences([SPELL], then)]
+
+
+def test_what_held_it_then_and_since_when() -> None:
+    assert said(12) == [
+        "it was sick since 04:00: ReadyUnknown, under NodeHealthCheck//workers",
+        "it would have been repaired (reboot) from 04:05 on, 2 others before it",
+        "what held it since 04:10: paused by ada: drill",
+        "what became of it, at 04:20: others repaired it (another boot id)",
+    ]
+    assert "what held it since 04:05: CapReached: 1 of 1 permits are held: b" in said(7)
+
+
+def test_before_it_was_due_after_its_end_and_at_other_times() -> None:
+    assert said(2)[1:] == ["a repair was due at 04:05 only"]
+    assert said(60) == [
+        "it had been sick until 04:20 (ReadyUnknown, under NodeHealthCheck//workers): others repaired it (another boot id)"
+    ]
+    assert said(-1) == said(81) == []
+
+
+def test_every_ending_has_its_words() -> None:
+    for each in Ending:
+        assert ending(replace(SPELL, ending=each))
+    assert "incident i-1" in ending(replace(SPELL, ending=Ending.OURS, traces=(), incident="i-1"))
+    assert ending(replace(SPELL, ending=None, ended=None)) == ""

@@ -20,11 +20,10 @@ from policy.episode.fencing_requests import FencingRequest
 from policy.episode.gate import FENCING_LABEL
 from policy.objects.machines import MachineView
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, PRESERVE_ANNOTATION, ZONE_LABEL, Condition, NodeView
-from policy.preservation.decision import Automatic, decide
-from policy.preservation.effects import effects
+from policy.preservation.decision import Automatic, decide, effects
 from policy.preservation.kept_machine import BY_US, CONDITION, EXPIRY_ANNOTATION, Held
-from policy.preservation.pools import Pool
 from policy.preservation.preservation_index import PreservationIndex, PreservationNeed
+from policy.preservation.requests import Pool
 from policy.scan.admission import admit
 from policy.scan.ledger import Ledger
 from policy.scan.scan_report import ReportParts
@@ -174,7 +173,7 @@ def test_an_object_of_another_system_that_asks_for_a_node_waits_as_well() -> Non
 
 
 @pytest.mark.parametrize("when", ["before it fails", "while it settles", "once it is chosen", "once it is kept"])
-def test_whoever_writes_false_has_it_fenced(when: str) -> None:
+def test_the_value_false_has_it_fenced(when: str) -> None:
     """S26, at every interleaving; on a node without a Machine nothing but fencing comes of it."""
     fleet = fleet_of(3, cap=1)
     chosen: PreservationNeed | None = None
@@ -260,7 +259,7 @@ def test_one_that_gets_well_is_let_go_and_a_new_failure_is_kept_anew() -> None:
 
 
 @pytest.mark.parametrize("how", ["the check is deleted", "its time begins anew"])
-def test_nobody_is_made_well_by_a_check_that_says_nothing_any_more(how: str) -> None:
+def test_no_node_is_made_well_by_a_check_that_says_nothing_any_more(how: str) -> None:
     """S22, S25: it would be kept a second time for one failure, and for longer."""
     fleet = fleet_of(3, cap=1)
     failed(fleet, "n-1")
@@ -274,7 +273,7 @@ def test_nobody_is_made_well_by_a_check_that_says_nothing_any_more(how: str) -> 
     assert fleet.nodes["n-1"].annotations[EXPIRY_ANNOTATION] == expiry
 
 
-def test_in_a_storm_nobody_is_kept_since_nobody_is_acted_on() -> None:
+def test_in_a_storm_no_machine_is_kept_since_none_is_acted_on() -> None:
     """S17: keeping drains a node; under an open circuit breaker no new episode begins."""
     fleet = fleet_of(4, cap=4, min_healthy=3)
     failed(fleet, "n-1", "n-2")

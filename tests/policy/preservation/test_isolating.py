@@ -10,11 +10,9 @@ import pytest
 from policy.episode.gate import By, Operation, Seen, objection, preserved_as_failed
 from policy.fence.plan import CORDON, UNCORDON, Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice, isolation_plan
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView, Taint
-from policy.preservation.decision import PreservationDecision, decide
-from policy.preservation.effects import effects
+from policy.preservation.decision import PreservationDecision, decide, effects
 from policy.preservation.kept_machine import CONDITION, ISOLATION_ANNOTATION, TAINT, Held, Isolation, MachinePhase
-from policy.preservation.pools import Pool
-from policy.preservation.requests import ISOLATE_ANNOTATION, isolation_asked
+from policy.preservation.requests import ISOLATE_ANNOTATION, Pool, isolation_asked
 from policy.preservation.survey import survey
 from policy.values.selectors import Selector
 
@@ -56,7 +54,7 @@ def test_the_node_s_word_beats_the_machine_s_and_both_beat_the_pool(
     assert isolation_asked(node, machine, pool=pool) == (expected, "")
 
 
-def test_a_word_that_can_t_be_read_isolates_nobody_and_is_told() -> None:
+def test_an_unreadable_annotation_isolates_no_machine_and_is_reported() -> None:
     found = decided(held(**{ISOLATE_ANNOTATION: "yes"}))
     assert not found.isolate
     assert any("expected true or false, got 'yes'" in warning for warning in found.warnings)
@@ -117,7 +115,7 @@ def test_a_quarantine_alone_frees_nothing() -> None:
     assert [method.act for method in found.recovery] == [Act.LIFT_QUARANTINE]
 
 
-def test_a_node_says_that_it_is_kept_as_failed_by_condition_and_taint_and_nobody_s_no() -> None:
+def test_a_node_says_that_it_is_kept_as_failed_by_condition_and_taint_unless_vetoed() -> None:
     """S26: `false` is heard before anything of it was written."""
     kept = Condition(type=CONDITION, status="True", reason="x", message="x")
     taint = Taint(key=TAINT, effect="NoSchedule")

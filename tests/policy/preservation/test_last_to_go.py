@@ -1,4 +1,4 @@
-"""Who goes last when a set is to have fewer machines, as its controller reads it: what is written for that, and what is not."""
+"""Which machine goes last when a set is to have fewer, as its controller reads it: what is written for that, and what is not."""
 
 from __future__ import annotations
 
@@ -9,8 +9,16 @@ import pytest
 
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
-from policy.preservation.decision import Automatic, PreservationDecision, decide
-from policy.preservation.effects import effects
+from policy.preservation.decision import (
+    NOT_OVERRIDDEN,
+    Automatic,
+    Override,
+    PreservationDecision,
+    WantedReplicas,
+    decide,
+    effects,
+    overridden_by,
+)
 from policy.preservation.kept_machine import (
     CLUSTER_API_DELETE,
     KEPT_AUTOMATICALLY,
@@ -66,7 +74,7 @@ def with_priority(machine: Held, value: str | None) -> Held:
 
 @pytest.mark.parametrize("theirs", ["1", "0", "-1", "+2"])
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
-def test_whoever_wants_it_to_go_first_is_heard_and_it_is_said(theirs: str, when: str) -> None:
+def test_a_wish_that_it_goes_first_counts_and_is_reported(theirs: str, when: str) -> None:
     """S21, S26: machine-controller-manager writes 1 for what the autoscaler has drained, and would write it again and again."""
     machine = held(**{PRIORITY_ANNOTATION: theirs}) if when == "before" else with_priority(kept(held()), theirs)
     decision = decided(machine)
@@ -93,7 +101,7 @@ def test_an_automatic_one_goes_before_one_that_was_asked_for() -> None:
     assert ranks(kept(asked)) == OURS
 
 
-def test_a_word_that_cannot_be_read_moves_nobody() -> None:
+def test_an_unreadable_annotation_moves_no_machine() -> None:
     """Invalid values change nothing: neither where it stands nor whom it counts for (S23)."""
     failed = replace(held(""), phase=MachinePhase.FAILED, failed="its phase is Failed")
     begun = carried_out(failed, effects(decided(failed, automatic=Automatic.SELECTED), drained=True))
@@ -162,3 +170,49 @@ def test_a_wish_that_it_goes_first_stays_and_is_said_while_it_is_kept() -> None:
     assert CLUSTER_API_DELETE in warning
     assert carried_out(machine, effects(decision)).annotations[CLUSTER_API_DELETE] == ""
     assert decided(replace(machine, annotations={CLUSTER_API_DELETE: ""})).warnings == ()
+
+
+# Which override it was, from what the sets above a machine say.
+
+OLD = WantedReplicas(kind="MachineSet", name="w-1", replicas=2, revision=1, created=NOW)
+NEW = WantedReplicas(kind="MachineSet", name="w-2", replicas=2, revision=2, created=NOW + timedelta(hours=1))
+TOP = WantedReplicas(kind="MachineDeployment", name="w", replicas=4)
+
+
+@pytest.mark.parametrize(
+    ("own", "top", "others", "override", "words"),
+    [
+        (None, None, (), Override.DELETION, "no MachineSet is known above it"),
+        (replace(OLD, replicas=None), None, (), Override.DELETION, "or by MachineSet w-1"),
+        (OLD, None, (), Override.DELETION, "by MachineSet w-1, which is to have 2"),
+        (replace(OLD, replicas=0), None, (), Override.HIBERNATION, "MachineSet w-1 is scaled to 0"),
+        (OLD, replace(TOP, replicas=0), (NEW,), Override.HIBERNATION, "MachineDeployment w is scaled to 0"),
+        (
+            OLD,
+            TOP,
+            (NEW,),
+            Override.ROLLING_UPDATE,
+            "MachineDeployment w replaces the machines of MachineSet w-1 by those of MachineSet w-2",
+        ),
+        (replace(OLD, replicas=0), TOP, (NEW,), Override.ROLLING_UPDATE, "by those of MachineSet w-2"),
+        (NEW, TOP, (OLD,), Override.DELETION, "by MachineSet w-2"),
+        (NEW, TOP, (replace(OLD, revision=3),), Override.ROLLING_UPDATE, "by those of MachineSet w-1"),
+        (OLD, TOP, (replace(NEW, replicas=0),), Override.DELETION, "by MachineSet w-1"),
+        (OLD, TOP, (replace(NEW, deleting=True),), Override.DELETION, "by MachineSet w-1"),
+        (replace(OLD, revision=0), TOP, (replace(NEW, revision=0),), Override.ROLLING_UPDATE, "MachineSet w-2"),
+        (replace(OLD, replicas=0), TOP, (), Override.HIBERNATION, "MachineSet w-1 is scaled to 0"),
+        (OLD, replace(TOP, deleting=True), (NEW,), Override.DELETION, "MachineDeployment w is being deleted"),
+    ],
+)
+def test_which_override_it_was(
+    own: WantedReplicas | None, top: WantedReplicas | None, others: tuple[WantedReplicas, ...], override: Override, words: str
+) -> None:
+    """S21: recorded by its name. A roll-back is a roll-out, too: the set with the newest revision counts."""
+    found = overridden_by(own, top, others)
+    assert found.override is override
+    assert words in found.sentence
+    assert found.sentence.startswith(f"{override.value}: ")
+
+
+def test_nothing_is_said_where_nothing_was_overridden() -> None:
+    assert NOT_OVERRIDDEN.sentence == ""

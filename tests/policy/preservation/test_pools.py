@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from policy.preservation.pools import (
+from policy.preservation.requests import (
     BLOCK,
     BLOCK_FIELDS,
     DEFAULT_SETTLE_TIME,
@@ -126,7 +126,7 @@ def test_a_cap_below_the_number_of_zones_warns(cap: int, zones: int, warned: boo
         ({"colour": "red"}, "spec.colour: is not a known field"),
     ],
 )
-def test_what_nobody_can_mean_is_refused_with_object_field_and_expectation(spec: dict[str, object], problem: str) -> None:
+def test_nonsense_is_refused_with_object_field_and_expectation(spec: dict[str, object], problem: str) -> None:
     with pytest.raises(PolicyError) as refusal:
         the_pool(**spec)
     assert str(refusal.value).startswith("PreservationPolicy/workers: spec.")

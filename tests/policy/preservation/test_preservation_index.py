@@ -25,9 +25,8 @@ from policy.preservation.kept_machine import (
     STOPPED,
     TAINT,
 )
-from policy.preservation.pools import Pool
 from policy.preservation.preservation_index import MAXIMUM_PRESERVATIONS, REPORT_GONE_FOR, PreservationIndex, PreservationNeed
-from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION
+from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, Pool
 from policy.preservation.survey import DeploymentPool
 from policy.values.machine_apis import MCM
 from policy.values.object_refs import ObjectRef
@@ -105,7 +104,7 @@ def pool(cap: int, **changes: object) -> Pool:
     return replace(Pool(name="workers", selector=Selector(), cap=cap), **changes)  # type: ignore[arg-type]
 
 
-def test_whom_nobody_asked_for_is_never_heard_of() -> None:
+def test_an_unasked_node_is_never_reported() -> None:
     """Opt-in: failed machines without a pool and an annotation are somebody else's."""
     fleet = Fleet()
     for number in range(3):
@@ -274,7 +273,7 @@ def test_a_kept_machine_that_loses_its_node_is_not_released_by_another_cap() -> 
     assert "terminate" not in fleet.actions(NOW + SETTLED).values()
 
 
-def test_a_policy_that_cannot_be_read_gives_nobody_up_and_keeps_nobody() -> None:
+def test_an_unreadable_policy_gives_no_machine_up_and_keeps_none() -> None:
     fleet = Fleet()
     fleet.index.put_pool("workers", None, "PreservationPolicy/workers: spec.selector: expected a selector")
     fleet.node(1)
@@ -282,7 +281,7 @@ def test_a_policy_that_cannot_be_read_gives_nobody_up_and_keeps_nobody() -> None
     assert fleet.actions(NOW + SETTLED) == {}
 
 
-def test_whoever_keeps_a_machine_that_others_delete_is_told_until_its_hold_is_over() -> None:
+def test_a_kept_machine_that_others_delete_is_reported_until_its_hold_is_over() -> None:
     """S26; also where machine-controller-manager itself has taken the expiry away: then the Node still says that it is kept."""
     fleet = Fleet()
     fleet.kept(1)

@@ -14,8 +14,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, ZONE_LABEL, Condition, NodeView, Taint
-from policy.preservation.decision import Automatic, PreservationAction, PreservationDecision, decide, keeps
-from policy.preservation.effects import Effects, effects
+from policy.preservation.decision import Automatic, Effects, PreservationAction, PreservationDecision, decide, effects, keeps
 from policy.preservation.kept_machine import (
     BY_US,
     CONDITION,
@@ -32,8 +31,7 @@ from policy.preservation.kept_machine import (
     MachinePhase,
     priority_of,
 )
-from policy.preservation.pools import Pool
-from policy.preservation.requests import KEEPING, LAST_APPLIED_ANNOTATION, Intent, requested
+from policy.preservation.requests import KEEPING, LAST_APPLIED_ANNOTATION, Intent, Pool, requested
 from policy.preservation.survey import Survey, survey
 from policy.values.selectors import Selector
 from tests.preserved_objects import carried_out
@@ -403,7 +401,7 @@ def test_the_rules_hold_over_any_history(cap: int, history: list[Event]) -> None
 
 @settings(BUSY, max_examples=60)
 @given(failures=st.lists(st.integers(0, 2), min_size=MACHINES, max_size=MACHINES), left=st.integers(0, MACHINES // 2 - 1))
-def test_while_nobody_edits_an_expiry_the_older_ones_go_first(failures: list[int], left: int) -> None:
+def test_while_no_expiry_is_edited_the_older_ones_go_first(failures: list[int], left: int) -> None:
     """S24 says the earliest expiry, the proposal says the older machine: machines that fail in the order in which they were made
     go in the same order under both. failures: the hours between them."""
     pools = Pools(MACHINES)

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
-from policy.preservation.decision import Automatic, PreservationAction, decide
-from policy.preservation.effects import effects
+from policy.preservation.decision import Automatic, PreservationAction, decide, effects
 from policy.preservation.kept_machine import ENDED_ANNOTATION, Held, MachinePhase
-from policy.preservation.pools import read_policy
 from policy.preservation.preservation_index import PreservationIndex
+from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, read_policy
 from policy.preservation.survey import DeploymentPool, choose, survey
 from policy.values.machine_apis import MCM
 from policy.values.object_refs import ObjectRef
+from tests.policy.preservation.test_preservation_index import LATER, NOW, Fleet
 from tests.preserved_objects import carried_out
 
-NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOURS = timedelta(hours=72)
 PRESERVATION_POLICY = {
     "apiVersion": "nodewarden.io/v1alpha1",
@@ -99,7 +98,7 @@ def test_s26_a_release_that_comes_before_the_preservation_has_begun_takes_the_wo
     assert not decide(after, now=NOW, timeout=HOURS).preserved
 
 
-def test_a_machine_found_healthy_at_its_expiry_runs_on_whoever_looks_again() -> None:
+def test_a_machine_found_healthy_at_its_expiry_runs_on_after_every_look() -> None:
     """The activity is repeated where its answer was lost (S33)."""
     machine = replace(held("True", **{PRESERVE_ANNOTATION: "auto-preserved"}), expiry=NOW)
     first = decide(machine, now=NOW, timeout=HOURS)
@@ -121,7 +120,7 @@ def test_s25_a_check_that_is_paused_makes_no_machine_well() -> None:
     assert after.ended
 
 
-def test_s25_whoever_begins_to_keep_it_does_not_know_what_the_checks_say_of_it() -> None:
+def test_s25_a_preservation_begins_without_the_verdicts_of_the_checks() -> None:
     """A Node that is Ready, and that a check calls failed: a person's `preserve` forgets nothing; a later look may."""
     machine = held("True", failed=False, **{ENDED_ANNOTATION: "2026-11-21T11:00:00Z", PRESERVE_ANNOTATION: "now"})
     kept = carried_out(machine, effects(decide(machine, now=NOW, timeout=HOURS)))
@@ -153,7 +152,7 @@ KEPT = MachineView(
 )
 
 
-def test_s24_before_the_policies_have_been_listed_nobody_is_released() -> None:
+def test_s24_before_the_policies_have_been_listed_no_machine_is_released() -> None:
     """A worker that has just begun, or has no right to list them, knows the MachineDeployment's cap of 0 and no other."""
     index = PreservationIndex()
     ref = ObjectRef(api_version="machine.sapcloud.io/v1alpha1", kind="Machine", name="w", namespace="s")
@@ -163,3 +162,73 @@ def test_s24_before_the_policies_have_been_listed_nobody_is_released() -> None:
     assert [bool(need.released) for need in index.needs(NOW, lambda _: "")[0]] == [True]
     doubted, _ = index.needs(NOW, lambda _: "", doubt="PreservationPolicies can't be listed: forbidden")
     assert not any(need.released or need.action == "terminate" for need in doubted)
+
+
+# Words about keeping a machine that mean nothing: seen change by change, about the object that people look at.
+
+
+def seen(fleet: Fleet) -> list[tuple[str, str, int]]:
+    """About which objects, and how many words each."""
+    return [(mistake.about.kind, mistake.about.name, len(mistake.messages)) for mistake in fleet.index.mistakes]
+
+
+@pytest.mark.parametrize("word", [{PRESERVE_ANNOTATION: "noww"}, {PRESERVE_FOR_ANNOTATION: "ever"}, {ISOLATE_ANNOTATION: "yes"}])
+def test_a_word_on_a_node_that_means_nothing_is_seen_until_it_is_mended(word: dict[str, str]) -> None:
+    fleet = Fleet()
+    fleet.machine(1)
+    fleet.node(1, **word)
+    (mistake,) = fleet.index.mistakes
+    assert (mistake.about.kind, mistake.about.name, mistake.uid) == ("Node", "n-1", "uid-1")
+    assert next(iter(word)) in mistake.messages[0]
+    assert fleet.index.asked, "somebody has to tell it"
+    version = fleet.index.mistakes.version
+    fleet.node(1, **word)
+    fleet.node(1, **word, note="of somebody else")
+    assert fleet.index.mistakes.version == version
+    fleet.node(1)
+    assert (seen(fleet), fleet.index.mistakes.version) == ([], version + 1)
+
+
+def test_a_machine_without_a_node_is_told_of_itself_and_else_its_node_is() -> None:
+    fleet = Fleet()
+    fleet.machine(1, annotations={PRESERVE_ANNOTATION: "noww"}, uid="uid-m")
+    (mistake,) = fleet.index.mistakes
+    assert (mistake.about.kind, mistake.about.namespace, mistake.uid) == ("Machine", "shoot", "uid-m")
+    fleet.node(1, **{PRESERVE_ANNOTATION: "now", PRESERVE_FOR_ANNOTATION: "-3h"})
+    assert seen(fleet) == [("Node", "n-1", 2)]
+    fleet.index.remove_node("n-1")
+    fleet.index.remove_machine("shoot/m-1")
+    assert seen(fleet) == []
+
+
+def test_a_node_alone_is_one_until_its_machine_is_seen() -> None:
+    """The same words, about the same object: nothing is told twice."""
+    fleet = Fleet()
+    fleet.node(1, **{PRESERVE_ANNOTATION: "noww"})
+    (alone,) = fleet.index.mistakes
+    fleet.machine(1)
+    (with_machine,) = fleet.index.mistakes
+    assert with_machine == alone
+    fleet.index.remove_node("n-1")
+    assert seen(fleet) == []
+
+
+def test_what_means_something_is_no_mistake() -> None:
+    fleet = Fleet()
+    fleet.node(1, **{PRESERVE_ANNOTATION: "when-failed", PRESERVE_FOR_ANNOTATION: "24h"})
+    fleet.machine(2, annotations={PRESERVE_ANNOTATION: "false"})
+    fleet.kept(3)
+    fleet.kept(3, expiry=LATER + timedelta(hours=1))
+    assert seen(fleet) == []
+
+
+def test_an_expiry_runs_on_under_a_word_that_means_nothing() -> None:
+    """It changes nothing, and that is told; the hold ends when its time is over."""
+    fleet = Fleet()
+    fleet.kept(1)
+    assert fleet.actions() == {}
+    node = fleet.index._nodes["n-1"]
+    fleet.index.put_node(replace(node, annotations={**node.annotations, PRESERVE_ANNOTATION: "noww"}))
+    assert (fleet.actions(), seen(fleet)) == ({}, [("Node", "n-1", 1)])
+    assert fleet.index.next_due(NOW) == LATER
+    assert fleet.actions(LATER) == {"n-1": "stop"}

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
+from itertools import product
 
 import pytest
 
 from policy.checks.health_check import RetryRules
 from policy.objects.machines import MachineView
-from policy.objects.nodes import Condition, NodeView
+from policy.objects.nodes import Condition, EtcdGuard, NodeView
 from policy.remediation.control_plane import (
     COMPONENTS,
     ETCD_MEMBER,
@@ -25,13 +26,16 @@ from policy.remediation.control_plane import (
     EtcdMember,
     MemberFate,
     StaticPod,
+    after_removal,
     begun_by_owner,
     component_of,
+    is_of_openshift,
     members_from_machines,
     members_from_nodes,
     objection_to,
     read_strategy,
     taking_of,
+    while_stopped,
 )
 from policy.values import machine_apis
 from policy.values.errors import PolicyError
@@ -217,7 +221,7 @@ def test_nodes_that_have_nothing_but_etcd_vote(seen: Sequence[StaticPod]) -> Non
     assert blocked(split("s1", "s2"), "s1", STOPPED) is BlockingRule.NO_API_SERVER
 
 
-def test_an_arbiter_votes_and_serves_nobody() -> None:
+def test_an_arbiter_votes_and_serves_no_client() -> None:
     """S15: OpenShift's third voter, which bears no other role."""
 
     def seen(*sick: str) -> ControlPlaneView:
@@ -316,7 +320,7 @@ def test_an_owner_s_machines_say_how_many_are_left(
     assert (blocked(view, "m1", STOPPED), blocked(view, "m1", REMOVED)) == (stopped, removed)
 
 
-def test_conditions_that_nobody_has_set_tell_nothing_of_a_control_plane() -> None:
+def test_unset_conditions_say_nothing_of_a_control_plane() -> None:
     assert owned(machines("n1", "n2", "n3", told=frozenset())) is None
     assert owned(machines("n1", "n2", "n3", told=frozenset({"Ready"}))) is None
     assert owned([replace(each, control_plane=False) for each in machines("n2", "n3")]) is None
@@ -378,3 +382,107 @@ def test_only_who_knows_of_etcd_takes_a_member_out_of_it(owner: str, removes: bo
 )
 def test_which_static_pods_are_looked_at(namespace: str, labels: dict[str, str], component: Component | None) -> None:
     assert component_of(namespace, labels) is component
+
+
+# What a change leaves of etcd (S15).
+
+KINDS = (
+    {"healthy": True},
+    {"healthy": False},
+    {"healthy": None},
+    {"healthy": True, "alarm": "NOSPACE"},
+    {"healthy": True, "learner": True},
+)
+
+
+def a_list(*healthy: bool) -> tuple[EtcdMember, ...]:
+    return tuple(EtcdMember(name=f"m{index}", healthy=well) for index, well in enumerate(healthy, start=1))
+
+
+EVERY_LIST = [
+    tuple(EtcdMember(name=f"m{index}", **kind) for index, kind in enumerate(kinds, start=1))  # type: ignore[arg-type]
+    for size in range(1, 5)
+    for kinds in product(KINDS, repeat=size)
+]
+
+
+def test_what_stays_of_a_removal_is_a_quorum_of_those_that_stay() -> None:
+    """S15, for every list of up to four members."""
+    for members in EVERY_LIST:
+        left = [member for member in members if member.name != "m1"]
+        well = [member for member in left if member.healthy in {True, None} and not member.alarm]
+        majority = len(well) * 2 > len(left)
+        all_vote = not any(member.learner for member in left)
+        assert after_removal(members, "m1").safe is (majority and all_vote), members
+
+
+def test_what_is_stopped_goes_on_being_counted() -> None:
+    """S15, for every list of up to four members: the voters that are left are a quorum of all that are in the list."""
+    for members in EVERY_LIST:
+        well = [member for member in members[1:] if member.healthy in {True, None} and not member.alarm]
+        majority = len(well) * 2 > len(members)
+        all_vote = not any(member.learner for member in members)
+        assert while_stopped(members, "m1").safe is (majority and all_vote), members
+        if while_stopped(members, "m1").safe:
+            assert after_removal(members, "m1").safe, "to remove one is never more dangerous than to stop it"
+
+
+def test_a_member_that_is_gone_from_the_list_is_not_missed() -> None:
+    only = (EtcdMember(name="m2", healthy=True),)
+    assert after_removal(only, "m1").safe
+    assert while_stopped(only, "m1").safe
+
+
+def test_who_is_still_starting_is_waited_for() -> None:
+    """One without a name may be anybody's, also that of the member that is to be taken."""
+    starting = (*a_list(False, True, True), EtcdMember(name=""))
+    after = after_removal(starting, "m1")
+    assert (after.safe, "of etcd's 2 voters" in after.why) == (False, True)
+    assert not after_removal(starting, "").safe
+    assert not while_stopped(starting, "").safe
+    assert "1 of its members is no voter yet" in after.why
+    assert "one without a name" in after.why
+
+
+# OpenShift's own guard of etcd: its budget and the guard pods, by the rule of the NodeHealthCheck operator.
+
+UNSEEN, TWO_BUDGETS, SPENT = (
+    "neither a PodDisruptionBudget nor a guard pod",
+    "expected one PodDisruptionBudget",
+    "allows no disruption",
+)
+
+
+@pytest.mark.parametrize(
+    ("guard", "says"),
+    [
+        (EtcdGuard(), ""),
+        (EtcdGuard(known=True), UNSEEN),
+        (EtcdGuard(known=True, guards={"cp-1": "True"}), TWO_BUDGETS),
+        (EtcdGuard(known=True, disruptions_allowed=(1, 1), guards={"cp-1": "True"}), TWO_BUDGETS),
+        (EtcdGuard(known=True, disruptions_allowed=(1,)), ""),
+        (EtcdGuard(known=True, disruptions_allowed=(1,), guards={"cp-1": "True"}), ""),
+        (EtcdGuard(known=True, disruptions_allowed=(0,), guards={"cp-1": "True"}), SPENT),
+        (EtcdGuard(known=True, disruptions_allowed=(0,), guards={"cp-1": "Unknown"}), SPENT),
+        (EtcdGuard(known=True, disruptions_allowed=(0,), guards={"cp-1": "False"}), ""),
+        (EtcdGuard(known=True, disruptions_allowed=(0,), guards={"cp-2": "True"}), ""),
+    ],
+)
+def test_what_guards_etcd_holds_a_member_or_lets_it_go(guard: EtcdGuard, says: str) -> None:
+    """S15: what was looked for and can't be seen holds it as well."""
+    objection = guard.objection("cp-1")
+    assert says in objection
+    assert bool(objection) is bool(says)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "openshift"),
+    [
+        ({}, False),
+        ({"cluster.x-k8s.io/machine": "cp-1"}, False),
+        ({"machine.openshift.io/machine": "openshift-machine-api/cp-1"}, True),
+        ({"machineconfiguration.openshift.io/currentConfig": "rendered-master-1"}, True),
+    ],
+)
+def test_openshift_is_known_by_what_its_operators_write_on_a_node(annotations: dict[str, str], openshift: bool) -> None:
+    assert is_of_openshift(NodeView(name="cp-1", uid="uid-1", annotations=annotations)) is openshift

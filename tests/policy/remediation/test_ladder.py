@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from policy.checks.health_check import HealthCheck
 from policy.dialects import parse
-from policy.remediation.ladder import ESCALATION_ANNOTATION, Body, fences_only, possible, read_strategies, removes
-from policy.remediation.strategies import DELETION_TIMEOUT, Strategy
+from policy.fence.templates import OWN_KINDS
+from policy.remediation.ladder import (
+    ESCALATION_ANNOTATION,
+    MAX_IN_FLIGHT_ANNOTATION,
+    Body,
+    EscalationStep,
+    fences_only,
+    first_step,
+    next_step,
+    possible,
+    read_limit,
+    read_strategies,
+    removes,
+    timed_out,
+)
+from policy.remediation.strategies import BY_TEMPLATE, DELETION_TIMEOUT, RULES, Action, Needs, Strategy, StrategyRule
 from policy.values.errors import PolicyError
-from tests.policy.builders import TEMPLATE, a_check, check_object
+from policy.values.fields import Threshold
+from policy.values.times import format_duration
+from tests.policy.builders import NOW, TEMPLATE, a_check, check_object
 from tests.policy.pools import FOREIGN, cluster_api, openshift
+from workflows.remediation.story import STEPS
 
 NODE = Body(has_node=True)
 OWNED = Body(has_node=True, phase="Running", owner="MachineSet/workers")
@@ -154,3 +175,75 @@ def test_a_machine_that_a_check_of_nodes_can_not_know_is_looked_for_live() -> No
 def test_a_ladder_removes_a_machine_only_where_every_step_does(strategies: str, whole: bool) -> None:
     """S15: a control plane counts one member less only then."""
     assert removes(read_strategies(strategies, subject="x", field="y")) is whole
+
+
+# The order of a ladder, and the end of a step.
+
+MINUTE = timedelta(minutes=1)
+
+
+@given(st.sets(st.sampled_from(["a", "b", "c", "d", "e"])), st.sets(st.sampled_from(["a", "b", "c", "d", "e"])))
+def test_every_step_that_has_not_failed_is_tried_once(failed: set[str], fails_now: set[str]) -> None:
+    """Whichever of them fail: the climb ends, with each of the others tried in its order."""
+    ladder = tuple(EscalationStep(strategy=Strategy.FENCE, name=name) for name in "abcde")
+    tried: list[str] = []
+    at = first_step(ladder, failed)
+    while at is not None and len(tried) <= len(ladder):
+        tried.append(ladder[at].name)
+        at = next_step(ladder, at, failed | fails_now)
+    assert at is None
+    assert tried == [name for name in "abcde" if name not in failed and (name not in fails_now or name == tried[0])]
+
+
+def test_a_step_has_its_time_to_the_last_moment() -> None:
+    assert not timed_out(NOW, MINUTE, NOW + MINUTE)
+    assert timed_out(NOW, MINUTE, NOW + MINUTE + timedelta(microseconds=1))
+    assert not timed_out(NOW, None, NOW + timedelta(days=36500)), "a classic template has no time-out"
+
+
+# How many targets of a health check may be remediated at once.
+
+
+def test_the_limit_of_a_health_check_is_an_annotation() -> None:
+    assert read_limit({}, "NodeHealthCheck/w") is None
+    assert read_limit({MAX_IN_FLIGHT_ANNOTATION: "3"}, "NodeHealthCheck/w") == Threshold(value=3)
+    assert read_limit({MAX_IN_FLIGHT_ANNOTATION: "20%"}, "NodeHealthCheck/w") == Threshold(value=20, percent=True)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "101%", "a few", "9" * 5000])
+def test_a_limit_that_cannot_be_used_is_refused_by_name(text: str) -> None:
+    with pytest.raises(PolicyError, match=r"NodeHealthCheck/w: metadata\.annotations\.nodewarden\.io/max-in-flight: expected"):
+        read_limit({MAX_IN_FLIGHT_ANNOTATION: text}, "NodeHealthCheck/w")
+
+
+# The table of strategies is whole: each has a row, a class that carries it out, and its words in the docs.
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def cells(page: str, first: str) -> list[str]:
+    """The row of a table that begins with that cell."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    found = re.search(rf"^\| {re.escape(first)} \|.*$", text, flags=re.MULTILINE)
+    assert found is not None, f"docs/{page} has no row {first}"
+    return [each.strip() for each in found[0].strip("|").split(" | ")]
+
+
+def test_each_strategy_has_a_row_and_a_class() -> None:
+    assert set(RULES) == set(STEPS) == set(Strategy)
+
+
+def test_each_template_of_ours_means_one_strategy() -> None:
+    assert set(BY_TEMPLATE) == set(OWN_KINDS)
+
+
+@pytest.mark.parametrize(("strategy", "rule"), RULES.items())
+def test_the_docs_name_its_time_out(strategy: Strategy, rule: StrategyRule) -> None:
+    default = "that of its plan" if rule.needs is Needs.NODE else "none"
+    assert cells("remediation.md", f"`{strategy}`")[-1] == (format_duration(rule.timeout) if rule.timeout else default)
+
+
+def test_the_docs_name_what_evaluate_calls_it() -> None:
+    text = (DOCS / "semantics.md").read_text(encoding="utf-8")
+    table = text.partition("| action | what it is | by |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`([a-z-]+)`", "".join(re.findall(r"^\|[^|]+\|", table, flags=re.MULTILINE)))) == set(Action)

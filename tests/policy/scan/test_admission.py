@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,15 +18,28 @@ from policy.checks.inventory import ControlPlane
 from policy.episode.messages import Kind
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState, Replacing
+from policy.objects.nodes import Condition
 from policy.objects.scopes import CLUSTER, GroupCount
 from policy.remediation.control_plane import objection_by_count
 from policy.remediation.ladder import EscalationStep
 from policy.remediation.strategies import Strategy
 from policy.scan.admission import Refused, admit, answer_request, orphans
 from policy.scan.pauses import Pause
-from policy.scan.permit_rules import AdmissionRefusal
-from policy.scan.scan_report import Candidate, ClusterLease, ScanReport, ViewState
-from tests.policy.builders import NOW, a_candidate, a_check_report, a_permit, a_report, ago, check_ref, seen
+from policy.scan.permit_rules import RULES, AdmissionRefusal, Asker, PermitRule
+from policy.scan.scan_report import MAXIMUM_CANDIDATES, Candidate, ClusterLease, ScanReport, ViewState
+from tests.policy.builders import (
+    NOW,
+    a_candidate,
+    a_check,
+    a_check_report,
+    a_node,
+    a_permit,
+    a_report,
+    ago,
+    check_ref,
+    ledger_of,
+    seen,
+)
 
 
 @dataclass(frozen=True)
@@ -214,7 +229,7 @@ def test_a_quorum_of_the_control_plane_stays(
 
 @pytest.mark.parametrize("name", ["cp-1", "machine/clusters/cp-1"], ids=["its Node is gone", "it never had one"])
 @pytest.mark.parametrize(("ready", "taken"), [(2, True), (1, False)])
-def test_a_member_without_a_node_is_counted_by_whoever_lets_it_be_taken(name: str, ready: int, *, taken: bool) -> None:
+def test_a_member_without_a_node_is_counted_by_the_check_that_admits_it(name: str, ready: int, *, taken: bool) -> None:
     """S15: its machine may run, and vote in etcd; the Nodes that are left must be a quorum by themselves."""
     plane = ControlPlane(members=2, ready=ready, lost=() if name.startswith("machine/") else (name,))
     deletion = EscalationStep(strategy=Strategy.DELETE_MACHINE, name="delete-machine")
@@ -300,7 +315,7 @@ def test_a_request_does_not_jump_the_queue() -> None:
 
 
 @pytest.mark.parametrize("check", [a_check_report(allowed=False, error="bad", total=3), a_check_report(allowed=False, total=0)])
-def test_a_check_that_cannot_be_read_or_selects_nothing_stands_in_nobodys_way(check: object) -> None:
+def test_a_check_that_is_unreadable_or_selects_nothing_blocks_no_node(check: object) -> None:
     assert answer_request(a_report(checks=(check,)), (), a_request(), cap=1).decision is PermitDecision.GRANTED
 
 
@@ -420,7 +435,7 @@ def a_remediation(node: str, **fields: Any) -> Candidate:
     return replace(a_candidate(node), ladder=(STEP,), owner="MachineSet/workers", **fields)
 
 
-def test_one_whose_time_has_not_come_waits_and_it_is_said_until_when() -> None:
+def test_one_that_is_not_due_waits_and_says_until_when() -> None:
     later = NOW + timedelta(seconds=30)
     admission = admit(a_report(a_remediation("a", not_before=later, waits="retry 2, not before")), (), cap=2, now=NOW)
     (refused,) = admission.refused
@@ -510,7 +525,7 @@ def test_a_machine_that_may_be_the_replacement_of_an_open_remediation_is_not_its
     assert names(admit(a_report(candidate), (), cap=9, now=NOW + timedelta(seconds=6), replaced=[ended]).admitted) == ["a"]
 
 
-def test_while_all_is_paused_nobody_is_admitted_and_whoever_asks_waits() -> None:
+def test_while_all_is_paused_no_node_is_admitted_and_requests_wait() -> None:
     """S44: with who and why; whoever has a permit already waits with it."""
     pause = Pause(who="ada", owner="ada", reason="the switch is being replaced", since=NOW)
     asks = {"incident": "i-1", "workflow_id": "episode/c/node-1"}
@@ -587,3 +602,113 @@ def test_all_but_the_circuit_breaker_is_asked_of_an_override_as_of_any_request(
     given = {"permits": [], "cap": 5, "now": NOW} | options
     answer = answer_request(report, given.pop("permits"), a_request(**OVERRIDES, **request_fields), **given)
     assert (answer.decision, "circuit breaker" in answer.reason) == (decision, False), answer.reason
+
+
+# Admission where there are more candidates than a report has room for.
+
+SPARED = 3
+
+
+def test_those_just_let_in_are_counted_under_the_checks_they_were_well_under_though_no_report_has_room_for_them() -> None:
+    """S14, S17: their marks are not seen yet, and candidates that nobody holds go first into a report."""
+    total = MAXIMUM_CANDIDATES * 2
+    ill = (Condition(type="Ready", status="True", since=ago(9000)), Condition(type="Slow", status="True", since=ago(9000)))
+    nodes = [a_node(f"n{number:03}", conditions=ill) for number in range(total)]
+    slow = a_check("slow", minHealthy=0, unhealthyConditions=[{"type": "Slow", "status": "True", "duration": "60s"}])
+    strict = a_check("strict", minHealthy=total - SPARED)
+    ledger = ledger_of(slow, strict, *nodes)
+
+    def admitted(permits: list[Permit]) -> list[Permit]:
+        parts = ledger.report_parts(NOW, tuple(permit.node for permit in permits))
+        report = replace(a_report(), **{name: getattr(parts, name) for name in parts.__dataclass_fields__})
+        found = admit(report, permits, cap=50, now=NOW).admitted
+        return [a_permit(each.node, PermitState.RESERVED, healthy_under=each.healthy_under) for each in found]
+
+    first = admitted([])
+    assert len(first) == SPARED
+    assert admitted(first) == []
+
+
+def test_nodes_that_another_check_can_not_spare_crowd_none_out() -> None:
+    """S17 holds them back, and nobody else: the one dead node of another check has its place in the report."""
+    total = MAXIMUM_CANDIDATES + 10
+    slow = a_check("slow", minHealthy=0, unhealthyConditions=[{"type": "Slow", "status": "True", "duration": "60s"}])
+    strict = a_check("strict", minHealthy=total)
+    other = a_check("other", selector={"matchLabels": {"pool": "other"}})
+    ill = (Condition(type="Ready", status="True", since=ago(9000)), Condition(type="Slow", status="True", since=ago(9000)))
+    crowd = [a_node(f"n{number:03}", conditions=ill) for number in range(total)]
+    dead = [a_node(f"z{number}", "Unknown" if number == 0 else "True", 600, labels={"pool": "other"}) for number in range(5)]
+    parts = ledger_of(slow, strict, other, *crowd, *dead).report_parts(NOW)
+    report = replace(a_report(), **{name: getattr(parts, name) for name in parts.__dataclass_fields__})
+    assert [each.node for each in admit(report, [], cap=50, now=NOW).admitted] == ["z0"]
+
+
+# The one list of what keeps a node from a permit, as docs/semantics.md has it, and that its rows keep their order.
+
+DOCS = Path(__file__).parents[3] / "docs" / "semantics.md"
+HEADER = ["rule", "source", "says no while", *(asker.value for asker in Asker)]
+
+
+def documented() -> Iterator[tuple[str, ...]]:
+    """Code, source and the cells of each row of the table in the docs."""
+    section = DOCS.read_text().partition("\n## What keeps a node from a permit\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("|")]
+    assert rows[0] == HEADER
+    for code, source, _, *cells in rows[2:]:
+        yield code.strip("`"), source, *cells
+
+
+def of(rule: PermitRule) -> tuple[str, ...]:
+    waits = {Asker.EPISODE, Asker.PERSON, Asker.HOLDER} if rule.waits else set[Asker]()
+    cells = ("waits" if asker in waits else "no" if asker in rule.stops else "" for asker in Asker)
+    cells = ("" if asker not in rule.stops else cell for asker, cell in zip(Asker, cells, strict=True))
+    return rule.code.value, rule.source, *cells
+
+
+def test_the_docs_have_each_rule_in_its_place() -> None:
+    """S13, S14, S15, S17, S18, S19, S20, S38, S44."""
+    assert [*documented()] == [of(rule) for rule in RULES]
+
+
+def test_every_code_has_a_rule() -> None:
+    assert {rule.code for rule in RULES} == set(AdmissionRefusal)
+
+
+CLOSED = a_check_report(allowed=False, reason=OpenReason.TOO_MANY_UNHEALTHY, message="3 of 7 nodes are healthy")
+CLUSTER_DOWN = (GroupCount(group=CLUSTER, nodes=4, without_storage=4),)
+
+OBSTACLES = {
+    AdmissionRefusal.STALE_VIEW: {"view": ViewState(synced=True, stale="quiet")},
+    AdmissionRefusal.NO_CLUSTER_LEASE: {"lease": ClusterLease(held=False)},
+    AdmissionRefusal.BAD_POLICIES: {"policies": FencePolicies(problem="no number")},
+    AdmissionRefusal.CIRCUIT_BREAKER: {"checks": (CLOSED,)},
+    AdmissionRefusal.STORAGE_DOWN: {"policies": FencePolicies(storage_percentage=50), "groups": CLUSTER_DOWN},
+    AdmissionRefusal.CAP: {},
+}
+"""In the order of the table; a cap of 0 stands for the last one."""
+
+
+@pytest.mark.parametrize("first", range(len(OBSTACLES)))
+@pytest.mark.parametrize("by_person", [False, True])
+def test_the_first_of_several_reasons_is_the_same_for_a_scan_and_a_request(first: int, *, by_person: bool) -> None:
+    """S14, S17, S18, S38: a person who reads one reason here and another one there takes the wrong one away."""
+    codes = [*OBSTACLES][first:]
+    fields: dict[str, object] = {}
+    for code in reversed(codes):
+        fields |= OBSTACLES[code]
+    report: ScanReport = a_report(a_candidate("a"), **fields)
+    (refused,) = admit(report, (), cap=0, now=NOW).refused
+    request = PermitRequest(node="a", workflow_id="episode/c/a", incident="i", by_person=by_person)
+    answer = answer_request(report, (), request, cap=0)
+    assert refused.reason is codes[0]
+    assert refused.message in answer.reason or refused.reason is AdmissionRefusal.CIRCUIT_BREAKER
+    assert (answer.decision is PermitDecision.QUEUED) is (codes[0] is AdmissionRefusal.CAP)
+
+
+def test_an_episode_with_a_permit_has_it_still_whatever_keeps_others_from_one() -> None:
+    """S17: what stops new episodes stops none that is open; S44: but a pause does."""
+    report = replace(a_report(checks=(CLOSED,)), view=ViewState(synced=True, stale="quiet"))
+    request = PermitRequest(node="a", workflow_id="episode/c/a", incident="incident-a")
+    held = a_permit("a", PermitState.OPEN)
+    assert answer_request(report, [held], request, cap=0).decision is PermitDecision.GRANTED
+    assert answer_request(report, [held], request, cap=0, paused="by ada").decision is PermitDecision.QUEUED

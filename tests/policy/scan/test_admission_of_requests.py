@@ -156,7 +156,7 @@ def test_only_a_change_is_news() -> None:
     assert ledger.report_parts(NOW).candidates == ()
 
 
-def test_a_request_of_a_stranger_is_refused_unread_and_answered_by_nobody_else() -> None:
+def test_a_request_of_a_stranger_is_refused_unread_and_answered_once() -> None:
     """S46, S44: refused with the setting's name and not for good, and behind all others. What it says is not read."""
     strange = read_request(remediation({"agent": 7}, name="node-1"), uncounted="no setting names its namespace")
     mine = replace(a_request(node="node-2", problem="bad"), ref=replace(strange.ref, name="node-2"))
@@ -168,7 +168,7 @@ def test_a_request_of_a_stranger_is_refused_unread_and_answered_by_nobody_else()
 
 
 @pytest.mark.parametrize(("namespace", "vetoes"), [("medik8s", True), ("tenant", False)])
-def test_a_remediation_object_of_a_stranger_keeps_nobody_from_a_node(namespace: str, vetoes: bool) -> None:
+def test_a_remediation_object_of_a_stranger_blocks_no_episode(namespace: str, vetoes: bool) -> None:
     """S46: another controller acts on a Node by objects beside the template, and on none that a tenant makes elsewhere."""
     template = ObjectRef(api_version=f"{SNR}/v1alpha1", kind="SelfNodeRemediationTemplate", name="a", namespace="medik8s")
     found = RemediationObject(

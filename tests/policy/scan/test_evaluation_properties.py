@@ -31,9 +31,16 @@ from policy.objects.machines import (
     WorkloadCluster,
     machine_key,
 )
-from policy.objects.nodes import CONTROL_PLANE_LABELS, EXCLUDE_LABEL, Condition, NodeView
+from policy.objects.nodes import (
+    CONTROL_PLANE_LABELS,
+    DESIRED_CONFIG_ANNOTATION,
+    EXCLUDE_LABEL,
+    Condition,
+    EtcdGuard,
+    NodeView,
+    Surroundings,
+)
 from policy.objects.remediations import Owner, RemediationObject
-from policy.objects.surroundings import DESIRED_CONFIG_ANNOTATION, EtcdGuard, Surroundings
 from policy.remediation.ladder import RESTORING
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, LastRemediation, written_memory
 from policy.remediation.strategies import Action
@@ -699,7 +706,7 @@ def opinions(found: Iterable[CheckEvaluation]) -> dict[str, list[Opinion]]:
 
 @settings(BUSY, max_examples=100)
 @given(worlds())
-def test_nobody_is_acted_on_while_a_check_that_covers_it_may_not_act(world: World) -> None:
+def test_no_node_is_acted_on_while_a_check_that_covers_it_may_not_act(world: World) -> None:
     """S17, in the strictest mode: of all checks that cover a target, also of those that think it healthy, every circuit breaker
     is closed."""
     world.overlap = Overlap.STRICTEST

@@ -84,7 +84,7 @@ def test_a_flapping_node_does_not_pile_up_deadlines() -> None:
     assert ledger.next_due == NOW + timedelta(hours=100, seconds=5_000)
 
 
-def test_heartbeats_and_what_nobody_decides_by_leave_the_version_alone() -> None:
+def test_heartbeats_and_fields_without_effect_leave_the_version_alone() -> None:
     node = a_node("a", "Unknown", 99)
     ledger = ledger_of(a_check(), node)
     before = ledger.version

@@ -19,8 +19,7 @@ from policy.checks.health_check import HealthCheck, Overlap
 from policy.episode.gate import TAKEN_AWAY_BY
 from policy.episode.permits import Permit, PermitDecision, PermitRequest, PermitState
 from policy.objects.machines import EXTERNAL_REMEDIATION_ANNOTATION, FAILED, PAUSED_ANNOTATION, REMEDIATE_ANNOTATION, MachineView
-from policy.objects.nodes import CONTROL_PLANE_LABELS, EXCLUDE_LABEL, ZONE_LABEL, Condition, NodeView, Taint
-from policy.objects.surroundings import Surroundings
+from policy.objects.nodes import CONTROL_PLANE_LABELS, EXCLUDE_LABEL, ZONE_LABEL, Condition, NodeView, Surroundings, Taint
 from policy.remediation.ladder import RESTORING, removes
 from policy.remediation.strategies import RULES, Action
 from policy.scan import permit_rules

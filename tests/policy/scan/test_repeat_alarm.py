@@ -77,7 +77,7 @@ def test_the_workloads_that_were_there_each_time_are_named() -> None:
     assert third.message.endswith("there each time: default/ReplicaSet/web, shop/cart-1")
 
 
-def test_an_incident_in_which_nothing_was_seen_clears_nobody() -> None:
+def test_an_incident_in_which_nothing_was_seen_clears_no_node() -> None:
     """The node came back before it was to be freed: nobody looked what ran there."""
     suspect = ("default/db-0",)
     *_, third = heard((release("i-0", workloads=suspect), NOW), (release("i-1"), NOW), (release("i-2", workloads=suspect), NOW))

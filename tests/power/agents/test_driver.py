@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -15,9 +16,11 @@ import pytest
 from activities.errors import ErrorType
 from activities.power import fence_agent
 from activities.power.driver import DeviceCredentials, PowerError
-from activities.power.fence_agent import FenceAgentFactory, installed
+from activities.power.fence_agent import SEARCH_PATH, FenceAgentFactory, installed, is_listed
 from activities.power.registry import driver_for
 from policy.fence.drivers import fence_agents
+from policy.fence.drivers.agent_parameters import FILES, TRUE, ValueKind, kind_of, problem_of, refusal
+from policy.fence.drivers.fence_agents import PUBLISHED, insecurity
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerState
 from simulator.bmc import ipmi_sim
@@ -29,7 +32,7 @@ from tests.power.agents.scripted import ScriptedAgent, agent_driver, needs, need
 from tests.power.conftest import PASSWORD, USERNAME, fails, within
 from tests.power.processes.process_table import alive, children_of, gone, visible
 from tests.power.targets import endpoint_of
-from tests.vectors.fencing import VECTORS
+from tests.vectors.objects import VECTORS
 
 COMMUNITY = "c0mmunity-s3cret"
 
@@ -252,7 +255,7 @@ async def test_no_tool_of_an_snmp_agent_shows_the_community(pdu: Pdu, chassis_in
 
 @needs("fence_ipmilan", "ipmitool")
 @pytest.mark.skipif(not ipmi_sim.installed(), reason="ipmi_sim is not installed")
-async def test_ipmitool_is_told_the_password_where_nobody_sees_it(chassis: Chassis, tmp_path: Path) -> None:
+async def test_ipmitool_gets_the_password_unseen(chassis: Chassis, tmp_path: Path) -> None:
     """S12, S2: the agent would write it into ipmitool's arguments. On OpenIPMI's simulator."""
     machine = chassis.machine("node-1")
     bmc = await start_bmc(chassis.url, machine.name, USERNAME, PASSWORD, kind="ipmi_sim", state_dir=tmp_path)
@@ -466,3 +469,83 @@ async def _family_with(program: bytes, parent: int) -> dict[int, bytes]:
 
 def _links(folder: Path) -> list[str]:
     return [file.name for inner in folder.iterdir() for file in inner.iterdir() if file.is_symlink()]
+
+
+# What an agent's words mean.
+
+
+@pytest.mark.parametrize(
+    ("plug", "switch", "listed", "there"),
+    [
+        ("7", "1", {"1": "7", "2": "8"}, False),
+        ("7", "2", {"2:1": "7", "2:2": "8"}, False),
+        ("7", "2", {"2:7": "db", "2:8": ""}, True),
+        ("7", "1", {"7": "db"}, True),
+        ("db", "1", {"7": "db"}, True),
+        ("7", "1", {"5f6b-a1": "7"}, True),
+        ("7", "1", {"outlet-1": "7", "2": "8"}, True),
+    ],
+)
+def test_a_number_is_no_other_plugs_name_where_plugs_have_numbers(
+    plug: str, switch: str, listed: dict[str, str], there: bool
+) -> None:
+    """S3: an agent takes it for the number, and calls an outlet off that the strip does not have; people name outlets by the
+    unit of the rack that they feed."""
+    assert is_listed(plug, switch, listed) is there
+
+
+# S41, on every agent that is installed: what it says of itself is held to no grammar that its own words would not pass.
+
+OF_IPMI = {ValueKind.CIPHER, ValueKind.IPMI_2, ValueKind.NO_IPMI_1_5}
+"""Stricter than the agents, whose default is IPMI 1.5."""
+
+INSTALLED = sorted(agent for agent in PUBLISHED if shutil.which(agent, path=SEARCH_PATH))
+
+
+@needs_library
+@pytest.mark.timeout(120)
+async def test_the_default_and_the_choices_of_every_parameter_of_every_installed_agent_are_taken() -> None:
+    """And with them the parameter's kind: a default that is no value of its kind would be a wrong grammar."""
+    assert INSTALLED
+    free = asyncio.Semaphore(4)
+    seen: set[str] = set()
+
+    async def refused_by(agent: str) -> list[str]:
+        async with free:
+            metadata = (await installed(agent, within(60))).metadata
+        found = []
+        for name, parameter in metadata.parameters.items():
+            if refusal(name) is not None or name in FILES or kind_of(agent, name) in OF_IPMI:
+                continue
+            seen.add(name)
+            values = {*parameter.choices, parameter.default or ""}
+            if name == "ipport":
+                values -= {"0"}  # it says that there is none yet: no device could be reached at it
+            problems = {value: problem_of(agent, name, value, published=True) for value in values}
+            found += [f"{agent} {name}={value}: {problem}" for value, problem in problems.items() if problem is not None]
+        return found
+
+    assert [problem for problems in await asyncio.gather(*map(refused_by, INSTALLED)) for problem in problems] == []
+    assert {"username", "password", "plug", "ip", "ipport", "command_prompt", "power_timeout"} <= seen
+    assert not seen & {"ssh_options", "ssh_path", "password_script", "use_sudo"}
+
+
+@needs_library
+@pytest.mark.timeout(120)
+async def test_which_agents_let_others_listen_by_default_is_what_they_say_themselves() -> None:
+    free = asyncio.Semaphore(4)
+
+    async def listened_to(agent: str) -> bool:
+        async with free:
+            parameters = (await installed(agent, within(60))).metadata.parameters
+        default = {name: each.default or "" for name, each in parameters.items()}
+        return (
+            ("ssl" in default and default["ssl"] not in TRUE)
+            or ("community" in default and default["snmp_version"] != "3")
+            or bool({"telnet_path", "ssh"} & default.keys())
+        )
+
+    says = dict(zip(INSTALLED, await asyncio.gather(*map(listened_to, INSTALLED)), strict=True))
+    ours = {agent: insecurity(agent, {"ip": "10.0.0.7", "plug": "1"}) != "" for agent in INSTALLED}
+    say_nothing_of_it = {"fence_eps", "fence_powerman"}
+    assert {agent for agent in INSTALLED if ours[agent] != says[agent]} <= say_nothing_of_it

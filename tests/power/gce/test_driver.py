@@ -180,7 +180,7 @@ async def test_another_instance_of_the_name_is_told_from_the_one_that_was_given_
     assert not (await stand.driver().given_up("", within(10))).given_up
 
 
-async def test_whoever_gives_a_machine_up_hears_which_one_it_was(stand: GceStand) -> None:
+async def test_giving_a_machine_up_says_which_one_it_was(stand: GceStand) -> None:
     """S1, S9: one that says on is not given up, and its number tells it from the next one of its name."""
     parameters = {"project": PROJECT, "zone": ZONE, "instance": NAME, "api-endpoint": stand.cloud.url}
     device = PowerDevice(driver="gce", endpoint=f"gce://{PROJECT}/{ZONE}/{NAME}", parameters=parameters)
@@ -259,7 +259,7 @@ async def test_a_regional_disk_is_detached_from_this_machine_only(stand: GceStan
 
 
 @pytest.mark.parametrize("status", ["CREATING", "RESTORING", "FAILED", "DELETING", "UNAVAILABLE", ""])
-async def test_a_disk_that_nobody_uses_is_available_only_when_it_is_ready(stand: GceStand, status: str) -> None:
+async def test_an_unused_disk_is_available_only_when_it_is_ready(stand: GceStand, status: str) -> None:
     """S3."""
     stand.cloud.compute.add_disk(PROJECT, "data", zone=ZONE).status = status
     assert (await stand.driver().read_volume("data", within(10))).state is VolumeState.UNKNOWN

@@ -7,7 +7,7 @@ import pytest
 from activities.power.driver import PowerDriver
 from tests.power.conformance import Bench, DriverConformance
 from tests.power.conftest import PASSWORD, Stand
-from tests.power.ipmi.test_lost_datagrams import KIND
+from tests.power.ipmi.test_driver import KIND
 
 pytestmark = pytest.mark.parametrize("kind", [KIND], indirect=True)
 

@@ -94,7 +94,7 @@ async def test_nothing_is_left_of_a_worker_that_was_killed(python_stand: Stand) 
             await gone(each)
 
 
-async def test_the_operation_dies_by_its_deadline_when_nobody_is_left_to_kill_it(python_stand: Stand) -> None:
+async def test_the_operation_dies_by_its_deadline_without_a_parent_to_kill_it(python_stand: Stand) -> None:
     """S34: worker and server stand still, as on a machine without room to run them."""
     arrived = commanded(python_stand.machine)
     with forked(IPMI_SERVER, request_line(python_stand, seconds=2.0)):

@@ -115,7 +115,7 @@ async def child_of(server: ForkServer, *, but: int | None = None) -> int:
         return found[0]
 
 
-async def nobody_is_left(server: ForkServer) -> None:
+async def no_session_is_left(server: ForkServer) -> None:
     """Neither alive nor dead."""
     async with asyncio.timeout(5):
         while children_of(pid_of(server), dead=True):
@@ -127,7 +127,7 @@ async def test_many_at_once_do_not_get_into_each_others_way(start: Start) -> Non
     requests = [f"request {number} {'x' * 200_000}".encode() for number in range(20)]
     ended = await asyncio.gather(*(run(server, each, within(30)) for each in requests))
     assert [each.stdout for each in ended] == [each + b"\n" for each in requests]
-    await nobody_is_left(server)
+    await no_session_is_left(server)
 
 
 async def test_a_child_that_stands_still_is_killed_at_its_deadline_while_others_go_on(start: Start) -> None:
@@ -147,7 +147,7 @@ async def test_a_child_that_stands_still_is_killed_at_its_deadline_while_others_
     assert (ended.stdout, ended.timed_out, ended.returncode) == (b"sent\n", True, -signal.SIGKILL)
     assert 3.0 <= time.monotonic() - began < 9.0
     assert others > 1
-    await nobody_is_left(server)
+    await no_session_is_left(server)
     assert not alive(child)
 
 
@@ -169,7 +169,7 @@ async def test_a_child_that_ends_in_the_moment_in_which_it_is_let_go_costs_no_ot
     os.kill(first, signal.SIGCONT)
     ended = await after
     assert (ended.stdout, ended.returncode, server.pid) == (b"done\n", 0, first)
-    await nobody_is_left(server)
+    await no_session_is_left(server)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other kernels do not say")
@@ -199,7 +199,7 @@ async def test_a_cancelled_operation_leaves_no_process(start: Start) -> None:
         await operation
     async with asyncio.timeout(5):
         await gone(child)
-    await nobody_is_left(server)
+    await no_session_is_left(server)
 
 
 @pytest.mark.parametrize(("main", "kind"), [(SENT_AND_HANG, ErrorType.AMBIGUOUS), (UNSENT_AND_HANG, ErrorType.TRANSIENT)])

@@ -11,10 +11,14 @@ import subprocess
 from collections.abc import AsyncIterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from activities.errors import ErrorType
 from activities.power.bmc.drivers import REDFISH_SERVER
 from activities.power.driver import PowerDriver
+from policy.fence.drivers.bmc import redfish_address
+from policy.fence.drivers.contract import ParameterError
 from policy.fence.power import PowerState, system_of
 from tests.power.conftest import PASSWORD, USERNAME, within
 from tests.power.redfish.stand import (
@@ -50,7 +54,7 @@ async def test_a_service_says_which_machine_it_serves(stand: RedfishStand) -> No
     assert (await stand.driver(machine.name).read(within(PATIENCE))).serves == (system_of(system_uuid),)
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_refused_before_the_password_is_shown(stand: RedfishStand) -> None:
+async def test_an_untrusted_certificate_is_refused_before_the_password_is_shown(stand: RedfishStand) -> None:
     """S12: trust is asked for, never assumed."""
     machine = stand.machine()
     await failure_of(
@@ -130,7 +134,7 @@ async def test_a_refusal_because_the_machine_is_so_already_is_success_and_any_ot
     assert [entry.outcome for entry in machine.log] == ["refused", "refused"]
 
 
-async def test_a_service_that_repeats_the_credentials_shows_them_to_nobody(service: ScriptedService) -> None:
+async def test_credentials_that_a_service_repeats_are_not_shown(service: ScriptedService) -> None:
     """S12: `failure_of` looks for them, also in the form in which they went out."""
     token = base64.b64encode(f"{USERNAME}:{PASSWORD}".encode()).decode()
     service.replies["POST", RESET] = refusal(403, message=f"{USERNAME} {PASSWORD} Basic {token}")
@@ -150,3 +154,34 @@ def test_a_server_loads_little() -> None:
         assert name in server.stderr
     for name in (b"requests", b"temporalio", b"sushy.main", b"urllib3"):
         assert name not in server.stderr
+
+
+# The parameters of a Redfish device: one spelling of its endpoint, safe unless asked otherwise, and named where they are bad.
+
+
+def test_a_fingerprint_is_the_sha_256_of_a_certificate_and_stands_alone() -> None:
+    """S41."""
+    first, second = "0A" * 32, ":".join(["b1"] * 32)
+    pinned = redfish_address({"ip": "10.0.0.7", "tls-fingerprint": f"{first}, {second}"})
+    assert pinned.fingerprints == ("0a" * 32, "b1" * 32)
+    for bad in ("", "0a" * 20, "0a" * 32 + ",", "0g" * 32, "0a:" + "0a" * 31, ",".join(["0a" * 32] * 5)):
+        with pytest.raises(ParameterError, match="SHA-256"):
+            redfish_address({"ip": "10.0.0.7", "tls-fingerprint": bad})
+    for beside in ({"scheme": "http"}, {"ssl-insecure": "true"}, {"ca-file": "/ca.pem"}):
+        with pytest.raises(ParameterError, match="alone"):
+            redfish_address({"ip": "10.0.0.7", "tls-fingerprint": first} | beside)
+
+
+@given(system=st.text(alphabet="aZ1./:_-~@%? \n", min_size=1, max_size=12))
+def test_a_system_leads_to_one_path_below_the_service_or_to_none(system: str) -> None:
+    """S9: nothing that a server could read as another path."""
+    try:
+        path = redfish_address({"ip": "10.0.0.7", "system": system}).system
+    except ParameterError:
+        return
+    assert path is not None
+    segments = path.split("/")
+    assert segments[:3] == ["", "redfish", "v1"]
+    assert all(segment and not segment.startswith(".") for segment in segments[1:])
+    assert not set(path) & set("%? \n")
+    assert redfish_address({"ip": "10.0.0.7", "system": path}).system == path

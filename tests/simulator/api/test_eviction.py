@@ -39,7 +39,7 @@ async def test_an_exhausted_budget_answers_too_many_requests(client: Client) -> 
     assert "deletionTimestamp" not in (await client.get(f"{PODS}/p1")).metadata
 
 
-async def test_a_budget_that_nobody_has_counted_yet_says_when_to_return(client: Client) -> None:
+async def test_a_budget_that_is_not_counted_yet_says_when_to_return(client: Client) -> None:
     await _running(client, "p1")
     await client.made(BUDGETS, budget("b", {"app": "a"}, minAvailable=0))
     answer = await client.post(f"{PODS}/p1/eviction", _eviction("p1"))

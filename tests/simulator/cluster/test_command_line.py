@@ -16,7 +16,9 @@ import pytest
 import yaml
 
 from simulator.__main__ import main
+from simulator.scenario import FOLDER, Scenario
 from tests.power.processes.process_table import alive
+from tests.simulator.cluster.conftest import Observer
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -99,3 +101,38 @@ def test_a_cluster_ends_with_its_parent(tmp_path: Path) -> None:
         assert all(alive(pid) for pid in pids)
         os.kill(process.pid, signal.SIGKILL)
     until(lambda: not any(alive(pid) for pid in pids), "the cluster and its BMCs are gone")
+
+
+# Scenario files: what they may say, what they refuse and how, and that they happen.
+
+
+def test_steps_come_in_the_order_of_their_times() -> None:
+    scenario = Scenario.read("steps: [{at: 2s, heal: {node: a}}, {at: 1s, break: {node: a, how: power-cut}}]")
+    assert [step.how for step in scenario.steps] == ["power-cut", ""]
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
+async def test_every_scenario_that_we_ship_can_be_read(path: object) -> None:
+    scenario = Scenario.load(str(path))
+    assert scenario.description
+    assert scenario.steps
+
+
+async def test_a_scenario_happens(observer: Observer) -> None:
+    member = observer.cluster.node_of_pod("demo/database-0")
+    scenario = Scenario.read(
+        """
+        steps:
+          - {at: 0s, break: {pod: demo/database-0, how: kernel-hangs}}
+          - {at: 0s, break: {zone: zone-b, how: power-cut}}
+          - {at: 50ms, heal: {all: true}}
+          - {at: 60ms, break: {nodes: [node-1, node-3], how: kubelet-stops}}
+        """
+    )
+    scenario.steps[0].carry_out(observer.cluster)
+    assert observer.cluster.node(member).fault == "kernel-hangs"
+    scenario.steps[1].carry_out(observer.cluster)
+    assert [node.name for node in observer.cluster.nodes.values() if not node.is_on] == ["node-2", "node-5"]
+    await scenario.run(observer.cluster)
+    assert {node.name for node in observer.cluster.nodes.values() if node.fault} == {"node-1", "node-3"}
+    assert all(node.is_on for node in observer.cluster.nodes.values())

@@ -17,7 +17,7 @@ from policy.fence.templates import DeviceReader
 from policy.values.errors import PolicyError
 from policy.values.fields import Fields
 from tests.policy.builders import a_node
-from tests.vectors.fencing import VECTORS
+from tests.vectors.objects import VECTORS
 
 
 def endpoint(agent: str, **parameters: str) -> str:
