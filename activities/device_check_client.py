@@ -58,7 +58,7 @@ class DeviceCheckClient:
         Unreachable."""
         check = self._client.get_workflow_handle(device_check_id(cluster))
         try:
-            await check.signal("hear_policies", policies, rpc_timeout=SIGNAL_TIMEOUT)
+            await check.signal("note_policies", policies, rpc_timeout=SIGNAL_TIMEOUT)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise failure(ErrorType.UNREACHABLE, f"Temporal has not answered yet: {error}") from error

@@ -270,7 +270,7 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             raise failure(ErrorType.UNREACHABLE, f"the last scanner does not answer: {error.message}") from error
         return found
 
-    @activity.defn(name="episodes.tell")
+    @activity.defn(name="episodes.notify")
     async def notify(self, request: NotifyRequest) -> NotifyResult:
         """Side by side."""
         told = await asyncio.gather(*(self._signal(request.cluster, seen) for seen in request.observations))

@@ -108,11 +108,11 @@ class Notifier:
                 self._news[recipient].set()
 
     async def _serve(self, recipient: Recipient) -> None:
-        waiting, news, clock = self._waiting[recipient], self._news[recipient], asyncio.get_running_loop().time
+        waiting, publication, clock = self._waiting[recipient], self._news[recipient], asyncio.get_running_loop().time
         sent = deque[float](maxlen=SINGLY)
         while True:
-            await news.wait()
-            news.clear()
+            await publication.wait()
+            publication.clear()
             while waiting:
                 several = len(sent) == SINGLY and (left := sent[0] + MINUTE_SECONDS - clock()) > 0
                 if several:

@@ -122,7 +122,7 @@ async def seal(request: SealRequest) -> Sealed:
     return Sealed(path=f"/evidence/{request.bundle.node}", sha256="0" * 64, files=0, size=0)
 
 
-@activity.defn(name="target.tell")
+@activity.defn(name="target.publish")
 async def tell(request: PublishRequest) -> None:
     """Told."""
 

@@ -75,7 +75,7 @@ class PublishDeviceNoticesRequest:
     """Notices about devices that stopped answering, answer again, or are configured for two nodes."""
 
     cluster: str
-    tidings: tuple[DeviceNotice, ...]
+    notices: tuple[DeviceNotice, ...]
 
 
 class FenceDeviceActivities(ABC):

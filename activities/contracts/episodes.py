@@ -200,7 +200,7 @@ class EpisodeActivities(ABC):
     async def describe(self, request: DescribeRequest) -> DescribeResult:
         """Describe the holders, for release of what has closed and for rebuilding the permit table."""
 
-    @activity.defn(name="episodes.tell")
+    @activity.defn(name="episodes.notify")
     @abstractmethod
     async def notify(self, request: NotifyRequest) -> NotifyResult:
         """Signal the open episodes of these nodes. A signal carries the whole observation, so that a repetition is harmless.

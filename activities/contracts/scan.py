@@ -44,7 +44,7 @@ class ScanRequest:
     resource_version, check_versions, inventory: the newest versions of nodes and of health checks, and the number of nodes,
     that the scanner has seen; a cache that is behind catches up first or reports a stale view. holder: identity for the cluster
     Lease (Temporal address and namespace). work_in_hand: episodes are open or asked for, so the Lease is needed even without a
-    policy. watching: nodes of open episodes and of held-off ones, observed even without our mark. told: a stamp of the latest
+    policy. watching: nodes of open episodes and of held-off ones, observed even without our mark. notified: a stamp of the latest
     observation that each of those episodes got (`policy.scan.report_builder.stamp_of`); if a report has no room for all nodes,
     changed ones go first. begun: machines for which a preservation was begun or notified; none gets a place in its pool twice.
     in_flight, refusals: published beside what the scan itself sees; None: not known yet, and no check's status is written.
@@ -64,7 +64,7 @@ class ScanRequest:
     inventory: int = 0
     work_in_hand: bool = False
     watching: tuple[str, ...] = ()
-    told: tuple[tuple[str, str], ...] = ()
+    notified: tuple[tuple[str, str], ...] = ()
     wait: timedelta = timedelta(seconds=60)
     check_versions: tuple[SeenVersion, ...] = ()
     begun: tuple[str, ...] = ()

@@ -180,8 +180,8 @@ class LookRequest:
     configured: how the pinned devices were chosen, so that the devices configured now are compared with them, or returned if
     something is given back; None if no device is used. lease: the look takes or renews the node's lease for this long, to cover
     the present step; another holder's lease is a veto; None: it is only read. not_after: the lease is not taken after that
-    moment. counts: the result also has what stands against the node. news: published meanwhile. licenses: the power act that a
-    go licenses (S42).
+    moment. counts: the result also has what stands against the node. publication: published meanwhile. licenses: the power act
+    that a go licenses (S42).
     """
 
     target: Target
@@ -192,7 +192,7 @@ class LookRequest:
     lease: timedelta | None = None
     not_after: datetime | None = None
     counts: bool = False
-    news: Publication | None = None
+    publication: Publication | None = None
     licenses: LicenceWanted | None = None
 
     @property
@@ -267,12 +267,12 @@ class AnswerResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActRequest:
     """A write on the node in the episode's name. `not_after`: after that moment it is not begun at all (S20). `added`: for a
-    mark that has to be written anew, because ours was removed (S35). `news`: published once the write is done."""
+    mark that has to be written anew, because ours was removed (S35). `publication`: published once the write is done."""
 
     target: Target
     not_after: datetime | None = None
     added: Added = field(default_factory=Added)
-    news: Publication | None = None
+    publication: Publication | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,7 +309,7 @@ class RestoreRequest:
     keep_cordon: bool = False
     tainted: bool = False
     added: Added = field(default_factory=Added)
-    news: Publication | None = None
+    publication: Publication | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -414,12 +414,12 @@ class FreeDumpingRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRequest:
     """Give `medik8s-leases/node-<name>` back. adopted: the earlier incident of the adopted mark; its lease is released with our
-    own. holder: as in a LookRequest. news: as in an ActRequest."""
+    own. holder: as in a LookRequest. publication: as in an ActRequest."""
 
     target: Target
     adopted: str = ""
     holder: str = ""
-    news: Publication | None = None
+    publication: Publication | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -427,7 +427,7 @@ class PublishRequest:
     """Publish what is new if no act takes it along."""
 
     target: Target
-    news: Publication
+    publication: Publication
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -510,7 +510,7 @@ class TargetActivities(ABC):
     async def release_lease(self, request: ReleaseRequest) -> None:
         """Give the node lease back if it is ours; a missing or foreign one is left alone."""
 
-    @activity.defn(name="target.tell")
+    @activity.defn(name="target.publish")
     @abstractmethod
     async def publish(self, request: PublishRequest) -> None:
         """Write the NodeFence (if its kind is served), the note in our mark, and the Events. Idempotent: an older state never

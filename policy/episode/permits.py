@@ -100,12 +100,12 @@ class PermitRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeedsPerson:
-    """An open episode that waits for a person. told: when people were last notified of it. It may have no row in the table:
+    """An open episode that waits for a person. reminded: when people were last notified of it. It may have no row in the table:
     preservations have none. since: when it asked first, None if only the last time is known."""
 
     node: str
     incident: str
-    told: datetime
+    reminded: datetime
     since: datetime | None = None
 
 

@@ -69,7 +69,7 @@ class DeviceToCheck:
 class NodeToCheck:
     """A node with its devices. problem: why there are none to read. held: an open episode's incident, or "".
 
-    tells: its fencing was configured, or remediation is wanted in this cluster, so that silence is published as Events.
+    publishes: its fencing was configured, or remediation is wanted in this cluster, so that silence is published as Events.
     provider_id, system_uuid, instance_id: which machine it is, for comparing with what a device says.
     """
 
@@ -77,7 +77,7 @@ class NodeToCheck:
     uid: str = ""
     ready: bool = False
     held: str = ""
-    tells: bool = False
+    publishes: bool = False
     devices: tuple[DeviceToCheck, ...] = ()
     problem: str = ""
     provider_id: str = ""
@@ -292,7 +292,7 @@ class DeviceClaims:
         return {key: node for known in self._known.values() for key, node in known.items() if self._others(*key)}
 
     def notices(self) -> list[DeviceNotice]:
-        """One notice for each node that shares a device; none for a node without `tells`."""
+        """One notice for each node that shares a device; none for a node without `publishes`."""
         return [
             DeviceNotice(
                 node=node.node,
@@ -302,7 +302,7 @@ class DeviceClaims:
                 problem=self.problem(node.node, endpoint)[:LONGEST_PROBLEM],
             )
             for (_, endpoint), node in self._sharing().items()
-            if node.tells
+            if node.publishes
         ]
 
     def noted(self, rows: Iterable[DeviceRow]) -> list[DeviceRow]:
@@ -336,7 +336,7 @@ class Remembered:
         key, since = (node.node, answer.endpoint), self.last_successes(node.node).get(answer.endpoint)
         if answer.answer is Reachability.ANSWERS:
             self._answered.setdefault(node.node, {})[answer.endpoint] = int(answer.at.timestamp())
-        edge = {Reachability.ANSWERS: key in self._silent, Reachability.SILENT: key not in self._silent and node.tells}
+        edge = {Reachability.ANSWERS: key in self._silent, Reachability.SILENT: key not in self._silent and node.publishes}
         if node.held or not edge.get(answer.answer, False):
             return None
         silent = answer.answer is Reachability.SILENT

@@ -294,14 +294,16 @@ class Ledger:
         now: datetime,
         watching: Collection[str] = (),
         exempt: ExemptNodes = NONE_EXEMPT,
-        told: Iterable[tuple[str, str]] = (),
+        notified: Iterable[tuple[str, str]] = (),
         spells: Collection[str] = (),
     ) -> ReportParts:
         """The parts of a report now. watching: nodes of open episodes, observed even without our mark and even when they are
-        gone. told: the stamp of the last observation that each episode has been sent, by node. spells: nodes with an open
+        gone. notified: the stamp of the last observation that each episode has been sent, by node. spells: nodes with an open
         spell."""
         known, names = replace(self.known(now), exempt=exempt), self.names()
-        return build_report_parts(known, watching=frozenset(watching), told=dict(told), names=names, spells=frozenset(spells))
+        return build_report_parts(
+            known, watching=frozenset(watching), notified=dict(notified), names=names, spells=frozenset(spells)
+        )
 
     def failing(self, now: datetime, watching: Collection[str] = ()) -> dict[str, datetime | None]:
         """Victims that a check would have acted on now unless a pool keeps them, by name, and since when it is called

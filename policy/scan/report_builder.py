@@ -214,14 +214,14 @@ def build_report_parts(
     known: LedgerSnapshot,
     *,
     watching: frozenset[str],
-    told: Mapping[str, str],
+    notified: Mapping[str, str],
     names: Iterator[str],
     spells: frozenset[str] = frozenset(),
 ) -> ReportParts:
-    """The report's parts. told: the stamp of the last observation that each episode has been sent (`stamp_of`), by node; `names`:
-    of all Nodes in order; spells: nodes with an open spell."""
+    """The report's parts. notified: the stamp of the last observation that each episode has been sent (`stamp_of`), by node;
+    names: of all Nodes in order; spells: nodes with an open spell."""
     choice = choose(known, watching)
-    observations = _observations(known, watching, told)
+    observations = _observations(known, watching, notified)
     overlaps = overlapping(known)
     reports = [
         replace(
@@ -356,7 +356,7 @@ def mixed_control_plane(check: HealthCheck, counts: Counts) -> bool:
 # What episodes see --------------------------------------------------------------------------------------------------
 
 
-def _observations(known: LedgerSnapshot, watching: frozenset[str], told: Mapping[str, str]) -> tuple[Observation, ...]:
+def _observations(known: LedgerSnapshot, watching: frozenset[str], notified: Mapping[str, str]) -> tuple[Observation, ...]:
     """Watched nodes first: an open episode must learn about its node whatever the number of stray marks. Preserved nodes come
     last of them: there may be thousands, for days, and they must not hide a node on which an episode acts (S14)."""
     watched = [_observation(known, name) for name in sorted(watching)]
@@ -365,7 +365,7 @@ def _observations(known: LedgerSnapshot, watching: frozenset[str], told: Mapping
         # The control plane comes first: every look at one member needs all of them (S15). Then observations that the episode
         # has not been sent yet, so that none of them waits for ever.
         members = {seen.node for seen in watched if any(target.control_plane for target in known.called(seen.node))}
-        watched.sort(key=lambda seen: (seen.node not in members, told.get(seen.node) == stamp_of(seen)))
+        watched.sort(key=lambda seen: (seen.node not in members, notified.get(seen.node) == stamp_of(seen)))
     marked = ((target.node is not None and kept(target.node), name) for name, target in known.marked.items())
     strays = nsmallest(max(room, 0), (each for each in marked if each[1] not in watching))
     return (*watched[:MAXIMUM_OBSERVATIONS], *(_observation(known, name) for _, name in strays))

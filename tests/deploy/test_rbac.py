@@ -376,7 +376,7 @@ async def _episode(worker: ClusterConnection) -> None:
 
     for _ in range(2):  # told, then counted
         event = PublishedEvent(reason="PowerOffProven", message="off was read twice")
-        await environment.run(target.publish, PublishRequest(target=sick, news=Publication(events=(event,))))
+        await environment.run(target.publish, PublishRequest(target=sick, publication=Publication(events=(event,))))
     assert (await environment.run(isolation.mark_schedulable, RestoreRequest(target=sick))).changed
     await environment.run(target.release_lease, ReleaseRequest(target=sick))
     await _mirror(worker, sick)
@@ -434,7 +434,7 @@ async def _check(worker: ClusterConnection) -> None:
     silent = DeviceNotice(
         node=node.node, node_uid=node.uid, endpoint="ipmi://10.0.0.8:623", reason=DeviceEventReason.FENCE_DEVICE_SILENT
     )
-    await environment.run(devices.publish_device_notices, PublishDeviceNoticesRequest(cluster=CLUSTER, tidings=(silent,)))
+    await environment.run(devices.publish_device_notices, PublishDeviceNoticesRequest(cluster=CLUSTER, notices=(silent,)))
 
 
 async def _keep(worker: ClusterConnection, api: ApiServer) -> None:

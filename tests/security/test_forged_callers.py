@@ -89,7 +89,7 @@ async def test_s49_nothing_is_done_in_another_name(row: Row, world: World) -> No
     target = replace(await world.pinned(), **row.said)
     for act, request in (
         (world.target.mark, ActRequest(target=target)),
-        (world.target.publish, PublishRequest(target=target, news=ASKED)),
+        (world.target.publish, PublishRequest(target=target, publication=ASKED)),
         (world.freeing.delete_workload, await world.free(target)),
         (world.target.last_look, await world.look(target)),
     ):
@@ -158,7 +158,7 @@ async def test_the_episode_itself_is_heard(world: World) -> None:
     world.target._publisher._notify = pages.append
     target: Target = await world.pinned()
     await ask(world.target.mark, ActRequest(target=target))
-    await ask(world.target.publish, PublishRequest(target=target, news=ASKED))
+    await ask(world.target.publish, PublishRequest(target=target, publication=ASKED))
     mark = await world.mark()
     assert mark is not None
     assert (mark.incident, mark.workflow_id, len(pages)) == (INCIDENT, f"episode/{CLUSTER}/{NODE}", 1)

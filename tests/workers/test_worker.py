@@ -112,7 +112,7 @@ async def test_who_is_to_be_notified_by_the_settings_is(
     other = Pinned(node="node-8", uid="8")
     again = Repetition(node="node-9", cause="Ready", count=3, window=timedelta(hours=1), incidents=())
     acts = {
-        "target.tell": PublishRequest(target=about, news=asks),
+        "target.publish": PublishRequest(target=about, publication=asks),
         "scan.tell-repetition": RepetitionRequest(cluster="prod", repetition=again),
         "scan.observe-cluster": ScanRequest(cluster="prod", holder="us", halted="paused", halted_is_new=True, wait=timedelta(0)),
     }
@@ -121,14 +121,14 @@ async def test_who_is_to_be_notified_by_the_settings_is(
         ledger = getattr(served["scan.observe-cluster"], "__self__").view.ledger  # noqa: B009
         ledger.put_node(NodeView(name="node-8", uid="8", labels={"kind": "cpu"}), datetime.now(UTC))
         ledger.put_node(NodeView(name="node-9", uid="9", labels={"kind": "gpu"}), datetime.now(UTC))
-        publishers = [getattr(served[act], "__self__")._publisher for act in ("target.tell", "recovery.mark-schedulable")]  # noqa: B009
+        publishers = [getattr(served[act], "__self__")._publisher for act in ("target.publish", "recovery.mark-schedulable")]  # noqa: B009
         assert publishers[0]._notify == publishers[1]._notify, "the latter needs an API before it tells"
         for act, request in acts.items():
             with contextlib.suppress(ApplicationError):  # there is no API
                 await ActivityEnvironment().run(served[act], request)
         with contextlib.suppress(ApplicationError):  # of a node with other labels
             await ActivityEnvironment().run(
-                served["target.tell"], PublishRequest(target=replace(about, pinned=other, incident="o"), news=asks)
+                served["target.publish"], PublishRequest(target=replace(about, pinned=other, incident="o"), publication=asks)
             )
         async with asyncio.timeout(10):
             while len(sent) < 3:

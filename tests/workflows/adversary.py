@@ -242,8 +242,8 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
 
     def _hear(self, attempt: Attempt) -> None:
         """What people are told is so."""
-        news: contract.Publication | None = getattr(look_of(attempt.request), "news", None)
-        for event in news.events if news is not None else ():
+        publication: contract.Publication | None = getattr(look_of(attempt.request), "publication", None)
+        for event in publication.events if publication is not None else ():
             self.referee.tells_the_truth(event.message, look_of(attempt.request).target.incident)
             self.referee.warned = self.referee.warned or event.reason in {"WorkloadsLeft", "NeedsHuman"}
             self.asked_for_a_person += event.reason == "NeedsHuman"
@@ -252,8 +252,8 @@ class Adversary(NodeActs, DeviceActs, LadderActs):
         """Lines of the record, as an activity writes them to the decision stream: perhaps again, and always the same. An
         attempt that does not complete has written none, for all that can be relied on."""
         look = look_of(attempt.request)
-        news: contract.Publication | None = getattr(look, "news", None)
-        for entry in news.entries if news is not None else ():
+        publication: contract.Publication | None = getattr(look, "publication", None)
+        for entry in publication.entries if publication is not None else ():
             if self.streamed.setdefault((look.target.incident, entry.number), entry) != entry:
                 self.broken.append(f"a line of the record is another one than was written under its id: {entry}")
 

@@ -92,7 +92,7 @@ class Referee:
     """Which boot was the latest when pods were freed last."""
     word: bool = False
     """Somebody has said that the machine is off."""
-    path_word: bool = False
+    path_command: bool = False
     """Somebody has said that paths may be given back."""
     said_at_word: dict[str, PowerState] = field(default_factory=dict)
     contradicted: bool = False
@@ -162,7 +162,7 @@ class Referee:
 
     def begins_anew(self) -> None:
         """Another episode of the same machine: a licence is not inherited, nor is a word."""
-        self.looked, self.permit, self.word, self.need_gone, self.path_word = None, True, False, False, False
+        self.looked, self.permit, self.word, self.need_gone, self.path_command = None, True, False, False, False
         self.said.clear()
 
     # Destructive acts -----------------------------------------------------------------------------------------------
@@ -425,7 +425,7 @@ class Referee:
 
     def opens_path(self, endpoint: str) -> None:
         """A path is given back after pods were freed only with a restart or a person's word."""
-        if self.freed and self.machine.boots == self.freed_boot and not self.path_word:
+        if self.freed and self.machine.boots == self.freed_boot and not self.path_command:
             self.fault("S35", f"{endpoint} is given back after pods were freed, without a restart or a word")
 
     def gives_up(self, attempt: Attempt, request_incident: str) -> None:

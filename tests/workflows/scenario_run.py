@@ -421,7 +421,7 @@ class Play:
         answer = ResumeRequest(who="ada", reason="drawn", question=status.question, of=of)
         match reaction:
             case "resume" if any(way.word is Verb.RETURN_PATH for way in status.ways):
-                referee.path_word = True
+                referee.path_command = True
                 referee.said.append(Said(what="return-path", word=execution.update("return_path", answer)))
             case "resume":
                 referee.said.append(Said(what="resume", word=execution.update("resume", answer)))

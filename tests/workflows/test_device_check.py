@@ -90,7 +90,7 @@ class Devices(FenceDeviceActivities, DeviceReadingActivities):
             DeviceToCheck(device=PowerDevice(driver="ipmi", endpoint=f"ipmi://{name}-{number}:623", site=site))
             for number in range(1, devices + 1)
         )
-        self.nodes[name] = NodeToCheck(**({"node": name, "uid": f"uid-{name}", "tells": True, "devices": found} | more))
+        self.nodes[name] = NodeToCheck(**({"node": name, "uid": f"uid-{name}", "publishes": True, "devices": found} | more))
 
     def allow(self, rounds: int) -> None:
         """So many checks of all devices, from the first."""
@@ -122,7 +122,7 @@ class Devices(FenceDeviceActivities, DeviceReadingActivities):
         if self.telling_errors:
             self.telling_errors -= 1
             raise failure(ErrorType.FORBIDDEN, "events is forbidden")
-        self.told += request.tidings
+        self.told += request.notices
 
     @activity.defn(name="device-check.read-devices")
     async def read_devices(self, request: ReadDevicesRequest) -> DevicesRead:
@@ -164,7 +164,7 @@ class Check:
         """repeat: with that signal, as `scan start` does; heard: with that of policies."""
         signal: dict[str, Any] = {"start_signal": "repeat", "start_signal_args": [repeat]} if repeat is not None else {}
         if heard:
-            signal = {"start_signal": "hear_policies", "start_signal_args": [heard]}
+            signal = {"start_signal": "note_policies", "start_signal_args": [heard]}
         await self.client.start_workflow(
             DeviceCheck.run,
             DeviceCheckInput(cluster=self.cluster, **changes),

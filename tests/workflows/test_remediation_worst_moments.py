@@ -72,7 +72,7 @@ def test_nothing_is_asked_again_before_the_lost_request_is_waited_out() -> None:
 ACTS = [
     *(f"remediation.{each}-object" for each in ("create", "read", "time-out", "delete")),
     *(f"remediation.{each}" for each in ("remember", "follow-machine", "request-owner", "annotate-external", "take-back")),
-    *("isolation.mark", "isolation.pin-target", "target.last-look", "target.tell", "preservation.give-up"),
+    *("isolation.mark", "isolation.pin-target", "target.last-look", "target.publish", "preservation.give-up"),
     *("power-management.power-off", "power-management.power-on", "recovery.mark-schedulable"),
 ]
 

@@ -203,7 +203,7 @@ async def test_a_storm_that_begins_while_open_episodes_are_looked_for_is_seen_be
     world.may_list.clear()
     async with scanning(env, world) as scan:
         await eventually(env, lambda: world.listed == 1)
-        await let_pass(env, scan.handle, options.TOLD_LATELY + timedelta(seconds=1))
+        await let_pass(env, scan.handle, options.OLDEST_REPORT + timedelta(seconds=1))
         world.show(report("node-1", checks=(check(allowed=False, message="9 of 12 are unhealthy"),)))
         world.may_list.set()
         status = await scan.until(lambda status: bool(status.refused) or status.opened > 0)

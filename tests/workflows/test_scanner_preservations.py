@@ -135,7 +135,7 @@ async def test_what_a_stale_view_shows_of_a_node_is_no_change(
     monkeypatch.setattr(workflow, "execute_activity_method", tell)
     permit = Permit(node="n", workflow_id="w", incident="i", kind=Kind.FENCING, holding=PermitState.OPEN, granted_at=NOW)
     seen = report(observations=(SEEN,), view=ViewState(synced=True, stale=stale))
-    state = ScannerState(started=NOW, report=seen, permits={"n": permit}, told={"n": "as it was"})
+    state = ScannerState(started=NOW, report=seen, permits={"n": permit}, notified={"n": "as it was"})
     await HealthScanner(ScannerInput(cluster="c", state=state))._notify_episodes()
     assert asked == notified
-    assert state.told == {"n": "as it was" if stale else stamp_of(SEEN)}
+    assert state.notified == {"n": "as it was" if stale else stamp_of(SEEN)}

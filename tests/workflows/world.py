@@ -431,12 +431,12 @@ class ScriptedTarget:
         await self.world.act("mark")
         before, self.world.mark = self.world.mark, marked(self.world.mark, request)
         self.world.may_fail(self.world.mark_errors)
-        await self._hear_along(request.news)
+        await self._hear_along(request.publication)
         return contract.ActResult(changed=self.world.mark != before, detail="marked", added=self.world.mark.added)
 
     async def last_look(self, request: contract.LookRequest) -> contract.LookResult:
         world = self.world
-        await self._hear_along(request.news)
+        await self._hear_along(request.publication)
         await world.act("look" if request.destructive else "glance")
         world.wishes.append(request.need.word)
         world.overrides.append(request.target.override)
@@ -485,29 +485,29 @@ class ScriptedTarget:
     async def release_lease(self, request: contract.ReleaseRequest) -> None:
         await self.world.act("release-lease")
         self.world.released.append(request.adopted)
-        await self._hear_along(request.news)
+        await self._hear_along(request.publication)
 
     async def publish(self, request: contract.PublishRequest) -> None:
         if (gate := self.world.gates.get("tell")) is not None:
             await gate.wait()
         self.world.may_fail(self.world.tell_errors)
-        await self._hear(request.news)
+        await self._hear(request.publication)
 
-    async def _hear_along(self, news: contract.Publication | None) -> None:
+    async def _hear_along(self, publication: contract.Publication | None) -> None:
         """What an act takes along fails no act."""
         with contextlib.suppress(ApplicationError):
-            await self._hear(news)
+            await self._hear(publication)
 
-    async def _hear(self, news: contract.Publication | None) -> None:
+    async def _hear(self, publication: contract.Publication | None) -> None:
         """What people are told."""
-        if news is None:
+        if publication is None:
             return
-        self.world.streamed += news.entries
-        if news.shown is not None:
-            self.world.shown.append(news.shown)
-        if news.off is not None:
-            await self.world.act("note-off" if news.off.off_proven else "note-on")
-        for event in news.events:
+        self.world.streamed += publication.entries
+        if publication.shown is not None:
+            self.world.shown.append(publication.shown)
+        if publication.off is not None:
+            await self.world.act("note-off" if publication.off.off_proven else "note-on")
+        for event in publication.events:
             await self.world.act(f"event {event.reason}")
             self.world.events.append(event)
             if event.warning:
@@ -563,7 +563,7 @@ class ScriptedTarget:
         self.world.cordoned = self.world.cordoned and (request.keep_cordon or bool(self.world.noted))
         self.world.tainted = self.world.tainted and not (self.world.marked or request.tainted)
         self.world.mark = self.world.mark if self.world.noted else None
-        await self._hear_along(request.news)
+        await self._hear_along(request.publication)
         return contract.ActResult(changed=True, detail="uncordoned")
 
     async def taint_out_of_service(self, request: contract.FreeRequest) -> contract.ActResult:

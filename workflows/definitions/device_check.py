@@ -253,7 +253,7 @@ class DeviceCheck:
             try:
                 await options.execute(
                     FenceDeviceActivities.publish_device_notices,
-                    PublishDeviceNoticesRequest(cluster=self._cluster, tidings=some),
+                    PublishDeviceNoticesRequest(cluster=self._cluster, notices=some),
                     options.report(self._cluster),
                     f"publishes notices of {len(some)} devices",
                 )
@@ -291,7 +291,7 @@ class DeviceCheck:
             self._due = later(workflow.now(), self._spread(min(FIRST_AFTER, every)))
 
     @workflow.signal(description="Which policies name devices now (not for people).")
-    def hear_policies(self, policies: str) -> None:
+    def note_policies(self, policies: str) -> None:
         """A digest of the policies that name devices now. New ones are read within moments, not only at the next interval."""
         if policies != self._remembered.policies:
             self._remembered.policies = policies

@@ -280,7 +280,7 @@ class HealthScanner:
             work_in_hand=bool(self._asking or state.permits or state.queue),
             # Of the nodes that are held off as many as there is room for: what becomes of them matters to us, too.
             watching=tuple(dict.fromkeys((*in_hand, *held_off[: max(MAXIMUM_OBSERVATIONS - len(in_hand), 0)], *self._asking))),
-            told=tuple(state.told.items()),
+            notified=tuple(state.notified.items()),
             wait=self._input.wait,
             check_versions=report.check_versions if report is not None else (),
             begun=tuple(state.preservations),
@@ -292,7 +292,7 @@ class HealthScanner:
             permits=state.counted(),
             queued=len(state.queue),
             remind=tuple(
-                OpenEpisode(node=each.node, since=(each.since or each.told).isoformat(), incident=each.incident)
+                OpenEpisode(node=each.node, since=(each.since or each.reminded).isoformat(), incident=each.incident)
                 for each in state.reminders_due(workflow.now())
             ),
             halted_is_new=bool(halted) and halted != state.halted,
@@ -372,7 +372,7 @@ class HealthScanner:
         if self._received_at is None:
             return False
         late = workflow.now() - self._true_at if self._true_at is not None else timedelta(0)
-        if late <= options.TOLD_LATELY:
+        if late <= options.OLDEST_REPORT:
             return True
         seconds = timedelta(seconds=late // timedelta(seconds=1))
         self._received_at = None
@@ -474,7 +474,7 @@ class HealthScanner:
         if reserved:
             self._opening.update(each.node for each in reserved)
             # An episode that may begin looks for itself what it finds.
-            state.told |= {each.node: AS_FOUND for each in reserved if each.permit_granted}
+            state.notified |= {each.node: AS_FOUND for each in reserved if each.permit_granted}
             self._background.begin(self._open(reserved))
         self._spells.decide(report, admission.refused, self._opening)
         if not self._describing and (nodes := self._holders.to_be_described(report, self._opening)):
@@ -568,7 +568,7 @@ class HealthScanner:
             state.opened += outcome.opened is Opened.STARTED
             return
         state.remove(outcome.node, outcome.incident)
-        state.told.pop(outcome.node, None)  # another episode may have the node
+        state.notified.pop(outcome.node, None)  # another episode may have the node
         if permit is not None:
             reason, until_well = outcome.reason or outcome.holder, outcome.opened is Opened.HELD_OFF
             about = {"node": permit.node, "uid": permit.node_uid, "incident": permit.incident}
@@ -592,12 +592,12 @@ class HealthScanner:
         state, report = self._state, self._state.report
         if report is None or report.view.stale:
             return
-        state.told = {node: stamp for node, stamp in state.told.items() if node in state.permits}
+        state.notified = {node: stamp for node, stamp in state.notified.items() if node in state.permits}
         stamps = {each: stamp_of(each) for each in report.observations if each.node in state.permits}
-        state.told |= {
-            each.node: stamp for each, stamp in stamps.items() if state.told.get(each.node) == AS_FOUND and plainly_sick(each)
+        state.notified |= {
+            each.node: stamp for each, stamp in stamps.items() if state.notified.get(each.node) == AS_FOUND and plainly_sick(each)
         }
-        changed = tuple(each for each, stamp in stamps.items() if state.told.get(each.node) != stamp)
+        changed = tuple(each for each, stamp in stamps.items() if state.notified.get(each.node) != stamp)
         if not changed:
             return
         names = ", ".join(each.node for each in changed)
@@ -606,12 +606,12 @@ class HealthScanner:
                 EpisodeActivities.notify,
                 NotifyRequest(cluster=self._input.cluster, observations=changed),
                 options.temporal_call(),
-                f"tells episodes of their nodes: {names}"[:200],
+                f"notifies episodes of their nodes: {names}"[:200],
             )
         except ActivityError as error:
             workflow.logger.warning("episodes can't be notified of their nodes: %s", error_message(error))
             return
-        state.told |= {each.node: stamps[each] for each in changed if each.node not in result.gone}
+        state.notified |= {each.node: stamps[each] for each in changed if each.node not in result.gone}
         if result.gone:
             state.described_at = None  # one has closed and its release has not arrived: describe it now
             self._changed = True
@@ -623,14 +623,14 @@ class HealthScanner:
             state.incidents, release, workflow.now(), self._input.repeat_alarm
         )
         if repetition is not None:
-            state.untold.append(repetition)
+            state.unpublished.append(repetition)
             meter = workflow.metric_meter()
             metrics.REPEATED_FENCING.add(meter, cluster=self._input.cluster, node=repetition.node, cause=repetition.cause)
 
     async def _publish_repetitions(self) -> None:
         """An alarm that can't be published is left to the metric: the next repetition says it all again."""
-        while self._state.untold:
-            repetition = self._state.untold.pop(0)
+        while self._state.unpublished:
+            repetition = self._state.unpublished.pop(0)
             try:
                 await options.execute(
                     RepetitionActivities.publish_repetition,

@@ -123,8 +123,10 @@ class Episode:
         how: Callable[[str], workflow.ActivityConfig],
         summary: str,
     ) -> Result:
-        """The same of a request with a field `news`: what is new for people goes along."""
-        return await self.publisher.along(lambda news: self.execute(activity, replace(request, news=news), how, summary))
+        """The same of a request with a field `publication`: what is new for people goes along."""
+        return await self.publisher.along(
+            lambda publication: self.execute(activity, replace(request, publication=publication), how, summary)
+        )
 
     def learns_of(self, added: Added | None) -> None:
         """What our mark tells of: it may be gone later, and what was added before us is ours to take away by now."""
@@ -462,11 +464,11 @@ class Episode:
     def ask(self, problem: str, path: str) -> None:
         """A person is asked a new question: earlier answers do not count for it. path: see `EpisodeState.path_asked`."""
         self.state.problem, self.state.question, self.state.path_asked = problem, self.state.question + 1, path
-        self.state.resumed, self.state.path_word = None, None if path else self.state.path_word
+        self.state.resumed, self.state.path_command = None, None if path else self.state.path_command
 
     def take_return_path(self, request: PersonRequest) -> str:
         """A person has what is left cut given back."""
-        self.state.path_word = request
+        self.state.path_command = request
         self.note("return-path", "asked", f"by {request.by}: {request.reason}", who=request.by)
         self._take_command()
         return f"{self.state.path_asked} is given back"
@@ -477,12 +479,12 @@ class Episode:
 
     def wake(self) -> None:
         """Something was said to the story itself: a rest ends, and it looks again."""
-        self.state.news += 1
+        self.state.changes += 1
 
     def take_grant(self) -> None:
         """The scanner grants the permit that was queued for."""
         self.state.permit = True
-        self.state.news += 1
+        self.state.changes += 1
 
     async def look(self, look: Callable[[], Awaitable[LookResult]]) -> LookResult:
         """A live look at the node: what the scanner has told of it before is no news any more."""
@@ -520,7 +522,7 @@ class Episode:
             self.state.left_in = Rest(ends=ends, why=why)
             raise NewHistory
         await self._wait_for_change(duration, why)
-        self.state.heard, self.state.unseen = self.state.news, False
+        self.state.changes_seen, self.state.unseen = self.state.changes, False
         for over in [each for each in self.state.holds if each.until is not None and each.until <= workflow.now()]:
             self.state.holds = tuple(each for each in self.state.holds if each is not over)
             self.state.question += 1  # a `resume` of the hold answers nothing that is asked now (S48)
@@ -537,7 +539,7 @@ class Episode:
 
     @property
     def _has_changes(self) -> bool:
-        return self.state.unseen or self.state.news != self.state.heard
+        return self.state.unseen or self.state.changes != self.state.changes_seen
 
     async def _wait_for_change(self, duration: timedelta | None, why: str) -> None:
         with contextlib.suppress(asyncio.TimeoutError):

@@ -444,10 +444,10 @@ class Preflight:
             licenses=licenses,
         )
 
-        async def look(news: Publication | None) -> LookResult:
+        async def look(publication: Publication | None) -> LookResult:
             if along is not None:
-                return await along.carry_out(replace(request, news=news))
-            summary, with_news = f"{self._episode.state.step}: looks at the node", replace(request, news=news)
+                return await along.carry_out(replace(request, publication=publication))
+            summary, with_news = f"{self._episode.state.step}: looks at the node", replace(request, publication=publication)
             return await self._episode.execute(TargetActivities.last_look, with_news, options.cluster_read, summary)
 
         with as_interrupt(along.what if along is not None else "the node can't be looked at"):

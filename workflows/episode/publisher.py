@@ -84,15 +84,15 @@ class Publisher:
 
     def note_off(self, off_proven: datetime | None) -> None:
         """Since when the node is proven off, None for no longer."""
-        self._state.off = OffNote(off_proven=off_proven, not_after=workflow.now() + options.TOLD_WITHIN)
+        self._state.off = OffNote(off_proven=off_proven, not_after=workflow.now() + options.PUBLISHED_WITHIN)
 
     async def along(self, act: Callable[[Publication | None], Awaitable[Result]]) -> Result:
         """Carry out an act that takes along what is new. Where it fails that is to be published again."""
-        news = self._take()
+        publication = self._take()
         try:
-            return await act(news)
+            return await act(publication)
         except ActivityError:
-            self._put_back(news)
+            self._put_back(publication)
             raise
 
     def publish(self, target: Target) -> None:
@@ -131,44 +131,46 @@ class Publisher:
                 message=self._state.message,
             )
         state = self._state
-        news = Publication(shown=shown, events=tuple(state.events), off=state.off, entries=tuple(state.entries))
+        publication = Publication(shown=shown, events=tuple(state.events), off=state.off, entries=tuple(state.entries))
         state.entered, state.events, state.off, state.entries = None, [], None, []
-        return news
+        return publication
 
-    def _put_back(self, news: Publication | None) -> None:
+    def _put_back(self, publication: Publication | None) -> None:
         """What came meanwhile is newer."""
-        if news is None:
+        if publication is None:
             return
-        self._state.events = [*news.events, *self._state.events][-MAXIMUM_EVENTS:]
+        self._state.events = [*publication.events, *self._state.events][-MAXIMUM_EVENTS:]
         if self._state.streams is not False:
-            self._state.entries = [*news.entries, *self._state.entries][-MAXIMUM_ENTRIES:]
-        self._state.off = self._state.off or news.off
-        if news.shown is not None:
-            self._state.entered = self._state.entered or news.shown.at
+            self._state.entries = [*publication.entries, *self._state.entries][-MAXIMUM_ENTRIES:]
+        self._state.off = self._state.off or publication.off
+        if publication.shown is not None:
+            self._state.entered = self._state.entered or publication.shown.at
 
     async def _publish(self, target: Target) -> None:
-        news = self._take()
-        while news is not None and await self._carry(target, news):
-            news = self._take() if self._has_changes else None
+        publication = self._take()
+        while publication is not None and await self._carry(target, publication):
+            publication = self._take() if self._has_changes else None
         self._publishing = None
 
-    async def _carry(self, target: Target, news: Publication) -> bool:
+    async def _carry(self, target: Target, publication: Publication) -> bool:
         """Whether it was published."""
         try:
             await options.execute(
                 TargetActivities.publish,
-                PublishRequest(target=target.without_devices, news=news),
+                PublishRequest(target=target.without_devices, publication=publication),
                 options.report(target.cluster),
-                f"tells people: {_headline(news)}",
+                f"publishes: {_headline(publication)}",
             )
         except ActivityError as error:
             workflow.logger.warning("people can't be told yet: %s", error_message(error))
-            self._put_back(news)
+            self._put_back(publication)
             return False
         return True
 
 
-def _headline(news: Publication) -> str:
-    if news.shown is not None:
-        return news.shown.status.phase.value
-    return ", ".join(event.reason for event in news.events) or ("whether the node is proven off" if news.off else "its record")
+def _headline(publication: Publication) -> str:
+    if publication.shown is not None:
+        return publication.shown.status.phase.value
+    return ", ".join(event.reason for event in publication.events) or (
+        "whether the node is proven off" if publication.off else "its record"
+    )

@@ -163,12 +163,12 @@ class PowerProgress:
     """What earlier steps of the same episode have left off, of the devices that the plan names."""
     ours: list[str] = field(default_factory=list)
     """Every device that we have ever switched off: whether it is on again is for it to say."""
-    said_before_word: dict[str, PowerState] = field(default_factory=dict)
+    read_before_question: dict[str, PowerState] = field(default_factory=dict)
     """What they had said before a person was asked."""
     devices_on: bool = False
     """Whether a device has said on after we commanded it."""
     tried_out: bool = False
-    told_after: Reading | None = None
+    read_after: Reading | None = None
     """What the only device said right after it was commanded off, until that is weighed."""
     proven: tuple[PowerDevice, ...] = ()
     """The level that gave the latest proof."""
@@ -178,7 +178,7 @@ class PowerProgress:
     """Since the offs that are known: when we last asked it on, or saw that another party had switched it on."""
     given_up: dict[str, str] = field(default_factory=dict)
     """The devices through which the machine was given up, with what distinguishes that machine from another of its name."""
-    given_up_said: str = ""
+    given_up_read: str = ""
     """What was last read of that."""
     kept: bool = False
     """Whether a machine that the plan gives up is to come back all the same."""
@@ -458,10 +458,11 @@ class EpisodeState:
     question: int = 0
     """The number of what people were last asked, a hold included: each word answers one (S48)."""
     path_asked: str = ""
-    """What is left cut, where that is the question; path_word: the word that gives it back."""
-    path_word: PersonRequest | None = None
-    news: int = 0
-    heard: int = 0
+    """What is left cut, where that is the question; path_command: the word that gives it back."""
+    path_command: PersonRequest | None = None
+    changes: int = 0
+    """How often something came in that ends a rest; changes_seen: of these, those that a rest has ended by."""
+    changes_seen: int = 0
     unseen: bool = False
     """Whether the node has changed since it was last looked at."""
 

@@ -119,7 +119,7 @@ class PowerSequence:
             commanded = await self._devices.command_off(device, licence, read_back=len(self._plan.devices) == 1)
             if commanded.failed is None:
                 self._is_switched_off(device, commanded.ended_at)
-                self._progress.told_after = commanded.after
+                self._progress.read_after = commanded.after
                 continue
             failed = commanded.failed
             if last or isinstance(failed, Unlicensed):
@@ -140,7 +140,7 @@ class PowerSequence:
         self._episode.enter(doing="waits until off is read back", until=deadline)
         pause = POLL_INTERVAL
         while True:
-            read_back, self._progress.told_after = self._progress.told_after, None
+            read_back, self._progress.read_after = self._progress.read_after, None
             try:
                 # Of the only device there is no other could contradict what it said right after its command.
                 if self._is_proven([level], (read_back,)) if read_back is not None else await self._prove():
@@ -187,7 +187,7 @@ class PowerSequence:
 
     def remember_readings(self) -> None:
         """What the devices said before a person is asked: their word stands against that, not against what changes later."""
-        self._progress.said_before_word = {each.endpoint: each.state for each in self._episode.state.readings.values()}
+        self._progress.read_before_question = {each.endpoint: each.state for each in self._episode.state.readings.values()}
 
     def accept(self, proof: OffProof) -> None:
         """Take a person's acknowledgement for the proof (S8)."""
@@ -200,7 +200,7 @@ class PowerSequence:
     async def _still_acknowledged(self, proof: OffProof) -> OffProof:
         """A person's word stands in for a device that is silent or lies; one that has come to say on since then ends it, also one
         that said on before, and then agreed."""
-        before = self._progress.said_before_word
+        before = self._progress.read_before_question
         # One that can never be read is as silent as the others, and hides nothing of what they say.
         for reading in await self._devices.read_all(self._plan.devices, may_fail=lambda _device: True):
             if reading.state is PowerState.OFF:
@@ -352,9 +352,9 @@ class PowerSequence:
         pause = POLL_INTERVAL
         while True:
             readings = [await self._devices.read_given_up(each, self._progress.given_up[each.endpoint]) for each in devices]
-            self._progress.given_up_said = ", ".join(f"{reading.endpoint}: {reading.detail}" for reading in readings)
+            self._progress.given_up_read = ", ".join(f"{reading.endpoint}: {reading.detail}" for reading in readings)
             if all(reading.given_up for reading in readings):
-                self._episode.note("given-up", "ok", self._progress.given_up_said)
+                self._episode.note("given-up", "ok", self._progress.given_up_read)
                 return True
             if workflow.now() >= deadline:
                 return False

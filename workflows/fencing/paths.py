@@ -205,7 +205,7 @@ class Paths:
                 if not under.asked:
                     under.asked = True
                     await self._node_writer.ask_for_a_person(problem, path=device.endpoint)
-                if self._episode.state.path_word is not None:
+                if self._episode.state.path_command is not None:
                     break
                 if self._episode.state.abort_asked is not None:
                     return False

@@ -89,7 +89,7 @@ class PowerManagement:
         self._heed_an_abort()
         await self._power.terminate(partial(self._preflight.before_destruction, PowerAct.TERMINATE))
         if not await self._power.is_given_up():
-            raise StepFailed(f"whether the machine is given up is not known: {self._progress.power.given_up_said}")
+            raise StepFailed(f"whether the machine is given up is not known: {self._progress.power.given_up_read}")
 
     async def try_on(self) -> None:
         """Nothing of ours that frees pods may stand any more (S32), and the machine must still be the one that is off (S9)."""

@@ -241,7 +241,7 @@ class FencingStory:
             return await self._leave_off()
         if case.power.is_to_be_given_up and case.power.proof is not None:
             await case.tries.carry_out(FenceStep.POWER_MANAGEMENT, act.try_give_up)
-            given_up = case.progress.power.given_up_said
+            given_up = case.progress.power.given_up_read
             message = f"off {case.power.proof.basis}, and the machine is given up for good ({given_up})"
             return await self._restored(Outcome.FENCED_OFF, message)
         if not case.plan.power_on and not case.progress.power.kept:
@@ -345,7 +345,7 @@ class FencingStory:
             self.episode.seal_anew(pin.plan)
             return ""
         power, before_it = PowerProgress(), case.progress.power
-        power.said_before_word, power.proof, power.kept = before_it.said_before_word, before_it.proof, before_it.kept
+        power.read_before_question, power.proof, power.kept = before_it.read_before_question, before_it.proof, before_it.kept
         self._begin_with(pin, case.progress, power)
         try:
             await self.case.adoption.take_over()

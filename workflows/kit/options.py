@@ -59,7 +59,7 @@ WRITE_WINDOW = timedelta(seconds=90)
 LONGEST_RETRY_PAUSE = timedelta(seconds=10)
 """Between two tries of what the server repeats: a pause that would not end in time is not begun."""
 
-TOLD_WITHIN = timedelta(seconds=20)
+PUBLISHED_WITHIN = timedelta(seconds=20)
 """What people are told by then, or not at all."""
 
 ANSWERED_WITHIN = timedelta(seconds=8)
@@ -86,7 +86,7 @@ SCAN_GRACE = timedelta(seconds=30)
 SCAN_TAKEN = timedelta(seconds=15)
 """Where no worker has taken a scan by then, the cluster has none."""
 
-TOLD_LATELY = timedelta(seconds=15)
+OLDEST_REPORT = timedelta(seconds=15)
 """How old a report may be by which a node is disrupted while no other scan is under way (S18, S45)."""
 
 
@@ -110,7 +110,7 @@ def report(cluster: str) -> ActivityConfig:
         task_queue=cluster_queue(cluster),
         start_to_close_timeout=timedelta(seconds=10),
         heartbeat_timeout=LOST_WORKER,
-        schedule_to_close_timeout=TOLD_WITHIN,
+        schedule_to_close_timeout=PUBLISHED_WITHIN,
         retry_policy=RetryPolicy(maximum_attempts=2),
     )
 

@@ -214,7 +214,7 @@ class KeptMachineIsolation:
             return self.left  # of a predecessor, where it never came to an act of ours
         with self._episode.undertaking("gives back what was cut off") as under:
             if not under.asked:
-                self._episode.state.path_word, under.asked = None, True  # what was said earlier was about something else
+                self._episode.state.path_command, under.asked = None, True  # what was said earlier was about something else
             return await self._until_it_is_given_back()
 
     async def _until_it_is_given_back(self) -> str:
@@ -248,7 +248,7 @@ class KeptMachineIsolation:
     def _may_restore(self) -> bool:
         """Whether no pod was freed behind our own cut, or a person says so, or the boot that could write behind it is over."""
         boot, seen = self._known.boot, self._episode.state.looked
-        if self._episode.state.path_word is not None:
+        if self._episode.state.path_command is not None:
             return True
         if boot is None:
             return False

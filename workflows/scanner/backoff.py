@@ -18,7 +18,7 @@ from policy.episode.messages import NeedKind, Observation, Outcome
 from policy.episode.permits import Permit, PermitState, Release, Replacing
 from policy.scan.scan_report import ScanReport
 from workflows.kit.messages import Backoff
-from workflows.kit.options import TOLD_LATELY
+from workflows.kit.options import OLDEST_REPORT
 from workflows.scanner.state import ScannerState
 
 AFTER_REFUSAL = timedelta(minutes=1)
@@ -120,7 +120,7 @@ def _note_replacement(state: ScannerState, release: Release, permit: Permit | No
     now = workflow.now()
     state.replaced = [each for each in state.replaced if each.until is not None and each.until > now]
     if permit is not None and permit.owner and not release.parked:
-        state.replaced.append(Replacing(owner=permit.owner, node=permit.node, since=permit.granted_at, until=now + TOLD_LATELY))
+        state.replaced.append(Replacing(owner=permit.owner, node=permit.node, since=permit.granted_at, until=now + OLDEST_REPORT))
 
 
 def _hold_off_after_failures(state: ScannerState, release: Release) -> None:

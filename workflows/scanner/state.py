@@ -101,11 +101,11 @@ class ScannerState:
     """Up to when; None: the last report was not live."""
 
     # What was published
-    told: dict[str, str] = field(default_factory=dict)
+    notified: dict[str, str] = field(default_factory=dict)
     """By node, the stamp (`policy/scan/report_builder.py`) of what its episode was last notified of."""
     preservations: dict[str, PreservationNotice] = field(default_factory=dict)
     """By machine; bounded, as a report is."""
-    untold: list[Repetition] = field(default_factory=list)
+    unpublished: list[Repetition] = field(default_factory=list)
     """Alarms that are still to be published."""
     halted: str = ""
     """Why nothing was begun, as people were last informed of it."""
@@ -140,7 +140,7 @@ class ScannerState:
         if permit is not None and permit.incident == incident:
             self.permits[node] = replace(permit, holding=PermitState.PARKED)
         if asks is not None:
-            self.need_person[node] = NeedsPerson(node=node, incident=incident, told=asks, since=asks)
+            self.need_person[node] = NeedsPerson(node=node, incident=incident, reminded=asks, since=asks)
 
     def remove(self, node: str, incident: str) -> None:
         """The episode has ended. The permit of another incident is left alone."""
@@ -164,12 +164,12 @@ class ScannerState:
 
     def reminders_due(self, now: datetime) -> tuple[NeedsPerson, ...]:
         """The episodes that people are to be reminded of."""
-        return tuple(each for each in self.need_person.values() if now - each.told >= REMIND_EVERY)
+        return tuple(each for each in self.need_person.values() if now - each.reminded >= REMIND_EVERY)
 
     def note_reminded(self, incidents: Collection[str], at: datetime) -> None:
         """People were reminded of these."""
         self.need_person |= {
-            each.node: replace(each, told=at) for each in self.need_person.values() if each.incident in incidents
+            each.node: replace(each, reminded=at) for each in self.need_person.values() if each.incident in incidents
         }
 
     def reconcile(self, episode: EpisodeDescription, asked_at: datetime, *, room: bool, anew: bool = False) -> None:
@@ -183,11 +183,11 @@ class ScannerState:
         if permit is not None and permit.granted_at >= asked_at:
             return
         asking = self.need_person.get(episode.node)
-        if asking is None or (asking.since or asking.told) < asked_at:
+        if asking is None or (asking.since or asking.reminded) < asked_at:
             self.need_person.pop(episode.node, None)
         if episode.open and episode.parked:
             known = asking is not None and asking.incident == episode.incident
-            new = NeedsPerson(node=episode.node, incident=episode.incident, told=asked_at, since=asked_at)
+            new = NeedsPerson(node=episode.node, incident=episode.incident, reminded=asked_at, since=asked_at)
             self.need_person[episode.node] = asking if known and asking is not None else new
         if not episode.open:
             if permit is not None:

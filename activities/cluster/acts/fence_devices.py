@@ -84,7 +84,7 @@ class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
     async def publish_device_notices(self, request: PublishDeviceNoticesRequest) -> None:
         """One after the other. The first that can't be written ends it; when it is repeated, what was written stays as it is."""
         require_cluster(request.cluster, self._cluster)
-        for notice in request.tidings:
+        for notice in request.notices:
             await self._recorder.publish(_happening(notice), quiet=REPEATED)
 
     async def _find(self, connections: Readers, name: str, hosts: CredentialHosts) -> NodeToCheck:
@@ -114,7 +114,7 @@ class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
             uid=view.uid,
             ready=view.ready,
             held=_held(view),
-            tells=(config.name, config.source) != (UNCONFIGURED, Source.DEFAULT) or self._looked_after(),
+            publishes=(config.name, config.source) != (UNCONFIGURED, Source.DEFAULT) or self._looked_after(),
             devices=devices,
             provider_id=view.provider_id,
             system_uuid=view.system_uuid,

@@ -210,7 +210,7 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
             result = await edit_node(self._connection, target.pinned.node, decide, not_after=request.not_after)
         except ObjectNotFound:
             result = ActResult(changed=False, detail="the Node is gone, and our marks with it")
-        await self._publisher.publish_beside(target, request.news)
+        await self._publisher.publish_beside(target, request.publication)
         return result
 
 

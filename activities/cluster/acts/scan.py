@@ -204,7 +204,7 @@ class ClusterScan(ScanActivities):
                 known_inventory=request.inventory,
                 marks=marks,
                 watching=request.watching,
-                told=request.told,
+                notified=request.notified,
                 begun=request.begun,
                 spells=request.spells,
                 doubt=wrong_clock.get(),

@@ -135,7 +135,7 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         """Look and write in one; a second call finds its own mark and writes nothing."""
         require_cluster(request.target.cluster, self._cluster)
         result = await self._mark(request.target, request.not_after, self._licences.believed(request.target, request.added))
-        await self._publisher.publish_beside(request.target, request.news)
+        await self._publisher.publish_beside(request.target, request.publication)
         return result
 
     async def _marked_at_once(self, target: Target, not_after: datetime | None) -> Added | None:
@@ -160,7 +160,7 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         require_cluster(request.target.cluster, self._cluster)
         result, _, workload = await asyncio.gather(
             self._last_look.look(request),
-            self._publisher.publish_beside(request.target, request.news),
+            self._publisher.publish_beside(request.target, request.publication),
             standing_workload(self._connection, request.target.pinned.node, self._source) if request.counts else _nothing(),
         )
         return replace(result, workload=workload, licence=self._licence(request, result))
@@ -178,13 +178,13 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         """Give it back if this episode took it."""
         require_cluster(request.target.cluster, self._cluster)
         await release_node_lease(self._connection, request, self._clock)
-        await self._publisher.publish_beside(request.target, request.news)
+        await self._publisher.publish_beside(request.target, request.publication)
 
-    @activity.defn(name="target.tell")
+    @activity.defn(name="target.publish")
     async def publish(self, request: PublishRequest) -> None:
         """The second attempt tells the Events whether or not the rest could be written."""
         require_cluster(request.target.cluster, self._cluster)
-        await self._publisher.publish(request.target, request.news, anyway=activity.info().attempt > 1)
+        await self._publisher.publish(request.target, request.publication, anyway=activity.info().attempt > 1)
 
     @activity.defn(name="scan.tell-repetition")
     async def publish_repetition(self, request: RepetitionRequest) -> None:

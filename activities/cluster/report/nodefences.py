@@ -300,29 +300,29 @@ class EpisodePublisher:
         self._record_decisions = served.record
         self._clock = served.clock
 
-    async def publish_beside(self, target: Target, news: Publication | None) -> None:
+    async def publish_beside(self, target: Target, publication: Publication | None) -> None:
         """Publish what an act takes along. Raises nothing, and takes no longer than a moment."""
-        if news is None:
+        if publication is None:
             return
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                await self.publish(target, news, anyway=True)
+                await self.publish(target, publication, anyway=True)
         except TimeoutError:
             activity.logger.warning("not all news of %s were published in time", target.pinned.node)
 
-    async def publish(self, target: Target, news: Publication, *, anyway: bool) -> None:
+    async def publish(self, target: Target, publication: Publication, *, anyway: bool) -> None:
         """Notifications first and without waiting, since the API may be away; then the NodeFence, since Events stand on it too.
         anyway: Events are written whether or not the rest could be, which is logged then, and raised else."""
-        for event in news.events:
+        for event in publication.events:
             self._notify_of(target, event)
-        told = (self._stream(target, news.entries), self._show(target, news), self._note(target, news.off))
+        told = (self._stream(target, publication.entries), self._show(target, publication), self._note(target, publication.off))
         for outcome in await asyncio.gather(*told, return_exceptions=True):
             if isinstance(outcome, ApplicationError) and anyway:
                 activity.logger.warning("what is new of %s was not written: %s", target.pinned.node, outcome.message)
             elif isinstance(outcome, BaseException):
                 raise outcome
         pinned = target.pinned
-        for event in news.events:
+        for event in publication.events:
             full = replace(event, message=f"incident {target.incident}: {event.message}")
             if not pinned.node.startswith(MACHINE):
                 await self._record_on_node(pinned.node, pinned.uid, full)
@@ -358,9 +358,9 @@ class EpisodePublisher:
         ours = {"workflow_id": target.workflow_id, "run_id": target.run_id}
         await self._record_decisions([decision_of(each, **about, **ours) for each in entries])
 
-    async def _show(self, target: Target, news: Publication) -> None:
-        if news.shown is not None and self._fences is not None:
-            await self._fences.show(target, news.shown)
+    async def _show(self, target: Target, publication: Publication) -> None:
+        if publication.shown is not None and self._fences is not None:
+            await self._fences.show(target, publication.shown)
 
     async def _note(self, target: Target, note: OffNote | None) -> None:
         """Only in our own mark, where it says something else."""

@@ -169,15 +169,14 @@ class ClusterView:
         known_inventory: int = 0,
         marks: Marks = NO_MARKS,
         watching: Collection[str] = (),
-        told: Iterable[tuple[str, str]] = (),
+        notified: Iterable[tuple[str, str]] = (),
         begun: Collection[str] = (),
         spells: Collection[str] = (),
         doubt: str = "",
     ) -> ScanReport:
         """The whole report at this moment. known_inventory, marks: the size and the versions the scanner has seen. begun: the
-        machines that it has had kept. told: what it has told the episodes of watched nodes. spells: nodes with an open spell.
-        doubt: why nothing that this worker
-        sees may be acted on, "" for no reason."""
+        machines that it has had kept. notified: what the episodes of watched nodes were last notified of. spells: nodes with an
+        open spell. doubt: why nothing that this worker sees may be acted on, "" for no reason."""
         now = self._clock()
         self._note_freshness()
         self.watches.hold(now)
@@ -193,7 +192,7 @@ class ClusterView:
             doubt=self.watches.pools_doubt,
         )
         parts = replace(
-            self.ledger.report_parts(now, watching, self._preservation_index.exempt, told, spells),
+            self.ledger.report_parts(now, watching, self._preservation_index.exempt, notified, spells),
             at_risk=self._what_is_at_risk(),
             preservations=preservations,
             preservations_left_out=more,

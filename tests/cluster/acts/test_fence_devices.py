@@ -175,7 +175,7 @@ async def test_every_device_of_the_configuration_is_there_once_with_its_deadline
     (node,) = await found(ready, NODE)
     assert [each.device.endpoint for each in node.devices] == ["ipmi://10.0.0.1:623", "ipmi://10.0.0.2:623"]
     assert {each.deadline for each in node.devices} == {timedelta(seconds=15)}
-    assert (node.problem, node.ready, node.tells, node.held) == ("", False, True, "")
+    assert (node.problem, node.ready, node.publishes, node.held) == ("", False, True, "")
     assert ready.writes == 0
 
 
@@ -231,11 +231,11 @@ async def test_an_unconfigured_device_is_reported_only_where_a_health_check_cove
     (idle,) = await found(ready, "node-8", looked_after=lambda: False)
     (watched,) = await found(ready, "node-8", looked_after=lambda: True)
     assert [each.device.driver for each in idle.devices] == ["ec2"]
-    assert (idle.tells, watched.tells) == (False, True)
+    assert (idle.publishes, watched.publishes) == (False, True)
     on_and_off = {action: ipmi(ip="{{ .NodeName }}.bmc", action=action) for action in ("off", "on")}
     await add_config_map(ready, "fence-config-default", config("", "off on", **on_and_off))
     (configured,) = await found(ready, "node-8", looked_after=lambda: False)
-    assert configured.tells, configured.problem
+    assert configured.publishes, configured.problem
 
 
 async def test_what_many_nodes_need_is_read_once(ready: World) -> None:
@@ -266,7 +266,7 @@ async def test_silence_and_return_are_events_on_the_node_and_a_repeated_request_
     devices, back = devices_of(ready), notice(reason=DeviceEventReason.FENCE_DEVICE_ANSWERS)
     for _ in range(2):
         await ActivityEnvironment().run(
-            devices.publish_device_notices, PublishDeviceNoticesRequest(cluster=CLUSTER, tidings=(notice(), back))
+            devices.publish_device_notices, PublishDeviceNoticesRequest(cluster=CLUSTER, notices=(notice(), back))
         )
     items = (await ready.others.list(EVENTS.path(namespace="default")))["items"]
     events = {item["reason"]: item for item in items}

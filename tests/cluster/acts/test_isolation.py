@@ -275,7 +275,7 @@ async def test_a_taint_that_deletes_pods_is_refused(ours: World) -> None:
 async def note(world: World, off_proven: datetime | None) -> bool:
     """Whether it changed anything."""
     writes = world.writes
-    taint_request = PublishRequest(target=await world.pinned(), news=Publication(off=OffNote(off_proven=off_proven)))
+    taint_request = PublishRequest(target=await world.pinned(), publication=Publication(off=OffNote(off_proven=off_proven)))
     await ActivityEnvironment().run(world.target.publish, taint_request)
     return world.writes > writes
 

@@ -64,7 +64,7 @@ async def events(world: World) -> list[dict[str, Any]]:
 
 async def told(world: World, *, warning: bool = False) -> PublishRequest:
     event = PublishedEvent(reason="PowerOffProven", message="off was read twice", warning=warning)
-    return PublishRequest(target=await world.pinned(), news=Publication(events=(event,)))
+    return PublishRequest(target=await world.pinned(), publication=Publication(events=(event,)))
 
 
 async def tell(world: World, request: PublishRequest) -> None:
@@ -76,7 +76,7 @@ async def test_news_that_cannot_be_told_stop_no_act_that_takes_them_along(world:
     await world.put_mark(our_mark())
     world.server.faults.add(Fault(accident=Accident.STATUS, method="POST", status=500, path="/events"))
     nodefences = Publication(events=(PublishedEvent(reason="NodeIsolated", message="it is sick"),), off=OffNote(off_proven=NOW))
-    result = await ActivityEnvironment().run(world.target.mark, await world.act(news=nodefences))
+    result = await ActivityEnvironment().run(world.target.mark, await world.act(publication=nodefences))
     assert "marked" in result.detail
     mark = await world.mark()
     assert mark is not None
@@ -130,7 +130,7 @@ class Mirrored:
         )
         target, events = named.pop("target", None) or await self.world.pinned(), named.pop("events", ())
         shown = EpisodeSnapshot(status=replace(status, **fields), sequence=sequence, at=NOW, jobs=("power-off-1",))
-        return PublishRequest(target=target, news=Publication(shown=replace(shown, **named), events=events))
+        return PublishRequest(target=target, publication=Publication(shown=replace(shown, **named), events=events))
 
     async def show(self, *args: Any, **fields: Any) -> None:
         await self.environment.run(self.target.publish, await self.request(*args, **fields))
@@ -147,8 +147,8 @@ class Mirrored:
 
 
 def shown_of(request: PublishRequest) -> EpisodeSnapshot:
-    assert request.news.shown is not None
-    return request.news.shown
+    assert request.publication.shown is not None
+    return request.publication.shown
 
 
 def event(reason: EventReason, message: str) -> PublishedEvent:
@@ -315,7 +315,7 @@ async def test_without_the_kind_nothing_is_written_and_not_asked_again_for_a_whi
     request_log = without_kind.world.server.requests
     target, asked = await without_kind.world.pinned(), request_log.counts.total()
     for number in range(2, 5):
-        later = replace(request, news=Publication(shown=replace(shown_of(request), sequence=number)), target=target)
+        later = replace(request, publication=Publication(shown=replace(shown_of(request), sequence=number)), target=target)
         await without_kind.environment.run(without_kind.target.publish, later)
     assert await without_kind.fences.sweep(()) == 0
     assert request_log.counts.total() == asked
@@ -363,8 +363,8 @@ async def test_people_elsewhere_hear_at_once_who_needs_one_of_them_and_how_it_en
     ended = PublishedEvent(reason=EventReason.EPISODE_ENDED, message="recovered: it is back", outcome="recovered")
     request = await mirrored.request(events=(goes_on, asks, ended))
     mirrored.world.server.faults.add(Fault(accident=Accident.STATUS, status=500))
-    assert request.news is not None
-    await mirrored.environment.run(publisher.publish_beside, request.target, request.news)
+    assert request.publication is not None
+    await mirrored.environment.run(publisher.publish_beside, request.target, request.publication)
     assert [(each.when, each.outcome, each.subject, each.node, each.text) for each in notices] == [
         (When.NEEDS_HUMAN, "", INCIDENT, NODE, f"incident {INCIDENT}: off is not proven"),
         (When.ENDED, "recovered", INCIDENT, NODE, f"incident {INCIDENT}: recovered: it is back"),
@@ -393,7 +393,7 @@ async def test_an_act_that_takes_a_state_along_waits_for_it_no_longer_than_a_mom
     monkeypatch.setattr(nodefences, "PATIENCE_SECONDS", 0.2)
     request = await mirrored.request()
     mirrored.world.server.faults.add(Fault(accident=accident, status=500, latency=timedelta(seconds=5), path="/nodefences"))
-    act = replace(await mirrored.world.act(), news=request.news)
+    act = replace(await mirrored.world.act(), publication=request.publication)
     async with asyncio.timeout(2):
         assert (await mirrored.environment.run(mirrored.target.mark, act)).changed
 

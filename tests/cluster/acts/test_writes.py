@@ -44,8 +44,8 @@ async def _marks(world: World, target: Target, until: datetime | None) -> Any:
 
 
 async def _notes_off(world: World, target: Target, until: datetime | None) -> Any:
-    news = Publication(off=OffNote(off_proven=NOW, not_after=until))
-    await ActivityEnvironment().run(world.target.publish, PublishRequest(target=target, news=news))
+    publication = Publication(off=OffNote(off_proven=NOW, not_after=until))
+    await ActivityEnvironment().run(world.target.publish, PublishRequest(target=target, publication=publication))
 
 
 async def _cordons(world: World, target: Target, until: datetime | None) -> Any:

@@ -29,7 +29,7 @@ from policy.fence.plan import Act, CredentialKind, CredentialRef, FencingPlan, P
 from policy.fence.power import PowerState, system_of
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-NODE = NodeToCheck(node="node-1", uid="uid-1", ready=True, tells=True)
+NODE = NodeToCheck(node="node-1", uid="uid-1", ready=True, publishes=True)
 BMC = PowerDevice(driver="ipmi", endpoint="ipmi://a:623")
 
 
@@ -64,7 +64,7 @@ def test_only_a_change_is_told() -> None:
 def test_a_device_that_has_never_answered_is_told_where_it_was_configured() -> None:
     (first,) = told(Remembered(DeviceMemory()), answer(Reachability.SILENT), answer(Reachability.SILENT))
     assert (first.since, first.message.endswith("; it has not answered before")) == (None, True)
-    assert told(Remembered(DeviceMemory()), answer(), answer(Reachability.SILENT), node=replace(NODE, tells=False)) == []
+    assert told(Remembered(DeviceMemory()), answer(), answer(Reachability.SILENT), node=replace(NODE, publishes=False)) == []
 
 
 def test_an_open_episode_keeps_silence_to_itself_and_a_success_is_remembered_all_the_same() -> None:
@@ -186,9 +186,9 @@ def test_a_report_has_its_problems_first_and_is_bounded() -> None:
     assert ([row.node for row in part.rows], part.left_out, part.problems) == (["node-1", "node-4"], 3, 2)
 
 
-def shared_by(*nodes: str, tells: bool = True) -> DeviceClaims:
+def shared_by(*nodes: str, publishes: bool = True) -> DeviceClaims:
     claims = DeviceClaims()
-    claims.add(*(replace(NODE, node=node, tells=tells, devices=(DeviceToCheck(device=BMC),)) for node in nodes))
+    claims.add(*(replace(NODE, node=node, publishes=publishes, devices=(DeviceToCheck(device=BMC),)) for node in nodes))
     return claims
 
 
@@ -219,7 +219,7 @@ def test_a_device_of_two_nodes_is_a_problem_of_both_and_told_once_on_both() -> N
 
 def test_one_nodes_own_devices_and_unasked_ones_are_not_reported() -> None:
     assert Remembered(DeviceMemory()).note_claims(shared_by("node-1")) == []
-    assert Remembered(DeviceMemory()).note_claims(shared_by("node-1", "node-2", tells=False)) == []
+    assert Remembered(DeviceMemory()).note_claims(shared_by("node-1", "node-2", publishes=False)) == []
 
 
 def test_a_device_that_says_it_serves_another_machine_is_a_problem() -> None:
@@ -234,7 +234,7 @@ def test_a_device_that_says_it_serves_another_machine_is_a_problem() -> None:
 def test_looks_hear_of_every_shared_device_in_every_history() -> None:
     """S39: an Event that can't be written, or a node that nobody has asked to be looked after, licenses no destruction."""
     claims = shared_by("node-1")
-    claims.add(replace(NODE, node="node-2", tells=False, devices=(DeviceToCheck(device=BMC),)))
+    claims.add(replace(NODE, node="node-2", publishes=False, devices=(DeviceToCheck(device=BMC),)))
     remembered = Remembered(DeviceMemory())
     assert [each.node for each in remembered.note_claims(claims)] == ["node-1"]
     both = {("node-1", BMC.endpoint), ("node-2", BMC.endpoint)}

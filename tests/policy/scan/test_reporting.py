@@ -306,12 +306,12 @@ def test_of_more_nodes_in_hand_than_a_report_shows_none_is_passed_over() -> None
     names = [f"n-{index:03}" for index in range(2 * MAXIMUM_OBSERVATIONS)]
     ledger, told = ledger_of(*map(a_node, names)), dict[str, str]()
     for _ in range(2):
-        shown = ledger.report_parts(NOW, watching=names, told=told.items()).observations
+        shown = ledger.report_parts(NOW, watching=names, notified=told.items()).observations
         assert len(shown) == MAXIMUM_OBSERVATIONS
         told |= {seen.node: stamp_of(seen) for seen in shown}
     assert told.keys() == set(names)
     ledger.put_node(a_node(names[-1], "False", 5), NOW)
-    assert ledger.report_parts(NOW, watching=names, told=told.items()).observations[0].node == names[-1]
+    assert ledger.report_parts(NOW, watching=names, notified=told.items()).observations[0].node == names[-1]
 
 
 def test_members_of_the_control_plane_are_always_shown() -> None:
@@ -320,7 +320,7 @@ def test_members_of_the_control_plane_are_always_shown() -> None:
     member = a_node("z", labels={"node-role.kubernetes.io/control-plane": ""})
     ledger = ledger_of(member, *map(a_node, names))
     (seen,) = ledger.report_parts(NOW, watching=["z"]).observations
-    found = ledger.report_parts(NOW, watching=[*names, "z"], told=[("z", stamp_of(seen))]).observations
+    found = ledger.report_parts(NOW, watching=[*names, "z"], notified=[("z", stamp_of(seen))]).observations
     assert found[0] == seen
 
 
