@@ -136,7 +136,7 @@ async def test_a_command_without_effect_is_not_offered_and_is_refused_with_its_r
     async with page.get(f"/api/v1/clusters/{cluster}/acts/resume?node=node-1") as answer:
         found = await answer.json()
     conforms("/api/v1/clusters/{cluster}/acts/{word}", found)
-    assert not found["heard"]
+    assert not found["accepted"]
     assert "does not accept resume now, but hold, abort" in found["whyNot"]
     async with page.get(f"/c/{cluster}/acts/resume?node=node-1") as answer:
         assert "<form" not in await answer.text()
