@@ -67,7 +67,8 @@ def about(ahead: timedelta) -> str:
 #
 # A worker that stood still (SIGSTOP, a suspended machine) goes on in the middle of an attempt which Temporal has long given to
 # another worker: what it then writes comes late and beside the episode (S45). Set for each attempt by
-# `workers/interceptors/liveness.py`; asked at the first byte of each write (`api/connection.py`), and before, by `in_time`.
+# `workers/interceptors/activity_guards.py`; asked at the first byte of each write (`api/connection.py`), and before, by
+# `in_time`.
 
 ATTEMPT_ENDS: ContextVar[datetime | None] = ContextVar("ATTEMPT_ENDS", default=None)
 """When Temporal gives this attempt up, None outside of a worker's activities."""

@@ -89,7 +89,6 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         self._task_queue = task_queue
         self._holder = holder
 
-    @activity.defn(name="episodes.open")
     async def open(self, request: OpenRequest) -> OpenResult:
         """Start the episodes, side by side."""
         episodes: list[FencingInput | RemediationInput] = [*request.episodes, *request.remediations]
@@ -119,7 +118,6 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             return replace(outcome, opened=Opened.REFUSED, holder=in_the_way, reason=f"{in_the_way} holds {episode.node}")
         return replace(outcome, run_id=started.result_run_id or "")
 
-    @activity.defn(name="episodes.preserve")
     async def preserve(self, request: PreserveRequest) -> PreserveResult:
         """Side by side; who holds a node by another kind of episode is named, and asked again with the next report."""
         outcomes = await asyncio.gather(*(self._preserve(request, need) for need in request.needs))
@@ -191,7 +189,6 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             return f"{ended}; {until_well_or_asked(episode.node)}"
         return ""
 
-    @activity.defn(name="episodes.name-deployment")
     async def name_deployment(self, request: NameRequest) -> DeploymentName:  # noqa: ARG002 - one deployment, whatever the cluster
         """Asked of the server, so that every process of a deployment says the same."""
         try:
@@ -199,7 +196,6 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         except RPCError as error:
             raise failure(ErrorType.UNREACHABLE, f"Temporal can't describe its namespace: {error.message}") from error
 
-    @activity.defn(name="episodes.describe")
     async def describe(self, request: DescribeRequest) -> DescribeResult:
         """By workflow id, which visibility has no part in."""
         found = await asyncio.gather(*(self._describe(request.cluster, node) for node in request.nodes))
@@ -248,7 +244,6 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             override=CIRCUIT_BREAKER if status.override else "",
         )
 
-    @activity.defn(name="episodes.describe-former")
     async def describe_former(self, request: FormerRun) -> FormerRunDescription:
         """As the server knows it."""
         handle = self._client.get_workflow_handle(request.workflow_id, run_id=request.run_id)
@@ -260,7 +255,6 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             raise failure(ErrorType.UNREACHABLE, f"the run before can't be described: {error}") from error
         return FormerRunDescription(workflow_type=found.workflow_type, task_queue=found.task_queue)
 
-    @activity.defn(name="episodes.former-spells")
     async def former_spells(self, request: FormerRun) -> ScannerSpells:
         """As its query `spells` says."""
         handle = self._client.get_workflow_handle(request.workflow_id, run_id=request.run_id)
@@ -270,7 +264,6 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             raise failure(ErrorType.UNREACHABLE, f"the last scanner does not answer: {error.message}") from error
         return found
 
-    @activity.defn(name="episodes.notify")
     async def notify(self, request: NotifyRequest) -> NotifyResult:
         """Side by side."""
         told = await asyncio.gather(*(self._signal(request.cluster, seen) for seen in request.observations))
@@ -287,7 +280,6 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             raise failure(ErrorType.UNREACHABLE, f"Temporal can't tell {workflow_id}: {error.message}") from error
         return True
 
-    @activity.defn(name="episodes.find-open")
     async def find_open(self, request: FindRequest) -> FoundOpen:
         """Page by page. Preservations are left out: ten thousand may be open for days, and none of them disrupts anything unless
         it has asked for a permit."""
@@ -312,7 +304,6 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             raise failure(ErrorType.NOT_SUPPORTED, told)
         return FoundOpen(nodes=tuple(dict.fromkeys(nodes)), earlier=bool(former), repaired=repaired, former=former)
 
-    @activity.defn(name="episodes.request-permit")
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
         """One short update. No scanner, or one that says no, is a refusal with its reason; raises Unreachable else."""
         try:
@@ -322,7 +313,6 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         reason = f"no scanner runs for cluster {request.cluster!r}: start it with `nodewarden scan start`"
         return answer or PermitAnswer(decision=PermitDecision.REFUSED, reason=reason)
 
-    @activity.defn(name="episodes.ask-portion")
     async def ask_portion(self, request: AskPortion) -> PortionAnswer:
         """One short update with the question's id: asked again it is answered as before."""
         asked = request.portion

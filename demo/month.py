@@ -25,8 +25,7 @@ from temporalio.worker import Worker
 
 from activities.clocks import utc_now
 from activities.cluster.acts.cluster_lease import ScannerLease
-from activities.cluster.acts.observations import ClusterObservations
-from activities.cluster.acts.scan import ClusterScan
+from activities.cluster.acts.scan import ClusterObservations, ClusterScan
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.watch.freshness import ViewLimits
@@ -34,7 +33,7 @@ from activities.cluster.watch.view import ClusterView
 from activities.contracts import search
 from activities.contracts.scan import ScanRequest
 from activities.errors import ErrorType, failure
-from activities.observation_starter import ObservationStarter
+from activities.temporal_clients import ObservationStarter
 from demo.manifests import NAMESPACE, fencing_template, health_check
 from demo.simulation import CRDS
 from policy.scan.scan_report import ScanReport
@@ -44,7 +43,7 @@ from simulator.objects import JsonObject
 from simulator.resources import NODES
 from workers.composition import workflow_serving
 from workers.embedded.server import find_binary
-from workers.interceptors.liveness import Liveness
+from workers.interceptors.activity_guards import Liveness
 from workers.plugin import PLUGIN
 from workers.worker import activities_of
 from workflows.kit.options import cluster_queue

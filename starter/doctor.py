@@ -51,7 +51,7 @@ from activities.cluster.api.paths import (
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.cluster.api.served_cluster import Connections
 from activities.cluster.live.plans import configuration_for
-from activities.cluster.objects.conflicts import leader_lease
+from activities.cluster.objects.check_statuses import leader_lease
 from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.object_reader import read_views, reading_once
 from activities.cluster.report.node_actions import doubt_of

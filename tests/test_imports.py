@@ -28,7 +28,7 @@ WRONG_ARROWS = {
     "activities-know-no-order": ("activities.cluster.acts.planted", "workflows.kit.options"),
     "workflows-see-contracts-only": ("workflows.kit.planted", "activities.cluster.api.connection"),
     "rooms-of-cluster": ("activities.cluster.live.planted", "activities.cluster.acts.isolation"),
-    "rooms-of-power": ("activities.power.ec2.planted", "activities.power.registry"),
+    "rooms-of-power": ("activities.power.gce.planted", "activities.power.registry"),
     "rooms-of-policy": ("policy.checks.planted", "policy.episode.permits"),
     "rooms-of-the-simulated-api": ("simulator.api.storage.planted", "simulator.api.wire.door"),
     "no-circles": ("policy.fence.drivers.planted", "policy.fence.configmap_methods"),

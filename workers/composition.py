@@ -19,11 +19,11 @@ from activities.licences import Licences
 from policy.scan.data_at_risk import DataAtRisk
 from workers.configuration.clusters import ClusterSettings, open_connection
 from workers.configuration.settings import Settings
-from workers.decision_stream import decision_stream
 from workers.deployment_keys import keyring_of
 from workers.errors import SettingsError
 from workers.interceptors.activity_guards import ClusterGuard, seen_by_scanner
 from workers.runtime import runtime
+from workers.telemetry import decision_stream
 from workers.worker import Role, Serving, activities_of
 from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue, power_queue
 
@@ -138,11 +138,10 @@ async def _cluster_serving(
     from activities.cluster.acts.fence_devices import ClusterFenceDevices
     from activities.cluster.acts.freeing import ClusterFreeing
     from activities.cluster.acts.isolation import ClusterIsolation
-    from activities.cluster.acts.observations import ClusterObservations
     from activities.cluster.acts.preservation import ClusterPreservation
     from activities.cluster.acts.remediation import ClusterRemediation
     from activities.cluster.acts.remediation_objects import ClusterRemediationObjects
-    from activities.cluster.acts.scan import ClusterScan
+    from activities.cluster.acts.scan import ClusterObservations, ClusterScan
     from activities.cluster.acts.targets import ClusterTarget
     from activities.cluster.api.paths import NODE_FENCES, PROPOSED_NODE_FENCES
     from activities.cluster.api.served_cluster import ServedCluster
@@ -150,11 +149,13 @@ async def _cluster_serving(
     from activities.cluster.report.nodefences import NodeFences
     from activities.cluster.watch.freshness import ViewLimits
     from activities.cluster.watch.view import ClusterView
-    from activities.device_check_client import DeviceCheckClient
-    from activities.machine_repairs import MachineRepairs
-    from activities.node_action_dispatcher import NodeActionDispatcher
-    from activities.observation_starter import ObservationStarter
-    from activities.scanner_permits import ScannerPermits
+    from activities.temporal_clients import (
+        DeviceCheckClient,
+        MachineRepairs,
+        NodeActionDispatcher,
+        ObservationStarter,
+        ScannerPermits,
+    )
     from workers.preload import load_drivers
 
     device_check = DeviceCheckClient(client)
@@ -301,10 +302,9 @@ def _power_serving(
     licences: Licences,
     listener: KdumpListener | None,
 ) -> Serving:
-    from activities.power.device_reading import DeviceEvidence, DeviceReadings
     from activities.power.kdump_listener import EvidenceService
     from activities.power.registry import driver_for
-    from activities.power.service import PowerService
+    from activities.power.service import DeviceEvidence, DeviceReadings, PowerService
     from workers.configuration.credentials import WorkerCredentials
 
     directory = settings.secrets_directory

@@ -9,17 +9,94 @@ episode (docs/adr/005-workflows-outside-the-sandbox.md). That workflows are dete
 
 from __future__ import annotations
 
+import logging
 import pkgutil
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from pydantic import ValidationError
+from temporalio.api.common.v1 import Payload
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 from temporalio.workflow import SandboxImportNotificationPolicy, _Definition
 
 import workflows
-from workers.interceptors.input_guard import InputGuard
-from workers.payloads.codec import Encryption
-from workers.payloads.converter import converter_with
+from activities.errors import ErrorType, failure
+from workers.errors import expectations
+from workers.payloads.converter import Encryption, converter_with
+
+# What a workflow is given, looked at before it gets it: its input, and the arguments of its signals.
+#
+# The SDK fails a workflow *task* over an input that it can't read, or a signal with an argument too few, and tries that task
+# again for ever: the episode stands still, its node's id is taken, and no person learns why. A signal stays in its history for
+# good. So an input that is none ends the workflow with InvalidConfig, and such a signal is dropped with a line in the log. What
+# a workflow left itself (continue-as-new) is not refused here: that we can't read our own is a defect, and a mended worker goes
+# on with it. Updates and queries are refused by the SDK.
+
+log = logging.getLogger(__name__)
+
+Activate = Callable[[WorkflowActivation], WorkflowActivationCompletion]
+
+MOST_TOLD = 3
+
+
+class InputGuard:
+    """Stands before one instance of a workflow; `activate` is the SDK's."""
+
+    def __init__(self, details: WorkflowInstanceDetails, activate: Activate) -> None:
+        self._details = details
+        self._activate = activate
+        self._converter = details.payload_converter_factory()
+        self._refused = ""
+
+    def __call__(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        """What the workflow answers, or what is answered in its place."""
+        for job in act.jobs:
+            if job.HasField("initialize_workflow") and not job.initialize_workflow.continued_from_execution_run_id:
+                self._refused = self._problem(job.initialize_workflow.arguments, self._details.defn.arg_types)
+        if self._refused and not any(job.HasField("remove_from_cache") or job.HasField("query_workflow") for job in act.jobs):
+            return self._refusal(act.run_id)
+        kept = [job for job in act.jobs if not self._is_dropped(job)]
+        if len(kept) != len(act.jobs):
+            del act.jobs[:]
+            act.jobs.extend(kept)
+        return self._activate(act)
+
+    def _is_dropped(self, job: WorkflowActivationJob) -> bool:
+        if not job.HasField("signal_workflow"):
+            return False
+        signal, info = job.signal_workflow, self._details.info
+        known = self._details.defn.signals.get(signal.signal_name)
+        problem = self._problem(signal.input, known.arg_types) if known is not None else ""
+        if problem:
+            log.warning("%s %s: the signal %s is dropped: %s", info.workflow_type, info.workflow_id, signal.signal_name, problem)
+        return bool(problem)
+
+    def _problem(self, payloads: Sequence[Payload], types: Sequence[type] | None) -> str:
+        types = types or ()
+        if len(payloads) != len(types):
+            return f"expected {len(types)} argument{'' if len(types) == 1 else 's'}, got {len(payloads)}"
+        try:
+            values: list[Any] = self._converter.from_payloads(payloads, list(types))
+        except ValidationError as error:
+            return expectations(error.errors(include_url=False, include_input=False)[:MOST_TOLD], "the argument")
+        except Exception as error:  # noqa: BLE001 - each encoding has failures of its own
+            return f"an argument can't be read ({type(error).__name__}: {str(error)[:200]})"
+        wrong = [
+            kind for kind, value in zip(types, values, strict=True) if isinstance(kind, type) and not isinstance(value, kind)
+        ]
+        return f"expected {wrong[0].__name__}, as JSON" if wrong else ""
+
+    def _refusal(self, run_id: str) -> WorkflowActivationCompletion:
+        completion = WorkflowActivationCompletion(run_id=run_id)
+        told = completion.successful.commands.add().fail_workflow_execution.failure
+        error = failure(ErrorType.INVALID_CONFIG, f"the input of {self._details.info.workflow_type}: {self._refused}")
+        self._details.failure_converter_class().to_failure(error, self._converter, told)
+        return completion
+
 
 DEFINITIONS = "workflows.definitions"
 """The package of the modules that define workflows: never passed through."""

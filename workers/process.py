@@ -25,8 +25,8 @@ from workers.errors import SettingsError, StoppedError
 from workers.os_process import keep_memory_private
 from workers.preload import spare_collector
 from workers.runtime import alongside
+from workers.telemetry import tracing
 from workers.temporal_namespace import ensure_search_attributes, name_embedded, required_search_attributes
-from workers.tracing import tracing
 from workers.worker import Role, WorkerDeployment, build, run_until
 
 _log = logging.getLogger(__name__)

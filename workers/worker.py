@@ -24,8 +24,7 @@ from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import Interceptor, Worker, WorkerDeploymentConfig
 
 from workers.configuration.process_settings import WorkerSettings
-from workers.interceptors.activity_guards import CallerGuard, ClockGuard
-from workers.interceptors.liveness import Liveness
+from workers.interceptors.activity_guards import CallerGuard, ClockGuard, Liveness
 from workers.interceptors.workflow_guards import CommandGuard, ContinuationGuard
 from workers.runtime import alongside, runtime
 

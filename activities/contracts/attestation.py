@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 
 from temporalio import activity
 
+from activities.contracts import ActivityContract
 from policy.episode.operator_commands import ActionName, NodeActionSpec, SealedCommand
 
 
@@ -33,7 +34,7 @@ class Verification:
     sealed: SealedCommand | None = None
 
 
-class AttestationActivities(ABC):
+class AttestationActivities(ActivityContract):
     """Served on `cluster.<name>`."""
 
     @activity.defn(name="words.verify")

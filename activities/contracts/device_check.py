@@ -6,12 +6,13 @@ It reads in bounded pages, so that no message grows with the cluster; devices tr
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from datetime import timedelta
 
 from temporalio import activity
 
+from activities.contracts import ActivityContract
 from policy.fence.device_check import DeviceAnswer, DeviceNotice, DeviceToCheck, NodeToCheck
 
 READ_AT_ONCE = 4
@@ -78,7 +79,7 @@ class PublishDeviceNoticesRequest:
     notices: tuple[DeviceNotice, ...]
 
 
-class FenceDeviceActivities(ABC):
+class FenceDeviceActivities(ActivityContract):
     """Served on `cluster.<name>`."""
 
     @activity.defn(name="device-check.list-nodes")
@@ -97,7 +98,7 @@ class FenceDeviceActivities(ABC):
         """Write the Events on the Nodes. A repetition writes none twice."""
 
 
-class DeviceReadingActivities(ABC):
+class DeviceReadingActivities(ActivityContract):
     """Served on `power.<site>`."""
 
     @activity.defn(name="device-check.read-devices")

@@ -3,13 +3,14 @@ portions, and name the deployment."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 from temporalio import activity
 
+from activities.contracts import ActivityContract
 from policy.episode.messages import FencingInput, Kind, Observation, RemediationInput
 from policy.episode.permits import PermitAnswer, PermitRequest, PortionAnswer, PortionRequest
 from policy.observation.spells import ScannerSpells
@@ -177,7 +178,7 @@ class FormerRunDescription:
     task_queue: str = ""
 
 
-class EpisodeActivities(ABC):
+class EpisodeActivities(ActivityContract):
     """Served on `nodewarden`; holds the Temporal client."""
 
     @activity.defn(name="episodes.describe-former")

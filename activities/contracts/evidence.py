@@ -5,12 +5,13 @@ Of the evidence only names, sizes and hashes pass here, never the text itself: s
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from datetime import datetime
 
 from temporalio import activity
 
+from activities.contracts import ActivityContract
 from policy.fence.kdump import KdumpReading
 from policy.fence.plan import PowerDevice
 from policy.values.object_refs import ObjectRef
@@ -23,7 +24,7 @@ class KdumpRequest:
     addresses: tuple[str, ...]
 
 
-class EvidenceActivities(ABC):
+class EvidenceActivities(ActivityContract):
     """Served on `power.<site>`. These only read. A kdump message may delay an act; what else it may mean is
     `policy/fence/kdump.py`."""
 
@@ -118,7 +119,7 @@ class Sealed:
     missing: tuple[NotFetched, ...] = ()
 
 
-class EvidenceCollection(ABC):
+class EvidenceCollection(ActivityContract):
     """Served on `cluster.<name>`. Reads the cluster, writes to the directory alone.
 
     Errors: NotSupported (no `evidence.directory`, or the incident has its evidence already), InvalidConfig (it can't be written),
@@ -136,7 +137,7 @@ class EvidenceCollection(ABC):
         """Write the manifest, once every file in it is seen to be there as it was written."""
 
 
-class DeviceEvidenceActivities(ABC):
+class DeviceEvidenceActivities(ActivityContract):
     """Served on `power.<site>`."""
 
     @activity.defn(name="evidence.read-device")

@@ -3,12 +3,13 @@ loops are in the workflow."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from temporalio import activity
 
+from activities.contracts import ActivityContract
 from activities.contracts.target import Target
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
 from policy.fence.plan import PowerDevice
@@ -94,7 +95,7 @@ class VolumesResult:
     volumes: tuple[VolumeReading, ...]
 
 
-class PowerActivities(ABC):
+class PowerActivities(ActivityContract):
     """Served on `power.<site>`. State-changing ones: one attempt, never repeated blindly (S33, S34).
 
     Errors: Unauthorized, InvalidConfig, NotSupported, NotLicensed, OwnNode (final); Unreachable, RateLimited (nothing was sent);

@@ -5,12 +5,13 @@ An activity that writes looks live and writes with preconditions, and only what 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from temporalio import activity
 
+from activities.contracts import ActivityContract
 from activities.contracts.episodes import Opened
 from activities.contracts.remediation import BeforeActing
 from activities.contracts.target import LookResult
@@ -167,7 +168,7 @@ class GiveUpResult:
     look: LookResult | None = None
 
 
-class PreservationActivities(ABC):
+class PreservationActivities(ActivityContract):
     """Served on `cluster.<name>`."""
 
     @activity.defn(name="preservation.hold")
@@ -210,7 +211,7 @@ class PreserveResult:
     outcomes: tuple[PreserveOutcome, ...]
 
 
-class PreservationStarts(ABC):
+class PreservationStarts(ActivityContract):
     """Served on `nodewarden`; holds the Temporal client."""
 
     @activity.defn(name="episodes.preserve")

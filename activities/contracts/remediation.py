@@ -6,12 +6,13 @@ done. Only `preservation.give-up` asks for the deletion of a Machine.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from temporalio import activity
 
+from activities.contracts import ActivityContract
 from activities.contracts.target import ActResult, LookRequest, LookResult, Target
 from policy.episode.messages import Need, Observation, Pinned, RemediationInput
 from policy.observation.offenders import NO_REPAIRS, FoundRepairs
@@ -142,7 +143,7 @@ class FollowedMachine:
     scaled_down: str = ""
 
 
-class RemediationActivities(ABC):
+class RemediationActivities(ActivityContract):
     """Served on `cluster.<name>`."""
 
     @activity.defn(name="remediation.pin-target")
@@ -229,7 +230,7 @@ class External:
     look: LookResult | None = None
 
 
-class ExternalActivities(ABC):
+class ExternalActivities(ActivityContract):
     """Remediation objects of other controllers, as medik8s, OpenShift and Cluster API have them. Served on `cluster.<name>`."""
 
     @activity.defn(name="remediation.create-object")
@@ -284,7 +285,7 @@ class FailedVolumes:
     said: tuple[VolumeMessage, ...] = ()
 
 
-class VolumeActivities(ABC):
+class VolumeActivities(ActivityContract):
     """Volumes that have failed. Served on `cluster.<name>`."""
 
     @activity.defn(name="remediation.find-volumes")

@@ -1,16 +1,19 @@
-"""The scanner's view of a cluster: one long poll, which also publishes what the scanner concluded."""
+"""The scanner's view of a cluster: one long poll, which also publishes what the scanner concluded; and what it has recorded of
+spells that were not repaired."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from datetime import timedelta
 
 from temporalio import activity
 
+from activities.contracts import ActivityContract
 from policy.episode.decisions import Decision
 from policy.episode.messages import Kind
 from policy.episode.modes import REPAIRS, ClusterModes
+from policy.observation.spells import ObservationRecord, Spell
 from policy.scan.repeat_alarm import Repetition
 from policy.scan.scan_report import ScanReport, SeenVersion
 from policy.values.object_refs import ObjectRef
@@ -84,7 +87,7 @@ class ScanRequest:
     """Of the scanner, for the decision stream; sent again until a scan with them was answered."""
 
 
-class ScanActivities(ABC):
+class ScanActivities(ActivityContract):
     """Served on `cluster.<name>`."""
 
     @activity.defn(name="scan.observe-cluster")
@@ -106,10 +109,43 @@ class RepetitionRequest:
     repetition: Repetition
 
 
-class RepetitionActivities(ABC):
+class RepetitionActivities(ActivityContract):
     """Served on `cluster.<name>`."""
 
     @activity.defn(name="scan.tell-repetition")
     @abstractmethod
     async def publish_repetition(self, request: RepetitionRequest) -> None:
         """Write an Event `RepeatedFencing` on the Node and its NodeFence."""
+
+
+# The activity that records what was seen and not repaired.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordRequest:
+    """ended: spells that have just ended, to be looked at once and then recorded, those of a storm with the others of it.
+    records: storms of which all spells have ended, and node-days, to be recorded as they are."""
+
+    cluster: str
+    ended: tuple[Spell, ...] = ()
+    records: tuple[ObservationRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordResult:
+    """of_storms: the request's spells that belong to a storm, as they were found. left: the ids of what could not be recorded
+    now, spells by `Spell.record_id`; problem: of the first of them. All else is recorded."""
+
+    of_storms: tuple[Spell, ...] = ()
+    left: tuple[str, ...] = ()
+    problem: str = ""
+
+
+class ObservationActivities(ActivityContract):
+    """Served on `cluster.<name>`: it reads the Nodes."""
+
+    @activity.defn(name="observations.record")
+    @abstractmethod
+    async def record(self, request: RecordRequest) -> RecordResult:
+        """Read the Nodes once, then start an `Observation` for each record. At-least-once: one that exists is as good as made.
+        Raises the first problem where nothing was done, such as Unreachable."""

@@ -5,13 +5,14 @@ An activity that writes looks and writes with uid and resourceVersion preconditi
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from temporalio import activity
 
+from activities.contracts import ActivityContract
 from policy.episode.drain import DrainOptions
 from policy.episode.fencing_requests import RequestAnswer
 from policy.episode.gate import DESTRUCTIVE, NEEDED, Operation
@@ -484,7 +485,7 @@ class DrainResult:
         return not self.errors and not self.left
 
 
-class TargetActivities(ABC):
+class TargetActivities(ActivityContract):
     """Reading and the node's bookkeeping. Served on `cluster.<name>`."""
 
     @activity.defn(name="isolation.pin-target")
@@ -522,7 +523,7 @@ class TargetActivities(ABC):
         """Write the conditions of the object that asks for the node. Idempotent: compares before it writes."""
 
 
-class IsolationActivities(ABC):
+class IsolationActivities(ActivityContract):
     """Isolation and its undoing. Served on `cluster.<name>`."""
 
     @activity.defn(name="isolation.mark-unschedulable")
@@ -560,7 +561,7 @@ class IsolationActivities(ABC):
         """
 
 
-class FreeingActivities(ABC):
+class FreeingActivities(ActivityContract):
     """Consequences (S1), and the count of what they left. Served on `cluster.<name>`."""
 
     @activity.defn(name="power-management.taint-out-of-service")

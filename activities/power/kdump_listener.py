@@ -22,8 +22,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from temporalio import activity
-
 from activities.contracts.evidence import EvidenceActivities, KdumpRequest
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
@@ -136,7 +134,6 @@ class EvidenceService(EvidenceActivities):
         self._listener = listener
         self._licences = licences
 
-    @activity.defn(name="power-management.read-kdump")
     async def read_kdump(self, request: KdumpRequest) -> KdumpReading:
         """From memory; nothing is asked."""
         if self._listener is None:

@@ -13,7 +13,7 @@ from policy.fence.plan import PowerDevice
 
 
 def _ec2(trusted: frozenset[str]) -> DriverFactory:
-    from activities.power.ec2.driver import Ec2Factory
+    from activities.power.ec2 import Ec2Factory
 
     return Ec2Factory(trusted=trusted)
 
@@ -45,7 +45,7 @@ DRIVER_FACTORIES: Mapping[str, Callable[[frozenset[str]], DriverFactory]] = {
 }
 
 
-LIBRARIES: Mapping[str, str] = {"ec2": "activities.power.ec2.driver", "gce": "activities.power.gce.client"}
+LIBRARIES: Mapping[str, str] = {"ec2": "activities.power.ec2", "gce": "activities.power.gce.client"}
 """Of the drivers that have their client library in the worker itself: the module that loads it."""
 
 

@@ -10,14 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeVar, cast
 
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
 from activities.clocks import utc_now
+from activities.contracts.device_check import READ_AT_ONCE, DeviceReadingActivities, DevicesRead, ReadDevicesRequest
+from activities.contracts.evidence import DeviceEvidenceActivities, DeviceEvidenceRequest, EvidenceFile
 from activities.contracts.power import (
     CommandResult,
     GivenUpRequest,
@@ -28,13 +32,26 @@ from activities.contracts.power import (
     VolumeRequest,
     VolumesResult,
 )
-from activities.errors import ErrorType, error_message, failure
+from activities.errors import ErrorType, error_message, error_type, failure
+from activities.evidence_directory import EvidenceDirectory, newest
 from activities.licences import DeviceCommand, Licences
-from activities.power.driver import CloudDriver, Deadline, DeviceCredentials, PowerDriver, PowerError
+from activities.power.driver import CloudDriver, Deadline, DeviceCredentials, EventLogDriver, PowerDriver, PowerError
 from activities.power.registry import driver_for
+from policy.episode.evidence import without_private_keys
 from policy.episode.messages import GivenUpReading, Reading, VolumeReading
+from policy.fence.device_check import DeviceAnswer, DeviceToCheck, Reachability
 from policy.fence.plan import PowerDevice
-from policy.fence.power import RESTORING, PowerAct, PowerCapability, PowerState, Quarantine, another_machine, instance_in
+from policy.fence.power import (
+    RESTORING,
+    InsecureDevices,
+    PowerAct,
+    PowerCapability,
+    PowerState,
+    Quarantine,
+    another_machine,
+    insecurity_of,
+    instance_in,
+)
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +89,6 @@ class PowerService(PowerActivities):
         self._own_node = own_node
         self._drivers = drivers
 
-    @activity.defn(name="power-management.read-power")
     async def read_power(self, request: PowerRequest) -> Reading:
         """Read the state, also our own node's: reading changes nothing."""
         deadline = Deadline.within(request.deadline)
@@ -82,17 +98,14 @@ class PowerService(PowerActivities):
         _refuse_another_machine(request, reading)
         return self._guard.sealed_reading(request.target, reading, utc_now(), request.device.levels)
 
-    @activity.defn(name="power-management.power-off")
     async def power_off(self, request: PowerRequest) -> CommandResult:
         """Command off, whatever the device said before: only an off that has ended makes a later reading a proof (S2)."""
         return await self._switch(request, PowerAct.OFF)
 
-    @activity.defn(name="power-management.power-on")
     async def power_on(self, request: PowerRequest) -> CommandResult:
         """Command on, unless the device says on already."""
         return await self._switch(request, PowerAct.ON)
 
-    @activity.defn(name="power-management.terminate")
     async def terminate(self, request: PowerRequest) -> CommandResult:
         """Only a machine that says off: one that was started meanwhile is wanted."""
         with self._licensed(request, PowerAct.TERMINATE) as (licensed, deadline):
@@ -105,29 +118,24 @@ class PowerService(PowerActivities):
             detail, machine = "was off, giving it up was accepted", instance_in(before.serves)
             return CommandResult(sent=True, before=before.state, detail=detail, machine=machine)
 
-    @activity.defn(name="power-management.read-given-up")
     async def read_given_up(self, request: GivenUpRequest) -> GivenUpReading:
         """Our own node's, too: reading changes nothing."""
         driver = _cloud(await self._driver(request), PowerCapability.TERMINATE)
         with _as_failures():
             return await driver.given_up(request.machine, Deadline.within(request.deadline))
 
-    @activity.defn(name="isolation.read-path")
     async def read_path(self, request: PowerRequest) -> Reading:
         """A path is read like power."""
         return await self.read_power(request)
 
-    @activity.defn(name="isolation.cut-path")
     async def cut_path(self, request: PowerRequest) -> CommandResult:
         """A path is cut like power is switched off, and never our own node's (S16)."""
         return await self._switch(request, PowerAct.CUT_PATH)
 
-    @activity.defn(name="recovery.restore-path")
     async def restore_path(self, request: PowerRequest) -> CommandResult:
         """A path is given back like power is switched on."""
         return await self._switch(request, PowerAct.RESTORE_PATH)
 
-    @activity.defn(name="isolation.quarantine")
     async def quarantine(self, request: PowerRequest) -> Quarantine:
         """A change of the network of a machine that runs: as destructive as a cut path (S16, S20)."""
         with self._licensed(request, PowerAct.QUARANTINE) as (licensed, deadline):
@@ -137,7 +145,6 @@ class PowerService(PowerActivities):
             found = await driver.quarantine(deadline)
             return self._guard.sealed_quarantine(licensed.target, licensed.device.endpoint, found)
 
-    @activity.defn(name="recovery.lift-quarantine")
     async def lift_quarantine(self, request: LiftRequest) -> QuarantineLifted:
         """Restoring: no circuit breaker stops it."""
         with self._licensed(request, PowerAct.LIFT_QUARANTINE) as (licensed, deadline):
@@ -148,14 +155,12 @@ class PowerService(PowerActivities):
             _refuse_late(licensed)
             return QuarantineLifted(groups=await driver.lift_quarantine(licensed.quarantine, deadline))
 
-    @activity.defn(name="isolation.list-volumes")
     async def list_volumes(self, request: PowerRequest) -> VolumesResult:
         """Asked anew in each episode: what is attached changes with every pod."""
         driver = _cloud(await self._driver(request), PowerCapability.VOLUMES)
         with _as_failures():
             return VolumesResult(volumes=await driver.volumes(Deadline.within(request.deadline)))
 
-    @activity.defn(name="isolation.detach-volume")
     async def detach_volume(self, request: VolumeRequest) -> CommandResult:
         """One command, whatever was read before: only a detachment that has ended makes a later reading a proof (S2)."""
         with self._licensed(request, PowerAct.DETACH_VOLUME) as (licensed, deadline):
@@ -169,7 +174,6 @@ class PowerService(PowerActivities):
                 detail=f"detaches {licensed.volume}",
             )
 
-    @activity.defn(name="isolation.read-volume")
     async def read_volume(self, request: VolumeRequest) -> VolumeReading:
         """Wherever it is by now."""
         driver = _cloud(await self._driver(request), PowerCapability.VOLUMES)
@@ -296,3 +300,129 @@ def _as_failures() -> Iterator[None]:
         yield
     except PowerError as error:
         raise failure(error.type, str(error)) from None
+
+
+# Reading many devices for a check: each once, a few at a time, and never more than reading.
+#
+# A driver here is only ever asked for its state. What is known of a device that gives none is said in one line, without anything
+# secret (S12). Commands, and readings that prove something, are above.
+
+PASSING = frozenset({ErrorType.UNREACHABLE, ErrorType.TRANSIENT, ErrorType.RATE_LIMITED})
+"""Failures to get at a credential that say nothing of the device."""
+
+
+class DeviceReadings(DeviceReadingActivities):
+    """Served by the workers of a site, beside `PowerService`. insecure: what this worker thinks of devices where others
+    could listen; it is the source of credentials that refuses them."""
+
+    def __init__(
+        self,
+        credentials: CredentialSource,
+        guard: Licences,
+        *,
+        drivers: Callable[[PowerDevice, DeviceCredentials], PowerDriver] = driver_for,
+        insecure: InsecureDevices = InsecureDevices.WARN,
+    ) -> None:
+        self._insecure = insecure
+        self._credentials = credentials
+        self._guard = guard
+        self._drivers = drivers
+
+    async def read_devices(self, request: ReadDevicesRequest) -> DevicesRead:
+        """Never fails for what one device does."""
+        gate = asyncio.Semaphore(READ_AT_ONCE)
+
+        async def one(checked: DeviceToCheck) -> DeviceAnswer:
+            async with gate:
+                answer = await self._read(request.cluster, checked)
+                warns = self._insecure is InsecureDevices.WARN
+                return replace(answer, insecurity=insecurity_of(checked.device)) if warns else answer
+
+        return DevicesRead(answers=tuple(await asyncio.gather(*(one(each) for each in request.devices))))
+
+    async def _read(self, cluster: str, checked: DeviceToCheck) -> DeviceAnswer:
+        device, clock = checked.device, asyncio.get_running_loop().time
+        try:
+            self._guard.require_seal(cluster, checked.node, device)
+            credentials = await self._credentials.read(cluster, device)
+        except ApplicationError as error:
+            return _unanswered(device, error.message, silent=error_type(error) not in PASSING)
+        asked = clock()
+        try:
+            reading = await self._drivers(device, credentials).read(Deadline.within(checked.deadline))
+        except PowerError as error:
+            return _unanswered(device, str(error), silent=error.type is not ErrorType.RATE_LIMITED)
+        except Exception as error:  # noqa: BLE001 - one driver's mistake must not hide what all the other devices say
+            where = "".join(traceback.format_tb(error.__traceback__))  # without its text, which may hold a secret (S12)
+            log.error("reading %s: unexpected %s\n%s", device.endpoint, type(error).__name__, where)
+            return _unanswered(device, f"{device.endpoint}: unexpected {type(error).__name__}, see the log of its worker")
+        answers = reading.state is not PowerState.UNKNOWN
+        return DeviceAnswer(
+            endpoint=device.endpoint,
+            answer=Reachability.ANSWERS if answers else Reachability.UNREAD,
+            at=reading.at,
+            state=reading.state,
+            latency=timedelta(seconds=clock() - asked),
+            serves=reading.serves,
+            problem="" if answers else f"answers, but says neither on nor off{f': {reading.detail}' if reading.detail else ''}",
+        )
+
+
+def _unanswered(device: PowerDevice, problem: str, *, silent: bool = True) -> DeviceAnswer:
+    answer = Reachability.SILENT if silent else Reachability.UNREAD
+    return DeviceAnswer(endpoint=device.endpoint, answer=answer, at=datetime.now(UTC), problem=problem)
+
+
+# What a machine's device has seen of it: a cloud's copy of the console, a BMC's event log. Read once and kept, nothing more.
+#
+# The worker that read it writes it (see `activities/evidence_directory.py`). Credentials of the device are cut out of what it
+# says, and so are private keys (S12); what else a machine prints on its console is evidence, for all who may read the directory.
+
+READING_SHARE = 0.7
+"""Of the patience with one bundle; the rest is for writing."""
+
+
+class DeviceEvidence(DeviceEvidenceActivities):
+    """Served by the workers of a site, beside `PowerService`. directory None: this worker keeps nothing."""
+
+    def __init__(
+        self,
+        directory: EvidenceDirectory | None,
+        credentials: CredentialSource,
+        guard: Licences,
+        *,
+        drivers: Callable[[PowerDevice, DeviceCredentials], PowerDriver] = driver_for,
+    ) -> None:
+        self._directory = directory
+        self._credentials = credentials
+        self._guard = guard
+        self._drivers = drivers
+
+    async def read_device(self, request: DeviceEvidenceRequest) -> EvidenceFile:
+        """Our own node's device, too: reading changes nothing."""
+        directory = self._directory
+        if directory is None:
+            raise failure(ErrorType.NOT_SUPPORTED, f"the workers of power.{request.device.site} have no evidence.directory")
+        async with directory.patiently():
+            return await self._keep(request, directory)
+
+    async def _keep(self, request: DeviceEvidenceRequest, directory: EvidenceDirectory) -> EvidenceFile:
+        device, deadline = request.device, Deadline.within(directory.limits.patience * READING_SHARE)
+        self._guard.require_seal(request.bundle.cluster, request.bundle.node, device)
+        credentials = await self._credentials.read(request.bundle.cluster, device)
+        try:
+            kind, text = await _read(self._drivers(device, credentials), deadline)
+        except PowerError as error:
+            raise failure(error.type, str(error)) from None
+        content = without_private_keys(credentials.hidden_in(text)).encode(errors="replace")
+        kept = newest(content, min(request.room, directory.limits.file_bytes))
+        name = f"{device.endpoint}-{kind}.txt"
+        return await directory.write(request.bundle, name, kept, of=f"{kind} of {device.endpoint}", whole=len(content))
+
+
+async def _read(driver: PowerDriver, deadline: Deadline) -> tuple[str, str]:
+    if PowerCapability.CONSOLE in driver.capabilities:
+        return "console", await cast("CloudDriver", driver).console(deadline)
+    if PowerCapability.EVENT_LOG in driver.capabilities:
+        return "event-log", await cast("EventLogDriver", driver).event_log(deadline)
+    raise failure(ErrorType.NOT_SUPPORTED, f"{driver.endpoint}: this driver reads neither a console nor an event log")

@@ -1,6 +1,6 @@
 """Which parts of objects are kept as evidence of a machine's failure, and under which file names.
 
-`activities/cluster/acts/evidence.py`, `activities/power/device_reading.py` and `activities/evidence_directory.py` read and write
+`activities/cluster/acts/evidence.py`, `activities/power/service.py` and `activities/evidence_directory.py` read and write
 the evidence; `workflows/preservation/story.py` has the order, and nothing waits for it.
 """
 

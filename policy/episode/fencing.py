@@ -111,6 +111,23 @@ def paths_cut(proofs: Collection[PathProof], endpoints: Collection[str]) -> bool
     )
 
 
+TRACED_SOURCES = frozenset(
+    {"configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret"}
+)
+"""Volume sources of the pod's own, or that are traced through their claim. Any other is a path not cut; a hostPath may be
+a shared mount."""
+
+
+def writes_only_behind_cut(volumes: Collection[str | None], sources: Iterable[str], cut: Collection[str]) -> bool:
+    """Whether a pod uses volumes behind a cut path, and nothing else to which it could write from its machine, which runs (S1).
+    A pod with one volume elsewhere, with a claim that can't be traced, or with storage named in its own spec could.
+
+    volumes: the PersistentVolumes of its claims, "" for a claim that is bound to none, None for one that is gone. sources: the
+    kinds of volume in its spec. cut: the PersistentVolumes behind the cut.
+    """
+    return bool(volumes) and all(each in cut for each in volumes) and set(sources) <= TRACED_SOURCES
+
+
 def may_switch_on(endpoint: str, *, switched_off: bool, configured: Collection[str] | None, insisted: bool) -> bool | None:
     """Whether a device may be commanded on (S9): one that is not configured for the node any more may feed another machine by
     now. None: not known.

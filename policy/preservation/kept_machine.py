@@ -240,7 +240,7 @@ class Held:
 # Annotations by which people ask for a preservation, but with a value that means nothing: it changes nothing, and people are
 # notified once.
 #
-# Kept change by change, so that no look at all machines is needed; `activities/cluster/report/mistakes.py` notifies people.
+# Kept change by change, so that no look at all machines is needed; `activities/cluster/report/alarms.py` notifies people.
 
 WORDS = frozenset({PRESERVE_ANNOTATION, PRESERVE_FOR_ANNOTATION, ISOLATE_ANNOTATION})
 """The annotations of Node or Machine that may have a meaningless value."""

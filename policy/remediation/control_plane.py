@@ -5,7 +5,7 @@ from the Nodes and the pods of etcd (`members_from_nodes`). Before a control pla
 not apply: there is nothing yet that could be lost.
 
 A scan knows only how many members there are and how many are Ready (`objection_by_count`). All of it is checked again right
-before the act (`activities/cluster/live/control_planes.py`). OpenShift's own guard of etcd is `policy/objects/nodes.py`.
+before the act (`activities/cluster/live/last_look.py`). OpenShift's own guard of etcd is `policy/objects/nodes.py`.
 """
 
 from __future__ import annotations

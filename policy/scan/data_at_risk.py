@@ -6,7 +6,7 @@ its deletion is requested; on a node that is down that is when its tolerations r
 or without an episode or an open circuit breaker.
 
 A prediction is not enough: a person or a program may delete a pod sooner. But six minutes pass between a deletion and a
-detachment, so a look at the pods at least every six minutes misses none. `activities/cluster/report/at_risk.py` reads the pods
+detachment, so a look at the pods at least every six minutes misses none. `activities/cluster/report/alarms.py` reads the pods
 and notifies people. That *we* request no deletion before off is proven is decided elsewhere.
 """
 

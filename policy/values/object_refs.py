@@ -92,7 +92,7 @@ def in_natural_order(name: str) -> list[tuple[bool, int, str]]:
 
 # Mistakes in objects that others write, published as warning Events on them, also without an episode.
 #
-# `activities/cluster/report/mistakes.py` publishes them; the cache of each kind of object finds them.
+# `activities/cluster/report/alarms.py` publishes them; the cache of each kind of object finds them.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,7 @@ async def history(
     from starter.output.history_table import as_model, as_table, outcome_problem, read_history
 
     session = session_of(context, cluster=cluster, output=output)
-    ago = duration_of("--since", since)
+    began = datetime.now(UTC) - duration_of("--since", since)
     if problem := outcome_problem(outcome or ()):
         raise SettingsError(f"--outcome: {problem}")
     if at:
@@ -51,7 +51,7 @@ async def history(
             raise SettingsError("--at: expected neither --node nor --outcome beside it: it shows the whole cluster")
         return await at_moment(session, at)
     async with session.connected() as (warden, _, name):
-        found = await read_history(warden, name, ago=ago, node=node, outcomes=outcome or (), everything=everything)
+        found = await read_history(warden, name, since=began, node=node, outcomes=outcome or (), everything=everything)
     show(session, lambda: as_model(*found), lambda: as_table(*found))
     return Exit.OK
 
@@ -176,14 +176,11 @@ async def compare(
     Each case names the workflow that records it. Exit code 4: nothing is recorded of that check.
     """
     from starter.handles.observations import report as report_on
-    from starter.output.comparison import as_markdown, as_text, asked_since, parts
+    from starter.output.comparison import as_markdown, as_text, parts
 
     plain = Output(output.value) if output is not None and output is not ReportOutput.MARKDOWN else None
     session = session_of(context, cluster=cluster, output=plain)
-    try:
-        began = datetime.now(UTC) - asked_since(since)
-    except ValueError as error:
-        raise SettingsError(f"--since: {error}") from None
+    began = datetime.now(UTC) - duration_of("--since", since)
     async with session.connected() as (warden, _, name):
         found = await warden.observations.observed(name, since=began)
     answer = report_on(name, found, since=began, check=check)

@@ -27,7 +27,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from policy.values.display_text import in_a_line
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
-from workers.configuration.setting_sources import SettingsError
+from workers.errors import SettingsError
 from workflows.kit import options
 
 ANSWER_WITHIN = options.ANSWERED_WITHIN + timedelta(seconds=2)

@@ -143,7 +143,7 @@ class Observations:
         )
 
     async def _lasting(self, cluster: str) -> tuple[ScannerSpells, list[str]]:
-        """What is not recorded yet, and what is not known of that, as sentences."""
+        """What the scanner says of spells that last, and what is not known of them, as sentences."""
         try:
             found = await ScannerHandle(self._client, cluster).spells()
         except RequestError as error:

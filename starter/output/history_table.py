@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -42,22 +42,22 @@ async def read_history(
     warden: Nodewarden,
     cluster: str,
     *,
-    ago: timedelta,
+    since: datetime,
     node: str = "",
     outcomes: Collection[str] = (),
     everything: bool = False,
     limit: int = MOST_LISTED,
 ) -> tuple[EndedEpisodes, Sequence[PastPause], datetime, SpellsThen]:
-    """What ended within that time, as `as_table` and `as_model` take it. outcomes: only what ended so; none: all, but requests
+    """What ended since then, as `as_table` and `as_model` take it. outcomes: only what ended so; none: all, but requests
     that were refused only with `everything`. Pauses are left out where a node or outcomes are asked for. Raises SilentError."""
     now = datetime.now(UTC)
-    found = await warden.history.ended(cluster, node=node, since=now - ago, limit=limit)
-    observed = await warden.observations.ended_spells(cluster, node=node, since=now - ago, limit=limit)
+    found = await warden.history.ended(cluster, node=node, since=since, limit=limit)
+    observed = await warden.observations.ended_spells(cluster, node=node, since=since, limit=limit)
     remembered = await warden.scanner(cluster).pauses() if not node and not outcomes else ()
     wanted = set(outcomes) or (set(OUTCOMES) - (set() if everything else {Outcome.REFUSED}))
     found = replace(found, episodes=tuple(each for each in found.episodes if each.outcome in wanted))
     observed = replace(observed, spells=tuple(each for each in observed.spells if not outcomes or each.ending in wanted))
-    return found, pauses_since(remembered, now - ago, now), now, observed
+    return found, pauses_since(remembered, since, now), now, observed
 
 
 def as_table(

@@ -24,7 +24,6 @@ from policy.objects.scopes import POOL
 from policy.observation.outcomes import OutcomesReport
 from policy.scan.pauses import Pause
 from policy.scan.scan_report import CheckReport, TargetRow
-from policy.values.times import parse_duration
 from starter.errors import MissingError, RefusedError, SilentError, UnattestedError, UnreadableError
 from starter.handles.episodes import SilentEpisode
 from starter.handles.history import MOST_LISTED, OPEN_LISTED, EpisodeRecord, outcomes_of
@@ -295,15 +294,11 @@ async def history(
 ) -> object:
     """Episodes that have ended, the newest first, and observations of nodes that were not repaired. outcome: only those; else all
     but requests that were refused. The cluster's pauses, where neither node nor outcome is given."""
-    try:
-        ago = parse_duration(since)
-    except ValueError:
-        raise UnreadableError(f"since: expected a duration such as 24h or 90m, got {since!r}") from None
     if wrong := history_table.outcome_problem(outcome):
         raise UnreadableError(f"outcome: {wrong}")
     views = views_of(request)
     known = views.known(cluster).cluster
-    found = await history_table.read_history(views.warden, known, ago=ago, node=node, outcomes=outcome, limit=limit)
+    found = await history_table.read_history(views.warden, known, since=_began(since), node=node, outcomes=outcome, limit=limit)
     return answer(history_table.as_model(*found))
 
 

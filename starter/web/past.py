@@ -20,7 +20,6 @@ from policy.observation.past_moment import would_have
 from policy.observation.spells import Ending
 from policy.scan import pauses
 from policy.values.display_text import counted
-from policy.values.times import parse_duration
 from starter import wording
 from starter.errors import UnreadableError
 from starter.handles.history import OUTCOMES, EndedEpisode, outcomes_of
@@ -165,9 +164,9 @@ async def history(
     views = views_of(request)
     known, now, problem = views.known(cluster).cluster, datetime.now(UTC), ""
     try:
-        began = now - parse_duration(since)
-    except (ValueError, OverflowError):
-        problem, began = f"within: expected a duration such as 24h or 90m, got {since!r}", now - USUAL
+        began = now - asked_since(since)
+    except ValueError as error:
+        problem, began = f"within: {error}", now - USUAL
     ended, observed, remembered, status, offenders = await asyncio.gather(
         views.warden.history.ended(known, node=node.strip(), since=began),
         views.warden.observations.ended_spells(known, node=node.strip(), since=began),

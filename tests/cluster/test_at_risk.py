@@ -11,7 +11,7 @@ import pytest
 from temporalio.common import MetricCounter
 
 from activities.cluster.acts.scan import ClusterScan
-from activities.cluster.report.at_risk import REASON
+from activities.cluster.report.alarms import REASON
 from activities.contracts.metrics import DATA_AT_RISK
 from activities.notification_sender import Notice
 from policy.episode.events import When

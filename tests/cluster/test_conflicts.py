@@ -8,8 +8,7 @@ from datetime import timedelta
 import pytest
 
 from activities.cluster.acts.scan import ClusterScan
-from activities.cluster.objects.check_statuses import CONFLICTING, Situation, status_change
-from activities.cluster.objects.conflicts import Conflicts
+from activities.cluster.objects.check_statuses import CONFLICTING, Conflicts, Situation, status_change
 from policy.checks.circuit_breakers import OpenReason
 from policy.dialects import parse
 from policy.scan.ledger import Ledger

@@ -21,7 +21,7 @@ from tests.cluster.builders import NODES, node
 from tests.cluster.scans import Open, asked, fleet, observe, observe_until
 from tests.cluster.skipping import now
 from tests.offline import load
-from tests.policy.fencing_builders import a_cluster_config, a_policy, config_map
+from tests.policy.builders import a_cluster_config, a_policy, config_map
 
 pytestmark = pytest.mark.timeout(15)
 

@@ -10,7 +10,7 @@ import pytest
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.events import Happening
 from activities.cluster.api.refusals import ATTEMPTS
-from activities.cluster.report import mistakes
+from activities.cluster.report import alarms
 from activities.cluster.report.status_writer import MOST_REFUSED, MachineConditions
 from activities.errors import ErrorType, failure
 from policy.dialects import parse
@@ -199,7 +199,7 @@ async def test_wrong_annotations_of_a_whole_fleet_are_reported_little_by_little(
     person: ApiClient, scans: Scans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what could not be told is told later: nothing is lost."""
-    monkeypatch.setattr(mistakes, "MOST", 4)
+    monkeypatch.setattr(alarms, "MOST", 4)
     for number in range(9):
         await person.create(NODES, node(f"node-{number}", **{PRESERVE_ANNOTATION: "noww"}))
     scan = await scans.open()
@@ -215,7 +215,7 @@ async def test_wrong_annotations_of_a_whole_fleet_are_reported_little_by_little(
 async def test_what_could_not_be_told_is_told_later(
     person: ApiClient, scans: Scans, api: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mistakes, "TRY_AGAIN_SECONDS", 0.3)
+    monkeypatch.setattr(alarms, "TRY_AGAIN_SECONDS", 0.3)
     await person.create(NODES, node("node-1", **{PRESERVE_ANNOTATION: "noww"}))
     refusal = Fault(verb="create", path="/events$", accident=Accident.STATUS, status=500, count=3)
     api.faults.add(refusal)

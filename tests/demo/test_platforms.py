@@ -16,8 +16,7 @@ from demo.manifests import fencing_template
 from demo.platforms import CHOICES, why_not
 from demo.repair import Demo
 from simulator.platforms import PLATFORMS
-from tests.policy.builders import a_node
-from tests.policy.fencing_builders import plan_of_template
+from tests.policy.builders import a_node, plan_of_template
 
 AT = {"address": "127.0.0.1", "port": 4711}
 FACTS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {

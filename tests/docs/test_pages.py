@@ -25,8 +25,7 @@ from policy.objects.nodes import NodeView
 from starter.client import Nodewarden
 from starter.commands.session import EXIT_CODES, Exit
 from tests.docs.reading import ROOT, lines_of, pages, shown, spelled_out
-from tests.policy.builders import a_node
-from tests.policy.fencing_builders import plan_of_template
+from tests.policy.builders import a_node, plan_of_template
 from workers.configuration.settings import load
 
 README = pages()["README.md"]

@@ -13,11 +13,10 @@ from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION
 from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT
 from tests.cluster.fencing_requests import remediation
-from tests.policy.builders import WORKER, check_object
+from tests.policy.builders import WORKER, a_cluster_config, a_policy, check_object, config_map
 from tests.policy.dialects import test_bad_objects as dialects
 from tests.policy.fence.test_own_objects import an_object
 from tests.policy.fence.test_templates import template
-from tests.policy.fencing_builders import a_cluster_config, a_policy, config_map
 from tests.vectors.objects import moment
 
 Json = dict[str, Any]

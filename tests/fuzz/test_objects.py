@@ -32,9 +32,8 @@ from policy.values.machine_apis import MCM, OPENSHIFT
 from tests.cluster.fencing_requests import OBEYED, reference, remediation
 from tests.fuzz.documents import A_LEASE, A_SET, CLUSTER_CONFIG, NODE, OF_NODE, OWN_CONFIG, SWITCH, TEMPLATE, WATCHED, named
 from tests.fuzz.strange import DEEP, PATIENCE, Json, as_bytes, as_value, changed, examples
-from tests.policy.builders import a_node
+from tests.policy.builders import a_node, report_of
 from tests.policy.fence.test_templates import template
-from tests.policy.fencing_builders import report_of
 from tests.vectors.objects import NOW
 
 pytestmark = PATIENCE

@@ -14,8 +14,8 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.contracts.device_check import READ_AT_ONCE, ReadDevicesRequest
 from activities.errors import ErrorType, failure
-from activities.power.device_reading import DeviceReadings
 from activities.power.driver import Deadline, DeviceCredentials, PowerDriver, PowerError
+from activities.power.service import DeviceReadings
 from policy.episode.messages import Reading
 from policy.fence.device_check import DeviceAnswer, DeviceToCheck, Reachability
 from policy.fence.plan import PowerDevice

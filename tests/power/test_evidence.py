@@ -17,8 +17,8 @@ from activities.errors import ErrorType
 from activities.evidence_directory import EvidenceDirectory, Limits
 from activities.power.bmc import ipmi as ipmi_child
 from activities.power.bmc.session import OperationError
-from activities.power.device_reading import DeviceEvidence
 from activities.power.driver import Deadline, PowerDriver, PowerError
+from activities.power.service import DeviceEvidence
 from policy.fence.plan import PowerDevice
 from policy.fence.power import PowerCapability
 from tests.cluster.acts.world import refused

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.power.driver import DeviceCredentials, PowerDriver, PowerError
-from activities.power.ec2.driver import Ec2Factory
+from activities.power.ec2 import Ec2Factory
 from activities.power.hiding import excerpt, hidden
 from tests.power.agents.scripted import ScriptedAgent, needs_library, scripted_agent
 from tests.power.conftest import within

@@ -15,10 +15,9 @@ from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
-from activities.contracts.observations import RecordRequest
 from activities.contracts.preservation import GiveUpRequest, HoldRequest
 from activities.contracts.remediation import BeforeActing
-from activities.contracts.scan import ScanRequest
+from activities.contracts.scan import RecordRequest, ScanRequest
 from activities.contracts.target import (
     ActRequest,
     PinRequest,

@@ -24,6 +24,11 @@ from workflows.kit.messages import ScannerStatus
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 CHECK = ObjectRef(api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", name="workers")
 
+CIRCUIT_BREAKER = (
+    "NodeHealthCheck/workers has its circuit breaker open: only 1 of 2 nodes is healthy; until it closes no request begins, "
+    "not even on nodes that this check does not cover"
+)
+
 
 def ago(seconds: float) -> datetime:
     return NOW - timedelta(seconds=seconds)

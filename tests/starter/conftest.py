@@ -91,7 +91,14 @@ def keyboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: str, reque
 
 
 @pytest.fixture
+async def api() -> AsyncIterator[ApiServer]:
+    """The cluster of the test."""
+    async with ApiServer(tokens={"administrator": "admin"}) as server:
+        yield server
+
+
+@pytest.fixture
 async def person(api: ApiServer) -> AsyncIterator[ApiClient]:
-    """Somebody who may do everything in the cluster of the test."""
+    """An administrator of the cluster of the test."""
     async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as client:
         yield client

@@ -22,7 +22,7 @@ from starter.client import Nodewarden
 from starter.commands import episodes as commands
 from starter.commands.session import complain
 from starter.handles import episodes
-from tests.starter.builders import nodewarden
+from tests.starter.builders import CIRCUIT_BREAKER, nodewarden
 from tests.starter.conftest import SETTINGS
 from tests.workers.server import SILENT
 from workers.embedded.server import free_ports
@@ -190,10 +190,6 @@ async def test_the_exit_code_says_whether_the_node_was_repaired(  # noqa: PLR091
 AMY = ("--who", "amy")
 NO_REASON = "nodewarden: --reason: expected a name or a sentence for the decision record, got nothing"
 NOBODY = "nodewarden: no open episode of node-1"
-CIRCUIT_BREAKER = (
-    "NodeHealthCheck/workers has its circuit breaker open: only 1 of 2 nodes is healthy; until it closes no request begins, "
-    "not even on nodes that this check does not cover"
-)
 
 
 @pytest.mark.parametrize(

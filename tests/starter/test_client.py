@@ -16,7 +16,7 @@ from temporalio import workflow
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.worker import Worker
 
-from activities.observation_starter import ObservationStarter
+from activities.temporal_clients import ObservationStarter
 from policy.episode.messages import FencingInput, NeedKind, Outcome, Phase, scanner_id
 from policy.observation.spells import OBSERVATION, Ending, NodeDays, ObservationRecord, Spell
 from policy.values.display_text import STAND_IN

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -35,7 +34,7 @@ from starter.handles.status import PreservedNode, PreservedNodes
 from starter.output import status_table
 from starter.output.explanation import NodeExplanation, as_model, as_text, conclusion, scanner_lines
 from tests.starter import builders
-from tests.starter.builders import NOW, ago, check, episode, nodewarden, report, result, row, scanner, status
+from tests.starter.builders import CIRCUIT_BREAKER, NOW, ago, check, episode, nodewarden, report, result, row, scanner, status
 from tests.starter.conftest import SETTINGS
 from tests.starter.test_status_table import drawn
 from workflows.kit.messages import Backoff, RefusedNode, ScannerStatus
@@ -44,10 +43,6 @@ WAY_OUT = "until it is healthy once, or a person asks: `nodewarden fence node-7 
 ABORTED = Backoff(node="node-7", reason=f"aborted by amy (wrong rack) (incident i); {WAY_OUT}")
 REFUSED = RefusedNode(node="node-7", reason=AdmissionRefusal.HELD_OFF.value, message=f"held off: {ABORTED.reason}")
 SHORT = check(allowed=False, total=2, healthy=1, message="only 1 of 2 nodes is healthy")
-CIRCUIT_BREAKER = (
-    "NodeHealthCheck/workers has its circuit breaker open: only 1 of 2 nodes is healthy; until it closes no request begins, "
-    "not even on nodes that this check does not cover"
-)
 
 
 def a_check() -> HealthCheck:
@@ -242,12 +237,6 @@ def test_devices_that_are_left_to_an_open_episode_are_said_to_be_unread() -> Non
         in page
     )
     assert page.endswith("0 of 1 device of 1 node answered; not read: those of 1 node with an open episode")
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[ApiServer]:
-    async with ApiServer(tokens={"administrator": "admin"}) as server:
-        yield server
 
 
 @pytest.fixture

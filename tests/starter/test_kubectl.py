@@ -7,7 +7,7 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -36,12 +36,6 @@ from tests.starter.conftest import SETTINGS
 )
 def test_flags_of_kubectl_are_global_ones_wherever_they_stand(given: list[str], expected: list[str]) -> None:
     assert hoisted(given) == expected
-
-
-@pytest.fixture
-async def api() -> AsyncIterator[ApiServer]:
-    async with ApiServer(tokens={"administrator": "admin"}) as server:
-        yield server
 
 
 @pytest.fixture

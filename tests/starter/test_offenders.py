@@ -15,7 +15,7 @@ from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment
 
 from activities.contracts import search
-from activities.machine_repairs import MachineRepairs
+from activities.temporal_clients import MachineRepairs
 from policy.episode.messages import FencingInput, Kind, Outcome, episode_id
 from policy.observation.offenders import FoundRepairs, OffenderAnswer, OffenderRules
 from policy.observation.outcomes import OutcomesReport

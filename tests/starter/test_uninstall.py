@@ -39,12 +39,6 @@ MARK = Mark(incident="i-1", kind="Fencing", workflow_id="w", cordoned=True, out_
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[ApiServer]:
-    async with ApiServer(tokens={"administrator": "admin"}) as server:
-        yield server
-
-
-@pytest.fixture
 async def connection(api: ApiServer) -> AsyncIterator[ClusterConnection]:
     async with ClusterConnection.to(api.url, token="administrator") as opened:
         yield opened

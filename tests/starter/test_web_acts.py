@@ -28,19 +28,14 @@ from starter.web.app import serving
 from starter.web.auth import COOKIE, LASTS, Sessions, TokenTooLongError
 from starter.web.views import Views
 from tests.starter.test_web_api import conforms
-from tests.unlocked import Unlocked, unlocked
+from tests.unlocked import Unlocked, no_way, unlocked
 
 ME = "ann@laptop"
 
 
-@asynccontextmanager
-async def nowhere(_: str) -> AsyncIterator[None]:
-    yield None
-
-
 @pytest.fixture
 async def mine(client: Client) -> Nodewarden:
-    return Nodewarden(client, speaker=Speaker(nowhere, otherwise=ME, complain=lambda _: None))
+    return Nodewarden(client, speaker=Speaker(no_way, otherwise=ME, complain=lambda _: None))
 
 
 @pytest.fixture

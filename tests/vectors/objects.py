@@ -7,12 +7,32 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from policy.checks.health_check import Overlap
+from policy.scan.evaluation import evaluate
+from starter.output.evaluation import as_model
+from tests.documents import encoded
+from tests.offline import load
+
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 Json = dict[str, Any]
 
 EVERYBODY = {"matchExpressions": [{"key": "vector.nodewarden.io/nobody", "operator": "DoesNotExist"}]}
 NAMESPACE = "machines"
 REMEDIATION_GROUP = "infrastructure.example.io/v1beta1"
+
+
+def evaluated(found: list[Json], *, overlap: Overlap = Overlap.STRICTEST) -> Json:
+    """What `nodewarden evaluate -o json` says of these objects."""
+    cluster = load([(obj, "vector") for obj in found], NOW, overlap=overlap)
+    return encoded(as_model(evaluate(cluster.ledger.known(NOW)), cluster.mistakes))
+
+
+def the_check(found: list[Json]) -> Json:
+    """The answer about the only check among them, none of which is bad."""
+    answer = evaluated(found)
+    assert answer["errors"] == []
+    (check,) = answer["checks"]
+    return dict(check)
 
 
 def moment(age: float) -> str:

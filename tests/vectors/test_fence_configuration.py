@@ -33,8 +33,21 @@ from policy.scan.readiness import view_state
 from policy.values.errors import PolicyError
 from policy.values.fields import parse_properties
 from tests.documents import encoded
-from tests.policy.builders import NOW, PDU, SWITCH, a_node, ago, judged, lines, node, read
-from tests.policy.fencing_builders import a_cluster_config, a_policy, ledger_of, report_of
+from tests.policy.builders import (
+    NOW,
+    PDU,
+    SWITCH,
+    a_cluster_config,
+    a_node,
+    a_policy,
+    ago,
+    judged,
+    lines,
+    node,
+    read,
+    report_of,
+    tolerant_ledger,
+)
 from tests.vectors.objects import VECTORS
 
 SEEDS = Path(__file__).with_name("seeds")
@@ -171,7 +184,7 @@ def expected(case: str) -> Any:
 
 def some_are_down(nodes: int, down: int, policies: FencePolicies) -> tuple[int, bool]:
     """The percentage that is counted, and whether the first of those that are down is fenced."""
-    ledger = ledger_of(a_node(f"n{number:03}", "Unknown" if number < down else "True", age=900) for number in range(nodes))
+    ledger = tolerant_ledger(a_node(f"n{number:03}", "Unknown" if number < down else "True", age=900) for number in range(nodes))
     ledger.follow(policies)
     report = report_of(ledger.report_parts(NOW))
     (cluster,) = (count for count in report.groups if count.group == CLUSTER)

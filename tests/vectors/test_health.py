@@ -9,12 +9,8 @@ from typing import Any
 import pytest
 
 from policy.objects.nodes import EtcdGuard
-from policy.scan.evaluation import evaluate
-from starter.output.evaluation import as_model
-from tests.documents import encoded
-from tests.offline import load
 from tests.vectors import objects
-from tests.vectors.objects import NOW, Json
+from tests.vectors.objects import Json, evaluated, the_check
 from tests.vectors.test_remediation import HELD as HELD_BY_REMEDIATION
 
 CASES: list[Json] = json.loads(Path(__file__).with_name("health.json").read_text(encoding="utf-8"))
@@ -25,18 +21,6 @@ UPSTREAM_COUNTS_NOTHING = {"nhc-paused", "nhc-hcp-upgrading-node"}
 
 def cases(*kinds: str) -> list[Any]:
     return [pytest.param(case["given"], case["expect"], id=case["id"]) for case in CASES if case["kind"] in kinds]
-
-
-def evaluated(found: list[Json]) -> Json:
-    cluster = load([(obj, "vector") for obj in found], NOW)
-    return encoded(as_model(evaluate(cluster.ledger.known(NOW)), cluster.mistakes))
-
-
-def the_check(found: list[Json]) -> Json:
-    answer = evaluated(found)
-    assert answer["errors"] == []
-    (check,) = answer["checks"]
-    return dict(check)
 
 
 def names(check: Json, **wanted: object) -> list[str]:

@@ -21,13 +21,11 @@ import yaml
 from activities.cluster.watch.offline import ManifestMistake
 from policy.checks.health_check import HealthCheck, Overlap, RetryBackoff, RetryRules
 from policy.dialects import parse
-from policy.scan.evaluation import evaluate
 from starter.output.evaluation import as_model
 from starter.plans.cluster_objects import Manifest, Unreadable, read_files, read_text
 from tests.documents import encoded
-from tests.offline import load
 from tests.vectors import objects
-from tests.vectors.objects import NOW, Json, moment
+from tests.vectors.objects import Json, evaluated, moment, the_check
 
 SEEDS = Path(__file__).with_name("seeds")
 
@@ -50,18 +48,6 @@ def with_spec(check: Json, **fields: object) -> Json:
     """The check with other values of some fields; None takes one away."""
     spec = {key: value for key, value in (check["spec"] | fields).items() if value is not None}
     return copy.deepcopy(check) | {"spec": spec}
-
-
-def evaluated(found: list[Json], *, overlap: Overlap = Overlap.STRICTEST) -> Json:
-    cluster = load([(obj, "seed") for obj in found], NOW, overlap=overlap)
-    return encoded(as_model(evaluate(cluster.ledger.known(NOW)), cluster.mistakes))
-
-
-def the_check(found: list[Json]) -> Json:
-    answer = evaluated(found)
-    assert answer["errors"] == []
-    (check,) = answer["checks"]
-    return dict(check)
 
 
 def acted_on(check: Json) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -18,20 +17,15 @@ from tests.starter.conftest import client as client  # noqa: PLC0414 - fixtures
 from tests.starter.conftest import cluster as cluster  # noqa: PLC0414
 from tests.starter.conftest import server as server  # noqa: PLC0414
 from tests.starter.conftest import unserved as unserved  # noqa: PLC0414
-from tests.unlocked import unlocked
+from tests.unlocked import no_way, unlocked
 from tests.web.looking import OVERFLOW, PHONE, Scheme, opened
 from tests.web.night import CLUSTER
 from tests.web.test_pages import accessibility
 
 
-@asynccontextmanager
-async def nowhere(_: str) -> AsyncIterator[None]:
-    yield None
-
-
 @pytest.fixture
 async def mine(client: Client) -> Nodewarden:
-    return Nodewarden(client, speaker=Speaker(nowhere, otherwise="ann@laptop", complain=lambda _: None))
+    return Nodewarden(client, speaker=Speaker(no_way, otherwise="ann@laptop", complain=lambda _: None))
 
 
 @pytest.fixture

@@ -24,8 +24,7 @@ from activities import contracts
 from activities.errors import FINAL, ErrorType, error_message, failure
 from policy.episode.messages import Outcome
 from workers.errors import expectations
-from workers.payloads.codec import LEAST_BYTES, Encryption
-from workers.payloads.converter import DATA_CONVERTER, converter_with
+from workers.payloads.converter import DATA_CONVERTER, LEAST_BYTES, Encryption, converter_with
 from workflows.kit.messages import ResumeRequest
 
 WORKFLOW = WorkflowSerializationContext(namespace="default", workflow_id="w")

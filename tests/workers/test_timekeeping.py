@@ -15,8 +15,15 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from activities.clocks import wrong_clock
 from activities.errors import ErrorType, error_type
-from workers.interceptors.activity_guards import SCAN, SCANS_DECLINED, ClockGuard
-from workers.interceptors.liveness import BEATS_PER_TIMEOUT, ROOM, Liveness, pause_between_beats
+from workers.interceptors.activity_guards import (
+    BEATS_PER_TIMEOUT,
+    ROOM,
+    SCAN,
+    SCANS_DECLINED,
+    ClockGuard,
+    Liveness,
+    pause_between_beats,
+)
 from workflows.kit import options
 
 POWER_OFF = "power-management.power-off"

@@ -29,7 +29,7 @@ from workers.configuration.settings import load as load_settings
 from workers.errors import SettingsError
 from workers.interceptors.tracing import GivenIds, Tracing
 from workers.plugin import PLUGIN
-from workers.tracing import tracing
+from workers.telemetry import tracing
 from workflows.definitions.device_check import DeviceCheck
 from workflows.definitions.episodes import Fencing, Preservation, Remediation
 from workflows.definitions.scanner import HealthScanner

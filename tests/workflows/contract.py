@@ -17,7 +17,6 @@ from temporalio import activity
 from activities.contracts.attestation import *
 from activities.contracts.episodes import *
 from activities.contracts.evidence import *
-from activities.contracts.observations import *
 from activities.contracts.power import *
 from activities.contracts.preservation import *
 from activities.contracts.remediation import *

@@ -14,9 +14,9 @@ from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 
-from activities import scanner_permits
+from activities import temporal_clients
 from activities.errors import ErrorType
-from activities.scanner_permits import ScannerPermits
+from activities.temporal_clients import ScannerPermits
 from policy.episode.messages import scanner_id
 from policy.episode.modes import ClusterModes
 from policy.episode.permits import PermitQuestions
@@ -159,7 +159,7 @@ async def test_a_scanner_that_does_not_answer_in_time_has_said_no(monkeypatch: p
     permits = asking(scanner)
     first = asyncio.create_task(permits.holds("prod", "node-1", "i-1"))
     await asyncio.sleep(0.01)
-    monkeypatch.setattr(scanner_permits, "QUERY_TIMEOUT", timedelta(milliseconds=50))
+    monkeypatch.setattr(temporal_clients, "QUERY_TIMEOUT", timedelta(milliseconds=50))
     held, why = await permits.holds("prod", "node-2", "i-2")
     assert (held, "not answered in time" in why) == (False, True)
     scanner.let_through.release()

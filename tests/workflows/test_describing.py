@@ -345,7 +345,6 @@ async def test_a_machine_that_is_not_kept_stays_so(env: WorkflowEnvironment, *, 
 # What dashboards and alerts can be made of: the flow of an episode, counted as it goes.
 
 
-@pytest.fixture
 async def test_the_flow_of_a_fencing_is_counted_and_each_act_measured_under_its_step(
     env: WorkflowEnvironment, measured: Measured
 ) -> None:

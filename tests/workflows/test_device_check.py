@@ -33,8 +33,8 @@ from activities.contracts.device_check import (
     PublishDeviceNoticesRequest,
     ReadDevicesRequest,
 )
-from activities.device_check_client import DeviceCheckClient
 from activities.errors import ErrorType, error_type, failure
+from activities.temporal_clients import DeviceCheckClient
 from policy.episode.messages import device_check_id
 from policy.fence.device_check import (
     DeviceAnswer,
@@ -50,7 +50,7 @@ from policy.fence.plan import CredentialRef, PowerDevice
 from policy.fence.power import PowerState
 from tests.replay.recording import keep_history
 from tests.workflows.surroundings import Measured
-from workers.interceptors.liveness import Liveness
+from workers.interceptors.activity_guards import Liveness
 from workflows.definitions.device_check import BATCH, HISTORY_LIMIT, PAGE, DeviceCheck
 from workflows.kit.messages import CheckRequest, DeviceCheckInput, DeviceCheckResult
 from workflows.kit.options import cluster_queue, power_queue

@@ -13,8 +13,7 @@ from policy.episode.permits import PermitDecision, PermitState
 from policy.objects.nodes import Condition
 from policy.scan.ledger import Ledger
 from policy.scan.scan_report import ScanReport
-from tests.policy.builders import NOW, ago
-from tests.policy.fencing_builders import RACK, in_rack, ledger_of, racks, report_of
+from tests.policy.builders import NOW, RACK, ago, in_rack, racks, report_of, tolerant_ledger
 from tests.workflows.scanner_run import ScriptedCluster, scanning
 
 CAP = 5
@@ -24,7 +23,7 @@ CAP = 5
 class Racks(ScriptedCluster):
     """A cluster whose reports are drawn up by a real ledger, for whatever nodes the scanner watches."""
 
-    ledger: Ledger = field(default_factory=lambda: ledger_of([]))
+    ledger: Ledger = field(default_factory=lambda: tolerant_ledger([]))
     watching: tuple[str, ...] = ()
 
     def look(self) -> None:
@@ -45,7 +44,7 @@ class Racks(ScriptedCluster):
 def failing(number: int, size: int, *down: str) -> Ledger:
     """So many racks of that size, in which these nodes are down."""
     gone = (Condition(type="Ready", status="Unknown", since=ago(600)),)
-    return ledger_of(replace(node, conditions=gone) if node.name in down else node for node in racks(number, size))
+    return tolerant_ledger(replace(node, conditions=gone) if node.name in down else node for node in racks(number, size))
 
 
 async def test_a_rack_that_fails_as_a_whole_is_not_fenced(env: WorkflowEnvironment) -> None:

@@ -3,7 +3,7 @@
 The spans are those of Temporal's own interceptor: what a workflow starts, and the activities of it. The trace and its root follow
 from the workflow's first run alone, so that a caller that begins an episode need not know of traces, and a replay adds nothing.
 The root is sent when the episode ends. Scanners and device checks, which never end, have none. Needs the extra `otel`; who
-makes one is `workers/tracing.py`.
+makes one is `workers/telemetry.py`.
 """
 
 from __future__ import annotations

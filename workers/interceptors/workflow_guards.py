@@ -1,7 +1,7 @@
 """What a caller may begin or say, looked at before a workflow acts on it: commands of people, and states of earlier runs (S42).
 
 Both are the worker's to decide, and nothing in a caller's request. Whether an input and a signal can be read at all is
-`input_guard.py`.
+`workers/plugin.py`.
 """
 
 from __future__ import annotations

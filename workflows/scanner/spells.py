@@ -14,7 +14,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.contracts.episodes import EpisodeActivities, FormerRun
-from activities.contracts.observations import ObservationActivities, RecordRequest
+from activities.contracts.scan import ObservationActivities, RecordRequest
 from activities.errors import error_message
 from policy.episode.permits import PermitState
 from policy.observation import open_spells

@@ -31,7 +31,6 @@ class ClusterAttestation(ClusterActivities, AttestationActivities):
         self._required = required
         self._clock = served.judged_at
 
-    @activity.defn(name="words.verify")
     async def verify(self, request: VerifyRequest) -> Verification:
         """The object's use is noted before the workflow learns of it, in the version that was read: no two make use of it."""
         require_cluster(request.cluster, self._cluster)

@@ -3,7 +3,7 @@
 All of it is read at once and for so long only; what has not come by then is named in the manifest. Secrets are no
 evidence, and of the objects that are, what is named like a credential is not kept (`policy/episode/evidence.py`, S12). Which
 devices may be asked besides follows from the node's fence configuration; they are read at their site
-(`activities/power/device_reading.py`).
+(`activities/power/service.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 import orjson
-from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
@@ -94,7 +93,6 @@ class ClusterEvidence(ClusterActivities, EvidenceCollection):
         self._directory = directory
         self._keeping = PreservedMachineReader(self._connections)
 
-    @activity.defn(name="evidence.collect")
     async def collect(self, request: CollectRequest) -> Collected:
         """See the module."""
         require_cluster(request.bundle.cluster, self._cluster)
@@ -123,7 +121,6 @@ class ClusterEvidence(ClusterActivities, EvidenceCollection):
         devices = await self._devices(found, objects, writing)
         return Collected(files=tuple(writing.files), missing=tuple(writing.missing), devices=devices, room=writing.room)
 
-    @activity.defn(name="evidence.seal")
     async def seal(self, request: SealRequest) -> Sealed:
         """The manifest is the last file: a bundle without one was not finished."""
         require_cluster(request.bundle.cluster, self._cluster)

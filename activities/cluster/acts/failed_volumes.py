@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from temporalio import activity
-
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.events import events_on_node
 from activities.cluster.api.paths import VOLUME_DETACHMENTS, VOLUMES
@@ -54,7 +52,6 @@ class _Asked:
 class ClusterFailedVolumes(ClusterActivities, VolumeActivities):
     """Served by the workers of one cluster's queue. `machines`: where Cluster API's objects live, if elsewhere."""
 
-    @activity.defn(name="remediation.find-volumes")
     async def find_volumes(self, request: FailedVolumesRequest) -> FailedVolumes:
         """Words first, then what they may be about."""
         target = request.target

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
-from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.cluster.api.events import EventRecorder, Happening
@@ -58,7 +57,6 @@ class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
         self._looked_after = looked_after
         self._recorder = EventRecorder(served.connection, clock=served.clock)
 
-    @activity.defn(name="device-check.list-nodes")
     async def list_nodes(self, request: NodeNamesRequest) -> NodeNames:
         """Live, page by page; of each page only the names stay."""
         require_cluster(request.cluster, self._cluster)
@@ -67,7 +65,6 @@ class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
             names += [item.key for item in NODE_DECODING.items(page.body)]
         return NodeNames(names=tuple(sorted(names)))
 
-    @activity.defn(name="device-check.find-devices")
     async def find_devices(self, request: FenceDevicesRequest) -> FenceDevices:
         """A few nodes side by side; lists that several configurations need are read once."""
         require_cluster(request.cluster, self._cluster)
@@ -80,7 +77,6 @@ class ClusterFenceDevices(ClusterActivities, FenceDeviceActivities):
 
         return FenceDevices(nodes=tuple(await asyncio.gather(*(one(name) for name in request.nodes))))
 
-    @activity.defn(name="device-check.notify")
     async def publish_device_notices(self, request: PublishDeviceNoticesRequest) -> None:
         """One after the other. The first that can't be written ends it; when it is repeated, what was written stays as it is."""
         require_cluster(request.cluster, self._cluster)

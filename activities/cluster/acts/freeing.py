@@ -60,7 +60,7 @@ from activities.contracts.target import (
 from activities.errors import ErrorType, error_type, failure
 from activities.licences import HOW_TO, Levels, Licences
 from policy.checks.fence_policies import PolicySource
-from policy.episode.fencing import paths_cut, proof_stands
+from policy.episode.fencing import paths_cut, proof_stands, writes_only_behind_cut
 from policy.episode.gate import Operation, Seen
 from policy.episode.messages import OffProof, Reading, VolumeReading
 from policy.episode.operator_commands import Verb
@@ -70,17 +70,6 @@ from policy.objects.marks import Mark
 from policy.objects.nodes import OUR_TAINT
 from policy.values.display_text import counted
 from policy.values.times import written
-
-# Which pods of a node use only volumes that lie behind a cut path: those, and no others, may be freed while the machine runs.
-#
-# The rule is narrow on purpose (S1): a pod with one volume elsewhere, with a claim that can't be traced, or with storage written
-# into its own spec could still write. Deleting is `freeing.py`.
-
-HARMLESS = frozenset(
-    {"configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "persistentVolumeClaim", "projected", "secret"}
-)
-"""Volume sources of the pod's own, or that are traced through their claim. Any other is a path not cut; a hostPath may be
-a shared mount."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +89,9 @@ async def behind_cut(connection: ClusterConnection, pods: Iterable[Pod], storage
     wanted = sorted({name for name in names if name})
     covered = await asyncio.gather(*(_is_cut(connection, name, storage) for name in wanted))
     cut = frozenset(name for name, is_cut in zip(wanted, covered, strict=True) if is_cut)
-    eligible = []
-    for pod in pods:
-        used = [of_claim[pod.metadata.namespace, claim] for claim in pod.claims]
-        if used and all(name in cut for name in used) and set(pod.volume_sources) <= HARMLESS:
-            eligible.append(pod)
-    return CutWorkload(pods=tuple(eligible), volumes=cut)
+    volumes = {pod.key: [of_claim[pod.metadata.namespace, claim] for claim in pod.claims] for pod in pods}
+    behind = [pod for pod in pods if writes_only_behind_cut(volumes[pod.key], pod.volume_sources, cut)]
+    return CutWorkload(pods=tuple(behind), volumes=cut)
 
 
 async def _is_cut(connection: ClusterConnection, name: str, storage: CutStorage) -> bool:
@@ -156,7 +142,6 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
         self._identities = identities or Identities(served.connections)
         self._checked = checked
 
-    @activity.defn(name="power-management.taint-out-of-service")
     async def taint_out_of_service(self, request: FreeRequest) -> ActResult:
         """Add the taint and the note in our mark that it is ours, in one patch; then delete the pods that it drives out.
 
@@ -202,12 +187,10 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
             await asyncio.sleep(pause)
             pause *= 2
 
-    @activity.defn(name="power-management.delete-workload")
     async def delete_workload(self, request: FreeRequest) -> FreeResult:
         """One round: pods first, then the attachments that no pod still there needs. Called again until nothing is left."""
         return await self._delete_workload(request, await self._require_licence(request))
 
-    @activity.defn(name="power-management.free-while-dumping")
     async def free_while_dumping(self, request: FreeDumpingRequest) -> FreeResult:
         """The same round on another proof."""
         return await self._delete_workload(request, await self._require_dead(request))
@@ -234,7 +217,6 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
             left=replace(await count(self._connection, await read_standing(self._connection, name), OUR_TAINT), per_minute=limit),
         )
 
-    @activity.defn(name="power-management.delete-node")
     async def delete_node(self, request: FreeRequest) -> ActResult:
         """The Node that was fenced and no namesake: what registers under the name meanwhile has another uid (S9).
 
@@ -264,7 +246,6 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
         look = LookRequest(target=request.target, need=request.need, holder=request.holder, operation=Operation.DELETE_NODE)
         require_go(await self._look(look), f"Node/{request.target.pinned.node} is not deleted")
 
-    @activity.defn(name="isolation.free-cut-pods")
     async def free_cut_pods(self, request: FreeCutRequest) -> FreeResult:
         """One round, in the order of `delete_workload`, of what lies behind the cut."""
         name = request.target.pinned.node
@@ -296,7 +277,6 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
             ),
         )
 
-    @activity.defn(name="power-management.read-workload")
     async def read_workload(self, request: WorkloadRequest) -> Workload:
         """Read and count; by the node's name, so that it answers for a Node that is gone as well. What a taint goes on doing
         needs all that was asked for when it was set (S1, S20, S38)."""
@@ -306,7 +286,6 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
             await self._require_still_fenced(under)
         return await standing_workload(self._connection, request.target.pinned.node, self._source)
 
-    @activity.defn(name="power-management.untaint-out-of-service")
     async def untaint_out_of_service(self, request: UntaintRequest) -> ActResult:
         """Take our taint off, and the note of it, in one patch. Restoring: it needs no proof. The look comes last, so that what
         it sees is moments old when power comes on."""

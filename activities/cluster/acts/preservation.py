@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities.clocks import in_time
@@ -75,7 +74,6 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         super().__init__(served, look)
         self._keeping = PreservedMachineReader(self._connections, pools=pools)
 
-    @activity.defn(name="preservation.hold")
     async def hold(self, request: HoldRequest) -> Hold:
         """Judged by the server's clock where it is the earlier one: a hold never ends early."""
         require_cluster(request.cluster, self._cluster)
@@ -92,7 +90,6 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
 
         return replace(await edit(request.node, once), streams=self._served.record is not None)
 
-    @activity.defn(name="preservation.give-up")
     async def give_up(self, request: GiveUpRequest) -> GiveUpResult:
         """See the module. What a remediation asks for begins with a look; a machine that is handed over is read before it."""
         require_cluster(request.cluster, self._cluster)

@@ -21,8 +21,7 @@ from activities.cluster.api.paths import set_of
 from activities.cluster.api.refusals import ObjectNotFound, edit, unless_gone
 from activities.cluster.api.served_cluster import require_cluster
 from activities.cluster.live.last_look import require_leave, require_machine_of
-from activities.cluster.live.plans import covers, readable_checks
-from activities.cluster.live.trust import OF_A_REMEDIATION, require_kind
+from activities.cluster.live.plans import OF_A_REMEDIATION, covers, readable_checks, require_kind
 from activities.cluster.objects.check_statuses import V1BETA1, ConditionText, machine_conditions, status_of
 from activities.cluster.objects.live_machines import (
     LiveMachine,
@@ -82,7 +81,6 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
 
     # The target -----------------------------------------------------------------------------------------------------
 
-    @activity.defn(name="remediation.pin-target")
     async def pin(self, request: RemediationInput) -> RemediationPin:
         """Everything an episode keeps of its target; nothing is written."""
         require_cluster(request.cluster, self._cluster)
@@ -192,7 +190,6 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
 
     # Asking ---------------------------------------------------------------------------------------------------------
 
-    @activity.defn(name="remediation.request-owner")
     async def request_owner(self, request: MachineRequest) -> ActResult:
         """Both conditions that Cluster API's owners look at: that it is unhealthy, and that it is their turn."""
 
@@ -221,12 +218,10 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
 
         return await self._begin(request, act, write, asked, operation=Operation.REMOVE)
 
-    @activity.defn(name="remediation.annotate-external")
     async def annotate_external(self, request: MachineRequest) -> ActResult:
         """The shipped annotation, and the one of the proposal."""
         return await self._annotate(request, {EXTERNAL_REMEDIATION_ANNOTATION: "", STRATEGY_ANNOTATION: EXTERNAL_STRATEGY})
 
-    @activity.defn(name="remediation.take-back")
     async def take_back(self, request: MachineRequest) -> ActResult:
         """A request that was not taken up goes; a Machine that is going keeps what it says."""
         require_cluster(request.target.cluster, self._cluster)
@@ -330,7 +325,6 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
 
     # Following ------------------------------------------------------------------------------------------------------
 
-    @activity.defn(name="remediation.follow-machine")
     async def follow(self, request: FollowRequest) -> FollowedMachine:
         """A Machine of that name with another uid is a successor, never the patient."""
         require_cluster(request.target.cluster, self._cluster)
@@ -432,7 +426,6 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
 
     # Remembering ----------------------------------------------------------------------------------------------------
 
-    @activity.defn(name="remediation.remember")
     async def remember(self, request: RememberRequest) -> ActResult:
         """What was noted before is noted no longer, where nothing came of it."""
         require_cluster(request.target.cluster, self._cluster)

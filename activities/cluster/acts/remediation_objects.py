@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from temporalio import activity
-
 from activities.cluster.acts.delegated_action import DelegatingActivities
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import NODE_HEALTH_CHECKS, Resource, in_management_cluster, ref_of
@@ -77,7 +75,6 @@ class ClusterRemediationObjects(DelegatingActivities, ExternalActivities):
     def _kinds(self) -> dict[ClusterConnection, Discovery]:
         return {each: Discovery(each) for each in (self._connections.nodes, self._connections.machines)}
 
-    @activity.defn(name="remediation.create-object")
     async def create(self, request: ExternalRequest) -> External:
         """See the module. One that an earlier attempt has made is found, whatever has become of the target since."""
         self._require(request)
@@ -110,7 +107,6 @@ class ClusterRemediationObjects(DelegatingActivities, ExternalActivities):
 
         return await edit(place.called, once, look_again=True)
 
-    @activity.defn(name="remediation.read-object")
     async def read(self, request: ExternalRequest) -> External:
         """See the contract."""
         self._require(request)
@@ -124,7 +120,6 @@ class ClusterRemediationObjects(DelegatingActivities, ExternalActivities):
 
         return await self._annotate(request, annotations)
 
-    @activity.defn(name="remediation.time-out-object")
     async def time_out(self, request: ExternalRequest) -> External:
         """The moment of the first time stays: it is when its controller was told."""
         self._require(request)
@@ -136,7 +131,6 @@ class ClusterRemediationObjects(DelegatingActivities, ExternalActivities):
 
         return await self._annotate(request, annotations)
 
-    @activity.defn(name="remediation.note-well")
     async def note_well(self, request: ExternalRequest) -> External:
         """A node that is sick again begins anew: its delay counts from when it was well for good, not from the first time."""
         self._require(request)
@@ -149,7 +143,6 @@ class ClusterRemediationObjects(DelegatingActivities, ExternalActivities):
 
         return await self._annotate(request, annotations)
 
-    @activity.defn(name="remediation.delete-object")
     async def delete(self, request: ExternalRequest) -> External:
         """By the uid that was read: another one that takes the name is not ours to delete."""
         self._require(request)

@@ -16,8 +16,7 @@ from activities.cluster.api.served_cluster import ClusterActivities, ServedClust
 from activities.cluster.live.claims import CheckedDevices, Identities
 from activities.cluster.live.last_look import GrantedPermits, LastLook
 from activities.cluster.live.leases import release_node_lease
-from activities.cluster.live.plans import plan_for
-from activities.cluster.live.trust import kinds_for, require_kind, with_live_delegate
+from activities.cluster.live.plans import kinds_for, plan_for, require_kind, with_live_delegate
 from activities.cluster.objects.fencing_requests import answer
 from activities.cluster.objects.live_machines import read_subject
 from activities.cluster.objects.live_node import (
@@ -80,7 +79,6 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         self._last_look = LastLook(served, permits, takeover=takeover, **known)
         self._publisher = EpisodePublisher(served, fences, notify=notify)
 
-    @activity.defn(name="isolation.pin-target")
     async def pin(self, request: PinRequest) -> PinResult:
         """Everything an episode keeps of its target; at last our mark, once nothing more can be wrong with it."""
         wanted = request.wanted
@@ -130,7 +128,6 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
             streams=self._served.record is not None,
         )
 
-    @activity.defn(name="isolation.mark")
     async def mark(self, request: ActRequest) -> ActResult:
         """Look and write in one; a second call finds its own mark and writes nothing."""
         require_cluster(request.target.cluster, self._cluster)
@@ -153,7 +150,6 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         result = await edit_node(self._connection, target.pinned.node, decide, not_after=not_after)
         return self._licences.sealed_result(target, result)
 
-    @activity.defn(name="target.last-look")
     async def last_look(self, request: LookRequest) -> LookResult:
         """Nothing of it comes from the watch cache. News are told meanwhile: they are of what was before. A go licenses the power
         act that was asked for (S42), on devices that are configured for the node now."""
@@ -173,26 +169,22 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
             return ""
         return self._licences.licence(request.target, wanted, self._clock())
 
-    @activity.defn(name="recovery.release-lease")
     async def release_lease(self, request: ReleaseRequest) -> None:
         """Give it back if this episode took it."""
         require_cluster(request.target.cluster, self._cluster)
         await release_node_lease(self._connection, request, self._clock)
         await self._publisher.publish_beside(request.target, request.publication)
 
-    @activity.defn(name="target.publish")
     async def publish(self, request: PublishRequest) -> None:
         """The second attempt tells the Events whether or not the rest could be written."""
         require_cluster(request.target.cluster, self._cluster)
         await self._publisher.publish(request.target, request.publication, anyway=activity.info().attempt > 1)
 
-    @activity.defn(name="scan.tell-repetition")
     async def publish_repetition(self, request: RepetitionRequest) -> None:
         """See `EpisodePublisher`."""
         require_cluster(request.cluster, self._cluster)
         await self._publisher.publish_repetition(request.repetition)
 
-    @activity.defn(name="target.answer-request")
     async def answer_request(self, request: AnswerRequest) -> AnswerResult:
         """Look and write in one; an object that is gone is told nothing."""
         require_cluster(request.target.cluster, self._cluster)

@@ -11,6 +11,7 @@ only (S12).
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -30,7 +31,7 @@ from activities.cluster.api.paths import (
 )
 from activities.cluster.api.refusals import ObjectNotFound, unless_gone
 from activities.cluster.api.served_cluster import as_served
-from activities.cluster.objects.fencing_requests import plan_asked_for
+from activities.cluster.objects.fencing_requests import find_request, plan_asked_for
 from activities.cluster.objects.live_machines import Subject, machines_of
 from activities.cluster.objects.object_reader import ApiReader, Readers
 from activities.errors import ErrorType, as_invalid_config, error_type, failure
@@ -39,8 +40,8 @@ from policy.checks.health_check import HealthCheck
 from policy.checks.rules import rules_of
 from policy.dialects import parse
 from policy.dialects.node_fencing import CLUSTER_CONFIG, POLICY_PREFIX, parse_cluster_config, read_policies
-from policy.episode.fencing_requests import by_devices_of
-from policy.episode.messages import Need, NeedKind
+from policy.episode.fencing_requests import by_devices_of, read_request
+from policy.episode.messages import Kind, Need, NeedKind
 from policy.fence.config import FenceConfig
 from policy.fence.configmap_methods import ConfigMap, Forbidden, Found, LookupKind, ObjectLookup, ObjectName
 from policy.fence.configmaps import read_config_maps, winner_for
@@ -314,3 +315,42 @@ async def lease_renewed(connection: ClusterConnection, node: str) -> datetime | 
 
 async def _config_map(connection: ClusterConnection, source: PolicySource, name: str) -> JsonObject | None:
     return await unless_gone(connection.get(CONFIG_MAPS.path(name, namespace=source.namespace)))
+
+
+# How far is believed what others ask for: the need in a workflow's input, and the author of a NodeAction.
+#
+# Any client of Temporal may start a workflow, and what it writes into the input is data.
+#
+# A person may want a node acted on, and a scanner says which check or which object does. Each of these is judged again by every
+# last look, on live objects. This module settles, at the pin, what would switch a look off or stand for another's command.
+
+OF_A_FENCING = frozenset({NeedKind.PERSON, NeedKind.CHECK, NeedKind.FOREIGN_OBJECT, NeedKind.CLEAN_UP})
+OF_A_REMEDIATION = frozenset({NeedKind.PERSON, NeedKind.CHECK})
+
+
+def kinds_for(workflow_type: str | None) -> Collection[NeedKind]:
+    """The needs with which a workflow of that type may have a node pinned for a fencing. Its own preservation is no veto to
+    the workflow that carries it out, so that no other may claim to do so (S21)."""
+    return {NeedKind.PRESERVATION} if workflow_type == Kind.PRESERVATION.value else OF_A_FENCING
+
+
+def require_kind(need: Need, kinds: Collection[NeedKind]) -> None:
+    """Raises InvalidConfig for a need that is not of these kinds."""
+    if need.kind not in kinds:
+        expected = ", ".join(sorted(kind.value for kind in kinds))
+        raise failure(ErrorType.INVALID_CONFIG, f"need.kind: expected one of {expected}, got {need.kind.value}")
+
+
+async def with_live_delegate(connection: ApiReader, need: Need, node: str, namespaces: Collection[str]) -> Need:
+    """Who may hold the node's lease although we act is what the object that asks says, of that node, and nothing else (S20).
+    namespaces: where objects are obeyed."""
+    if need.kind is not NeedKind.FOREIGN_OBJECT:
+        return replace(need, delegate="")
+    found = await find_request(connection, need, namespaces)
+    if found is None:
+        return replace(need, delegate="")  # the plan says that it is gone
+    with as_invalid_config():
+        request = read_request(found)
+    if request.node != node:
+        raise failure(ErrorType.INVALID_CONFIG, f"{request.ref.key} asks for node {request.node}, not for {node}")
+    return replace(need, delegate=request.delegate)

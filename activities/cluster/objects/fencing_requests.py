@@ -17,8 +17,14 @@ from activities.clocks import Clock
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.paths import FENCE_AGENTS_REMEDIATIONS
 from activities.cluster.api.refusals import ObjectNotFound, edit, unless_gone
-from activities.cluster.objects.check_statuses import ConditionText, conditions, seconds, status_of
-from activities.cluster.objects.conflicts import leader_lease, newest_foreign_write
+from activities.cluster.objects.check_statuses import (
+    ConditionText,
+    conditions,
+    leader_lease,
+    newest_foreign_write,
+    seconds,
+    status_of,
+)
 from activities.cluster.objects.object_reader import ApiReader
 from activities.errors import ErrorType, as_invalid_config, failure
 from policy.checks.circuit_breakers import LeaderLease, StatusWrite, conflict

@@ -1,5 +1,7 @@
-"""What keeps a cluster's nodes from being repaired, as the scan's long poll knows it: levels for Prometheus, notifications for
-people (`policy/scan/readiness.py`), also of what only the scanner knows, who says so with each request.
+"""What people are warned of beside the scan: what keeps nodes from being repaired, data at risk, mistaken objects.
+
+What keeps a cluster's nodes from being repaired becomes levels for Prometheus and notifications for people
+(`policy/scan/readiness.py`), also where only the scanner knows it and says so with each request.
 
 The long poll sets them, because it always runs somewhere; why the scanner does not is `activities/contracts/metrics.py`. Which
 notifications were sent is known to this worker alone: another one that takes over sends them again.
@@ -7,21 +9,31 @@ notifications were sent is known to this worker alone: another one that takes ov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from temporalio.common import MetricMeter
+from temporalio.exceptions import ApplicationError
 
+from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.events import EventRecorder, Happening
+from activities.cluster.api.paths import NODES
+from activities.cluster.objects.workload import INLINE_DISKS, Pod, read_pods
+from activities.cluster.report.background_writer import BackgroundWriter
 from activities.contracts import metrics
 from activities.contracts.scan import ScanRequest
 from activities.notification_sender import Notify, discard_notice
 from policy.episode.advice import ASK_STATUS
 from policy.episode.events import When
 from policy.episode.notices import Notice
+from policy.scan.data_at_risk import DataAtRisk, DataAtRiskWarning, PodStay, patience_of
 from policy.scan.permit_rules import WAIT_FOR_A_PERMIT
 from policy.scan.readiness import Alarm, alarms, opened_breakers
 from policy.scan.scan_report import ScanReport
-from policy.values.times import moment_of
+from policy.values.object_refs import Mistaken, ObjectRef
+from policy.values.times import moment_of, written
 
 PATIENCE: Mapping[When, timedelta] = {
     When.CIRCUIT_BREAKER: timedelta(0),
@@ -127,3 +139,210 @@ class AlarmNotifier:
 def _waiting(request: ScanRequest) -> int:
     """How many nodes wait for a permit: those in the queue, and those that the last admission has refused one."""
     return request.queued + len({each.node for each in request.refusals if each.reason in WAIT_FOR_A_PERMIT})
+
+
+# Warns people in time that Kubernetes is about to take volumes from a node that is not proven off (S36).
+#
+# `policy/scan/data_at_risk.py` says when that is so; here the pods of such a node are read (a list for that node alone, and one
+# in some minutes at most) and people are warned: an Event on the Node and a metric. It needs no episode and no permit, and no
+# circuit breaker stops it. The scan's long poll calls `begin_due_work` whenever something is due; the work is done beside it,
+# so that no answer waits for it.
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 8
+"""Nodes looked at, or warned of, side by side: a whole zone may go down at once."""
+
+REASON = "DataAtRisk"
+CLOCKS_DIFFER = timedelta(minutes=1)
+"""Less than this before its repetition is due, a warning of another worker is repeated."""
+
+
+class DataAtRiskReporter(BackgroundWriter):
+    """Of one cluster. One per view; `close` ends what is under way."""
+
+    def __init__(
+        self,
+        cluster: str,
+        connection: ClusterConnection,
+        at_risk: DataAtRisk,
+        *,
+        clock: Callable[[], datetime],
+        on_change: Callable[[], None],
+        notify: Notify = discard_notice,
+    ) -> None:
+        super().__init__(f"data at risk of {cluster}", on_change=on_change)
+        self._cluster = cluster
+        self._notify = notify
+        self._connection = connection
+        self._at_risk = at_risk
+        self._clock = clock
+        self._recorder = EventRecorder(connection)
+
+    def begin_due_work(self, meter: MetricMeter) -> float:
+        """See to whatever is due, beside the caller. In how many seconds to call again; `on_change` says when work has ended."""
+        due = self._at_risk.next_due
+        if self.busy or due is None:
+            return float("inf")
+        if due > (now := self._clock()):
+            return (due - now).total_seconds()
+        self.begin(self._work(meter))
+        return float("inf")
+
+    async def _work(self, meter: MetricMeter) -> None:
+        """Warnings go first: they are known already, and reading a zone's pods takes its time."""
+        while True:
+            now = self._clock()
+            warnings = self._at_risk.due_notifications(now, AT_ONCE)
+            nodes = self._at_risk.to_look_at(now, AT_ONCE) if not warnings else []
+            if not warnings and not nodes:
+                return
+            await asyncio.gather(*(self._warn(each, meter) for each in warnings), *(self._look(each) for each in nodes))
+
+    async def _look(self, node: str) -> None:
+        at = self._clock()
+        try:
+            pods = await read_pods(self._connection, node, cached=True)
+        except ApplicationError as error:
+            log.warning("the pods of Node/%s can't be read, what is at risk there is guessed: %s", node, error.message)
+            self._at_risk.not_looked(node, at)
+            return
+        stays = [_stay(pod) for pod in pods if not pod.finished]
+        self._at_risk.looked(node, [stay for stay in stays if stay.volumes], at)
+
+    async def _warn(self, warned: DataAtRiskWarning, meter: MetricMeter) -> None:
+        """The metric counts whatever becomes of the Event; what another worker has warned of is counted there."""
+        now = self._clock()
+        self._notify(
+            Notice(when=When.DATA_AT_RISK, cluster=self._cluster, node=warned.node, subject=warned.uid, text=_message(warned))
+        )
+        try:
+            told = await self._recorder.publish(_happening(warned), quiet=self._at_risk.repeat - CLOCKS_DIFFER)
+        except ApplicationError as error:
+            log.warning("the Event %s on Node/%s was not written: %s", REASON, warned.node, error.message)
+            self._at_risk.not_notified(warned.node, now)
+            told = True
+        else:
+            self._at_risk.notified(warned.node, now)
+        if told and not warned.counted:
+            log.warning("DataAtRisk: Node/%s: %s", warned.node, _message(warned))
+            metrics.DATA_AT_RISK.add(meter, cluster=self._cluster)
+
+
+def _stay(pod: Pod) -> PodStay:
+    """What is inline in a pod is its own; a claim may be several pods'."""
+    metadata, volumes = pod.metadata, pod.spec.volumes or ()
+    disks = [f"{metadata.uid}/{number}" for number, volume in enumerate(volumes) if INLINE_DISKS & volume.keys()]
+    return PodStay(
+        uid=metadata.uid,
+        volumes=frozenset([*(f"{metadata.namespace}/{claim}" for claim in pod.claims), *disks]),
+        requested=pod.deletion_requested,
+        patience=patience_of(pod.spec.tolerations or ()),
+    )
+
+
+def _happening(warned: DataAtRiskWarning) -> Happening:
+    return Happening(
+        about=NODES.ref(warned.node),
+        uid=warned.uid,
+        reason=REASON,
+        message=_message(warned),
+        warning=True,
+        identity=written(warned.since),
+    )
+
+
+def _message(warned: DataAtRiskWarning) -> str:
+    several = warned.volumes != 1
+    return (
+        f"{warned.volumes} volume{'s are' if several else ' is'} attached, and the node, not Ready since {written(warned.since)},"
+        f" is not proven off: Kubernetes may detach {'them' if several else 'it'} by force from {written(warned.detached_at)} on,"
+        " and if the machine still writes, data is lost. Switch it off, or see that it is off."
+    )
+
+
+# Reports what is wrong with objects that they, or kubelets, have written: one warning Event for each mistake.
+#
+# Whether an episode is open or not: what stands on the objects is seen by the scan; its long poll calls `begin_due_work`, and the
+# work is done beside it. A value that was reported is not reported again by this process as long as it stands there, and by no
+# other while the server keeps the Event: its name is derived from what it says. Nothing is asked of the API while nothing
+# changes.
+
+MOST = 50
+"""So many Events before a pause: a whole fleet with a wrong annotation is no flood."""
+PAUSE_SECONDS = 60.0
+TRY_AGAIN_SECONDS = 30.0
+"""Until what could not be written is tried again."""
+
+
+class MistakeReporter(BackgroundWriter):
+    """Of one cluster. One per view; `close` ends what is under way."""
+
+    def __init__(
+        self,
+        mistaken: Sequence[Mistaken],
+        *,
+        connection_of: Callable[[ObjectRef], ClusterConnection],
+        on_change: Callable[[], None],
+        pause: float = PAUSE_SECONDS,
+    ) -> None:
+        super().__init__("mistaken annotations", on_change=on_change)
+        self._mistaken = mistaken
+        self._connection_of = connection_of
+        self._pause = pause
+        self._recorders: dict[int, EventRecorder] = {}
+        self._recorded: set[str] = set()
+        """Names of the Events of what stands there now."""
+        self._seen: tuple[int, ...] = ()
+        self._not_before = float("-inf")
+
+    def begin_due_work(self) -> float:
+        """See to what is new, beside the caller. In how many seconds to call again; `on_change` says when work has ended."""
+        if self.busy or self._seen == self._versions():
+            return float("inf")
+        if (left := self._not_before - asyncio.get_running_loop().time()) > 0:
+            return left
+        self.begin(self._work())
+        return float("inf")
+
+    def failed(self) -> None:
+        """Not at once again."""
+        self._not_before = asyncio.get_running_loop().time() + TRY_AGAIN_SECONDS
+
+    async def _work(self) -> None:
+        versions, loop = self._versions(), asyncio.get_running_loop()
+        standing = {happening.name: happening for happening in self._happenings()}
+        self._recorded &= standing.keys()
+        due = [happening for name, happening in standing.items() if name not in self._recorded]
+        some, failed = due[:MOST], False
+        for first in range(0, len(some), AT_ONCE):
+            told = await asyncio.gather(*(self._record(each) for each in some[first : first + AT_ONCE]))
+            failed = failed or not all(told)
+        if failed:
+            self._not_before = loop.time() + TRY_AGAIN_SECONDS
+        elif len(due) > len(some):
+            self._not_before = loop.time() + self._pause
+        else:
+            self._seen = versions
+
+    def _happenings(self) -> list[Happening]:
+        return [
+            Happening(about=mistake.about, uid=mistake.uid, reason=mistake.reason, message=word, warning=True)
+            for mistaken in self._mistaken
+            for mistake in mistaken
+            for word in mistake.messages
+        ]
+
+    def _versions(self) -> tuple[int, ...]:
+        return tuple(each.version for each in self._mistaken)
+
+    async def _record(self, happening: Happening) -> bool:
+        connection = self._connection_of(happening.about)
+        recorder = self._recorders.setdefault(id(connection), EventRecorder(connection))
+        try:
+            await recorder.publish_unless_kept(happening)
+        except ApplicationError as error:
+            log.warning("the Event %s on %s was not written: %s", happening.reason, happening.about.key, error.message)
+            return False
+        self._recorded.add(happening.name)
+        return True

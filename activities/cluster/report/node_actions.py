@@ -2,7 +2,7 @@
 
 The scan sees them (`watch/watches.py`) and calls `begin_due_work`; the work is done beside it, and it waits for none of that. A
 process that dies in the middle is followed by another one that passes the same command on again: it counts once
-(`activities/node_action_dispatcher.py`). None with a name that may be another person's is carried out, also where commands that
+(`activities/temporal_clients.py`). None with a name that may be another person's is carried out, also where commands that
 are not verified are accepted: people who may make objects could not command at all without them. Those that a command line has
 made are passed on by it. What is a day old is deleted. What a workflow asks about such an object is `acts/attestation.py`.
 """

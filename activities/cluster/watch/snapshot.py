@@ -17,7 +17,7 @@ from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.paths import Resource, ref_of
 from activities.cluster.api.refusals import unless_gone
 from activities.cluster.api.served_cluster import Connections, Discovery
-from activities.cluster.objects.conflicts import Conflicts
+from activities.cluster.objects.check_statuses import Conflicts
 from activities.cluster.objects.decoding import OBJECT_DECODING, Item
 from activities.cluster.watch.kinds import Destination, Reader, ReadKind, Since, made_for, read_by
 from activities.cluster.watch.offline import ClusterSnapshot, ManifestMistake

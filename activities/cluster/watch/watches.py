@@ -18,7 +18,7 @@ from typing import Any
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.served_cluster import Connections
-from activities.cluster.objects.conflicts import Conflicts
+from activities.cluster.objects.check_statuses import Conflicts
 from activities.cluster.objects.fencing_requests import FencingRequests
 from activities.cluster.watch.intake import Intake, PreservationIntake
 from activities.cluster.watch.kinds import Destination, Reader, ReadKind, Since, made_for, read_by

@@ -17,7 +17,7 @@ from policy.fence.plan import Chosen
 from simulator.api.control.faults import Accident, Fault
 from simulator.resources import CLAIMS, DISRUPTION_BUDGETS, NAMESPACES, PODS, Resource
 from tests.cluster.acts.world import World, our_mark, refused
-from tests.policy.fencing_builders import a_cluster_config
+from tests.policy.builders import a_cluster_config
 
 pytestmark = pytest.mark.timeout(10)
 

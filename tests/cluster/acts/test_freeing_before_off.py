@@ -21,7 +21,7 @@ from policy.fence.power import PowerState, VolumeState
 from simulator.resources import NODES, VOLUMES
 from tests.cluster.acts.world import CLUSTER, NODE, NOW, SICK_SINCE, WHOSE, World, our_mark, read, refused
 from tests.licensing import LICENCES
-from tests.policy.fencing_builders import a_cluster_config, a_policy
+from tests.policy.builders import a_cluster_config, a_policy
 
 PORT = "fence_brocade://switch-1/2"
 SAN = CutStorage(classes=("san-gold",))

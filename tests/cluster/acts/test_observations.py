@@ -11,11 +11,11 @@ import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.acts.observations import GIVEN_UP, MOST_TRACES, ClusterObservations, hands_on
+from activities.cluster.acts.scan import GIVEN_UP, MOST_TRACES, ClusterObservations, hands_on
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.cluster.objects.live_node import LiveNode, find_node
 from activities.cluster.objects.object_reader import ApiReader
-from activities.contracts.observations import RecordRequest, RecordResult
+from activities.contracts.scan import RecordRequest, RecordResult
 from activities.errors import ErrorType, failure
 from policy.episode.decisions import Decision, DecisionKind
 from policy.observation.spells import Ending, ObservationRecord, Spell
@@ -62,7 +62,7 @@ def with_managed_fields(monkeypatch: pytest.MonkeyPatch, entries: list[dict[str,
         node = await find_node(connection, name)
         return replace(node, document={"metadata": {"managedFields": entries}}) if node is not None else None
 
-    monkeypatch.setattr("activities.cluster.acts.observations.find_node", find)
+    monkeypatch.setattr("activities.cluster.acts.scan.find_node", find)
 
 
 async def recorded(world: World, request: RecordRequest) -> list[ObservationRecord]:
@@ -145,7 +145,7 @@ async def test_a_look_that_fails_holds_back_no_other(world: World, monkeypatch: 
             raise failure(ErrorType.FORBIDDEN, "no right to get nodes")
         return None
 
-    monkeypatch.setattr("activities.cluster.acts.observations.find_node", find)
+    monkeypatch.setattr("activities.cluster.acts.scan.find_node", find)
     request = ended(world, "a", "b")
     result, streamed = await attempted(world, request, {})
     assert (result.left, streamed) == ((request.ended[1].record_id(CLUSTER),), ["a"])

@@ -32,7 +32,7 @@ from tests.cluster import builders
 from tests.cluster.acts.world import CHECK_REF, CHECKS, CLUSTER, INCIDENT, NODE, NOW, World, empty_world, our_mark, refused
 from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, PAUSED, System, machine_of
 from tests.cluster.test_preserving import definition
-from workers.configuration.acting_settings import RemediationSettings
+from workers.configuration.settings import RemediationSettings
 
 GROUP = "self-node-remediation.medik8s.io"
 NAMESPACE = "medik8s"

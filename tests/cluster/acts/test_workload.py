@@ -16,7 +16,7 @@ from activities.errors import ErrorType
 from simulator.api.control.faults import Accident, Fault
 from simulator.resources import ATTACHMENTS, PODS
 from tests.cluster.acts.world import NODE, NOW, World, refused
-from tests.policy.fencing_builders import a_cluster_config, a_policy
+from tests.policy.builders import a_cluster_config, a_policy
 
 EVERYTHING_TOLERATED = {"operator": "Exists"}
 OUT_OF_SERVICE_TOLERATED = {"key": "node.kubernetes.io/out-of-service", "operator": "Exists", "effect": "NoExecute"}

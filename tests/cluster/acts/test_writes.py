@@ -29,7 +29,7 @@ from simulator.objects import JsonObject
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES, NODES
 from tests.cluster import fencing_requests
 from tests.cluster.acts.world import CLUSTER, NODE, NODE_LEASES, NOW, World, our_mark, refused
-from workers.interceptors.liveness import Liveness
+from workers.interceptors.activity_guards import Liveness
 
 LIMIT = timedelta(seconds=10)
 """How long Temporal waits for the attempt."""

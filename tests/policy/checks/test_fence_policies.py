@@ -24,8 +24,7 @@ from policy.objects.nodes import Condition, NodeEvent, NodeView
 from policy.scan.admission import admit, answer_request, room_in_scopes
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import MAXIMUM_CANDIDATES, ScanReport
-from tests.policy.builders import NOW, a_candidate, a_permit, a_report, ago
-from tests.policy.fencing_builders import RACK, in_rack, ledger_of, racks, report_of
+from tests.policy.builders import NOW, RACK, a_candidate, a_permit, a_report, ago, in_rack, racks, report_of, tolerant_ledger
 
 STORM = StormRule(name="racks", percentage=40, scope=RACK)
 ONE_PER_RACK = ScopeCap(scope=RACK, cap=1)
@@ -33,7 +32,7 @@ ONE_PER_RACK = ScopeCap(scope=RACK, cap=1)
 
 def scan(nodes: list[NodeView], policies: FencePolicies, *, watching: tuple[str, ...] = ()) -> ScanReport:
     """What the ledger would say of these nodes."""
-    ledger = ledger_of(nodes)
+    ledger = tolerant_ledger(nodes)
     ledger.follow(policies)
     return report_of(ledger.report_parts(NOW, watching))
 

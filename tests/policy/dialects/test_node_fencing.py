@@ -16,8 +16,7 @@ from policy.remediation.ladder import remedy
 from policy.remediation.strategies import Action
 from policy.values.errors import PolicyError
 from policy.values.object_refs import Dialect, dialect_of
-from tests.policy.builders import NOW, a_node
-from tests.policy.fencing_builders import RACK, a_cluster_config, a_policy, config_map
+from tests.policy.builders import NOW, RACK, a_cluster_config, a_node, a_policy, config_map
 
 
 def policies_of(*maps: dict[str, Any]) -> dict[str, dict[str, Any]]:

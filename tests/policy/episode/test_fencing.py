@@ -17,6 +17,7 @@ from policy.episode.fencing import (
     proof_stands,
     restart_proven,
     was_open,
+    writes_only_behind_cut,
 )
 from policy.episode.messages import Acknowledgement, OffProof, Reading, RestartProof
 from policy.fence.plan import FencingPlan, Freeing, PowerDevice
@@ -38,6 +39,28 @@ def read(endpoint: str, state: PowerState, seconds: float) -> Reading:
 
 def a_plan(**fields: object) -> FencingPlan:
     return FencingPlan(source="t", levels=(DEVICES,), **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("volumes", "sources", "behind"),
+    [
+        (("pv-gold",), ("persistentVolumeClaim",), True),
+        (("pv-gold", "pv-silver"), ("persistentVolumeClaim", "ephemeral", "configMap", "emptyDir"), True),
+        (("pv-gold", "pv-local"), ("persistentVolumeClaim",), False),
+        (("pv-gold", ""), ("persistentVolumeClaim",), False),
+        (("pv-gold", None), ("persistentVolumeClaim",), False),
+        (("pv-gold",), ("persistentVolumeClaim", "nfs"), False),
+        (("pv-gold",), ("persistentVolumeClaim", "hostPath"), False),
+        (("pv-gold",), ("persistentVolumeClaim", "a-kind-of-next-year"), False),
+        ((), ("configMap",), False),
+        ((), (), False),
+    ],
+)
+def test_only_a_pod_that_writes_nowhere_else_is_behind_the_cut(
+    volumes: tuple[str | None, ...], sources: tuple[str, ...], behind: bool
+) -> None:
+    """S1: any doubt is a path that is not cut."""
+    assert writes_only_behind_cut(volumes, sources, {"pv-gold", "pv-silver"}) is behind
 
 
 @pytest.mark.parametrize(

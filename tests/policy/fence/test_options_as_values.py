@@ -15,10 +15,9 @@ from policy.episode.fencing_requests import read_request
 from policy.fence.config import shown_config
 from policy.fence.plan_compiler import compile_config
 from policy.values.errors import PolicyError
-from tests.policy.builders import NODE, a_node, config, lines, node, read
+from tests.policy.builders import NODE, a_node, config, lines, node, plan_of_template, read
 from tests.policy.episode.test_fence_agents_remediations import remediation
 from tests.policy.fence.test_templates import template
-from tests.policy.fencing_builders import plan_of_template
 
 OPTION = "-oProxyCommand=touch${IFS}x"
 VIRSH = {"agent_name": "fence_virsh", "ip": "10.0.0.1", "plug": NODE, "action": "reboot"}

@@ -14,8 +14,7 @@ from policy.fence.plan import CredentialRef, FencingPlan, Freeing
 from policy.fence.templates import SPEC_FIELDS
 from policy.values.errors import PolicyError
 from tests.documents import document
-from tests.policy.builders import a_node
-from tests.policy.fencing_builders import plan_of_template
+from tests.policy.builders import a_node, plan_of_template
 from tests.vectors.objects import VECTORS
 
 DEVICE: dict[str, Any] = {

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from policy.objects.nodes import ZONE_LABEL, Condition, NodeView
 from policy.objects.scopes import CLUSTER, GroupCount, GroupTally, group_of, group_phrase, is_scope
-from tests.policy.builders import a_node
-from tests.policy.fencing_builders import RACK, in_rack
+from tests.policy.builders import RACK, a_node, in_rack
 
 
 @pytest.mark.parametrize(

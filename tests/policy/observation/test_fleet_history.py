@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 import pytest
 
-from activities.cluster.acts.observations import hands_on
+from activities.cluster.acts.scan import hands_on
 from activities.cluster.watch.kinds import Destination, Reader, read_by
 from policy.episode.modes import ClusterModes
 from policy.observation.comparison import Comparison, Judgement, RecordedSpell, compare

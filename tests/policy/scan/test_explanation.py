@@ -20,9 +20,21 @@ from policy.scan.evaluation import evaluate
 from policy.scan.explanation import Outlook, OwnersRules, explain, outlook, outlook_by_hand
 from policy.scan.ledger import Ledger
 from policy.values.object_refs import Dialect
-from tests.policy.builders import NOW, TEMPLATE, WORKER, a_check, a_node, ago, check_object, ledger_of, put
-from tests.policy.fencing_builders import RACK, in_rack, racks
-from tests.policy.fencing_builders import ledger_of as tolerant_ledger_of
+from tests.policy.builders import (
+    NOW,
+    RACK,
+    TEMPLATE,
+    WORKER,
+    a_check,
+    a_node,
+    ago,
+    check_object,
+    in_rack,
+    ledger_of,
+    put,
+    racks,
+    tolerant_ledger,
+)
 from tests.policy.pools import PROD, a_machine, cluster_api, openshift
 
 SICK = a_node("n1", "Unknown", 60)
@@ -123,7 +135,7 @@ def test_a_fence_policy_that_holds_a_node_back_is_named_with_what_would_unblock_
     lost = Condition(type="StorageUnreachable", status="True", since=ago(60))
     down = [in_rack("r0-0", "r0", "Unknown", 60), in_rack("r0-1", "r0", "Unknown", 60)]
     sick = replace(down[0], conditions=(*down[0].conditions, lost))
-    ledger = tolerant_ledger_of([*racks(1, 5)[2:], sick, down[1]])
+    ledger = tolerant_ledger([*racks(1, 5)[2:], sick, down[1]])
     ledger.follow(policies)
     (opinion,) = explain(ledger.known(NOW), "r0-0").opinions
     assert (held_by in opinion.target.held_by, unblock in opinion.unblock[0]) == (True, True), opinion

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from activities.power.driver import DeviceCredentials
-from activities.power.ec2.driver import Ec2Driver, Ec2Factory
+from activities.power.ec2 import Ec2Driver, Ec2Factory
 from simulator.bmc.machine import Machine
 from simulator.cloud.ec2 import Ec2Cloud
 

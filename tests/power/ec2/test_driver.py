@@ -18,9 +18,9 @@ import pytest
 
 from activities.errors import ErrorType
 from activities.power import cloud_call
+from activities.power import ec2 as ec2_driver
 from activities.power.driver import Deadline, DeviceCredentials, PowerError
-from activities.power.ec2 import calls
-from activities.power.ec2.driver import CONSOLE_LENGTH, TAG, TAG_LENGTH, Ec2Driver, Ec2Factory
+from activities.power.ec2 import CONSOLE_LENGTH, TAG, TAG_LENGTH, Ec2Driver, Ec2Factory
 from policy.fence.power import InterfaceGroups, PowerCapability, PowerState, Quarantine, VolumeState, host_of, instance_of
 from simulator.api.access.certificates import Certificates, issue
 from simulator.cloud.ec2 import CODES, Ec2Cloud, MotoServer
@@ -286,7 +286,7 @@ async def test_wrong_keys_are_unauthorized_and_shown_nowhere(
     driver = stand.driver(**wrong)
     error = await fails(driver.off(within(5)), ErrorType.UNAUTHORIZED)
     shown = "".join([repr(driver), repr(error), str(error), *traceback.format_exception(error), caplog.text])
-    shown += repr(calls._CLIENTS.__dict__)
+    shown += repr(ec2_driver._CLIENTS.__dict__)
     for secret in (*stand.keys, *wrong.values()):
         assert secret not in shown
     assert "Canonical" not in shown
@@ -470,7 +470,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    monkeypatch.setattr(calls, "_OWN_IDENTITY", calls._OwnIdentity())
+    monkeypatch.setattr(ec2_driver, "_OWN_IDENTITY", ec2_driver._OwnIdentity())
 
 
 def own_identity(stand: Ec2Stand) -> Ec2Driver:

@@ -1,0 +1,423 @@
+"""What the activities of a cluster ask of Temporal: permits and modes of the scanner, devices of their check, repairs of a
+machine, records of spells, and what NodeActions command.
+
+`ScannerPermits` asks whether a permit is held at the moment of use: the last look's question (S20). A scanner that can't be
+asked is a "no" with its reason, also while Temporal is away (S37): what can't be proven held is not held. Of one cluster there is
+one query under way at most, however many nodes are looked at: looks that ask meanwhile go into the next one, all together. No
+answer is older than the look that asked for it, because a look joins only a query that has not been sent yet (S14, S20, S38).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from temporalio import activity
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import QueryRejectCondition, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.contracts import search
+from activities.contracts.episode_start import start_options
+from activities.errors import ErrorType, failure
+from policy.episode.messages import (
+    EpisodeInput,
+    FencingInput,
+    Kind,
+    Need,
+    NeedKind,
+    PreservationInput,
+    RemediationInput,
+    device_check_id,
+    episode_id,
+    scanner_id,
+)
+from policy.episode.modes import ClusterModes
+from policy.episode.operator_commands import ANSWERS, ActionName, NodeActionSpec, Verb
+from policy.episode.permits import PermitQuestion, PermitQuestions
+from policy.fence.credential_hosts import CredentialHosts
+from policy.fence.templates import GROUP, KIND, VERSION
+from policy.observation.offenders import FoundRepairs, OffenderAnswer, OffenderRules, hardware_of, offence
+from policy.observation.spells import OBSERVATION, ObservationRecord
+from policy.values.display_text import counted, in_a_line
+from policy.values.object_refs import ObjectRef
+
+QUERY_TIMEOUT = timedelta(seconds=5)
+"""So long a look waits for its answer, its turn included."""
+
+
+class ScannerPermits:
+    """Asks the running scanners of the clusters that this process serves."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._lines: dict[str, _Line] = {}
+
+    async def holds(self, cluster: str, node: str, incident: str, override: str = "") -> tuple[bool, str]:
+        """Whether that incident may disrupt that node, and why not."""
+        answer = await self._answer(cluster, PermitQuestion(node=node, incident=incident, override=override))
+        return answer.held, answer.reason
+
+    async def paused(self, cluster: str) -> str:
+        """Why nothing may be disrupted now, "" where a permit decides. A scanner that can't be asked is a reason, too (S20)."""
+        return (await self._answer(cluster, PermitQuestion(node="", incident=""))).paused
+
+    async def modes(self, cluster: str) -> ClusterModes:
+        """What modes are set for its nodes. Raises where the scanner can't be asked (S20, S52)."""
+        answers = await self._answers(cluster, PermitQuestion(node="", incident=""))
+        if answers.modes is None:
+            raise failure(ErrorType.UNREACHABLE, answers.problem)
+        return answers.modes
+
+    async def _answer(self, cluster: str, question: PermitQuestion) -> PermitQuestion:
+        return (await self._answers(cluster, question)).of(question)
+
+    async def _answers(self, cluster: str, question: PermitQuestion) -> _Answers:
+        line = self._lines.setdefault(cluster, _Line())
+        if line.next is None:
+            questions: list[PermitQuestion] = []
+            line.next = _Query(questions=questions, answers=asyncio.create_task(self._ask_in_turn(cluster, line, questions)))
+        query = line.next
+        query.questions.append(question)
+        try:
+            async with asyncio.timeout(QUERY_TIMEOUT.total_seconds()):
+                return await asyncio.shield(query.answers)
+        except TimeoutError:
+            return _Answers(problem=f"the scanner of {cluster} can't be asked for the permit: it has not answered in time")
+
+    async def _ask_in_turn(self, cluster: str, line: _Line, questions: list[PermitQuestion]) -> _Answers:
+        async with line.under_way:
+            line.next = None  # in one step with the sending: who comes after this is not in the query, and gets no answer of it
+            return await self._ask(cluster, tuple(questions))
+
+    async def _ask(self, cluster: str, questions: tuple[PermitQuestion, ...]) -> _Answers:
+        scanner = self._client.get_workflow_handle(scanner_id(cluster))
+        try:
+            answered = await scanner.query(
+                "holds_permits",
+                PermitQuestions(questions=questions),
+                result_type=PermitQuestions,
+                reject_condition=QueryRejectCondition.NOT_OPEN,
+                rpc_timeout=QUERY_TIMEOUT,
+            )
+        except WorkflowQueryRejectedError:
+            return _Answers(problem=f"the scanner of {cluster} has been stopped")
+        except (RPCError, WorkflowQueryFailedError) as error:
+            return _Answers(problem=f"the scanner of {cluster} can't be asked for the permit: {error}")
+        found = {(each.node, each.incident, each.override): each for each in answered.questions}
+        return _Answers(problem=f"the scanner of {cluster} has not said who holds the permit", modes=answered.modes, found=found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answers:
+    """To what was asked together. problem: why what is not found here is a no."""
+
+    problem: str
+    modes: ClusterModes | None = None
+    found: Mapping[tuple[str, str, str], PermitQuestion] = field(default_factory=dict)
+
+    def of(self, asked: PermitQuestion) -> PermitQuestion:
+        """The answer to one question."""
+        no = replace(asked, reason=self.problem, paused=self.problem)
+        return self.found.get((asked.node, asked.incident, asked.override), no)
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """What is asked together, and the task that answers it."""
+
+    questions: list[PermitQuestion]
+    answers: asyncio.Task[_Answers]
+
+
+@dataclass(slots=True)
+class _Line:
+    """Of one cluster: the query that may still be joined, None where there is none, and the lock of the one that is under way."""
+
+    next: _Query | None = None
+    under_way: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+# A worker's side of the check of fence devices: which devices it has found to be configured for several nodes, asked of it by
+# looks (S39), where it has met each credential (S40), and which policies it is to look at.
+#
+# It resolves all nodes, every hour; a look could not. What it says is where to look, not what is so: a look resolves those nodes
+# itself. It is asked once a minute and process, however many nodes are looked at, and where it can't be asked, what it said
+# last is all that is known: it can only say no.
+
+ASKED_AGAIN_SECONDS = 60.0
+CHECK_TIMEOUT = timedelta(seconds=2)
+SIGNAL_TIMEOUT = timedelta(seconds=12)
+
+log = logging.getLogger(__name__)
+
+
+class DeviceCheckClient:
+    """Of the clusters that this process serves."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: defaultdict[str, _Known] = defaultdict(_Known)
+
+    async def shared(self, cluster: str) -> Mapping[str, Collection[str]]:
+        """The nodes that have it, by the device."""
+        known, now = self._known[cluster], asyncio.get_running_loop().time()
+        async with known.asking:
+            if now >= known.asked_again:
+                known.asked_again = now + ASKED_AGAIN_SECONDS
+                known.nodes = await self._ask(cluster) or known.nodes
+        return known.nodes
+
+    async def hosts(self, cluster: str) -> CredentialHosts:
+        """Where each credential may go, by its name, as it is now: a person may just have admitted one."""
+        known = self._known[cluster]
+        found: dict[str, tuple[str, ...]] | None = await self._query(cluster, "hosts", dict[str, tuple[str, ...]])
+        known.hosts = known.hosts if found is None else found
+        return known.hosts
+
+    async def notify_of_policies(self, cluster: str, policies: str) -> None:
+        """Have the check look at the policies that name devices now, where one runs. policies: their digest. Raises
+        Unreachable."""
+        check = self._client.get_workflow_handle(device_check_id(cluster))
+        try:
+            await check.signal("note_policies", policies, rpc_timeout=SIGNAL_TIMEOUT)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise failure(ErrorType.UNREACHABLE, f"Temporal has not answered yet: {error}") from error
+
+    async def _query(self, cluster: str, name: str, answer: Any) -> Any:
+        """None where it can't be asked."""
+        check = self._client.get_workflow_handle(device_check_id(cluster))
+        try:
+            return await check.query(name, result_type=answer, rpc_timeout=CHECK_TIMEOUT)
+        except (RPCError, WorkflowQueryFailedError) as error:
+            log.debug("the check of the fence devices of %s can't be asked (%s): %s", cluster, name, error)
+            return None
+
+    async def _ask(self, cluster: str) -> dict[str, set[str]] | None:
+        pairs = await self._query(cluster, "shared", tuple[tuple[str, str], ...])
+        if pairs is None:
+            return None
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for node, endpoint in pairs:
+            found[endpoint].add(node)
+        return found
+
+
+@dataclass(slots=True)
+class _Known:
+    """Of one cluster. asked_again: from then on, by the loop's clock."""
+
+    nodes: Mapping[str, Collection[str]] = field(default_factory=dict)
+    hosts: CredentialHosts = field(default_factory=dict)
+    asked_again: float = 0.0
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+# How often a machine was repaired, asked of Temporal's visibility while an episode pins its target.
+#
+# Nothing waits for that: an answer that does not come within a moment is "not known", which the record says (S37).
+
+WITHIN = timedelta(seconds=1)
+MOST_READ = 100
+"""So many of one machine are counted; the limit is lower."""
+
+
+class MachineRepairs:
+    """Those of one cluster. cluster: as the settings name it."""
+
+    def __init__(self, client: Client, cluster: str, rules: OffenderRules) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._rules = rules
+
+    async def found(self, node: str, system_uuid: str) -> FoundRepairs:
+        """Whether the machine of that Node is an offender, by one query. An episode that goes on in a new history is one repair;
+        the one that asks is counted by itself, whether or not visibility knows it already."""
+        if not (hardware := hardware_of(system_uuid)):
+            return FoundRepairs()
+        own = activity.info().workflow_id
+        query = search.repairs(self._cluster, datetime.now(UTC) - self._rules.window, hardware=hardware)
+        try:
+            async with asyncio.timeout(WITHIN.total_seconds()):
+                runs = [run async for run in self._client.list_workflows(query, limit=MOST_READ, rpc_timeout=WITHIN)]
+        except (RPCError, TimeoutError) as error:
+            why = error.message if isinstance(error, RPCError) else "no answer in time"
+            return FoundRepairs(problem=f"Temporal can't list the repairs of the machine: {why}")
+        others = [run for run in runs if run.id != own or run.status is not WorkflowExecutionStatus.RUNNING]
+        before = [search.repair(run.typed_search_attributes, run.start_time) for run in others]
+        found = offence(hardware, node, before, self._rules)
+        return FoundRepairs(offence=found, asks=bool(found) and self._rules.answer is OffenderAnswer.ASK)
+
+
+# Starts the workflows that record what was seen and not repaired. An id is used once for as long as Temporal remembers.
+
+PATIENCE = timedelta(seconds=10)
+
+
+class ObservationStarter:
+    """task_queue: where workflows run."""
+
+    def __init__(self, client: Client, *, task_queue: str) -> None:
+        self._client = client
+        self._task_queue = task_queue
+
+    async def start(self, record: ObservationRecord) -> None:
+        """Nothing is done where it exists already. Raises Unreachable, and InvalidConfig where Temporal refuses it as it is: it
+        is too large, or the namespace lacks a search attribute."""
+        first = record.spells[0] if record.spells else None
+        about = "node-days" if first is None else f"storm of {counted(len(record.spells), 'node')}" if first.storm else first.node
+        ending = f": {first.ending.value}" if first is not None and first.ending is not None and not first.storm else ""
+        try:
+            await self._client.start_workflow(
+                OBSERVATION,
+                record,
+                id=record.workflow_id,
+                task_queue=self._task_queue,
+                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+                search_attributes=search.of_observation(record),
+                static_summary=in_a_line(f"{about}{ending}", 200),
+                rpc_timeout=PATIENCE,
+            )
+        except WorkflowAlreadyStartedError:
+            return
+        except RPCError as error:
+            refused = error.status is RPCStatusCode.INVALID_ARGUMENT
+            kind = ErrorType.INVALID_CONFIG if refused else ErrorType.UNREACHABLE
+            raise failure(kind, f"Temporal can't record {record.workflow_id}: {error.message}") from error
+
+
+# Passes the request of a NodeAction on to a workflow, or starts the episode that it asks for: for people who have only kubectl.
+#
+# The request names the object, as the command line's does, and the workflow has it verified
+# (`activities/cluster/acts/attestation.py`). It counts once however often this is tried: an update bears the object's uid as its
+# id, and only one use is made of an object.
+
+DISPATCH_PATIENCE = timedelta(seconds=12)
+
+UPDATES = {
+    Verb.ABORT: "abort",
+    Verb.ACK_OFF: "acknowledge_off",
+    Verb.HOLD: "hold",
+    Verb.RESUME: "resume",
+    Verb.RETURN_PATH: "return_path",
+    Verb.RELEASE: "release",
+    Verb.EXTEND: "extend",
+    Verb.ISOLATE: "isolate",
+}
+OF_THE_SCANNER = {Verb.STOP_SCAN: "stop", Verb.PAUSE: "pause", Verb.UNPAUSE: "unpause", Verb.SET_MODE: "set_mode"}
+
+
+class NodeActionDispatcher:
+    """Of the clusters that this process serves. task_queue: where episodes run."""
+
+    def __init__(self, client: Client, *, task_queue: str, page: str = "") -> None:
+        """page: the address of our page, to be linked to."""
+        self._client = client
+        self._task_queue = task_queue
+        self._page = page
+
+    async def dispatch(self, cluster: str, spoken: NodeActionSpec, action: ActionName, who: str) -> str:
+        """What was answered. Raises NotLicensed with the reason where it is refused, Unreachable where no answer came."""
+        try:
+            answers = spoken.action is not Verb.ACK_OFF or spoken.question  # else it is the first command about that node
+            if (spoken.action in UPDATES and answers) or spoken.action in OF_THE_SCANNER:
+                return await self._update(cluster, spoken, action, who)
+            return await self._start(cluster, spoken, action, who)
+        except WorkflowUpdateFailedError as error:
+            raise _refused(str(getattr(error.cause, "message", "") or error.cause)) from error
+        except (RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
+            if isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND:
+                what = "scanner" if spoken.action in OF_THE_SCANNER else f"open episode of {spoken.node}"
+                raise _refused(f"there is no {what}") from error
+            raise failure(ErrorType.UNREACHABLE, f"Temporal or the workflow has not answered yet: {error}") from error
+
+    async def _update(self, cluster: str, spoken: NodeActionSpec, action: ActionName, who: str) -> str:
+        update = UPDATES.get(spoken.action) or OF_THE_SCANNER[spoken.action]
+        workflow_id = episode_id(cluster, spoken.node) if spoken.action in UPDATES else scanner_id(cluster)
+        given: dict[str, Any] = {"who": who, "reason": spoken.reason, "action": action}
+        if spoken.action is Verb.ABORT:
+            given["power_on"] = spoken.power_on
+        if spoken.action in ANSWERS:
+            given["question"] = spoken.question
+        if spoken.action is Verb.ACK_OFF:
+            given["override"] = spoken.override
+        if spoken.action is Verb.EXTEND:
+            given |= {"until": spoken.until, "hold": spoken.hold, "shorten": spoken.shorten}
+        if spoken.action in {Verb.RESUME, Verb.UNPAUSE}:
+            given["of"] = spoken.of
+        if spoken.action in {Verb.PAUSE, Verb.HOLD}:
+            given["until"] = spoken.until
+        if spoken.action is Verb.SET_MODE:
+            given |= {"mode": spoken.mode, "nodes": spoken.nodes, "selector": spoken.selector}
+        workflow = self._client.get_workflow_handle(workflow_id)
+        answer: str = await workflow.execute_update(update, given, id=action.uid, result_type=str, rpc_timeout=DISPATCH_PATIENCE)
+        return answer
+
+    async def _start(self, cluster: str, spoken: NodeActionSpec, action: ActionName, who: str) -> str:
+        kind, made = EPISODES[spoken.action]
+        incident = action.uid.replace("-", "")[:12]
+        common = {"cluster": cluster, "node": spoken.node, "reason": spoken.reason, "requester": who, "incident": incident}
+        wanted = made(spoken, common | {"action": action})
+        try:
+            await self._client.start_workflow(
+                kind.value,
+                wanted,
+                task_queue=self._task_queue,
+                memo={"incident": incident},
+                rpc_timeout=DISPATCH_PATIENCE,
+                **start_options(kind, wanted, page=self._page),
+            )
+        except WorkflowAlreadyStartedError as error:
+            open_one = await self._client.get_workflow_handle(episode_id(cluster, spoken.node)).describe(
+                rpc_timeout=DISPATCH_PATIENCE
+            )
+            holder = (await open_one.memo()).get("incident", "")
+            if holder != incident:
+                raise _refused(f"{spoken.node} is held by {open_one.workflow_type} {holder}") from error
+        return f"{kind.value} of {spoken.node} has begun, incident {incident}"
+
+
+def _fencing(spoken: NodeActionSpec, given: dict[str, Any]) -> EpisodeInput:
+    namespace, _, name = spoken.template.partition("/")
+    named = ObjectRef(api_version=f"{GROUP}/{VERSION}", kind=KIND, name=name, namespace=namespace)
+    given |= {"override": spoken.override, "seen_off": spoken.action is Verb.ACK_OFF}
+    return FencingInput(**given, need=_wish(given), template=named if spoken.template else None)
+
+
+def _remediation(spoken: NodeActionSpec, given: dict[str, Any]) -> EpisodeInput:
+    steps = {"strategies": spoken.strategies, "skip_impossible": spoken.skip_impossible}
+    return RemediationInput(**given, need=_wish(given), override=spoken.override, **steps)
+
+
+def _preservation(spoken: NodeActionSpec, given: dict[str, Any]) -> EpisodeInput:
+    return PreservationInput(**given, hold=spoken.hold, isolate=spoken.isolate)
+
+
+def _wish(given: dict[str, Any]) -> Need:
+    return Need(kind=NeedKind.PERSON, reason=given["reason"], requester=given["requester"])
+
+
+EPISODES: dict[Verb, tuple[Kind, Callable[[NodeActionSpec, dict[str, Any]], EpisodeInput]]] = {
+    Verb.FENCE: (Kind.FENCING, _fencing),
+    Verb.ACK_OFF: (Kind.FENCING, _fencing),
+    Verb.REMEDIATE: (Kind.REMEDIATION, _remediation),
+    Verb.PRESERVE: (Kind.PRESERVATION, _preservation),
+}
+
+
+def _refused(why: str) -> Exception:
+    return failure(ErrorType.NOT_LICENSED, why)
