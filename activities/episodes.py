@@ -64,7 +64,8 @@ from policy.episode.messages import (
 )
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer
-from policy.observation.spells import ScannerSpells
+from policy.observation.open_spells import MOST_OPEN as MOST_SPELLS
+from policy.observation.spells import ScannerSpells, unsound
 from policy.preservation.preservation_index import PreservationNeed
 
 Answer = TypeVar("Answer")
@@ -256,18 +257,18 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         return FormerRunDescription(workflow_type=found.workflow_type, task_queue=found.task_queue)
 
     async def former_spells(self, request: FormerRun) -> ScannerSpells:
-        """As its query `spells` says."""
+        """As its query `spells` says; without what no scanner keeps, since any client of Temporal may have run one (S49)."""
         handle = self._client.get_workflow_handle(request.workflow_id, run_id=request.run_id)
         try:
             found: ScannerSpells = await handle.query("spells", result_type=ScannerSpells, rpc_timeout=QUERY_TIMEOUT)
         except (RPCError, WorkflowQueryFailedError) as error:
             raise failure(ErrorType.UNREACHABLE, f"the last scanner does not answer: {error.message}") from error
-        return found
+        return replace(found, spells=tuple(each for each in found.spells if not unsound(each))[:MOST_SPELLS])
 
     async def notify(self, request: NotifyRequest) -> NotifyResult:
         """Side by side."""
-        told = await asyncio.gather(*(self._signal(request.cluster, seen) for seen in request.observations))
-        return NotifyResult(gone=tuple(seen.node for seen, there in zip(request.observations, told, strict=True) if not there))
+        reached = await asyncio.gather(*(self._signal(request.cluster, seen) for seen in request.observations))
+        return NotifyResult(gone=tuple(seen.node for seen, there in zip(request.observations, reached, strict=True) if not there))
 
     async def _signal(self, cluster: str, seen: Observation) -> bool:
         """Whether an episode is open there."""
@@ -300,8 +301,8 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         except RPCError as error:
             raise failure(ErrorType.UNREACHABLE, f"Temporal can't list the open episodes: {error.message}") from error
         if len(nodes) > MOST_OPEN:
-            told = f"more than {MOST_OPEN} episodes of {request.cluster} are open: end those that are not needed"
-            raise failure(ErrorType.NOT_SUPPORTED, told)
+            message = f"more than {MOST_OPEN} episodes of {request.cluster} are open: end those that are not needed"
+            raise failure(ErrorType.NOT_SUPPORTED, message)
         return FoundOpen(nodes=tuple(dict.fromkeys(nodes)), earlier=bool(former), repaired=repaired, former=former)
 
     async def request_permit(self, request: AskPermit) -> PermitAnswer:

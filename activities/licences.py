@@ -158,9 +158,9 @@ class Licences:
             return False
         return now - datetime.fromtimestamp(int(moment, 16), UTC) <= within
 
-    def seal_command(self, cluster: str, incident: str, word: SealedCommand) -> SealedCommand:
+    def seal_command(self, cluster: str, incident: str, command: SealedCommand) -> SealedCommand:
         """A person's word, with its seal: it was said to that incident, of the workflow that asks."""
-        return replace(word, seal=self._stamp(datetime.now(UTC), "word", *_command(cluster, incident, word)))
+        return replace(command, seal=self._stamp(datetime.now(UTC), "word", *_command(cluster, incident, command)))
 
     def overridden(self, target: Target) -> str:
         """`CIRCUIT_BREAKER` where a person overrides it for that episode, as a worker of ours has verified; else "" (S17)."""
@@ -168,19 +168,19 @@ class Licences:
         said = target.override.spoken.override if target.override is not None and not doubt else ""
         return CIRCUIT_BREAKER if CIRCUIT_BREAKER in said else ""
 
-    def command_problem(self, target: Target, word: SealedCommand | None, *verbs: Verb) -> str:
+    def command_problem(self, target: Target, command: SealedCommand | None, *verbs: Verb) -> str:
         """Why that is no word of a person to that incident about that node, "" where it is. verbs: what it has to say. A caller
         that answers in a cluster worker's place may say anything, and signs nothing."""
         said = " or ".join(verb.value for verb in verbs)
-        if word is None:
+        if command is None:
             return f"no NodeAction attests that a person has said {said} (worker.words)"
         within = OFF_FOR if verbs == (Verb.ACK_OFF,) else SEALED_FOR
-        facts = _command(target.cluster, target.incident, word)
-        if not self._accepts_stamp(word.seal, datetime.now(UTC), "word", *facts, within=within):
-            what = f"{word.speaker} has said {said} to incident {target.incident} in the last {format_duration(within)}"
+        facts = _command(target.cluster, target.incident, command)
+        if not self._accepts_stamp(command.seal, datetime.now(UTC), "word", *facts, within=within):
+            what = f"{command.speaker} has said {said} to incident {target.incident} in the last {format_duration(within)}"
             return f"no worker of this deployment has verified that {what} ({HOW_TO})"
-        if word.spoken.action not in verbs or word.spoken.node != target.pinned.node:
-            return f"{word.speaker} has said {word.spoken.action.value} of {word.spoken.node}, and not {said}"
+        if command.spoken.action not in verbs or command.spoken.node != target.pinned.node:
+            return f"{command.speaker} has said {command.spoken.action.value} of {command.spoken.node}, and not {said}"
         return ""
 
     def licence(self, target: Target, wanted: LicenceWanted, now: datetime) -> str:
@@ -227,8 +227,8 @@ def _episode(target: Target) -> tuple[object, ...]:
     return target.cluster, target.pinned.node, target.pinned.uid, target.incident, target.workflow_id
 
 
-def _command(cluster: str, incident: str, word: SealedCommand) -> tuple[object, ...]:
-    return cluster, incident, activity.info().workflow_id, replace(word, seal="")
+def _command(cluster: str, incident: str, command: SealedCommand) -> tuple[object, ...]:
+    return cluster, incident, activity.info().workflow_id, replace(command, seal="")
 
 
 def _found(target: Target, endpoint: str, quarantine: Quarantine) -> tuple[object, ...]:

@@ -330,48 +330,48 @@ class NodeActionDispatcher:
         self._task_queue = task_queue
         self._page = page
 
-    async def dispatch(self, cluster: str, spoken: NodeActionSpec, action: ActionName, who: str) -> str:
+    async def dispatch(self, cluster: str, command: NodeActionSpec, action: ActionName, who: str) -> str:
         """What was answered. Raises NotLicensed with the reason where it is refused, Unreachable where no answer came."""
         try:
-            answers = spoken.action is not Verb.ACK_OFF or spoken.question  # else it is the first command about that node
-            if (spoken.action in UPDATES and answers) or spoken.action in OF_THE_SCANNER:
-                return await self._update(cluster, spoken, action, who)
-            return await self._start(cluster, spoken, action, who)
+            answers = command.action is not Verb.ACK_OFF or command.question  # else it is the first command about that node
+            if (command.action in UPDATES and answers) or command.action in OF_THE_SCANNER:
+                return await self._update(cluster, command, action, who)
+            return await self._start(cluster, command, action, who)
         except WorkflowUpdateFailedError as error:
             raise _refused(str(getattr(error.cause, "message", "") or error.cause)) from error
         except (RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
             if isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND:
-                what = "scanner" if spoken.action in OF_THE_SCANNER else f"open episode of {spoken.node}"
+                what = "scanner" if command.action in OF_THE_SCANNER else f"open episode of {command.node}"
                 raise _refused(f"there is no {what}") from error
             raise failure(ErrorType.UNREACHABLE, f"Temporal or the workflow has not answered yet: {error}") from error
 
-    async def _update(self, cluster: str, spoken: NodeActionSpec, action: ActionName, who: str) -> str:
-        update = UPDATES.get(spoken.action) or OF_THE_SCANNER[spoken.action]
-        workflow_id = episode_id(cluster, spoken.node) if spoken.action in UPDATES else scanner_id(cluster)
-        given: dict[str, Any] = {"who": who, "reason": spoken.reason, "action": action}
-        if spoken.action is Verb.ABORT:
-            given["power_on"] = spoken.power_on
-        if spoken.action in ANSWERS:
-            given["question"] = spoken.question
-        if spoken.action is Verb.ACK_OFF:
-            given["override"] = spoken.override
-        if spoken.action is Verb.EXTEND:
-            given |= {"until": spoken.until, "hold": spoken.hold, "shorten": spoken.shorten}
-        if spoken.action in {Verb.RESUME, Verb.UNPAUSE}:
-            given["of"] = spoken.of
-        if spoken.action in {Verb.PAUSE, Verb.HOLD}:
-            given["until"] = spoken.until
-        if spoken.action is Verb.SET_MODE:
-            given |= {"mode": spoken.mode, "nodes": spoken.nodes, "selector": spoken.selector}
+    async def _update(self, cluster: str, command: NodeActionSpec, action: ActionName, who: str) -> str:
+        update = UPDATES.get(command.action) or OF_THE_SCANNER[command.action]
+        workflow_id = episode_id(cluster, command.node) if command.action in UPDATES else scanner_id(cluster)
+        given: dict[str, Any] = {"who": who, "reason": command.reason, "action": action}
+        if command.action is Verb.ABORT:
+            given["power_on"] = command.power_on
+        if command.action in ANSWERS:
+            given["question"] = command.question
+        if command.action is Verb.ACK_OFF:
+            given["override"] = command.override
+        if command.action is Verb.EXTEND:
+            given |= {"until": command.until, "hold": command.hold, "shorten": command.shorten}
+        if command.action in {Verb.RESUME, Verb.UNPAUSE}:
+            given["of"] = command.of
+        if command.action in {Verb.PAUSE, Verb.HOLD}:
+            given["until"] = command.until
+        if command.action is Verb.SET_MODE:
+            given |= {"mode": command.mode, "nodes": command.nodes, "selector": command.selector}
         workflow = self._client.get_workflow_handle(workflow_id)
         answer: str = await workflow.execute_update(update, given, id=action.uid, result_type=str, rpc_timeout=DISPATCH_PATIENCE)
         return answer
 
-    async def _start(self, cluster: str, spoken: NodeActionSpec, action: ActionName, who: str) -> str:
-        kind, made = EPISODES[spoken.action]
+    async def _start(self, cluster: str, command: NodeActionSpec, action: ActionName, who: str) -> str:
+        kind, made = EPISODES[command.action]
         incident = action.uid.replace("-", "")[:12]
-        common = {"cluster": cluster, "node": spoken.node, "reason": spoken.reason, "requester": who, "incident": incident}
-        wanted = made(spoken, common | {"action": action})
+        common = {"cluster": cluster, "node": command.node, "reason": command.reason, "requester": who, "incident": incident}
+        wanted = made(command, common | {"action": action})
         try:
             await self._client.start_workflow(
                 kind.value,
@@ -382,29 +382,29 @@ class NodeActionDispatcher:
                 **start_options(kind, wanted, page=self._page),
             )
         except WorkflowAlreadyStartedError as error:
-            open_one = await self._client.get_workflow_handle(episode_id(cluster, spoken.node)).describe(
+            open_one = await self._client.get_workflow_handle(episode_id(cluster, command.node)).describe(
                 rpc_timeout=DISPATCH_PATIENCE
             )
             holder = (await open_one.memo()).get("incident", "")
             if holder != incident:
-                raise _refused(f"{spoken.node} is held by {open_one.workflow_type} {holder}") from error
-        return f"{kind.value} of {spoken.node} has begun, incident {incident}"
+                raise _refused(f"{command.node} is held by {open_one.workflow_type} {holder}") from error
+        return f"{kind.value} of {command.node} has begun, incident {incident}"
 
 
-def _fencing(spoken: NodeActionSpec, given: dict[str, Any]) -> EpisodeInput:
-    namespace, _, name = spoken.template.partition("/")
+def _fencing(command: NodeActionSpec, given: dict[str, Any]) -> EpisodeInput:
+    namespace, _, name = command.template.partition("/")
     named = ObjectRef(api_version=f"{GROUP}/{VERSION}", kind=KIND, name=name, namespace=namespace)
-    given |= {"override": spoken.override, "seen_off": spoken.action is Verb.ACK_OFF}
-    return FencingInput(**given, need=_wish(given), template=named if spoken.template else None)
+    given |= {"override": command.override, "seen_off": command.action is Verb.ACK_OFF}
+    return FencingInput(**given, need=_wish(given), template=named if command.template else None)
 
 
-def _remediation(spoken: NodeActionSpec, given: dict[str, Any]) -> EpisodeInput:
-    steps = {"strategies": spoken.strategies, "skip_impossible": spoken.skip_impossible}
-    return RemediationInput(**given, need=_wish(given), override=spoken.override, **steps)
+def _remediation(command: NodeActionSpec, given: dict[str, Any]) -> EpisodeInput:
+    steps = {"strategies": command.strategies, "skip_impossible": command.skip_impossible}
+    return RemediationInput(**given, need=_wish(given), override=command.override, **steps)
 
 
-def _preservation(spoken: NodeActionSpec, given: dict[str, Any]) -> EpisodeInput:
-    return PreservationInput(**given, hold=spoken.hold, isolate=spoken.isolate)
+def _preservation(command: NodeActionSpec, given: dict[str, Any]) -> EpisodeInput:
+    return PreservationInput(**given, hold=command.hold, isolate=command.isolate)
 
 
 def _wish(given: dict[str, Any]) -> Need:

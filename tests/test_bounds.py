@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import bounded
+from tests.conftest import APART, CALM, PATIENT, TOGETHER, bounded
 from tests.system.worker_process import ROOT
 
 
@@ -25,6 +25,11 @@ async def test_what_takes_too_long_is_cancelled_and_cleans_up_before_the_next_on
     with pytest.raises(TimeoutError):
         await bounded(endless, 0.01)()
     assert told == ["cleaned up"]
+
+
+def test_what_has_a_lane_is_there() -> None:
+    """A file that was renamed would be run among those that keep a processor busy, or last of all."""
+    assert [name for name in (*PATIENT, *CALM, *APART, *TOGETHER) if not (ROOT / name).exists()] == []
 
 
 async def test_every_coroutine_of_this_run_is_bounded(request: pytest.FixtureRequest) -> None:

@@ -225,12 +225,20 @@ async def _cluster_serving(
             target,
             ClusterAttestation(served, licences, required=verified),
             devices,
-            ClusterIsolation(served, target.last_look, permits, licences, fences=fences, notify=notify_with_node),
+            ClusterIsolation(
+                served,
+                target.last_look,
+                permits,
+                licences,
+                fences=fences,
+                notify=notify_with_node,
+                verified_words=verified,
+            ),
             ClusterFreeing(
                 served, target.last_look, licences, identities=identities, checked=device_check, verified_words=verified
             ),
             ClusterRemediation(served, target.last_look),
-            ClusterPreservation(served, target.last_look, pools=settings.preservation.known_pools()),
+            ClusterPreservation(served, target.last_look, permits, pools=settings.preservation.known_pools()),
             ClusterFailedVolumes(served),
             ClusterRemediationObjects(served, target.last_look),
             ClusterObservations(served, start=ObservationStarter(client, task_queue=WORKFLOW_QUEUE).start),

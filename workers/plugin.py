@@ -116,6 +116,33 @@ SANDBOX = SandboxedWorkflowRunner(
 )
 
 
+class TimeGuard:
+    """Refuses what has happened since the last workflow task where it comes with the moment of that task.
+
+    A worker that replays a workflow for a query may get events that no task has brought yet (temporalio 1.35), and the task after
+    it goes on from there: `workflow.now()` would have said an old moment (S18), and no later replay would do again what was done
+    then, so that the workflow would be stuck for good. A refusal fails the query and drops what was replayed; Temporal gives the
+    task with its own moment.
+    """
+
+    def __init__(self, activate: Activate) -> None:
+        self._activate = activate
+        self._moment: tuple[int, int] | None = None
+        self._events = 0
+
+    def __call__(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
+        """What the workflow answers, or that the task failed."""
+        if {job.WhichOneof("variant") for job in act.jobs} <= {"query_workflow", "remove_from_cache"}:
+            return self._activate(act)
+        moment = act.timestamp.seconds, act.timestamp.nanos
+        if moment == self._moment and act.history_length > self._events:
+            completion = WorkflowActivationCompletion(run_id=act.run_id)
+            completion.failed.failure.message = "these events have the moment of the task before them: they are asked for again"
+            return completion
+        self._moment, self._events = moment, act.history_length
+        return self._activate(act)
+
+
 class GuardedRunner(UnsandboxedWorkflowRunner):
     """Runs workflows as they are, once the sandbox has let them in."""
 
@@ -126,7 +153,7 @@ class GuardedRunner(UnsandboxedWorkflowRunner):
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         """A workflow behind its entrance."""
         instance = super().create_instance(det)
-        instance.activate = InputGuard(det, instance.activate)  # type: ignore[method-assign]
+        instance.activate = TimeGuard(InputGuard(det, instance.activate))  # type: ignore[method-assign]
         return instance
 
 

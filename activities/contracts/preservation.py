@@ -81,6 +81,8 @@ class Hold:
     """
 
     at: datetime
+    released: bool = False
+    """A person has ended it, so that what becomes of the machine is no program's decision."""
     phase: str = ""
     preserved: bool = False
     value: str = ""
@@ -124,7 +126,8 @@ class GiveUpRequest:
     victim: the scanner's name for it. incident: the one that has the claim on the Node, and the permit. unhealthy: as in a
     HoldRequest. withdraw: the deletion is no longer wanted, and the claim is removed. before: the look for a machine that was
     never kept, which a health check or a person wants replaced; it licenses the deletion, also of a member of the control
-    plane. automatic: a program wants it, and leaves the machine to another controller that takes it away already.
+    plane. automatic: a program wants it, and leaves the machine to another controller that takes it away already. released: a
+    person has ended its preservation.
     """
 
     cluster: str
@@ -140,6 +143,7 @@ class GiveUpRequest:
     withdraw: bool = False
     before: BeforeActing | None = None
     automatic: bool = False
+    released: bool = False
 
     @property
     def by_remediation(self) -> bool:

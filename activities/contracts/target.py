@@ -302,7 +302,7 @@ class PathRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest:
     """Take our marks off a node. keep_cordon: the cordon stays, as a configuration without `mark-schedulable` wants it.
-    tainted: as `ours` in an UntaintRequest. added: for a node without our mark, or with a changed one. news: as in an
+    tainted: as `ours` in an UntaintRequest. added: for a node without our mark, or with a changed one. publication: as in an
     ActRequest."""
 
     target: Target
@@ -448,7 +448,7 @@ class TaintRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainRequest:
     """One round of evictions. `not_after`: none is asked for after it. at_most: how many in this round, None: no limit. only:
-    the pods to evict, None: all."""
+    the pods to evict, None: all. need: of the episode; None, of a worker of an older version, is a program's without a check."""
 
     target: Target
     options: DrainOptions
@@ -456,6 +456,7 @@ class DrainRequest:
     holder: str
     at_most: int | None = None
     only: Chosen | None = None
+    need: Need | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

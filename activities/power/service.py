@@ -267,8 +267,8 @@ def _refuse_another_machine(request: DeviceRequest, reading: Reading) -> None:
     """The address of a BMC may have been given to another machine's, or a name in a cloud: its off would be the wrong one's, and
     what it says proves nothing of ours (S39)."""
     if difference := another_machine(reading.serves, request.target.pinned):
-        words = f"{request.device.endpoint} is not the device of {_node(request)}: {difference}"
-        raise failure(ErrorType.TARGET_CHANGED, f"{words}; nothing was sent")
+        message = f"{request.device.endpoint} is not the device of {_node(request)}: {difference}"
+        raise failure(ErrorType.TARGET_CHANGED, f"{message}; nothing was sent")
 
 
 def _node(request: DeviceRequest) -> str:

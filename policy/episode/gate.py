@@ -21,7 +21,7 @@ from policy.objects.machines import PAUSED_ANNOTATION, SKIP_ANNOTATION, MachineV
 from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, NodeEvent, NodeView
 from policy.objects.scopes import CLUSTER, group_of
 from policy.preservation.kept_machine import CLUSTER_API_DELETE, CONDITION, OPENSHIFT_DELETE, PRIORITY_ANNOTATION, TAINT
-from policy.preservation.requests import KEEPING, Annotated, Intent, requested
+from policy.preservation.requests import KEEPING, Annotated, Intent, isolation_asked, requested
 from policy.remediation.control_plane import BlockingRule, ControlPlaneObjection
 from policy.values.errors import Unread, unread_text
 from policy.values.mode import Mode
@@ -94,6 +94,21 @@ def kept_by_annotation(node: NodeView | None, machines: Iterable[MachineView]) -
         if requested(Annotated(node=on_node, machine=on_machine), node_exists=node is not None).intent in KEEPING:
             return f"the annotation {PRESERVE_ANNOTATION}={on_machine} on Machine {machine.name} preserves the node"
     return ""
+
+
+def kept_by(node: NodeView, machines: Iterable[MachineView]) -> By:
+    """Who keeps it: a person, where an annotation of Node or Machine says so, else its pool."""
+    on_node = node.annotations.get(PRESERVE_ANNOTATION)
+    on_machines = (None, *(each.annotations.get(PRESERVE_ANNOTATION) for each in machines))
+    intents = {requested(Annotated(node=on_node, machine=value)).intent for value in on_machines}
+    return By.POOL if intents.isdisjoint({Intent.NOW, Intent.WHEN_FAILED}) else By.PERSON
+
+
+def isolated_by(node: NodeView | None, machines: Iterable[MachineView]) -> By:
+    """Who wants it isolated while it is kept: a person, where an annotation of Node or Machine says so, else its pool."""
+    on_node = node.annotations if node is not None else {}
+    asked = any(isolation_asked(on_node, values, pool=False)[0] for values in ({}, *(each.annotations for each in machines)))
+    return By.PERSON if asked else By.POOL
 
 
 def kept(node: NodeView) -> bool:
@@ -171,9 +186,12 @@ class Operation(StrEnum):
 
 
 class By(StrEnum):
-    """Whether a program or a person decided on the act."""
+    """Who decided on the act."""
 
     PROGRAM = "program"
+    POOL = "pool"
+    """A pool keeps the machine, and no person has asked for the act. Of the rows for programs alone only those of the mode stop
+    it: to keep a machine is to leave it alone."""
     PERSON = "person"
 
 
@@ -253,8 +271,9 @@ class Rule:
     """One row. name: unique. source: the safety rule, or the system that the reason comes from. says: why not, "" or None for no
     reason. stops: which acts.
 
-    weight: what the reason means for them; passes: the acts among them that wait for its end. programs_only: a person's act is
-    not stopped. spares: which of those acts it lets pass all the same. unblocks: what would end it, for people.
+    weight: what the reason means for them; passes: the acts among them that wait for its end. programs_only: neither a person's
+    act nor a pool's is stopped; pools_too: the latter is. spares: which of those acts it lets pass all the same. unblocks: what
+    would end it, for people.
     """
 
     name: str
@@ -264,6 +283,7 @@ class Rule:
     weight: Weight = Weight.VETOED
     passes: Operations = frozenset()
     programs_only: bool = False
+    pools_too: bool = False
     spares: Callable[[Seen, Operation], bool] = lambda _seen, _operation: False
     unblocks: str = ""
 
@@ -303,7 +323,10 @@ def unblocks(rule: str) -> str:
 
 @cache
 def _rows(operation: Operation, by: By) -> tuple[Rule, ...]:
-    return tuple(rule for rule in RULES if operation in rule.stops and not (rule.programs_only and by is By.PERSON))
+    def spares(rule: Rule) -> bool:
+        return rule.programs_only and (by is By.PERSON or (by is By.POOL and not rule.pools_too))
+
+    return tuple(rule for rule in RULES if operation in rule.stops and not spares(rule))
 
 
 def _doubts(seen: Seen, _now: datetime) -> Answer:
@@ -429,6 +452,7 @@ def _within_mode(seen: Seen, operation: Operation) -> bool:
 
 _NEEDS = {
     Operation.OFFER: Mode.CORDON,
+    Operation.KEEP: Mode.CORDON,
     Operation.CORDON: Mode.CORDON,
     Operation.DRAIN: Mode.DRAIN,
     Operation.EVICT: Mode.DRAIN,
@@ -502,8 +526,9 @@ RULES: tuple[Rule, ...] = (
         name=MODE,
         source="S52",
         says=_mode,
-        stops=_OFFERS | DESTRUCTIVE | _HANDS_OUT | _EVICTS,
+        stops=_OFFERS | DESTRUCTIVE | _HANDS_OUT | _EVICTS | _KEEPS,
         programs_only=True,
+        pools_too=True,
         spares=_within_mode,
         unblocks="its mode has to be raised: `nodewarden mode` shows what sets it, `nodewarden mode set repair NODE` arms it",
     ),
@@ -520,9 +545,10 @@ RULES: tuple[Rule, ...] = (
         name="mode unread",
         source="S52",
         says=_mode_unread,
-        stops=_OFFERS | DESTRUCTIVE | _EVICTS,
+        stops=_OFFERS | DESTRUCTIVE | _EVICTS | _KEEPS,
         weight=Weight.NOT_LICENSED,
         programs_only=True,
+        pools_too=True,
     ),
     # A person's request, or a maintenance. It does not stop the freeing of a machine that is off, or what the act does not touch.
     Rule(

@@ -14,7 +14,7 @@ from typing import Any
 from policy.checks.health_check import HealthCheck
 from policy.checks.verdicts import cause_of
 from policy.observation.comparison import JudgedSpell, Judgement, RecordedSpell, cases_of, joined
-from policy.observation.spells import Spell
+from policy.observation.spells import Ending, Spell
 from policy.values.errors import PolicyError, shown
 from policy.values.times import format_duration
 
@@ -100,7 +100,9 @@ def replay(
             return spell.due  # no condition's
         later = seconds.get(spell.cause)
         moment = spell.due + timedelta(seconds=later - then.seconds[spell.cause]) if later is not None else None
-        return moment if moment is not None and moment < (spell.ended or now) else None
+        # What we repaired was sick until then, and by no sign well without that: as in the table of longer time-outs.
+        sick = moment is not None and (spell.ending is Ending.OURS or moment < (spell.ended or now))
+        return moment if sick else None
 
     mine = joined(each for each in spells if each.spell.check == then.check)
     before, after = cases_of(mine, usual, now), cases_of(mine, usual, now, due)

@@ -234,12 +234,14 @@ class PreservationIndex:
         failing: Mapping[str, datetime | None] | None = None,
         begun: Iterable[str] = (),
         doubt: str = "",
+        observed: Callable[[str], bool] = lambda _: False,
     ) -> tuple[tuple[PreservationNeed, ...], int]:
         """Machines that are not as they should be, the most urgent first, and how many more there are. Sets `exempt`.
 
         sick: the names of all nodes for which `unhealthy` has a text. failing: those of them that a check would have acted on,
         and since when; only for those does a pool begin to keep by a check's verdict. begun: the victims with an episode that
-        was asked to keep them. doubt: why the pools are not known, "" where they are: then no preservation is given up.
+        was asked to keep them. doubt: why the pools are not known, "" where they are: then no preservation is given up. observed:
+        whether the mode of that victim lets no pool begin to keep it (S52).
         """
         self._wake(now)
         self._settling, self.exempt = {}, NONE_EXEMPT
@@ -255,7 +257,8 @@ class PreservationIndex:
             held = self._held(key, now, unhealthy, failed_at.get(key))
             if held is not None:
                 machines.append(held)
-                if held.failed and not self._says_failed(key) and not self._settled(key, failed_at, now):
+                unsettled = bool(held.failed) and not self._says_failed(key) and not self._settled(key, failed_at, now)
+                if unsettled or observed(held.victim):
                     barred.add(key)
             elif key in failed_at and (entry := self._machines.get(key)) is not None:
                 settling.add(entry.held.victim)

@@ -164,6 +164,12 @@ class Ledger:
         for node in self.nodes():
             self._note_mode(node)
 
+    def is_observed(self, name: str) -> bool:
+        """Whether the mode of that Node, of a Machine by its victim name where it has none, is to observe."""
+        target = self._inventory.nodes.get(name)
+        labels = target.node.labels if target is not None and target.node is not None else None
+        return mode_of(self._modes, name, labels).mode is Mode.OBSERVE
+
     # Objects --------------------------------------------------------------------------------------------------------
 
     def put_node(self, node: NodeView, now: datetime) -> None:

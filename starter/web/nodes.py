@@ -33,6 +33,7 @@ from starter import wording
 from starter.errors import MissingError, RequestError, UnreadableError
 from starter.handles.history import EndedEpisode, EpisodeRecord
 from starter.handles.observations import NONE_OBSERVED
+from starter.output.cluster_moment import zoned
 from starter.output.evaluation import in_one_line
 from starter.output.explanation import NodeExplanation, conclusion, scanner_lines
 from starter.output.record_table import END, moments_of
@@ -458,4 +459,4 @@ async def _then(views: Views, found: NodeSeen, at: str) -> dict[str, Any]:
         return {"problem": str(error)}
     then = await views.warden.observations.spells_at(found.timeline.cluster, moment, node=found.timeline.node)
     said = why_at(found.timeline, moment, found.pauses, then.spells)
-    return {"moment": moment, "said": [*said, *(f"not shown: {each}" for each in then.unknown)]}
+    return {"moment": moment, "zoned": zoned(moment), "said": [*said, *(f"not shown: {each}" for each in then.unknown)]}

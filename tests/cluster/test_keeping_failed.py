@@ -49,7 +49,7 @@ async def fail_two(person: ApiClient) -> None:
 async def held(connection: ClusterConnection, need: PreservationNeed, **changes: Any) -> Hold:
     """What the episode's first look writes."""
     activities = ClusterPreservation(
-        ServedCluster("prod", connection), LastLook(ServedCluster("prod", connection), Permits()).look
+        ServedCluster("prod", connection), LastLook(ServedCluster("prod", connection), Permits()).look, Permits()
     )
     wish = Wish(automatic=need.automatic)
     request = {"cluster": "prod", "node": need.victim, "machine": need.machine, "wish": wish, "unhealthy": need.unhealthy}

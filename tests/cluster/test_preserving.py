@@ -26,6 +26,7 @@ from activities.contracts.target import LookRequest, LookResult, LookVerdict, Ta
 from activities.errors import ErrorType, error_type
 from policy.episode.gate import Operation
 from policy.episode.messages import Need, NeedKind, Observation, Pinned
+from policy.episode.modes import REPAIRS, ClusterModes
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL, Mark, digest_of
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, PRESERVE_ANNOTATION
 from policy.preservation.kept_machine import (
@@ -42,6 +43,7 @@ from policy.preservation.kept_machine import (
     Isolation,
 )
 from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION, pool_of
+from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef
 from simulator.client import ApiClient, ApiError
 from tests.cluster.acts.world import Permits, refused
@@ -119,7 +121,7 @@ class Surroundings:
         connection.clock = lambda: self.now
         self.permits = Permits()
         self.look = LastLook(ServedCluster("prod", connection, clock=lambda: self.now), self.permits).look
-        self.activities = ClusterPreservation(ServedCluster("prod", connection, clock=lambda: self.now), self.look)
+        self.activities = ClusterPreservation(ServedCluster("prod", connection, clock=lambda: self.now), self.look, self.permits)
 
     async def has(self, node: Object | None, machine: Object | None) -> None:
         for path, found in (("/api/v1/nodes", node), (MACHINES, machine)):
@@ -257,7 +259,7 @@ async def test_a_pool_of_the_settings_says_how_long_and_an_object_of_its_name_go
     await person.create(DEFINITIONS, document("deploy/crds/preservationpolicies.nodewarden.io.yaml"))
     settled = pool_of("workers", {"selector": {}, "machinePreserveTimeout": "2h"})
     world.activities = ClusterPreservation(
-        ServedCluster("prod", world.connection, clock=lambda: world.now), world.look, pools=[settled]
+        ServedCluster("prod", world.connection, clock=lambda: world.now), world.look, world.permits, pools=[settled]
     )
     await world.has(node(**{PRESERVE_ANNOTATION: "now"}), machine())
     assert (await world.hold()).expiry == NOW + timedelta(hours=2)
@@ -393,12 +395,76 @@ async def test_where_fencing_is_switched_off_a_pool_keeps_no_machine_and_lets_no
     assert (await world.hold(wish=Wish(surplus=True))).terminate
 
 
+SILENT = {
+    **node(),
+    "status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": ""}]},
+}
+
+
+def only(mode: Mode) -> ClusterModes:
+    return ClusterModes(setting=mode)
+
+
+async def test_s52_only_in_repair_is_a_machine_given_up_whose_time_is_over(world: Surroundings) -> None:
+    """S52: by a program. One that a person has released is given up as ever."""
+    await world.has(SILENT, machine("Failed"))
+    hold = await world.hold(wish=Wish(keep=True))
+    assert hold.expiry is not None
+    world.now, world.permits.set = hold.expiry, only(Mode.DRAIN)
+    ended = await world.hold()
+    assert (ended.preserved, ended.terminate) == (False, False)
+    assert "its Machine is not given up: its mode is drain" in ended.reason
+    assert (await world.hold(wish=Wish(release="released by ada: enough"))).terminate
+    await leased(world)
+    with refused(ErrorType.NOT_LICENSED, "its mode is drain"):
+        await world.give_up(victim="node-7", incident="i-1")
+    assert "deletionTimestamp" not in (await world.machine())["metadata"]
+    await world.give_up(victim="node-7", incident="i-1", released=True)
+
+
+async def test_s52_whether_a_machine_is_given_up_waits_for_a_mode_that_can_t_be_read(world: Surroundings) -> None:
+    await world.has(SILENT, machine("Failed"))
+    hold = await world.hold(wish=Wish(keep=True))
+    assert hold.expiry is not None
+    world.now, world.permits.modes_error = hold.expiry, RuntimeError("the scanner has been stopped")
+    with pytest.raises(ApplicationError, match="the scanner has been stopped"):
+        await world.hold()
+    world.permits.modes_error = None
+    assert (await world.hold()).terminate
+
+
 async def test_where_fencing_is_switched_off_a_person_keeps_and_releases(world: Surroundings) -> None:
     """S17, S44: a person's word is carried out, and what ends is ended."""
     await world.has(node(), machine("Running"))
     await switch(world, "off")
     assert (await world.hold(wish=Wish(keep=True))).phase == "Running:Preserved"
     assert (await world.hold(wish=Wish(release="seen enough"))).phase == "Running"
+
+
+async def test_s52_in_observe_a_pool_begins_to_keep_nothing_and_gives_nothing_up(world: Surroundings) -> None:
+    """S52: what is kept already stays kept, and no mode brakes a person."""
+    await world.has(node(), machine("Failed"))
+    before = await world.node(), await world.machine()
+    world.permits.set = ClusterModes(setting=Mode.OBSERVE)
+    hold = await world.hold(wish=Wish(automatic=True))
+    assert (hold.preserved, hold.terminate, hold.changed) == (False, False, ())
+    assert "its mode is observe" in hold.reason
+    world.permits.set, world.permits.modes_error = REPAIRS, RuntimeError("Temporal is away")
+    with pytest.raises(ApplicationError, match="the mode could not be read: Temporal is away"):
+        await world.hold(wish=Wish(automatic=True))
+    assert (await world.node(), await world.machine()) == before
+    world.permits.set, world.permits.modes_error = ClusterModes(setting=Mode.CORDON), None
+    assert (await world.hold(wish=Wish(automatic=True))).phase == "Failed:Preserved"
+    world.permits.set = ClusterModes(setting=Mode.OBSERVE)
+    assert (await world.hold(wish=Wish(surplus=True))).phase == "Failed:Preserved"
+    assert (await world.hold()).phase == "Failed:Preserved"
+
+
+async def test_s52_in_observe_a_person_keeps_and_releases(world: Surroundings) -> None:
+    await world.has(node(), machine("Failed"))
+    world.permits.set = ClusterModes(setting=Mode.OBSERVE)
+    assert (await world.hold(wish=Wish(keep=True))).phase == "Failed:Preserved"
+    assert (await world.hold(wish=Wish(release="seen enough"))).terminate
 
 
 async def switch(world: Surroundings, fencing: str) -> None:
@@ -565,7 +631,7 @@ def looked(world: Surroundings, verdict: LookVerdict) -> BeforeActing:
     async def look(_request: LookRequest) -> LookResult:
         return LookResult(verdict=verdict, reason="as told", at=world.now, observation=Observation(node="node-7"))
 
-    world.activities = ClusterPreservation(ServedCluster("prod", world.connection, clock=lambda: world.now), look)
+    world.activities = ClusterPreservation(ServedCluster("prod", world.connection, clock=lambda: world.now), look, world.permits)
     target = Target(cluster="prod", pinned=Pinned(node="node-7", uid=""), incident="", kind="", workflow_id="", run_id="")
     return BeforeActing(look=LookRequest(target=target, need=Need(kind=NeedKind.PERSON), holder="us", operation=Operation.REMOVE))
 

@@ -240,7 +240,7 @@ async def kept(cluster: SimulatedCluster, name: str, **changes: Any) -> Hold:
     """By a person; or looked at again."""
     async with ClusterConnection.to(cluster.address.url, token=cluster.address.token) as connection:
         activities = ClusterPreservation(
-            ServedCluster("sim", connection), LastLook(ServedCluster("prod", connection), Permits()).look
+            ServedCluster("sim", connection), LastLook(ServedCluster("prod", connection), Permits()).look, Permits()
         )
         request = HoldRequest(cluster="sim", **({"node": cluster.machines.node_of(name), "wish": Wish(keep=True)} | changes))
         found = await ActivityEnvironment().run(activities.hold, request)

@@ -441,7 +441,7 @@ async def _keep(worker: ClusterConnection, api: ApiServer) -> None:
     """A machine of each system is kept, released, and given up when it fails."""
     environment, preservation = (
         ActivityEnvironment(),
-        ClusterPreservation(ServedCluster(CLUSTER, worker), LastLook(ServedCluster("prod", worker), Permits()).look),
+        ClusterPreservation(ServedCluster(CLUSTER, worker), LastLook(ServedCluster("prod", worker), Permits()).look, Permits()),
     )
     async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as person:
         machines = [await _of_gardener(person)]

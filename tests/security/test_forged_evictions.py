@@ -17,9 +17,11 @@ from activities.contracts.preservation import Hold, HoldRequest, Wish
 from activities.contracts.target import ActRequest, DrainRequest, DrainResult, Target
 from activities.errors import ErrorType
 from policy.episode.drain import DrainOptions
-from policy.episode.messages import Kind
+from policy.episode.messages import Kind, Need, NeedKind
+from policy.episode.modes import ClusterModes
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.kept_machine import CONDITION, TAINT
+from policy.values.mode import Mode
 from simulator.resources import NODES
 from tests.cluster.acts.world import CHECKS, CLUSTER, HOLDER, NODE, World, refused
 from tests.cluster.machines import CLUSTER_API, machine_of
@@ -47,13 +49,13 @@ async def marked(world: World, kind: Kind) -> Target:
     return target
 
 
-async def drain(world: World, target: Target) -> DrainResult:
+async def drain(world: World, target: Target, need: Need | None = None) -> DrainResult:
     soon = world.now + timedelta(seconds=10)
-    return await world.isolation.drain(DrainRequest(target=target, options=EVERYTHING, not_after=soon, holder=HOLDER))
+    return await world.isolation.drain(DrainRequest(target=target, options=EVERYTHING, not_after=soon, holder=HOLDER, need=need))
 
 
 async def hold(world: World, **fields: Any) -> Hold:
-    acts = ClusterPreservation(ServedCluster(CLUSTER, world.connection, clock=world.clock), world.target.last_look)
+    acts = ClusterPreservation(ServedCluster(CLUSTER, world.connection, clock=world.clock), world.target.last_look, world.permits)
     asked = {"cluster": CLUSTER, "node": NODE, "machine": CLUSTER_API.machine_ref(machine_of(NODE)), **fields}
     return await ActivityEnvironment().run(acts.hold, HoldRequest(**asked))
 
@@ -92,6 +94,19 @@ async def test_s44_a_pause_stops_the_evictions_of_a_preservation(busy: World) ->
     busy.permits.pause = ""
     assert (await drain(busy, target)).evicted == 1
     assert set(busy.permits.asked) == {(CLUSTER, "", "")}
+
+
+async def test_s52_in_observe_no_pod_of_a_machine_that_a_pool_keeps_is_evicted(busy: World) -> None:
+    """That a person asked for it is read, and not believed; and no mode brakes a person."""
+    await CLUSTER_API.set_status(busy.others, machine_of(NODE), {"phase": "Failed"})
+    assert (await hold(busy, wish=Wish(automatic=True))).drain
+    target = await marked(busy, Kind.PRESERVATION)
+    busy.permits.set, writes = ClusterModes(setting=Mode.OBSERVE), busy.writes
+    with refused(ErrorType.VETOED, "its mode is observe"):
+        await drain(busy, target, need=Need(kind=NeedKind.PERSON))
+    assert busy.writes == writes
+    await busy.others.patch(NODES.path(NODE), {"metadata": {"annotations": {PRESERVE_ANNOTATION: "now"}}})
+    assert (await drain(busy, target)).evicted == 1
 
 
 async def test_s44_the_condition_alone_which_a_kubelet_may_write_is_no_preservation(busy: World) -> None:

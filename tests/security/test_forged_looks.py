@@ -71,7 +71,7 @@ async def give_up(world: World, look: LookRequest, uid: str) -> Any:
         unhealthy="x",
         before=BeforeActing(look=look),
     )
-    acts = ClusterPreservation(ServedCluster(CLUSTER, world.connection, clock=world.clock), world.target.last_look)
+    acts = ClusterPreservation(ServedCluster(CLUSTER, world.connection, clock=world.clock), world.target.last_look, world.permits)
     return await ActivityEnvironment().run(acts.give_up, request)
 
 

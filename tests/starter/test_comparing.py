@@ -250,6 +250,9 @@ async def test_a_longer_time_out_is_tried_on_exported_spells(tmp_path: Path) -> 
     assert "As it was: 3 repairs, 1 false." in text
     assert "Changed: 2 repairs, 1 false." in text
     assert "at 2026-11-28T12:00:00Z, false repair: came back by itself → not due" in " ".join(text.split())
+    ours = exported(tmp_path / "ours.jsonl", spell("d", lasted=minutes(3), ending=Ending.OURS), checks=checks())
+    (check,) = json.loads((await replayed(tmp_path, ours, CHANGED.replace("DURATION", "10m"))).stdout)["checks"]
+    assert (check["repairs"], check["spells"][0]["after"]["judgement"]) == (1, "repaired"), "it was sick still"
     same = await replayed(tmp_path, file, CHANGED.replace("DURATION", "300s"))
     (check,) = json.loads(same.stdout)["checks"]
     assert (check["repairs"], check["falseRepairs"]) == (3, 1)

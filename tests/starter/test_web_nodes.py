@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from xml.etree import ElementTree
 
 import aiohttp
@@ -18,6 +18,7 @@ from policy.values.times import as_of
 from starter.errors import UnreadableError
 from starter.handles.episodes import NodeEpisodes
 from starter.handles.history import EndedEpisode
+from starter.output.cluster_moment import zoned
 from starter.output.explanation import NodeExplanation
 from starter.web.nodes import NodeSeen, NodeTimeline, asked_moment, covers, headline_of
 from starter.web.views import Views
@@ -207,6 +208,11 @@ async def test_at_a_moment_at_which_nothing_was_done_a_spell_says_what_was_seen_
     assert "ReadyUnknown, under c" in body
     assert "CapReached: 1 of 1 permits are held: node-3" in body
     assert "nothing was done to it" in body
+    india = timezone(timedelta(hours=5, minutes=30))
+    moment = ago(minutes=30).astimezone(india).replace(microsecond=0)
+    body = await text(page, f"{NODE}?at={moment:%Y-%m-%dT%H:%M:%S}&offset=%2B05:30")
+    assert f"At {zoned(moment)}:" in body
+    assert f"what held it since {as_of(moment, due)}: CapReached" in body
 
 
 async def test_a_moment_of_a_pause_shows_its_author_and_its_span(page: aiohttp.ClientSession, scripted: ScriptedWarden) -> None:

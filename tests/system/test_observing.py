@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import sys
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 
 from policy.episode.messages import Outcome
 from policy.observation.spells import OBSERVATION, Ending, ObservationRecord, Spell
 from policy.values.mode import Mode
-from simulator.resources import NODES
-from tests.system.fixtures import Standing
+from starter.errors import SilentError
+from tests.system.fixtures import MakeSystem, Standing
 from tests.system.harness import System
 from tests.system.questions import commands, is_open
-from tests.system.worker_process import ROOT, KillOrder, When
+from tests.system.temporal_server import TemporalServer
+from tests.system.worker_process import KillOrder, When
 
-pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 
 WAIT = timedelta(seconds=9)
 """Before the machine is switched off."""
 NODE = "node-2"
+SICK = (NODE, "node-3")
+RECORD = "observations.record"
+WORKER, TEMPORAL, API = "worker", "Temporal", "API server"
+VICTIMS = [(WORKER,), (TEMPORAL,), (API,)]
+if os.environ.get("NODEWARDEN_TEST_EVERY_KILL"):
+    VICTIMS += [(WORKER, TEMPORAL), (WORKER, API), (TEMPORAL, API), (WORKER, TEMPORAL, API)]
 
 
 async def test_a_mode_that_is_taken_back_a_second_before_the_off_leaves_the_machine_on(standing: Standing) -> None:
@@ -50,102 +63,189 @@ async def test_a_mode_that_is_taken_back_a_second_before_the_off_leaves_the_mach
         assert "its mode is observe" in result.message
 
 
-async def nodewarden(system: System, *words: str) -> tuple[int, str]:
-    """The code of a command as at a keyboard, and what it printed, with one space between words."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("NODEWARDEN_", "KUBECONFIG"))}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "starter.cli", *words,
-        env=environment | {"NODEWARDEN_CONFIG": str(system.config), "PYTHONPATH": str(ROOT)},
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
-    printed, _ = await asyncio.wait_for(process.communicate(), 60)
-    return process.returncode or 0, " ".join(printed.decode().split())
+# Spells --------------------------------------------------------------------------------------------------------------
 
 
-async def test_modes_are_set_shown_and_taken_back_by_commands(standing: Standing) -> None:
-    async with standing() as system:
+class Watched:
+    """A system in mode observe, and its spells."""
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+        self.scanner = system.warden.scanner(system.cluster_name)
+
+    async def spells(self) -> dict[str, Spell]:
+        """Those that are not recorded yet, by node."""
+        return {each.node: each for each in (await self.scanner.spells()).spells}
+
+    async def has_spells(self, *nodes: str, held: str = "") -> dict[str, Spell]:
+        """Wait until these are open, and held by that last."""
+
+        async def are_open() -> bool:
+            spells = await self.spells()
+            codes = {each.held[-1].code for each in spells.values() if each.ended is None}
+            return sorted(spells) == sorted(nodes) and codes <= ({held} if held else codes)
+
+        await self.system.until(are_open, f"spells of {nodes}, held by {held or 'anything'}", seconds=60, tolerate=True)
+        return await self.spells()
+
+    async def records(self, count: int) -> list[ObservationRecord]:
+        """All that Temporal lists, once there are so many; all of them have completed."""
+        found: list[ObservationRecord] = []
+
+        async def are_listed() -> bool:
+            runs = [run async for run in self.system.warden.client.list_workflows(f"WorkflowType = '{OBSERVATION}'")]
+            of = self.system.warden.client.get_workflow_handle
+            found[:] = [await of(run.id, run_id=run.run_id, result_type=ObservationRecord).result() for run in runs]
+            return len(found) >= count
+
+        await self.system.until(are_listed, f"{count} records", tolerate=True)
+        assert len({each.workflow_id for each in found}) == len(found)
+        return found
+
+    async def came_back(self, spell: Spell, then: Spell) -> None:
+        """What was recorded is the spell that was open then, ended when the node was Ready again."""
+        conditions = (await self.system.live_node(spell.node))["status"]["conditions"]
+        (ready,) = (each["lastTransitionTime"] for each in conditions if each["type"] == "Ready")
+        assert (spell.due, spell.since, spell.uid, spell.mode) == (then.due, then.since, then.uid, Mode.OBSERVE)
+        assert (spell.ending, spell.ended) == (Ending.CAME_BACK, datetime.fromisoformat(ready)), spell.traces
+        assert [each.code for each in spell.held[: len(then.held)]] == [each.code for each in then.held]
+        assert all(each.until is not None for each in spell.held)
+
+
+@asynccontextmanager
+async def away(system: System, victims: Sequence[str]) -> AsyncIterator[None]:
+    """They are killed; within the block they are away, after it they are back."""
+    if WORKER in victims:
+        await system.workers[-1].kill()
+    if TEMPORAL in victims:
+        await system.temporal.kill()
+    if API in victims:
+        assert system.cluster.api is not None
+        await system.cluster.api.stop()
+    yield
+    if API in victims:
+        assert system.cluster.api is not None
+        await system.cluster.api.start()
+    if TEMPORAL in victims:
+        await system.temporal.start()
+    if WORKER in victims:
         await system.start_worker()
-        await system.apply_policy()
-        await system.start_scanner()
-        name, labels = system.cluster_name, {"metadata": {"labels": {"rack": "r1"}}}
-        await system.client.patch(NODES.path(NODE), labels)
-
-        async def set_mode(*words: str) -> tuple[int, str]:
-            return await nodewarden(system, "mode", *words, "--reason", "first rack")
-
-        async def shown(*words: str) -> str:
-            return (await nodewarden(system, "mode", *words))[1]
-
-        assert await set_mode("set", "observe") == (0, f"{name}: the mode of all nodes is observe")
-        armed = f"{name}: the mode of nodes with rack=r1 is repair; 1 other rule: see `nodewarden mode`"
-        assert await set_mode("set", "repair", "-l", "rack=r1") == (0, armed)
-        code, answer = await set_mode("set", "repair", "-l", "rack=r9")
-        assert (code, answer.endswith("; no node has rack=r9 now")) == (0, True)
-        assert (await shown()).count("it covers no node now") == 1
-        found = json.loads(await shown("-o", "json"))
-        assert {line["mode"]: NODE in line["nodes"] for line in found["nodes"]} == {"observe": False, "repair": True}
-        assert [rule["selector"] for rule in found["idle"]] == ["rack=r9"]
-        assert (await set_mode("unset", "-l", "rack=r1"))[0] == 0
-        found = json.loads(await shown("-o", "json"))
-        assert [line["mode"] for line in found["nodes"]] == ["observe"]
-        known = "there are rules for all nodes; nodes with rack=r9"
-        assert (await set_mode("unset", "-l", "rack=r2"))[1].endswith(f"no rule is for exactly these nodes: {known}")
-        refused = {
-            ("set", "bogus"): (2, "expected observe, cordon, drain or repair, got 'bogus'"),
-            ("set", "repair", "-l", "rack in"): (3, "expected"),
-            ("set", "repair", NODE, "-l", "rack=r1"): (3, "expected nodes by name or a selector, got both"),
-            ("set", "repair", "node-77"): (4, "node-77: there is no such Node or Machine"),
-        }
-        for words, (code, said) in refused.items():
-            ended, printed = await set_mode(*words)
-            assert (ended, said in printed) == (code, True), printed
-        assert json.loads(await shown("-o", "json"))["rules"] == found["rules"]
 
 
-async def open_spells(system: System) -> list[Spell]:
-    return [each for each in (await system.warden.scanner(system.cluster_name).spells()).spells if each.ended is None]
+@asynccontextmanager
+async def killed_at(system: System, when: When, victims: Sequence[str]) -> AsyncIterator[None]:
+    """What the block brings about is recorded; just before or just after that the victims are killed."""
+    worker = system.workers[-1]
+    worker.obey(KillOrder(when=when, activity=RECORD, freezes=True))
+    yield
+    await system.until(lambda: worker.obeyed, f"the worker stands still {when.value} {RECORD}", seconds=10)
+    async with away(system, victims):
+        if worker.alive:
+            worker.thaw()
 
 
-async def recorded(system: System) -> list[Spell]:
-    """All records of spells, in the order of Temporal."""
-    query = f"WorkflowType = '{OBSERVATION}' AND ExecutionStatus = 'Completed'"
-    runs = [run async for run in system.warden.client.list_workflows(query)]
-    of = system.warden.client.get_workflow_handle
-    records = [await of(run.id, run_id=run.run_id, result_type=ObservationRecord).result() for run in runs]
-    return [spell for record in records for spell in record.spells]
+async def play(system: System, victims: Sequence[str]) -> None:
+    """Kill at each step: open; held by another thing; over, not recorded; recorded, the scanner does not know; node-days due."""
+    began = datetime.now(UTC)
+    watched = Watched(system)
+    await system.start_worker()
+    await system.apply_policy()
+    await system.start_scanner(mode=Mode.OBSERVE)
+    for node in SICK:
+        system.break_node(node, "kubelet-stops")
+    opened = await watched.has_spells(*SICK)
+    async with away(system, victims):
+        await asyncio.sleep(0.5)
+    assert {node: each.due for node, each in (await watched.has_spells(*SICK)).items()} == {
+        node: each.due for node, each in opened.items()
+    }
+    await watched.scanner.pause(who="ada", reason="a look at the switch")
+    held = await watched.has_spells(*SICK, held="Paused")
+    async with away(system, victims):
+        await asyncio.sleep(0.5)
+    await watched.has_spells(*SICK, held="Paused")
+    async with killed_at(system, When.BEFORE, victims):
+        system.cluster.heal_node(SICK[0])
+    await watched.has_spells(SICK[1])
+    async with killed_at(system, When.AFTER, victims):
+        system.cluster.heal_node(SICK[1])
+    await watched.has_spells()
+    async with killed_at(system, When.BEFORE, victims):
+        stopping = asyncio.create_task(watched.scanner.stop(who="ada", reason="the end"))
+    with suppress(SilentError):  # the worker may have been killed before it answered
+        await stopping
+    assert await watched.scanner.ended()
+    records = await watched.records(3)
+    ((days,),) = [each.days for each in records if each.days]
+    assert 0 < days.seconds <= 6 * (datetime.now(UTC) - began).total_seconds()
+    recorded = [spell for each in records for spell in each.spells]
+    assert sorted(each.node for each in recorded) == list(SICK)
+    for spell in recorded:
+        assert spell.due == opened[spell.node].due
+        await watched.came_back(spell, held[spell.node])
+    assert [commands(system, node) for node in SICK] == [[], []]
+    assert not any([await is_open(system, node) for node in SICK])
 
 
-async def test_a_spell_is_recorded_once_though_the_worker_is_killed_while_it_lasts_and_while_it_is_recorded(
-    standing: Standing,
+async def _shown(system: System, victims: Sequence[str]) -> None:
+    try:
+        await play(system, victims)
+    except BaseException as error:
+        error.add_note(f"killed: {', '.join(victims)}")
+        await system.show_logs()
+        raise
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+async def reset(system: System, workflow_id: str) -> None:
+    """To the end of its first task."""
+    handle = system.warden.client.get_workflow_handle(workflow_id)
+    async for event in handle.fetch_history_events():
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+            break
+    await system.warden.client.workflow_service.reset_workflow_execution(
+        ResetWorkflowExecutionRequest(
+            namespace=system.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=workflow_id, run_id=(await handle.describe()).run_id or ""),
+            reason="test",
+            request_id=uuid.uuid4().hex,
+            workflow_task_finish_event_id=event.event_id,
+        )
+    )
+
+
+async def outlive(system: System) -> None:
+    """Its scanner is terminated, and the next one is reset."""
+    watched = Watched(system)
+    await system.start_worker()
+    await system.apply_policy()
+    await system.start_scanner(mode=Mode.OBSERVE)
+    system.break_node(NODE, "kubelet-stops")
+    opened = (await watched.has_spells(NODE))[NODE]
+    await system.warden.client.get_workflow_handle(watched.scanner.workflow_id).terminate("an accident")
+    await system.start_scanner(mode=Mode.OBSERVE)
+    then = (await watched.has_spells(NODE))[NODE]
+    assert then == replace(opened, held=then.held)
+    await reset(system, watched.scanner.workflow_id)
+    then = (await watched.has_spells(NODE))[NODE]
+    assert then == replace(opened, held=then.held)
+    system.cluster.heal_node(NODE)
+    await watched.has_spells()
+    ((spell,),) = [each.spells for each in await watched.records(1)]
+    await watched.came_back(spell, opened)
+
+
+async def test_each_spell_is_recorded_once_whatever_is_killed_at_each_step_and_whatever_becomes_of_the_scanner(
+    make_system: MakeSystem, tmp_path: Path
 ) -> None:
-    async with standing() as system:
-        first = await system.start_worker()
-        await system.apply_policy()
-        await system.start_scanner(mode=Mode.OBSERVE)
-        system.break_node(NODE, "kubelet-stops")
-
-        async def has_spell() -> bool:
-            return [each.node for each in await open_spells(system)] == [NODE]
-
-        await system.until(has_spell, "the spell is open")
-        await first.kill()
-        second = await system.start_worker()
-        second.obey(KillOrder(when=When.AFTER, activity="observations.record"))
-        await system.until(has_spell, "the spell is open still", tolerate=True)
-        system.cluster.heal_node(NODE)
-        await system.until(lambda: not second.alive, "the worker is killed once the record is made", seconds=60)
-        await system.start_worker()
-
-        async def is_told() -> bool:
-            return not (await system.warden.scanner(system.cluster_name).spells()).spells
-
-        await system.until(is_told, "the scanner has nothing to record any more", seconds=60, tolerate=True)
-
-        async def is_found() -> bool:
-            return bool(await recorded(system))
-
-        await system.until(is_found, "Temporal lists the record")
-        (spell,) = await recorded(system)
-        assert (spell.node, spell.ending, spell.mode) == (NODE, Ending.CAME_BACK, Mode.OBSERVE)
-        assert commands(system, NODE) == []
-        assert not await is_open(system, NODE)
+    """With its content, and node-days too. Side by side: nearly all of it is waiting."""
+    async with AsyncExitStack() as stack:
+        lanes = []
+        for victims in VICTIMS:
+            mortal = await stack.enter_async_context(TemporalServer(_made(tmp_path / "-".join(victims))))
+            lanes.append((await make_system(nodes=6, temporal=mortal), victims))
+        await asyncio.gather(outlive(await make_system(nodes=6)), *(_shown(*lane) for lane in lanes))

@@ -132,6 +132,11 @@ class Preflight:
         """From then on nothing more is begun; None: there is none."""
         return self._fencing.deadline if self._fencing is not None else None
 
+    @property
+    def need_seen(self) -> Need:
+        """The need, as activities look at it: without what is for people."""
+        return replace(self.need, word=self._episode.state.wish, reason="", requester="")
+
     def in_time(self, duration: timedelta) -> timedelta:
         """As long a wait as there is time for: where that ends, there is something else to do."""
         if self.deadline is None:
@@ -434,7 +439,7 @@ class Preflight:
         lease = lease_duration(max(ends - workflow.now(), DEFAULT_TIMEOUT) if ends is not None else None)
         request = LookRequest(
             target=self._episode.target,
-            need=replace(self.need, word=self._episode.state.wish, reason="", requester=""),  # those are for people
+            need=self.need_seen,
             holder=self._episode.state.holder,
             operation=operation,
             configured=self._configured if operation in DESTRUCTIVE or counts or devices else None,

@@ -335,8 +335,8 @@ class PreservationProgress:
     """A preservation. What holds stands on the objects; here is what was asked for and is not there yet, and what was done."""
 
     wish: Wish = NO_WISH
-    spoken: str = ""
-    """What has been said, or seen, since the last look."""
+    interruption: str = ""
+    """What was commanded, or has changed, since the last look; "" for nothing."""
     unhealthy: str = ""
     drained: bool | None = None
     drain_ends: datetime | None = None

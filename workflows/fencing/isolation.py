@@ -194,6 +194,7 @@ class IsolationSequence:
                 only=method.only,
                 not_after=min(deadline, licence.until) if deadline > workflow.now() else licence.until,
                 holder=self._episode.state.holder,
+                need=self._preflight.need_seen,
             )
         except ValueError as error:
             raise NonRetryable(f"{method.name}: {error}") from error

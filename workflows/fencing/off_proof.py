@@ -190,10 +190,7 @@ class PowerSequence:
         self._progress.read_before_question = {each.endpoint: each.state for each in self._episode.state.readings.values()}
 
     def accept(self, proof: OffProof) -> None:
-        """Take a person's acknowledgement for the proof (S8)."""
-        self._hold(proof)
-
-    def _hold(self, proof: OffProof) -> None:
+        """Take what was read, or a person's acknowledgement (S8), for the proof."""
         self._progress.proof = self._episode.state.off_proof = proof
         self._episode.count_off()
 
@@ -239,7 +236,7 @@ class PowerSequence:
             return False
         read = {reading.endpoint for reading in proof.readings}
         self._progress.proven = next(level for level in levels if {device.endpoint for device in level} == read)
-        self._hold(proof)
+        self.accept(proof)
         self._episode.note("off-proven", "ok", ", ".join(f"{r.endpoint} off at {written(r.at)}" for r in proof.readings))
         return True
 

@@ -49,7 +49,7 @@ from workflows.kit import options
 from workflows.kit.continuation import NewHistory
 from workflows.kit.interrupts import Interrupt, Vetoed, as_interrupt
 from workflows.kit.messages import ExtendRequest, PersonRequest
-from workflows.preservation.isolation import KeptMachineIsolation
+from workflows.preservation.isolation import NEED, KeptMachineIsolation
 
 LOOK_PAUSE = timedelta(seconds=10)
 LONGEST_PAUSE = timedelta(minutes=5)
@@ -144,7 +144,7 @@ class PreservationStory:
                 unhealthy=self._progress.unhealthy,
                 isolation=self._progress.cutting_off.progress,
             )
-            self._progress.spoken = ""
+            self._progress.interruption = ""
             try:
                 hold: Hold = await self.episode.execute(
                     PreservationActivities.hold, request, options.cluster_write, "looks whether the machine is to be kept"
@@ -277,7 +277,7 @@ class PreservationStory:
     def _interruption(self) -> str:
         """What has been said since the last look, "" where nothing was."""
         abort = self.episode.state.abort_asked
-        return f"aborted by {abort.by}: {abort.reason}" if abort is not None else self._progress.spoken
+        return f"aborted by {abort.by}: {abort.reason}" if abort is not None else self._progress.interruption
 
     def _why_look_again(self) -> str:
         """Why what the last look said may not hold any more, "" while it does: nothing is done to the machine before another."""
@@ -355,6 +355,7 @@ class PreservationStory:
             options=DRAIN,
             not_after=min(deadline, now + options.ACT_WINDOW) if deadline > now else now + options.ACT_WINDOW,
             holder=self.episode.state.holder,
+            need=NEED,
         )
         with as_interrupt("the node can't be drained"):
             return await self.episode.execute(IsolationActivities.drain, request, options.consequence, "asks for evictions")
@@ -419,14 +420,14 @@ class PreservationStory:
     def take_update(self, update: PreservationUpdate) -> None:
         """The scanner saw that something is not as we left it."""
         self._progress.unhealthy = update.unhealthy
-        self._progress.spoken = "something of it has changed"
+        self._progress.interruption = "something of it has changed"
         self._progress.wish = replace(self._progress.wish, surplus=bool(update.released))
         self.episode.wake()
 
     def take_release(self, request: PersonRequest) -> str:
         """A person ends it now."""
-        self._progress.spoken = f"released by {request.by}: {request.reason}"
-        self._progress.wish = replace(self._progress.wish, keep=False, release=self._progress.spoken)
+        self._progress.interruption = f"released by {request.by}: {request.reason}"
+        self._progress.wish = replace(self._progress.wish, keep=False, release=self._progress.interruption)
         self.episode.note("release", "asked", f"by {request.by}: {request.reason}", who=request.by)
         self.episode.wake()
         return f"{self.episode.state.node} is released"
@@ -444,7 +445,7 @@ class PreservationStory:
     def take_extension(self, request: ExtendRequest) -> str:
         """A person moves its end."""
         until = self.extended_to(request)
-        self._progress.spoken = "its end has been moved"
+        self._progress.interruption = "its end has been moved"
         self._progress.wish = replace(self._progress.wish, until=until)
         self.episode.note("extend", "asked", f"by {request.by}, until {written(until)}: {request.reason}", who=request.by)
         self.episode.wake()
@@ -452,7 +453,7 @@ class PreservationStory:
 
     def take_isolation(self, request: PersonRequest) -> str:
         """A person wants it cut off once it has failed."""
-        self._progress.spoken = f"to be isolated, says {request.by}"
+        self._progress.interruption = f"to be isolated, says {request.by}"
         self._progress.wish = replace(self._progress.wish, isolate=True)
         self._apart.try_now()
         self.episode.note("isolate", "asked", f"by {request.by}: {request.reason}", who=request.by)

@@ -23,8 +23,9 @@ from workflows.episode.node_writes import UNMARK_PAUSE, NodeWriter
 from workflows.episode.state import End, GivingUpProgress, PreservationHistory
 from workflows.kit import options
 from workflows.kit.continuation import NewHistory
-from workflows.kit.interrupts import interrupt_for, is_unclear
+from workflows.kit.interrupts import is_unclear
 from workflows.kit.messages import AbortRequest
+from workflows.remediation.ladder_step import withdraw_claim
 
 LOOK_AGAIN = timedelta(seconds=20)
 PAUSE = timedelta(seconds=10)
@@ -148,19 +149,13 @@ class GivingUpStory:
         """Our claim on the Node goes, however often it takes; a further abort leaves it (S35). Whether an answer that was lost
         has begun the deletion is looked up, as far as can be."""
         found: list[GiveUpResult] = []
-        failing = "our claim on the Node can't be taken off"
 
         async def withdraw() -> None:
-            try:
-                found[:] = [await self._give_up(withdraw=True)]
-            except ActivityError as error:
-                if error_type(error) is not ErrorType.TARGET_CHANGED:  # another Machine has its name: there is nothing to keep
-                    raise interrupt_for(error, failing) from error
+            found[:] = [await self._give_up(withdraw=True)]
 
-        gone = await self._node_writer.insist("withdraw", withdraw, failing=failing, pause=PAUSE, abort_ends=True)
+        left = await withdraw_claim(self._node_writer, withdraw, PAUSE)
         going = not found[0].kept if found else self._progress.unclear
         when = "its deletion may have been asked for" if going else "its deletion was not asked for"
-        left = "" if gone else f"; {failing}"
         return await self._end(Outcome.ABORTED, f"aborted by {abort.by}: {abort.reason}; {when}{left}")
 
     async def _give_up(self, *, withdraw: bool = False) -> GiveUpResult:
@@ -180,6 +175,7 @@ class GivingUpStory:
                 withdraw=withdraw,
                 holder=self.episode.state.holder,
                 not_after=workflow.now() + options.ACT_WINDOW,
+                released=self._kept.hold is not None and self._kept.hold.released,
             ),
             options.deletion(request.cluster),
             f"asks for the deletion of {request.machine.name}",

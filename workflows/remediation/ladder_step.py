@@ -27,6 +27,7 @@ from activities.contracts.remediation import (
     RememberRequest,
 )
 from activities.contracts.target import ActResult, LookRequest, LookVerdict
+from activities.errors import ErrorType, error_type
 from policy.episode.gate import Operation
 from policy.episode.messages import NeedKind
 from policy.episode.permits import PermitRequest
@@ -38,7 +39,7 @@ from workflows.episode.node_writes import NodeWriter
 from workflows.episode.preflight import Preflight, Seeing, seen_with
 from workflows.episode.state import End, LadderProgress, StepProgress
 from workflows.kit import options
-from workflows.kit.interrupts import Interrupt, NonRetryable, StepFailed, as_interrupt, is_unclear
+from workflows.kit.interrupts import Interrupt, NonRetryable, StepFailed, as_interrupt, interrupt_for, is_unclear
 
 KCP = "KubeadmControlPlane"
 FIRST_LOOK, LOOK_AGAIN = timedelta(seconds=2), timedelta(seconds=20)
@@ -296,6 +297,23 @@ class RemediationTarget:
         if state is not None:
             self.episode.state.rung = f"{state.index + 1} of {len(ladder)}: {state.step.name}"
             self.episode.state.rung_until = state.began + state.step.timeout if state.step.timeout is not None else None
+
+
+async def withdraw_claim(node_writer: NodeWriter, withdraw: Callable[[], Awaitable[object]], pause: timedelta) -> str:
+    """Our claim on the Node of a Machine that was to be deleted goes, however often it takes; after a failure an abort leaves it
+    (S35). Where another Machine has the name by now there is nothing to keep. Answers what is left, in words to end a sentence
+    with."""
+    failing = "our claim on the Node can't be taken off"
+
+    async def once() -> None:
+        try:
+            await withdraw()
+        except ActivityError as error:
+            if error_type(error) is not ErrorType.TARGET_CHANGED:
+                raise interrupt_for(error, failing) from error
+
+    gone = await node_writer.insist("withdraw", once, failing=failing, pause=pause, abort_ends=True)
+    return "" if gone else f"; {failing}"
 
 
 class LadderStep(ABC):

@@ -46,10 +46,18 @@ from workflows.kit.interrupts import (
     StepFailed,
     Vetoed,
     as_interrupt,
-    interrupt_for,
     is_unclear,
 )
-from workflows.remediation.ladder_step import FIRST_LOOK, KCP, LOOK_AGAIN, UNDO_PAUSE, LadderStep, RemediationTarget, WatchedStep
+from workflows.remediation.ladder_step import (
+    FIRST_LOOK,
+    KCP,
+    LOOK_AGAIN,
+    UNDO_PAUSE,
+    LadderStep,
+    RemediationTarget,
+    WatchedStep,
+    withdraw_claim,
+)
 
 # Our own fencing as a step of a ladder: the very story of `workflows/fencing/story.py`, awaited under the same workflow id.
 #
@@ -391,17 +399,7 @@ class DeleteMachine(ReplacingStep):
         """A claim on the Node that came to nothing goes; a deletion can't be taken back."""
         if self._state.asked is not None or self._target.pin.machine is None:
             return ""
-        failing = "our claim on the Node can't be taken off"
-
-        async def withdraw() -> None:
-            try:
-                await self._give_up()
-            except ActivityError as error:
-                if error_type(error) is not ErrorType.TARGET_CHANGED:  # another Machine has its name: there is nothing to keep
-                    raise interrupt_for(error, failing) from error
-
-        gone = await self._target.node_writer.insist("withdraw", withdraw, failing=failing, pause=UNDO_PAUSE, abort_ends=True)
-        return "" if gone else f"; {failing}"
+        return await withdraw_claim(self._target.node_writer, self._give_up, UNDO_PAUSE)
 
     async def _give_up(self, before: BeforeActing | None = None) -> GiveUpResult:
         """before: None where it is not to be asked for any more."""

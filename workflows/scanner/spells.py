@@ -108,8 +108,9 @@ class Spells:
         state.spells_of_storms, state.node_days = [], found.days
 
     async def end(self, *, stopped: bool) -> None:
-        """stopped: no history follows, so that all is recorded now, open spells as still sick; what can't be recorded in that
-        time is lost with the scanner. Else the next history goes on with it."""
+        """stopped: no history follows, so that all is recorded now, open spells as still sick. Spells that can't be recorded in
+        that time the next scanner takes over; not node-days, of which it can't be known whether they were. Else the next history
+        goes on with all of it."""
         self._recording.end()
         state = self._state
         known = state.spells or state.spells_ended or state.spells_of_storms or state.node_days
@@ -120,6 +121,7 @@ class Spells:
         until = workflow.now() + ON_STOP
         while workflow.now() < until and await self._record(last=True):
             pass
+        state.node_days = ()
 
     # Record ---------------------------------------------------------------------------------------------------------
 

@@ -48,8 +48,8 @@ class ClusterAttestation(ClusterActivities, AttestationActivities):
             if problem:
                 return Verification(problem=problem)
             speaker = str(found["spec"]["requestedBy"])
-            word = SealedCommand(spoken=request.spoken, action=request.action.uid, speaker=speaker)
-            return Verification(speaker=speaker, sealed=self._licences.seal_command(self._cluster, request.incident, word))
+            command = SealedCommand(spoken=request.spoken, action=request.action.uid, speaker=speaker)
+            return Verification(speaker=speaker, sealed=self._licences.seal_command(self._cluster, request.incident, command))
 
         return await edit(f"NodeAction/{request.action.name}", once, look_again=True)
 

@@ -18,7 +18,7 @@ from activities.clocks import begin_by, in_time
 from activities.cluster.api.paths import CLAIMS, DAEMON_SETS, PODS
 from activities.cluster.api.refusals import NamespaceEnding, ObjectConflict, ObjectNotFound, unless_gone
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
-from activities.cluster.live.last_look import GrantedPermits, require_last_look, require_leave
+from activities.cluster.live.last_look import GrantedPermits, mode_now, require_last_look, require_leave
 from activities.cluster.live.leases import cluster_lease_problem
 from activities.cluster.live.plans import live_policies
 from activities.cluster.objects.live_machines import read_subject
@@ -46,6 +46,7 @@ from activities.cluster.objects.marks import (
     untainted,
     write_mark,
 )
+from activities.cluster.objects.object_reader import reading_once
 from activities.cluster.objects.workload import MIRROR_ANNOTATION, Pod, read_attachments, read_pods, volumes_of
 from activities.cluster.report.nodefences import EpisodePublisher, NodeFences
 from activities.contracts.target import (
@@ -68,13 +69,14 @@ from activities.notification_sender import Notify, discard_notice
 from policy.checks.verdicts import MACHINE
 from policy.episode.drain import DrainClaim, DrainPod, grace_seconds, is_single_writer, plan_drain
 from policy.episode.fencing import same_machine
-from policy.episode.gate import By, Operation, Seen, begun_as_failed, objection
+from policy.episode.gate import By, Operation, Seen, begun_as_failed, kept_by, objection
 from policy.episode.messages import Kind
+from policy.episode.operator_commands import Verb
 from policy.fence.config import EFFECTS
 from policy.fence.plan import Chosen
 from policy.objects.machines import MachineView, may_be_its_node
 from policy.objects.marks import Added, Mark, is_marked
-from policy.objects.nodes import MARK_LABEL, OUR_TAINT
+from policy.objects.nodes import MARK_LABEL, OUR_TAINT, NodeView
 from policy.values.times import moment_of
 
 # One round of a drain: ask, through the eviction API, for the pods of a node to go; disruption budgets have their say.
@@ -109,8 +111,12 @@ class _Answer:
 class Drain(ClusterActivities):
     """Of the nodes of one cluster; it keeps nothing between rounds."""
 
-    def __init__(self, served: ServedCluster, permits: GrantedPermits, licences: Licences) -> None:
+    def __init__(
+        self, served: ServedCluster, permits: GrantedPermits, licences: Licences, *, verified_words: bool = False
+    ) -> None:
+        """verified_words: as of a `LastLook`."""
         super().__init__(served)
+        self._verified_words = verified_words
         self._permits = permits
         self._licences = licences
 
@@ -153,8 +159,8 @@ class Drain(ClusterActivities):
         return frozenset(pod.metadata.uid for pod, its in zip(pods, used, strict=True) if its.names.intersection(only.volumes))
 
     async def _require_licence(self, request: DrainRequest) -> bool:
-        """The cluster is ours, the node the pinned one and ours, the permit held, and no hold on it (S9, S14, S20, S38).
-        Whether it is Ready."""
+        """The cluster is ours, the node the pinned one and ours, the permit held, no hold on it, and its mode allows it (S9, S14,
+        S20, S38, S52). Whether it is Ready."""
         pinned = request.target.pinned
         problem = await cluster_lease_problem(self._connection, request.holder, self._clock())
         policies = await live_policies(self._connection, self._source)
@@ -164,10 +170,24 @@ class Drain(ClusterActivities):
             raise failure(ErrorType.TARGET_CHANGED, f"Node/{pinned.node} is gone: there is nothing to drain") from error
         mark = require_held(node, request.target, "it is not drained")
         kept = mark.kind == Kind.PRESERVATION.value and begun_as_failed(node.view)
-        permit = await self._permit(request.target, kept=kept)
-        seen = Seen(node=node.view, cluster_lease=problem, policies=policies, permit=permit)
-        require_leave(seen, Operation.EVICT, self._clock(), about=f"Node/{pinned.node} is not drained")
+        permit, (mode, unread) = await asyncio.gather(
+            self._permit(request.target, kept=kept),
+            mode_now(self._served, self._permits, pinned.node, node.view, None if kept else request.need),
+        )
+        seen = Seen(node=node.view, cluster_lease=problem, policies=policies, permit=permit, mode=mode, mode_unread=unread)
+        by = await self._kept_by(node.view) if kept else self._decided_by(request)
+        require_leave(seen, Operation.EVICT, self._clock(), by=by, about=f"Node/{pinned.node} is not drained")
         return node.view.ready
+
+    async def _kept_by(self, node: NodeView) -> By:
+        return kept_by(node, (await read_subject(reading_once(self._connections), None, node.name)).machines_of(node))
+
+    def _decided_by(self, request: DrainRequest) -> By:
+        """A person, where that counts as in a last look."""
+        if (need := request.need) is None or need.kind.automatic:
+            return By.PROGRAM
+        doubt = self._verified_words and self._licences.command_problem(request.target, need.word, Verb.FENCE, Verb.REMEDIATE)
+        return By.PROGRAM if doubt else By.PERSON
 
     async def _permit(self, target: Target, *, kept: bool) -> str:
         """What is wrong with it, "" for nothing. A preservation needs none: that its machine has failed, and is kept by it, the
@@ -306,12 +326,14 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
         *,
         fences: NodeFences | None = None,
         notify: Notify = discard_notice,
+        verified_words: bool = False,
     ) -> None:
-        """look: the last look at this cluster (`last_look.py`). licences: which know what we have added."""
+        """look: the last look at this cluster (`last_look.py`). licences: which know what we have added. verified_words: as of a
+        `LastLook`."""
         super().__init__(served)
         self._licences = licences
         self._look = look
-        self._drain = Drain(served, permits, licences)
+        self._drain = Drain(served, permits, licences, verified_words=verified_words)
         self._publisher = EpisodePublisher(served, fences, notify=notify)
 
     async def mark_unschedulable(self, request: CordonRequest) -> ActResult:

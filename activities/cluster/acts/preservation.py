@@ -21,7 +21,7 @@ from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.paths import NODES, ref_of
 from activities.cluster.api.refusals import ObjectNotFound, edit
 from activities.cluster.api.served_cluster import ServedCluster, require_cluster
-from activities.cluster.live.last_look import require_go, require_leave, require_machine_of
+from activities.cluster.live.last_look import GrantedPermits, mode_now, require_go, require_leave, require_machine_of
 from activities.cluster.live.plans import live_policies
 from activities.cluster.live.preserved_machine import PreservedMachine, PreservedMachineReader, called_unhealthy
 from activities.cluster.objects.live_machines import api_of, pause_of
@@ -39,7 +39,7 @@ from activities.cluster.objects.marks import write_claim
 from activities.contracts.preservation import GiveUpRequest, GiveUpResult, Hold, HoldRequest, PreservationActivities
 from activities.contracts.target import LookRequest, Target
 from activities.errors import ErrorType, error_type, failure
-from policy.episode.gate import By, Operation, Seen, objection
+from policy.episode.gate import MODE, By, Operation, Seen, objection
 from policy.episode.messages import Kind, Need, NeedKind, Pinned
 from policy.objects.machines import of_control_plane
 from policy.objects.marks import TERMINATING_ANNOTATION, claim_of
@@ -60,6 +60,7 @@ from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTA
 from policy.values.display_text import visible
 from policy.values.errors import no_such_target
 from policy.values.machine_apis import MCM, machine_api
+from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef
 from policy.values.times import format_duration, written
 
@@ -69,9 +70,10 @@ BEING_DELETED = "the machine is being deleted"
 class ClusterPreservation(DelegatingActivities, PreservationActivities):
     """Served by the workers of one cluster's queue. `machines`: where Cluster API's objects live, if elsewhere."""
 
-    def __init__(self, served: ServedCluster, look: Look, *, pools: Iterable[Pool] = ()) -> None:
-        """look: the last look at this cluster (`last_look.py`). pools: those of the settings."""
+    def __init__(self, served: ServedCluster, look: Look, permits: GrantedPermits, *, pools: Iterable[Pool] = ()) -> None:
+        """look: the last look at this cluster (`last_look.py`). permits: know the modes. pools: those of the settings."""
         super().__init__(served, look)
+        self._permits = permits
         self._keeping = PreservedMachineReader(self._connections, pools=pools)
 
     async def hold(self, request: HoldRequest) -> Hold:
@@ -112,6 +114,8 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         if over is not None:
             return over
         if not request.by_remediation:
+            if not request.released and (words := await self._beyond_mode(sight)):
+                raise failure(ErrorType.NOT_LICENSED, words)
             try:
                 await self._require_look(sight, request)
             except ApplicationError as error:
@@ -151,28 +155,44 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         if held.deleting:
             by = await self._keeping.overridden(request.machine or _machine_ref(sight), sight.owner)
             decision = replace(decision, reason=f"{BEING_DELETED}, {by.sentence}")
+        gives_up = decision.action is PreservationAction.TERMINATE and not wish.release
+        not_allowed = await self._beyond_mode(sight) if gives_up else ""
         found = _with_wish(effects(decision, drained=request.drained, isolation=request.isolation), found_held, held)
         changed = await self._write(sight, decision, found)
-        hold = replace(_hold(sight, decision, found, now=now, changed=changed), override=by.override.value)
+        hold = _hold(sight, decision, found, now=now, changed=changed)
+        hold = replace(hold, override=by.override.value, released=bool(wish.release))
         if sight.only_called and held.expiry is None and not held.ended:
             # Only a check calls it failed, and it was never kept: what becomes of it is for what acts on that check.
             return replace(hold, terminate=False)
-        return hold
+        return replace(hold, terminate=False, reason=f"{hold.reason}; {not_allowed}") if not_allowed else hold
 
     async def _unless_off(
         self, decision: PreservationDecision, sight: PreservedMachine, now: datetime, *, until: datetime | None
     ) -> PreservationDecision:
-        """Where fencing is switched off a pool begins nothing and gives no machine up; what a person asks for, and what ends,
-        goes on. Raises NotLicensed where only the pool would keep a machine that has failed: to let it go meanwhile is no
-        answer."""
-        node = sight.node.view if sight.node is not None else None
-        seen = Seen(node=node, policies=await live_policies(self._connection, self._source))
-        if (off := objection(seen, Operation.KEEP, By.PROGRAM, now)) is None:
+        """Where fencing is switched off, or the mode is to observe, a pool begins nothing and gives no machine up; what a person
+        asks for, and what ends, goes on (S52). Where only the pool would keep a machine that has failed, it is left as it is if
+        its mode says so; else that raises NotLicensed: to let it go meanwhile is no answer."""
+        node, victim = sight.node.view if sight.node is not None else None, decision.held.victim
+        policies = await live_policies(self._connection, self._source)
+        mode, unread = await mode_now(self._served, self._permits, victim, node)
+        seen = Seen(node=node, policies=policies, mode=mode, mode_unread=unread)
+        if (off := objection(seen, Operation.KEEP, By.POOL, now)) is None:
             return decision
         without = decide(decision.held, now=now, timeout=sight.timeout, until=until)
         if decision.automatic is Automatic.SELECTED and without.action is PreservationAction.TERMINATE:
+            if off.rule == MODE:
+                return replace(without, action=PreservationAction.NONE, reason=f"it is not kept for its pool: {off.words}")
             raise failure(ErrorType.NOT_LICENSED, f"{decision.held.name} is not kept for its pool: {off.words}")
         return without
+
+    async def _beyond_mode(self, sight: PreservedMachine) -> str:
+        """Why no program may give the machine up, by its mode; "" where it may (S52). Raises NotLicensed where it is unread."""
+        assert sight.held is not None
+        node, name = sight.node.view if sight.node is not None else None, sight.held.victim
+        mode, unread = await mode_now(self._served, self._permits, name, node)
+        if mode is None:
+            raise failure(ErrorType.NOT_LICENSED, f"{name} is not given up: {unread}")
+        return "" if mode.mode is Mode.REPAIR else f"its Machine is not given up: {mode}"
 
     async def _gone(self, sight: PreservedMachine, request: HoldRequest, hold: Hold) -> Hold:
         """The one that was kept is not there any more, and others have seen to that; a Node alone may be another by now."""

@@ -37,10 +37,22 @@ from activities.cluster.objects.workload import MIRROR_ANNOTATION
 from activities.contracts.target import LookRequest, LookResult, LookVerdict, Target
 from activities.errors import ErrorType, error_message, error_type, failure
 from activities.licences import Licences
-from policy.checks.fence_policies import NO_POLICIES, FencePolicies
+from policy.checks.fence_policies import NO_POLICIES, FencePolicies, PolicySource
 from policy.checks.verdicts import MACHINE
 from policy.episode.fencing import compare_identity
-from policy.episode.gate import LOOKED_AT, MODE, REMOVING, By, Objection, Operation, Seen, Weight, objection, of_control_plane
+from policy.episode.gate import (
+    LOOKED_AT,
+    MODE,
+    REMOVING,
+    By,
+    Objection,
+    Operation,
+    Seen,
+    Weight,
+    isolated_by,
+    objection,
+    of_control_plane,
+)
 from policy.episode.messages import Kind, Need, NeedKind, Observation
 from policy.episode.modes import ClusterModes, ModeAnswer, mode_of
 from policy.episode.need_now import STANDS, NeedNow, NeedSeen, need_now
@@ -458,8 +470,7 @@ class LastLook:
         judges = request.need_matters and not (seen.identity or seen.doubts)  # of another machine, or of a guess, nothing is said
         need = self._need(request, sight) if judges else STANDS
         seen = replace(seen, need=need.objection, control_plane=of_control_plane)
-        by = By.PROGRAM if request.need.kind.automatic else By.PERSON
-        return _Answer(objection=objection(seen, request.operation, by, self._clock()), need=need)
+        return _Answer(objection=objection(seen, request.operation, _decided_by(request.need, seen), self._clock()), need=need)
 
     async def _contested(self, once: Readers, request: LookRequest) -> str:
         if not request.destructive or (node := await _node(once, request.target.pinned.node)) is None:
@@ -529,14 +540,8 @@ class LastLook:
     async def _asking(self, once: Readers, request: LookRequest, doubts: list[_Doubt]) -> JsonObject | None:
         if not request.need_matters:
             return None
-        match request.need.kind:
-            case NeedKind.CHECK:
-                return await _read("its health check", find_check(once, request.need), None, doubts)
-            case NeedKind.FOREIGN_OBJECT:
-                asking = find_request(once.nodes, request.need, self._source.requests)
-                return await _read("what asks for it", asking, None, doubts)
-            case NeedKind.PERSON | NeedKind.CLEAN_UP | NeedKind.PRESERVATION:
-                return None
+        what = "its health check" if request.need.kind is NeedKind.CHECK else "what asks for it"
+        return await _read(what, _asking(once, request.need, self._source), None, doubts)
 
     async def _lease(self, request: LookRequest, doubts: list[_Doubt]) -> str:
         """What the cluster Lease says against the act, "" for nothing. A restoring one needs it only without our mark."""
@@ -556,7 +561,7 @@ class LastLook:
         return await self._permits.holds(target.cluster, target.pinned.node, target.incident, overridden)
 
     async def _modes(self, request: LookRequest) -> ClusterModes | None:
-        if not request.destructive or not request.need.kind.automatic:
+        if not request.destructive or request.need.kind in {NeedKind.PERSON, NeedKind.CLEAN_UP}:
             return None
         return await self._permits.modes(request.target.cluster)
 
@@ -635,14 +640,46 @@ def _seen(request: LookRequest, sight: _Sight) -> Seen:
 
 
 def _mode(request: LookRequest, sight: _Sight) -> ModeAnswer | None:
-    """Of the live Node under the live check, by what the scanner says at this moment is set for the cluster (S52)."""
     if sight.modes is None:
         return None
-    check = request.need.check.key if request.need.check is not None else ""
-    metadata = (sight.asking or {}).get("metadata") or {}
-    annotation = (metadata.get("annotations") or {}).get(MODE_KEY)
-    labels = sight.node.view.labels if sight.node is not None else None
-    return mode_of(sight.modes, request.target.pinned.node, labels, str(annotation) if annotation is not None else None, check)
+    node = sight.node.view if sight.node is not None else None
+    return _live_mode(sight.modes, request.target.pinned.node, node, request.need, sight.asking)
+
+
+def _live_mode(modes: ClusterModes, name: str, node: NodeView | None, need: Need | None, asking: JsonObject | None) -> ModeAnswer:
+    """Of the live Node under the live check, by what the scanner says at this moment is set for the cluster (S52)."""
+    check = need.check.key if need is not None and need.check is not None else ""
+    annotation = (((asking or {}).get("metadata") or {}).get("annotations") or {}).get(MODE_KEY)
+    labels = node.labels if node is not None else None
+    return mode_of(modes, name, labels, str(annotation) if annotation is not None else None, check)
+
+
+async def mode_now(
+    served: ServedCluster, permits: GrantedPermits, name: str, node: NodeView | None, need: Need | None = None
+) -> tuple[ModeAnswer | None, str]:
+    """The mode for an act that has no whole look right before it, and why it is not known, "" where it is. name: of the target.
+    need: of the episode, None where no check asks."""
+    doubts = list[_Doubt]()
+    asking = _asking(reading_once(served.connections), need, served.source)
+    modes, found = await asyncio.gather(
+        _read("the mode", permits.modes(served.name), None, doubts), _read("what asks for it", asking, None, doubts)
+    )
+    if doubts or modes is None:
+        return None, unread_text([each.unread for each in doubts])
+    return _live_mode(modes, name, node, need, found), ""
+
+
+async def _asking(once: Readers, need: Need | None, source: PolicySource) -> JsonObject | None:
+    """The health check, or the object of another system, that the need is about; None where it is gone, or neither asks."""
+    if need is None or not need.kind.automatic:
+        return None
+    return await (find_check(once, need) if need.kind is NeedKind.CHECK else find_request(once.nodes, need, source.requests))
+
+
+def _decided_by(need: Need, seen: Seen) -> By:
+    if need.kind is NeedKind.PRESERVATION:
+        return isolated_by(seen.node, seen.machines or ())
+    return By.PROGRAM if need.kind.automatic else By.PERSON
 
 
 def _preserves(request: LookRequest, sight: _Sight) -> bool:

@@ -217,14 +217,14 @@ class DataAtRiskReporter(BackgroundWriter):
             Notice(when=When.DATA_AT_RISK, cluster=self._cluster, node=warned.node, subject=warned.uid, text=_message(warned))
         )
         try:
-            told = await self._recorder.publish(_happening(warned), quiet=self._at_risk.repeat - CLOCKS_DIFFER)
+            published = await self._recorder.publish(_happening(warned), quiet=self._at_risk.repeat - CLOCKS_DIFFER)
         except ApplicationError as error:
             log.warning("the Event %s on Node/%s was not written: %s", REASON, warned.node, error.message)
             self._at_risk.not_notified(warned.node, now)
-            told = True
+            published = True
         else:
             self._at_risk.notified(warned.node, now)
-        if told and not warned.counted:
+        if published and not warned.counted:
             log.warning("DataAtRisk: Node/%s: %s", warned.node, _message(warned))
             metrics.DATA_AT_RISK.add(meter, cluster=self._cluster)
 
@@ -316,8 +316,8 @@ class MistakeReporter(BackgroundWriter):
         due = [happening for name, happening in standing.items() if name not in self._recorded]
         some, failed = due[:MOST], False
         for first in range(0, len(some), AT_ONCE):
-            told = await asyncio.gather(*(self._record(each) for each in some[first : first + AT_ONCE]))
-            failed = failed or not all(told)
+            recorded = await asyncio.gather(*(self._record(each) for each in some[first : first + AT_ONCE]))
+            failed = failed or not all(recorded)
         if failed:
             self._not_before = loop.time() + TRY_AGAIN_SECONDS
         elif len(due) > len(some):
@@ -327,10 +327,10 @@ class MistakeReporter(BackgroundWriter):
 
     def _happenings(self) -> list[Happening]:
         return [
-            Happening(about=mistake.about, uid=mistake.uid, reason=mistake.reason, message=word, warning=True)
+            Happening(about=mistake.about, uid=mistake.uid, reason=mistake.reason, message=message, warning=True)
             for mistaken in self._mistaken
             for mistake in mistaken
-            for word in mistake.messages
+            for message in mistake.messages
         ]
 
     def _versions(self) -> tuple[int, ...]:

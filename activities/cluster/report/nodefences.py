@@ -232,9 +232,9 @@ def _proof(status: EpisodeStatus) -> JsonObject:
     proof: JsonObject = {}
     if (off := status.off_proof) is not None:
         proof["off"] = _commanded(off.commanded_at, [(each.endpoint, each) for each in off.readings])
-        if (word := off.acknowledgement) is not None:
-            who = {"who": word.speaker or word.who, "verified": word.verified.value}
-            proof["off"]["acknowledgement"] = who | {"why": _short(word.why), "at": _written(word.at)}
+        if (acknowledgement := off.acknowledgement) is not None:
+            who = {"who": acknowledgement.speaker or acknowledgement.who, "verified": acknowledgement.verified.value}
+            proof["off"]["acknowledgement"] = who | {"why": _short(acknowledgement.why), "at": _written(acknowledgement.at)}
     if status.path_proofs:
         proof["paths"] = [_commanded(each.commanded_at, _cut(each)) for each in status.path_proofs]
     if (restart := status.restart_proof) is not None:
@@ -247,8 +247,8 @@ def _proof(status: EpisodeStatus) -> JsonObject:
 
 
 def _commanded(at: datetime | None, readings: Iterable[tuple[str, Reading | VolumeReading]]) -> JsonObject:
-    told = [{"endpoint": name, "state": each.state.value, "at": _written(each.at)} for name, each in readings]
-    return {"readings": told} | ({"commandedAt": _written(at)} if at is not None else {})
+    read = [{"endpoint": name, "state": each.state.value, "at": _written(each.at)} for name, each in readings]
+    return {"readings": read} | ({"commandedAt": _written(at)} if at is not None else {})
 
 
 def _cut(path: PathProof) -> list[tuple[str, Reading | VolumeReading]]:
@@ -315,8 +315,8 @@ class EpisodePublisher:
         anyway: Events are written whether or not the rest could be, which is logged then, and raised else."""
         for event in publication.events:
             self._notify_of(target, event)
-        told = (self._stream(target, publication.entries), self._show(target, publication), self._note(target, publication.off))
-        for outcome in await asyncio.gather(*told, return_exceptions=True):
+        writes = (self._stream(target, publication.entries), self._show(target, publication), self._note(target, publication.off))
+        for outcome in await asyncio.gather(*writes, return_exceptions=True):
             if isinstance(outcome, ApplicationError) and anyway:
                 activity.logger.warning("what is new of %s was not written: %s", target.pinned.node, outcome.message)
             elif isinstance(outcome, BaseException):

@@ -205,9 +205,11 @@ class StatusWriter(BackgroundWriter):
             stage = answer_without_trying(known, asking)
             if stage is None or asking.node in busy:
                 continue
-            word = RequestAnswer(about=asking.ref, uid=asking.uid, stage=stage, message=why_not_asked_for(known, asking))
+            request_answer = RequestAnswer(
+                about=asking.ref, uid=asking.uid, stage=stage, message=why_not_asked_for(known, asking)
+            )
             try:
-                await answer(self._view.watches.connection_of(asking.ref), word, clock=self._clock)
+                await answer(self._view.watches.connection_of(asking.ref), request_answer, clock=self._clock)
             except ApplicationError as error:
                 log.warning("the status of %s was not written: %s", asking.ref.key, error.message)
                 failed.append(asking.ref.key)
@@ -354,13 +356,13 @@ def target_happenings(known: LedgerSnapshot, key: str) -> Iterator[Happening]:
         limit = check.unhealthy_range or check.max_unhealthy
         message = f"Remediation restricted: the number of not started or unhealthy machines is beyond {limit}"
         yield Happening(about=check.ref, uid=check.uid, reason=RESTRICTED, message=message, warning=True)
-    told = 0
+    published = 0
     for target in known.sick.values():
         verdict = target.verdicts.get(key)
-        if verdict is None or told >= MOST_EVENTS:
+        if verdict is None or published >= MOST_EVENTS:
             continue
         for happening in _of_target(check, target, verdict):
-            told += 1
+            published += 1
             yield happening
 
 

@@ -190,6 +190,7 @@ class ClusterView:
             failing=self.ledger.failing(now, watching) if self._preservation_index.keeps_failed else None,
             begun=begun,
             doubt=self.watches.pools_doubt,
+            observed=self.ledger.is_observed,
         )
         parts = replace(
             self.ledger.report_parts(now, watching, self._preservation_index.exempt, notified, spells),

@@ -13,10 +13,13 @@ from activities.cluster.api.paths import CONFIG_MAPS
 from activities.contracts.target import DrainRequest, DrainResult
 from activities.errors import ErrorType
 from policy.episode.drain import DrainOptions
+from policy.episode.messages import Need, NeedKind
+from policy.episode.modes import ClusterModes
 from policy.fence.plan import Chosen
+from policy.values.mode import MODE_KEY, Mode
 from simulator.api.control.faults import Accident, Fault
 from simulator.resources import CLAIMS, DISRUPTION_BUDGETS, NAMESPACES, PODS, Resource
-from tests.cluster.acts.world import World, our_mark, refused
+from tests.cluster.acts.world import CHECK_REF, CHECKS, World, our_mark, refused
 from tests.policy.builders import a_cluster_config
 
 pytestmark = pytest.mark.timeout(10)
@@ -308,6 +311,37 @@ async def test_a_mark_that_goes_between_two_rows_ends_the_round(ready: World) ->
     with refused(ErrorType.VETOED):
         await drain(ready)
     assert len(await ready.pods()) == 2
+
+
+@pytest.mark.parametrize("where", ["rule", "label", "annotation"])
+async def test_s52_a_mode_that_is_taken_back_between_two_rows_ends_the_round(where: str, ready: World) -> None:
+    await ready.install_kinds()
+    await ready.add_check(duration="60s")
+    for number in range(12):
+        await ready.add_pod(f"web-{number:02}", owner="ReplicaSet")
+
+    async def take_back() -> None:
+        observe = {"metadata": {"annotations" if where == "annotation" else "labels": {MODE_KEY: "observe"}}}
+        if where == "rule":
+            ready.permits.set = ClusterModes(setting=Mode.OBSERVE)
+        elif where == "label":
+            await ready.change_node(observe)
+        else:
+            await ready.others.patch(CHECKS.path("workers"), observe)
+
+    ready.connection.before_writes.append(take_back)
+    with refused(ErrorType.VETOED, "its mode is observe"):
+        await drain(ready, need=Need(kind=NeedKind.CHECK, check=CHECK_REF))
+    assert len(await ready.pods()) == 2
+    assert (await drain(ready, need=Need(kind=NeedKind.PERSON))).evicted == 2  # no mode brakes a person
+
+
+async def test_s52_where_the_mode_is_not_known_a_person_s_drain_goes_on(ready: World) -> None:
+    await ready.add_pod("web", owner="ReplicaSet")
+    ready.permits.modes_error = RuntimeError("an older scanner")
+    with refused(ErrorType.NOT_LICENSED, "the mode could not be read: an older scanner"):
+        await drain(ready)
+    assert (await drain(ready, need=Need(kind=NeedKind.PERSON))).evicted == 1
 
 
 class TestNotReady:

@@ -195,7 +195,10 @@ def documented() -> Iterator[tuple[str, str, str]]:
 def test_each_act_is_stopped_by_what_the_docs_say_and_by_nothing_else(situation: str, column: str, cell: str) -> None:
     """S9, S14, S15, S17, S20, S21, S27, S38."""
     word, _, only = cell.partition(": ")
-    expected = {By.PROGRAM: WORDS.get(word), By.PERSON: None if only == "programs" else WORDS.get(word)}
+    expected = dict.fromkeys(By, WORDS.get(word))
+    if only.startswith("programs"):
+        expected[By.PERSON] = None
+        expected[By.POOL] = WORDS.get(word) if only.endswith("pools") else None
     for met in SITUATIONS[situation]:
         for operation in COLUMNS[column]:
             for by in By:

@@ -113,6 +113,17 @@ def test_an_unasked_node_is_never_reported() -> None:
     assert fleet.actions(NOW + timedelta(hours=1)) == {}
 
 
+def test_s52_in_observe_a_pool_begins_to_keep_no_machine() -> None:
+    """The place goes to another one; what a person asks for is offered in every mode."""
+    fleet = Fleet()
+    fleet.index.put_pool("workers", pool(2))
+    for number in range(3):
+        fleet.node(number, **({PRESERVE_ANNOTATION: "now"} if number == 2 else {}))
+        fleet.machine(number, failed=True)
+    found, _ = fleet.index.needs(NOW + timedelta(hours=1), lambda _: "", observed=lambda victim: victim != "n-1")
+    assert {(need.victim, need.automatic) for need in found} == {("n-1", True), ("n-2", False)}
+
+
 def test_an_annotation_is_heard_at_once() -> None:
     fleet = Fleet()
     fleet.machine(1)
