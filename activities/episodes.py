@@ -65,7 +65,7 @@ from policy.episode.messages import (
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer
 from policy.observation.open_spells import MOST_OPEN as MOST_SPELLS
-from policy.observation.spells import ScannerSpells, unsound
+from policy.observation.spells import MOST_DAYS, ScannerSpells, unsound
 from policy.preservation.preservation_index import PreservationNeed
 
 Answer = TypeVar("Answer")
@@ -263,7 +263,11 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             found: ScannerSpells = await handle.query("spells", result_type=ScannerSpells, rpc_timeout=QUERY_TIMEOUT)
         except (RPCError, WorkflowQueryFailedError) as error:
             raise failure(ErrorType.UNREACHABLE, f"the last scanner does not answer: {error.message}") from error
-        return replace(found, spells=tuple(each for each in found.spells if not unsound(each))[:MOST_SPELLS])
+        return replace(
+            found,
+            spells=tuple(each for each in found.spells if not unsound(each))[:MOST_SPELLS],
+            days=tuple(each for each in found.days if each.is_sound)[:MOST_DAYS],
+        )
 
     async def notify(self, request: NotifyRequest) -> NotifyResult:
         """Side by side."""
@@ -297,7 +301,8 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             async for run in self._client.list_workflows(f"WorkflowId = '{scanner}'", limit=2, rpc_timeout=QUERY_TIMEOUT):
                 former = former or (run.run_id if run.run_id != this_run else "")
             ever = f"WorkflowId STARTS_WITH '{prefix}' AND WorkflowType IN ('{Kind.FENCING.value}', '{Kind.REMEDIATION.value}')"
-            repaired = bool(nodes) or (await self._client.count_workflows(ever, rpc_timeout=QUERY_TIMEOUT)).count > 0
+            # Without a scanner no program has begun one: that a person has, or has only asked for one, arms no cluster (S52).
+            repaired = bool(former) and (await self._client.count_workflows(ever, rpc_timeout=QUERY_TIMEOUT)).count > 0
         except RPCError as error:
             raise failure(ErrorType.UNREACHABLE, f"Temporal can't list the open episodes: {error.message}") from error
         if len(nodes) > MOST_OPEN:

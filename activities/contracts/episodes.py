@@ -107,8 +107,8 @@ class FoundOpen:
     listed.
 
     earlier: whether another scanner of the cluster ran before the one that asks; former: the run of the last of those, "" where
-    none is known. repaired: whether an episode of the cluster ever
-    was, as far as visibility remembers; None where an older version answers.
+    none is known. repaired: whether there was such a scanner, and an episode of the cluster ever, as far as visibility
+    remembers; None where an older version answers.
     """
 
     nodes: tuple[str, ...]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -22,6 +23,7 @@ from activities.contracts.episodes import (
     DescribeRequest,
     EpisodeDescription,
     FindRequest,
+    FormerRun,
     FoundOpen,
     NotifyRequest,
     Opened,
@@ -45,7 +47,9 @@ from policy.episode.messages import (
     episode_id,
     scanner_id,
 )
+from policy.observation.spells import NodeDays, ScannerSpells, Spell
 from policy.preservation.preservation_index import PreservationNeed
+from policy.values.mode import Mode
 from tests.workflows.fencing_run import fencing
 from tests.workflows.preservation_run import machine, preserving
 from tests.workflows.surroundings import Measured
@@ -248,16 +252,63 @@ async def test_whether_a_cluster_was_ever_repaired_is_seen_by_what_has_ended(
     kind: str, repaired: bool, env: WorkflowEnvironment
 ) -> None:
     """S52: a cluster of which a machine was only kept, or a node only watched, is a new one, and begins with observe."""
-    cluster = f"c{uuid4().hex[:8]}"
-    ended = await env.client.start_workflow(kind, id=episode_id(cluster, "node-1"), task_queue=f"describing-{uuid4()}")
-    await ended.terminate()
+    cluster, queue = f"c{uuid4().hex[:8]}", f"describing-{uuid4()}"
+    for name, workflow_id in ((kind, episode_id(cluster, "node-1")), ("HealthScanner", scanner_id(cluster))):
+        ended = await env.client.start_workflow(name, id=workflow_id, task_queue=queue)
+        await ended.terminate()
     for _ in range(200):  # visibility lags: what has ended is listed as open for a while
         seen = await found(env.client, cluster)
-        if (seen.repaired, seen.nodes) == (repaired, ()):
+        if (seen.earlier, seen.repaired, seen.nodes) == (True, repaired, ()):
             break
         await asyncio.sleep(0.05)
     assert (seen.repaired, seen.nodes) == (repaired, ())
     assert (await found(env.client, f"{cluster}x")).repaired is False
+
+
+async def test_s52_a_fencing_that_a_person_asked_for_before_any_scanner_arms_no_cluster(env: WorkflowEnvironment) -> None:
+    """S52: a first `nodewarden fence`, even one that was refused because no scanner ran, would have armed all nodes."""
+    cluster, queue = f"c{uuid4().hex[:8]}", f"describing-{uuid4()}"
+    begun = [
+        await env.client.start_workflow("Fencing", id=episode_id(cluster, node), task_queue=queue)
+        for node in ("node-1", "node-2")
+    ]
+    await begun[0].terminate()
+    try:
+        for _ in range(200):  # visibility lags
+            if (seen := await found(env.client, cluster)).nodes == ("node-2",):
+                break
+            await asyncio.sleep(0.05)
+        assert (seen.nodes, seen.repaired) == (("node-2",), False)
+    finally:
+        await begun[1].terminate()
+
+
+@workflow.defn(name="HealthScanner")
+class ForgedScanner:
+    """Any client of Temporal may run one."""
+
+    @workflow.run
+    async def run(self) -> None:
+        await asyncio.Future[None]()
+
+    @workflow.query
+    def spells(self) -> ScannerSpells:
+        sound = NodeDays(day="2026-11-28", check="c", mode=Mode.REPAIR, seconds=1.0)
+        forged = (replace(sound, day="yesterday"), replace(sound, day="2026-13-01"), replace(sound, seconds=-1.0))
+        naive = Spell(node="n", check="c", cause="x", since=datetime(2026, 11, 28), due=SINCE)  # noqa: DTZ001 - no zone
+        return ScannerSpells(spells=(naive,), days=(*forged, sound))
+
+
+async def test_s49_what_no_scanner_counts_is_not_taken_over_from_the_last_one(env: WorkflowEnvironment) -> None:
+    """S49: one record that can't be made would hold back all others, for ever."""
+    cluster, queue = f"c{uuid4().hex[:8]}", f"describing-{uuid4()}"
+    async with foreign_worker(env.client, queue, ForgedScanner):
+        handle = await env.client.start_workflow("HealthScanner", id=scanner_id(cluster), task_queue=queue)
+        run = FormerRun(workflow_id=handle.id, run_id=handle.first_execution_run_id or "")
+        taken: ScannerSpells = await ActivityEnvironment().run(service(env.client).former_spells, run)
+        await handle.terminate()
+    assert taken.spells == ()
+    assert [(each.day, each.seconds) for each in taken.days] == [("2026-11-28", 1.0)]
 
 
 async def test_all_open_episodes_of_a_cluster_are_found_but_for_preservations(env: WorkflowEnvironment) -> None:
