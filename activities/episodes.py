@@ -16,6 +16,7 @@ from typing import TypeVar
 from temporalio import activity
 from temporalio.client import (
     Client,
+    WorkflowExecution,
     WorkflowExecutionStatus,
     WorkflowHandle,
     WorkflowQueryFailedError,
@@ -62,11 +63,13 @@ from policy.episode.messages import (
     episode_id,
     scanner_id,
 )
+from policy.episode.modes import MODES_MEMO, ClusterModes
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer
 from policy.observation.open_spells import MOST_OPEN as MOST_SPELLS
 from policy.observation.spells import MOST_DAYS, ScannerSpells, unsound
 from policy.preservation.preservation_index import PreservationNeed
+from policy.values.mode import Mode
 
 Answer = TypeVar("Answer")
 
@@ -78,6 +81,14 @@ MOST_OPEN = 10_000
 
 FOREIGN = "foreign "
 """Begins the incident of a workflow that has our id and none of our types: it holds the node, and what it does is not known."""
+
+
+async def _armed(scanner: WorkflowExecution) -> bool | None:
+    """Whether the mode of nodes without a rule was to repair when that run of a scanner ended, as its memo says; None for a
+    version without modes, which repaired all along (S52)."""
+    if (modes := await scanner.memo_value(MODES_MEMO, default=None, type_hint=ClusterModes)) is None:
+        return None
+    return modes.is_known and modes.default is Mode.REPAIR
 
 
 class EpisodeService(EpisodeActivities, PreservationStarts):
@@ -292,23 +303,24 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
         if "'" in request.cluster:
             raise failure(ErrorType.INVALID_CONFIG, f"cluster: expected a name without quotes, got {request.cluster!r}")
         running = f"WorkflowId STARTS_WITH '{prefix}' AND ExecutionStatus = 'Running'"
-        nodes, former = list[str](), ""
+        nodes, former, armed = list[str](), "", None
         try:
             query = f"{running} AND WorkflowType != '{Kind.PRESERVATION.value}'"
             async for run in self._client.list_workflows(query, limit=MOST_OPEN + 1, rpc_timeout=QUERY_TIMEOUT):
                 nodes.append(run.id.removeprefix(prefix))
             # The open one comes first, then the one that was the last to end.
             async for run in self._client.list_workflows(f"WorkflowId = '{scanner}'", limit=2, rpc_timeout=QUERY_TIMEOUT):
-                former = former or (run.run_id if run.run_id != this_run else "")
+                if run.run_id != this_run and not former:
+                    former, armed = run.run_id, await _armed(run)
             ever = f"WorkflowId STARTS_WITH '{prefix}' AND WorkflowType IN ('{Kind.FENCING.value}', '{Kind.REMEDIATION.value}')"
-            # Without a scanner no program has begun one: that a person has, or has only asked for one, arms no cluster (S52).
-            repaired = bool(former) and (await self._client.count_workflows(ever, rpc_timeout=QUERY_TIMEOUT)).count > 0
+            if former and armed is None:
+                armed = bool(nodes) or (await self._client.count_workflows(ever, rpc_timeout=QUERY_TIMEOUT)).count > 0
         except RPCError as error:
             raise failure(ErrorType.UNREACHABLE, f"Temporal can't list the open episodes: {error.message}") from error
         if len(nodes) > MOST_OPEN:
             message = f"more than {MOST_OPEN} episodes of {request.cluster} are open: end those that are not needed"
             raise failure(ErrorType.NOT_SUPPORTED, message)
-        return FoundOpen(nodes=tuple(dict.fromkeys(nodes)), earlier=bool(former), repaired=repaired, former=former)
+        return FoundOpen(nodes=tuple(dict.fromkeys(nodes)), earlier=bool(former), repaired=bool(armed), former=former)
 
     async def request_permit(self, request: AskPermit) -> PermitAnswer:
         """One short update. No scanner, or one that says no, is a refusal with its reason; raises Unreachable else."""

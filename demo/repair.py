@@ -2,7 +2,7 @@
 
 Runs an embedded Temporal server and the cluster, shows the live table until both nodes are back, and sums up. Ends with 0 only if
 everything was repaired. With `keep` it stays up to be played with. What the nodes' machines are is `platform`: the story is the
-same on each, told by another driver.
+same on each, reported by another driver.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from demo.summary import Accident, judge, show
 from policy.episode.messages import EpisodeResult
 from policy.values.times import written
 from starter.client import Nodewarden
-from starter.deploy.shipped import people
+from starter.deploy.manifests import people
 from starter.handles.status import ClusterStatus
 from starter.output.console import fitting_console
 from starter.output.display import LineDisplay, LiveDisplay, watch
@@ -48,7 +48,7 @@ class RepairedError(Exception):
 
 
 class Demo:
-    """One showing. `console` None where stdout is no terminal: then plain lines tell the story."""
+    """One showing. `console` None where stdout is no terminal: then plain lines follow it."""
 
     scan: ClassVar[Mapping[str, str]] = {"start_up_grace": "3s"}
     """Settings of the scanner."""

@@ -13,8 +13,6 @@ import typer
 from typer.core import TyperOption
 
 from starter.commands import (
-    codec,
-    compare,
     deploy,
     episodes,
     explain,
@@ -23,12 +21,10 @@ from starter.commands import (
     installation,
     mode,
     preserve,
+    processes,
     remediate,
     scan,
-    status,
-    ui,
-    up,
-    worker,
+    servers,
 )
 from starter.commands.arguments import ClusterOption, OutputOption
 from starter.commands.session import EXIT_CODES, Session
@@ -72,17 +68,17 @@ def globals_(
     context.obj = Session(cluster=cluster, output=output, config=config, debug=debug, context=kube_context, kubeconfig=kubeconfig)
 
 
-app.command("up")(up.up)
-app.command("worker")(worker.worker)
+app.command("up")(processes.up)
+app.command("worker")(processes.worker)
 app.add_typer(scan.app, name="scan")
 app.command("pause")(scan.pause)
 app.command("unpause")(scan.unpause)
 app.add_typer(mode.app, name="mode")
-app.command("status")(status.status)
-app.command("ui")(ui.ui)
+app.command("status")(scan.status)
+app.command("ui")(servers.ui)
 app.command("history")(history.history)
 app.command("record")(history.record)
-app.command("compare")(compare.compare)
+app.command("compare")(history.compare)
 app.command("offenders")(history.offenders)
 app.command("report")(history.report)
 app.command("doctor")(installation.doctor)
@@ -93,7 +89,7 @@ app.add_typer(remediate.app, name="remediate")
 app.add_typer(preserve.app, name="preserve")
 app.command("release")(preserve.release)
 app.command("preserved")(preserve.preserved)
-app.add_typer(codec.app, name="codec")
+app.add_typer(servers.app, name="codec")
 app.command("abort")(episodes.abort)
 app.command("ack-off")(episodes.ack_off)
 app.command("hold")(episodes.hold)

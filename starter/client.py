@@ -44,14 +44,12 @@ from policy.values.object_refs import ObjectRef, in_natural_order
 from starter import wording
 from starter.errors import EpisodeHeldError, MissingError, RequestError, SilentError
 from starter.handles.calls import ANSWER_WITHIN, unanswered
-from starter.handles.device_checks import DeviceCheckHandle
-from starter.handles.episodes import EpisodeHandle, named
+from starter.handles.episodes import EpisodeHandle, NodeEpisodes, SilentEpisode, named
 from starter.handles.history import History
 from starter.handles.node_actions import Speaker, attested, own_connection
 from starter.handles.observations import Observations
-from starter.handles.preservations import PreservedNodes, open_preservations
-from starter.handles.scanners import ScannerHandle, StartedScanner
-from starter.handles.status import ClusterStatus, NodeEpisodes, SilentEpisode
+from starter.handles.scanners import DeviceCheckHandle, ScannerHandle, StartedScanner
+from starter.handles.status import ClusterStatus, PreservedNodes, open_preservations
 from workers.configuration.settings import Settings, load
 from workers.connect import connect
 from workers.embedded.server import running_endpoint
@@ -189,7 +187,7 @@ class Nodewarden:
     ) -> EpisodeHandle:
         """Begin to preserve a node, or join the open preservation of it, which ends as it would have (S22): see
         `extend`. hold: for how long, None for the time-out of the node's pool. isolate: cut it off from its volumes and its
-        network once it has failed; an open preservation is told so.
+        network once it has failed; an open preservation is asked to, too.
 
         Raises EpisodeHeldError, naming the holder, where an episode of another kind has the node (S13).
         """
@@ -208,24 +206,6 @@ class Nodewarden:
         if episode.joined and isolate:
             await episode.isolate(who=requester, reason=reason)
         return episode
-
-    async def release(self, cluster: str, node: str, *, who: str, reason: str) -> str:
-        """See `EpisodeHandle.release`."""
-        return await self.episode(cluster, node).release(who=who, reason=reason)
-
-    async def extend(
-        self,
-        cluster: str,
-        node: str,
-        *,
-        who: str,
-        reason: str,
-        until: datetime | None = None,
-        hold: timedelta | None = None,
-        shorten: bool = False,
-    ) -> str:
-        """See `EpisodeHandle.extend`."""
-        return await self.episode(cluster, node).extend(who=who, reason=reason, until=until, hold=hold, shorten=shorten)
 
     async def preserved(self, cluster: str) -> PreservedNodes:
         """The open preservations: who is kept, why, and until when. To be looked at; nothing is decided by it."""
@@ -280,18 +260,6 @@ class Nodewarden:
     def episode(self, cluster: str, node: str) -> EpisodeHandle:
         """The episode of a node, open or ended; whether there is one shows when it is asked."""
         return EpisodeHandle(self.client, cluster=cluster, node=node, speaker=self._speaker)
-
-    async def abort(self, cluster: str, node: str, *, who: str, reason: str, power_on: bool = False) -> str:
-        """See `EpisodeHandle.abort`."""
-        return await self.episode(cluster, node).abort(who=who, reason=reason, power_on=power_on)
-
-    async def ack_off(self, cluster: str, node: str, *, who: str, reason: str, question: int, override: str = "") -> str:
-        """See `EpisodeHandle.ack_off`."""
-        return await self.episode(cluster, node).ack_off(who=who, reason=reason, question=question, override=override)
-
-    async def resume(self, cluster: str, node: str, *, who: str, reason: str, question: int, of: str = "") -> str:
-        """See `EpisodeHandle.resume`."""
-        return await self.episode(cluster, node).resume(who=who, reason=reason, question=question, of=of)
 
     async def serves(self, cluster: str) -> bool:
         """Whether a worker has lately asked for work on the cluster's queue; Temporal remembers some five minutes."""
@@ -404,9 +372,13 @@ class Nodewarden:
         try:
             return ClusterStatus(cluster=cluster, at=datetime.now(UTC), scanner=await self.scanner_status(cluster))
         except RequestError as error:
-            last = await self._last_seen(cluster) if isinstance(error, MissingError) else None
+            run = await self.scanner(cluster).last_run() if isinstance(error, MissingError) else ""
+            if run and run not in self._last:  # asked once of each that has ended: what it knew stays what it was
+                self._last[run] = await self.scanner(cluster).last_status()
             silent = isinstance(error, SilentError)
-            return ClusterStatus(cluster=cluster, at=datetime.now(UTC), problem=str(error), unanswered=silent, last=last)
+            return ClusterStatus(
+                cluster=cluster, at=datetime.now(UTC), problem=str(error), unanswered=silent, last=self._last.get(run)
+            )
 
     async def _devices_read(self, cluster: str) -> DeviceReport | None:
         """As the last check knows them. Where none is known, `fence check` and `doctor` say why."""
@@ -414,13 +386,6 @@ class Nodewarden:
             return await self.device_check(cluster).last_report()
         except RequestError:
             return None
-
-    async def _last_seen(self, cluster: str) -> ScannerStatus | None:
-        """Asked once of each scanner that has ended: what it knew stays what it was."""
-        run = await self.scanner(cluster).last_run()
-        if run and run not in self._last:
-            self._last[run] = await self.scanner(cluster).last_status()
-        return self._last.get(run)
 
     async def of_node(self, cluster: str, node: str) -> NodeEpisodes:
         """The node's open episode, if there is one, and how its last ones ended."""

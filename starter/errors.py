@@ -19,6 +19,10 @@ class RefusedError(RequestError):
     exit_code = 3
 
 
+class UnreadableError(Exception):
+    """What was asked of the page can't be read: no request at all, so no RequestError. The text is one line for people."""
+
+
 class UnattestedError(RefusedError):
     """Kubernetes does not let the caller say it, and only attested commands are wanted."""
 
@@ -59,7 +63,7 @@ class NoSuchNodeError(MissingError):
 
 
 class SilentError(RequestError):
-    """Temporal answers, but no worker of ours does: nothing can be asked or told now. Or the API of a cluster does not let us
-    read what is asked for."""
+    """Temporal answers, but no worker of ours does: nothing can be asked or commanded now. Or the API of a cluster does not
+    let us read what is asked for."""
 
     exit_code = 5

@@ -162,7 +162,7 @@ def still_at_risk(found: AtRisk, episodes: Iterable[EpisodeStatus]) -> AtRisk:
 
 
 def not_yet(stopped: str) -> str:
-    """What a person is told who has an episode go on that gets no permit for now."""
+    """The answer to a person who has an episode go on that gets no permit for now."""
     return f"it goes on only once there is a permit for it: {stopped}"
 
 

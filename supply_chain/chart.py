@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from starter.deploy.admission import admission
-from starter.deploy.commented_yaml import to_yaml
+from starter.deploy.manifests import to_yaml
 from starter.deploy.rights import RIGHTS, Right
 from supply_chain.chart_values import Values
 

@@ -30,7 +30,7 @@ from policy.episode.decisions import Decision, DecisionKind, decision_of, kind_o
 from policy.episode.messages import RecordEntry
 from tests.documents import ROOT
 from workers.configuration.process_settings import LogsSettings, StreamSettings
-from workers.configuration.setting_sources import SettingsError
+from workers.errors import SettingsError
 from workers.telemetry import decision_stream as stream_of
 
 pytestmark = pytest.mark.timeout(60)

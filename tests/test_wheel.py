@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from starter.deploy.shipped import write_chart
+from starter.deploy.manifests import write_chart
 from tests.documents import ROOT, documents
 from tests.test_packaging import PROJECT, ROOMS
 

@@ -18,9 +18,9 @@ from temporalio.client import Client
 from activities.licences import Licences
 from policy.scan.data_at_risk import DataAtRisk
 from workers.configuration.clusters import ClusterSettings, open_connection
-from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
 from workers.deployment_keys import keyring_of
+from workers.errors import SettingsError
 from workers.interceptors.activity_guards import ClusterGuard, seen_by_scanner
 from workers.runtime import runtime
 from workers.telemetry import decision_stream

@@ -19,9 +19,8 @@ from temporalio.client import Client, Plugin, TLSConfig
 from temporalio.service import RPCError, RPCStatusCode
 
 from workers.configuration.process_settings import TemporalSettings
-from workers.configuration.setting_sources import SettingsError
 from workers.deployment_keys import Clusters, encryption_of, no_clusters
-from workers.errors import NamespaceMissingError, TemporalUnreachableError
+from workers.errors import NamespaceMissingError, SettingsError, TemporalUnreachableError
 from workers.payloads.converter import Encryption, converter_with
 from workers.runtime import runtime
 

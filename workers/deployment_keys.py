@@ -26,9 +26,9 @@ from activities.errors import ErrorType, error_type
 from activities.keyring import LEAST_BYTES, Keyring
 from workers.configuration.clusters import ClusterSettings, open_connection
 from workers.configuration.process_settings import TemporalSettings
-from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
 from workers.embedded.state_directory import make_private
+from workers.errors import SettingsError
 from workers.payloads.converter import Encryption
 
 if TYPE_CHECKING:

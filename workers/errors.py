@@ -1,4 +1,4 @@
-"""Why a process has no Temporal to work with, does not begin, or reads no value. The text is for people, and says what to do."""
+"""Why a process has no Temporal to work with, does not begin, or uses no value. The text is for people, and says what to do."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from policy.values.errors import shown
+
+
+class SettingsError(Exception):
+    """A setting or an option that cannot be used: which key, what was expected, where it came from. The CLI exits with 2."""
 
 
 class TemporalUnreachableError(Exception):

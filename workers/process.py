@@ -17,12 +17,11 @@ from temporalio.client import Client
 from workers.composition import compose
 from workers.configuration.clusters import ClusterSettings
 from workers.configuration.process_settings import TemporalSettings
-from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
 from workers.connect import connect
 from workers.embedded.server import EmbeddedTemporal, running_endpoint
 from workers.embedded.state_directory import Endpoint
-from workers.errors import StoppedError
+from workers.errors import SettingsError, StoppedError
 from workers.os_process import keep_memory_private
 from workers.preload import spare_collector
 from workers.runtime import alongside

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from temporalio.runtime import LogForwardingConfig, LoggingConfig, PrometheusConfig, Runtime, TelemetryConfig, TelemetryFilter
 
 from activities.contracts.metrics import buckets
-from workers.configuration.setting_sources import SettingsError
+from workers.errors import SettingsError
 
 _runtimes: list[Runtime] = []
 

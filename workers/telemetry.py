@@ -19,7 +19,7 @@ from temporalio.worker import Interceptor
 from activities.decision_stream import DecisionStream, FileSink, Line, RecordDecisions, Sink
 from policy.episode.decisions import DecisionKind
 from workers.configuration.process_settings import OtlpSettings, StreamSettings, TracingSettings
-from workers.configuration.setting_sources import SettingsError
+from workers.errors import SettingsError
 from workers.runtime import runtime
 
 EXTRA = "expected the extra otel: in a checkout of nodewarden, pip install '.[otel]'"

@@ -107,8 +107,9 @@ class FoundOpen:
     listed.
 
     earlier: whether another scanner of the cluster ran before the one that asks; former: the run of the last of those, "" where
-    none is known. repaired: whether there was such a scanner, and an episode of the cluster ever, as far as visibility
-    remembers; None where an older version answers.
+    none is known. repaired: whether that one repaired by itself: its memo says so, or it was of a version without modes and an
+    episode of the cluster ever was. An episode alone is no sign of it, since a person may ask for one (S52). None where an older
+    version answers.
     """
 
     nodes: tuple[str, ...]

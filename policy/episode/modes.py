@@ -82,7 +82,7 @@ class ClusterModes:
         """Why that one."""
         if self.setting is not None:
             return f"the setting scan.mode is {self.setting}"
-        before = "nothing was ever" if self.found is Mode.OBSERVE else "nodes were"
+        before = "no earlier scanner" if self.found is Mode.OBSERVE else "an earlier scanner"
         return f"scan.mode is not set, and {before} repaired in this cluster"
 
     @property
@@ -91,7 +91,7 @@ class ClusterModes:
         return self.setting is not None or self.found is not None
 
     def begun(self, *, repaired: bool) -> ClusterModes:
-        """With the mode that a cluster without a setting begins with. repaired: an episode of ours ever ran in it."""
+        """With the mode that a cluster without a setting begins with. repaired: by an earlier scanner."""
         return replace(self, found=Mode.REPAIR if repaired else Mode.OBSERVE)
 
     def set_for(self, node: str, labels: Mapping[str, str] | None) -> list[ModeAnswer]:

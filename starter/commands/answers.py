@@ -9,17 +9,17 @@ from policy.episode.messages import EpisodeResult
 from policy.fence.config import ShownConfig
 from policy.fence.device_check import DeviceReport
 from policy.observation.outcomes import OutcomesReport
-from starter.doctor.examination import DoctorAnswer
+from starter.doctor import DoctorAnswer
+from starter.handles.history import EpisodeRecord
 from starter.handles.observations import ClusterComparison
-from starter.handles.preservations import PreservedNodes
 from starter.handles.scanners import StartedScanner
-from starter.handles.status import ClusterStatus
+from starter.handles.status import ClusterStatus, PreservedNodes
 from starter.output import models
 from starter.output.cluster_moment import ClusterMoment
 from starter.output.comparison import ReplayAnswer
 from starter.output.encoding import schemas_of
 from starter.output.models import PreservePlanAnswer
-from starter.uninstall.leftovers import UninstallAnswer
+from starter.uninstall import UninstallAnswer
 from workflows.kit.messages import ScannerStatus
 
 _OF_EPISODES = ("abort", "ack-off", "hold", "resume", "return-path", "release", "preserve extend")
@@ -35,7 +35,7 @@ ANSWERS: Mapping[str, type[Any]] = {
     "history": models.HistoryAnswer,
     "mode": models.ModesAnswer,
     "history --at": ClusterMoment,
-    "record": models.RecordAnswer,
+    "record": EpisodeRecord,
     "compare": ClusterComparison,
     "offenders": models.OffendersAnswer,
     "report": OutcomesReport,

@@ -1,8 +1,10 @@
-"""The options and arguments that many commands have, and what they name."""
+"""The options and arguments that many commands have, what they name, and how the shell completes them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,12 +12,87 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from policy.checks.health_check import Overlap
-from starter.commands import completion
-from starter.commands.session import Output
+from starter.commands.session import Output, Session
+from starter.errors import SilentError
+from workers.errors import SettingsError
 
 if TYPE_CHECKING:
-    from activities.cluster.watch.offline import ClusterSnapshot
+    from workers.configuration.settings import Settings
+
+
+# Names of nodes and clusters for the shell's completion: asked of the cluster's API, else of the scanner's view.
+#
+# A person who presses TAB waits, and reads no errors: what takes longer, or can't be asked, completes nothing. The process does
+# nothing else, and ends with it.
+
+COMPLETED_WITHIN = 2.0
+"""Seconds, for all that is asked."""
+
+
+def complete_nodes(context: typer.Context, incomplete: str) -> list[str]:
+    """Every node of the cluster."""
+    return _completed(context, incomplete, _nodes)
+
+
+def complete_open_nodes(context: typer.Context, incomplete: str) -> list[str]:
+    """Those that an open episode holds: only these take commands."""
+    return _completed(context, incomplete, _open_nodes)
+
+
+def complete_clusters(context: typer.Context, incomplete: str) -> list[str]:
+    """The clusters of the settings, else the one that kubectl would talk to."""
+
+    async def known(_session: Session, settings: Settings) -> Sequence[str]:
+        return list(settings.connections())
+
+    return _completed(context, incomplete, known)
+
+
+def _completed(
+    context: typer.Context, incomplete: str, ask: Callable[[Session, Settings], Awaitable[Sequence[str]]]
+) -> list[str]:
+    given = {**context.find_root().params, **{name: value for name, value in context.params.items() if value}}
+    session = Session(
+        cluster=given.get("cluster") or "",
+        config=given.get("config"),
+        context=given.get("kube_context") or "",
+        kubeconfig=given.get("kubeconfig"),
+    )
+
+    async def within() -> Sequence[str]:
+        async with asyncio.timeout(COMPLETED_WITHIN):
+            return await ask(session, session.settings())
+
+    logging.disable()
+    try:
+        found = asyncio.run(within())
+    except Exception:  # noqa: BLE001 - see the module: a half-typed command is no place for an error
+        return []
+    return sorted(name for name in found if name.startswith(incomplete))
+
+
+async def _nodes(session: Session, settings: Settings) -> Sequence[str]:
+    from activities.cluster.api.paths import NODES
+    from activities.cluster.objects.decoding import NODE_DECODING
+    from starter.client import Nodewarden
+
+    try:
+        async with session.reading(settings) as (connection, _):
+            pages = connection.list_pages(NODES.path())
+            return [item.key async for page in pages for item in NODE_DECODING.items(page.body)]
+    except (SilentError, SettingsError):
+        async with Nodewarden.connect(settings) as warden:
+            report = (await warden.scanner_status(session.one_cluster(settings))).report
+        return [row.node for row in report.rows] if report is not None else []
+
+
+async def _open_nodes(session: Session, settings: Settings) -> Sequence[str]:
+    from policy.episode.messages import episode_id
+    from starter.client import Nodewarden
+
+    async with Nodewarden.connect(settings) as warden:
+        cluster = session.one_cluster(settings)
+        return [run.id.removeprefix(episode_id(cluster, "")) for run in await warden.history.open(cluster)]
 
 
 class Overridable(StrEnum):
@@ -27,22 +104,22 @@ class Overridable(StrEnum):
 
 ClusterOption = Annotated[
     str,
-    typer.Option("--cluster", "-c", help="Cluster; default: the current kubeconfig context.", autocompletion=completion.clusters),
+    typer.Option("--cluster", "-c", help="Cluster; default: the current kubeconfig context.", autocompletion=complete_clusters),
 ]
 OutputOption = Annotated[Output | None, typer.Option("--output", "-o", help="How to print the answer.")]
 ReasonOption = Annotated[str, typer.Option("--reason", "-r", help="Why, for the decision record.")]
 WhoOption = Annotated[str, typer.Option("--who", help="Who asks, for the decision record; default: you.")]
-NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.", autocompletion=completion.nodes)]
+NodeArgument = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.", autocompletion=complete_nodes)]
 OpenArgument = Annotated[
     str,
-    typer.Argument(metavar="NODE", help="Name of the node that an open episode is about.", autocompletion=completion.open_nodes),
+    typer.Argument(metavar="NODE", help="Name of the node that an open episode is about.", autocompletion=complete_open_nodes),
 ]
 ForOption = Annotated[str, typer.Option("--for", metavar="DURATION", help="How long, such as 2h.")]
 QuestionOption = Annotated[
     int, typer.Option("--question", metavar="NUMBER", help="The number of what it asks, as `nodewarden status` shows it.")
 ]
 OfOption = Annotated[
-    str, typer.Option("--of", metavar="NAME", help="Owner of the one to end, as shown; default: your own. The owner is told.")
+    str, typer.Option("--of", metavar="NAME", help="Owner of the one to end, as shown; default: your own. The owner is notified.")
 ]
 OverrideOption = Annotated[
     list[Overridable] | None,
@@ -84,7 +161,7 @@ class NodeOrCommand(TyperGroup):
         return super().parse_args(ctx, self.spelled_out(args, also=ctx.help_option_names))
 
 
-# A cluster from files, for commands that look at all of one; live it is read by `starter/plans/live.py`.
+# A cluster from files, for commands that look at all of one (`starter/plans/cluster_objects.py`).
 
 FilesOption = Annotated[
     list[str] | None,
@@ -95,8 +172,6 @@ NowOption = Annotated[str, typer.Option("--now", help="The moment to evaluate at
 
 def asked_now(text: str) -> datetime:
     """The moment that --now names. Raises SettingsError for anything else."""
-    from workers.configuration.setting_sources import SettingsError
-
     if not text:
         return datetime.now(UTC)
     try:
@@ -106,21 +181,3 @@ def asked_now(text: str) -> datetime:
     if found is None or "T" not in text.upper():
         raise SettingsError(f"--now: expected a moment such as 2026-11-21T09:30:00Z, got {text!r}")
     return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def read_cluster(files: list[str] | None, now: datetime, *, overlap: Overlap) -> ClusterSnapshot:
-    """The cluster that the files describe, mistakes and all. Raises SettingsError where no file is named."""
-    from activities.cluster.watch.offline import ClusterSnapshot, ManifestMistake
-    from starter.plans.manifests import Unreadable, read_files
-    from workers.configuration.setting_sources import SettingsError
-
-    if not files:
-        raise SettingsError("-f: expected a file with Kubernetes objects, got nothing")
-    cluster = ClusterSnapshot(now, overlap=overlap)
-    for found in read_files(files):
-        if isinstance(found, Unreadable):
-            cluster.mistakes.append(ManifestMistake(source=found.source, message=found.problem))
-        else:
-            cluster.put(found.document, found.source)
-    cluster.finish()
-    return cluster

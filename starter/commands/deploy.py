@@ -3,7 +3,6 @@ asked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,7 +23,8 @@ _FEATURES = (
 
 
 @app.command()
-def rbac(
+@working
+async def rbac(
     context: typer.Context,
     *,
     features: Annotated[str, typer.Option("--features", metavar="A,B", help=_FEATURES)] = ALL,
@@ -40,26 +40,24 @@ def rbac(
     ] = "",
 ) -> None:
     """Print the rights of nodewarden's ServiceAccounts: exactly what these features need, with the reason for each."""
-    from starter.deploy.rbac_manifest import rbac as printed
+    from starter.deploy.rights import rbac as printed
 
-    _print(
-        context,
-        lambda: printed(
-            features=features_of(_listed(features)), processes=processes_of(_listed(roles)), secrets=_listed(secrets)
-        ),
-    )
+    granted, processes = features_of(_listed(features)), processes_of(_listed(roles))
+    _print(printed(features=granted, processes=processes, secrets=_listed(secrets)))
 
 
 @app.command()
-def leases(context: typer.Context) -> None:
+@working
+async def leases(context: typer.Context) -> None:
     """Print the namespace of the node leases: to be applied first, and never deleted while medik8s' operators share it."""
-    from starter.deploy.rbac_manifest import leases as printed
+    from starter.deploy.rights import leases as printed
 
-    _print(context, printed)
+    _print(printed())
 
 
 @app.command()
-def admission(
+@working
+async def admission(
     context: typer.Context,
     *,
     taints: Annotated[
@@ -69,11 +67,12 @@ def admission(
     """Print the policies by which the API server holds nodewarden's own patches of Nodes to nodewarden's own fields."""
     from starter.deploy.admission import admission as printed
 
-    _print(context, lambda: printed(taints=_listed(taints)))
+    _print(printed(taints=_listed(taints)))
 
 
 @app.command()
-def network(
+@working
+async def network(
     context: typer.Context,
     *,
     bmc: Annotated[
@@ -93,83 +92,63 @@ def network(
     """Print a NetworkPolicy for the workers' pods: nothing reaches them, and they reach these places only."""
     from starter.deploy.network import network as printed
 
-    _print(
-        context,
-        lambda: printed(bmc=_listed(bmc), api=_listed(api), temporal=temporal, metrics_from=_listed(metrics_from), cloud=cloud),
-    )
+    _print(printed(bmc=_listed(bmc), api=_listed(api), temporal=temporal, metrics_from=_listed(metrics_from), cloud=cloud))
 
 
 @app.command()
-def crds(context: typer.Context) -> None:
+@working
+async def crds(context: typer.Context) -> None:
     """Print the definitions of our kinds, such as FencingTemplate and NodeAction."""
-    from starter.deploy import shipped
+    from starter.deploy import manifests
 
-    _echo(context, lambda: shipped.printed(*shipped.crds()))
+    typer.echo(manifests.printed(*manifests.crds()), nl=False)
 
 
 @app.command()
-def people(context: typer.Context) -> None:
+@working
+async def people(context: typer.Context) -> None:
     """Print what lets people command nodewarden by Kubernetes' own rights: a policy, and a ClusterRole to bind to people."""
-    from starter.deploy import shipped
+    from starter.deploy import manifests
 
-    _echo(context, lambda: shipped.printed(shipped.people()))
+    typer.echo(manifests.printed(manifests.people()), nl=False)
 
 
 @app.command()
-def alerts(context: typer.Context) -> None:
+@working
+async def alerts(context: typer.Context) -> None:
     """Print rules for Prometheus: a file for rule_files, or the spec of a PrometheusRule."""
-    from starter.deploy import shipped
+    from starter.deploy import manifests
 
-    _echo(context, lambda: shipped.printed(shipped.alerts()))
+    typer.echo(manifests.printed(manifests.alerts()), nl=False)
 
 
 @app.command()
-def dashboard(context: typer.Context) -> None:
+@working
+async def dashboard(context: typer.Context) -> None:
     """Print the dashboard for Grafana, as JSON to import."""
-    from starter.deploy import shipped
+    from starter.deploy import manifests
 
-    _echo(context, lambda: shipped.printed(shipped.dashboard()))
+    typer.echo(manifests.printed(manifests.dashboard()), nl=False)
 
 
 @app.command()
-def chart(
+@working
+async def chart(
     context: typer.Context,
     directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="Where it is written; must not be there yet.")],
 ) -> None:
     """Write the Helm chart of this version, for `helm upgrade --install nodewarden DIRECTORY --namespace nodewarden`."""
-    from starter.deploy.shipped import write_chart
+    from starter.deploy.manifests import write_chart
 
-    def written() -> str:
-        write_chart(directory)
-        return f"wrote {directory}\n"
-
-    _echo(context, written)
+    write_chart(directory)
+    typer.echo(f"wrote {directory}")
 
 
 def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _print(context: typer.Context, objects: Callable[[], Iterable[dict[str, Any]]]) -> None:
-    def text() -> str:
-        from starter.deploy.commented_yaml import to_yaml
+def _print(objects: Iterable[dict[str, Any]]) -> None:
+    from starter.deploy.manifests import to_yaml
 
-        return to_yaml(objects())
-
-    _echo(context, text)
-
-
-def _echo(context: typer.Context, text: Callable[[], str]) -> None:
-    """What cannot be used is the caller's mistake, exit code 2."""
-
-    @working
-    async def work(_: typer.Context) -> None:
-        from policy.values.errors import PolicyError
-        from workers.configuration.setting_sources import SettingsError
-
-        try:
-            typer.echo(text(), nl=False)
-        except PolicyError as error:
-            raise SettingsError(str(error)) from error
-
-    work(context)
+    typer.echo(to_yaml(objects), nl=False)

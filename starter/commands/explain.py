@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from policy.checks.health_check import Overlap
-from starter.commands import completion
-from starter.commands.arguments import ClusterOption, FilesOption, NowOption, OutputOption, asked_now, read_cluster
+from starter.commands.arguments import ClusterOption, FilesOption, NowOption, OutputOption, asked_now, complete_nodes
 from starter.commands.session import Exit, Session, complain, session_of, show, working
+from starter.errors import MissingError, NoSuchNodeError, RequestError, SilentError
+from workers.errors import SettingsError
 
 if TYPE_CHECKING:
     from activities.cluster.watch.offline import ClusterSnapshot
     from starter.output.explanation import NodeExplanation
-    from workers.configuration.settings import Settings
 
 OverlapOption = Annotated[
     Overlap,
@@ -33,7 +33,7 @@ OverlapOption = Annotated[
 AT = "Instead what is on record of it at a moment, such as 03:12 or '2026-11-26 03:12': in your zone, or with an offset."
 NodeArgument = Annotated[
     str,
-    typer.Argument(metavar="NODE", help="Name of the node, or of a Machine that never had one.", autocompletion=completion.nodes),
+    typer.Argument(metavar="NODE", help="Name of the node, or of a Machine that never had one.", autocompletion=complete_nodes),
 ]
 
 
@@ -58,9 +58,7 @@ async def explain(
     since when, which episode was open.
     """
     from starter.commands.history import at_moment
-    from starter.errors import NoSuchNodeError
     from starter.output.explanation import as_model, as_text
-    from workers.configuration.setting_sources import SettingsError
 
     session = session_of(context, cluster=cluster, output=output)
     if at:
@@ -80,9 +78,10 @@ def from_files(files: list[str], node: str, now: str, overlap: Overlap) -> NodeE
     """What the objects of these files say of the node at that moment."""
     from policy.scan.explanation import explain as explain_node
     from starter.output.explanation import NodeExplanation
+    from starter.plans.cluster_objects import cluster_from_files
 
     at = asked_now(now)
-    cluster = read_cluster(files, at, overlap=overlap)
+    cluster = cluster_from_files(files, at, overlap=overlap)
     explanation = explain_node(cluster.ledger.known(at), node, cluster.owners, cluster.leased)
     return NodeExplanation(node=node, at=at, explanation=explanation, mistakes=cluster.mistakes)
 
@@ -92,17 +91,18 @@ async def _live(session: Session, node: str) -> NodeExplanation:
     from policy.scan import readiness
     from policy.scan.explanation import explain as explain_node
     from starter.client import Nodewarden
-    from starter.errors import MissingError, RequestError
-    from starter.handles.observations import NONE_OBSERVED
     from starter.output.explanation import NodeExplanation
     from workers.errors import TemporalUnreachableError
 
     settings = session.settings()
     name = session.one_cluster(settings)
-    problems = list[str]()
-    found = await _read(session, settings, problems)
+    found, problems = None, list[str]()
+    try:
+        found = await session.snapshot(settings)
+    except (SilentError, SettingsError) as error:
+        problems.append(f"{error}; its objects are not shown")
     at = found.now if found is not None else datetime.now(UTC)
-    scanner, episodes, halted, observed = None, None, "", NONE_OBSERVED
+    scanner, episodes, halted, observed = None, None, "", None
     try:
         async with Nodewarden.connect(settings) as warden:
             try:
@@ -134,19 +134,6 @@ async def _live(session: Session, node: str) -> NodeExplanation:
     )
 
 
-async def _read(session: Session, settings: Settings, problems: list[str]) -> ClusterSnapshot | None:
-    from starter.errors import SilentError
-    from starter.plans.live import read_live
-    from workers.configuration.setting_sources import SettingsError
-
-    try:
-        async with session.reading(settings) as (_, connection, machines):
-            return await read_live(settings, connection, machines)
-    except (SilentError, SettingsError) as error:
-        problems.append(f"{error}; its objects are not shown")
-        return None
-
-
 @working
 async def evaluate(
     context: typer.Context,
@@ -169,10 +156,11 @@ async def evaluate(
     """
     from policy.scan.evaluation import evaluate as evaluate_checks
     from starter.output.evaluation import as_model, as_table
+    from starter.plans.cluster_objects import cluster_from_files
 
     session = session_of(context, output=output)
     at = asked_now(now)
-    cluster = read_cluster(filename, at, overlap=overlap)
+    cluster = cluster_from_files(filename, at, overlap=overlap)
     if replay:
         return _replay(session, cluster, replay)
     checks = evaluate_checks(cluster.ledger.known(at))
@@ -186,7 +174,6 @@ def _replay(session: Session, cluster: ClusterSnapshot, path: str) -> Exit:
     from starter.output.comparison import ReplayAnswer, as_text, replayed_parts
     from starter.output.evaluation import described
     from starter.plans import spell_file
-    from workers.configuration.setting_sources import SettingsError
 
     for each in cluster.mistakes:
         complain(described(each))

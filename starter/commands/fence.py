@@ -23,9 +23,11 @@ from starter.commands.arguments import (
     WhoOption,
     YesOption,
 )
+from starter.commands.episodes import FENCING, confirmed, follow
 from starter.commands.session import Exit, Session, given, session_of, show, working
-from starter.commands.started_episode import FENCING, confirmed, follow
+from starter.errors import NoSuchNodeError
 from starter.output import PIPE_WIDTH
+from workers.errors import SettingsError
 
 if TYPE_CHECKING:
     from policy.values.object_refs import ObjectRef
@@ -100,7 +102,6 @@ async def show_plan(session: Session, node: str, template: ObjectRef | None, *, 
     read instead of the cluster."""
     from activities.cluster.objects.live_node import all_names
     from policy.fence.config import shown_config
-    from starter.errors import NoSuchNodeError
     from starter.plans.fence_plans import as_table, planned, planned_from_files
 
     settings = session.settings()
@@ -108,7 +109,7 @@ async def show_plan(session: Session, node: str, template: ObjectRef | None, *, 
     if files:
         found = await planned_from_files(files, node, template, source=source)
     else:
-        async with session.reading(settings) as (_, connection, machines):
+        async with session.reading(settings) as (connection, machines):
             try:
                 found = await planned(connection, node, template, source=source, machines=machines)
             except NoSuchNodeError:
@@ -121,7 +122,6 @@ def template_of(text: str) -> ObjectRef | None:
     """What --template names, None for nothing. Raises SettingsError."""
     from policy.fence.templates import GROUP, KIND, VERSION
     from policy.values.object_refs import ObjectRef
-    from workers.configuration.setting_sources import SettingsError
 
     if not text:
         return None

@@ -1,13 +1,22 @@
-"""`nodewarden history`, `record`, `offenders` and `report`: what has been done, as long as Temporal remembers it."""
+"""`nodewarden history`, `record`, `offenders` and `report`: what has been done, as long as Temporal remembers it; `compare`: what
+would have been done, and how often that would have been wrong."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from policy.values.display_text import counted
 from starter.commands.arguments import ClusterOption, OutputOption
-from starter.commands.session import Exit, Session, duration_of, session_of, show, working
+from starter.commands.session import Exit, Output, Session, complain, duration_of, session_of, show, working
+from starter.errors import MissingError, SilentError
+from workers.errors import SettingsError
+
+if TYPE_CHECKING:
+    from policy.checks.health_check import HealthCheck
 
 AT = "Instead the whole cluster at a moment, such as 03:12 or '2026-11-26 03:12': in your zone, or with an offset."
 SinceOption = Annotated[str, typer.Option("--since", metavar="DURATION", help="Ended within this time, such as 24h.")]
@@ -31,44 +40,25 @@ async def history(
     have been repaired (kind Observation), what held the node, and what became of it; `explain NODE --at` has the moments. And the
     pauses of the cluster: who, why, and how they ended, unless --node or --outcome asks for some episodes only.
     """
-    from dataclasses import replace
-    from datetime import UTC, datetime
-
-    from policy.episode.messages import Outcome
-    from policy.observation.spells import Ending
-    from policy.scan import pauses as pauses_of
-    from starter.handles.history import OUTCOMES
-    from starter.output.history_table import as_model, as_table
-    from workers.configuration.setting_sources import SettingsError
+    from starter.output.history_table import as_model, as_table, outcome_problem, read_history
 
     session = session_of(context, cluster=cluster, output=output)
-    wanted = set(outcome or OUTCOMES if everything or outcome else set(OUTCOMES) - {Outcome.REFUSED})
-    if unknown := wanted - {*OUTCOMES, *Ending}:
-        raise SettingsError(f"--outcome: expected some of {', '.join((*OUTCOMES, *Ending))}, got {', '.join(sorted(unknown))}")
-    ago = duration_of("--since", since)
+    began = datetime.now(UTC) - duration_of("--since", since)
+    if problem := outcome_problem(outcome or ()):
+        raise SettingsError(f"--outcome: {problem}")
     if at:
         if node or outcome:
             raise SettingsError("--at: expected neither --node nor --outcome beside it: it shows the whole cluster")
         return await at_moment(session, at)
     async with session.connected() as (warden, _, name):
-        now = datetime.now(UTC)
-        found = await warden.history.ended(name, node=node, since=now - ago)
-        observed = await warden.observations.ended_spells(name, node=node, since=now - ago)
-        heard = await warden.scanner(name).pauses() if not node and not outcome else ()
-    found = replace(found, episodes=tuple(each for each in found.episodes if each.outcome in wanted))
-    if outcome:
-        observed = replace(observed, spells=tuple(each for each in observed.spells if each.ending in wanted))
-    pauses = pauses_of.since(heard, now - ago, now)
-    show(session, lambda: as_model(found, pauses, now, observed), lambda: as_table(found, pauses, now, observed))
+        found = await read_history(warden, name, since=began, node=node, outcomes=outcome or (), everything=everything)
+    show(session, lambda: as_model(*found), lambda: as_table(*found))
     return Exit.OK
 
 
 async def at_moment(session: Session, at: str, *, node: str = "") -> Exit:
     """Show a cluster, or one node, at a moment as people write it."""
-    from datetime import UTC, datetime
-
     from starter.output.cluster_moment import as_text, asked_moment, cluster_moment
-    from workers.configuration.setting_sources import SettingsError
 
     try:
         moment = asked_moment(at, datetime.now(UTC))
@@ -92,9 +82,10 @@ async def record(
 
     Of a node it is the open episode, else the last one, and the times in which it was sick and not repaired.
     """
+    from dataclasses import replace
+
     from policy.observation.past_moment import dated
-    from starter.errors import MissingError
-    from starter.output.record_table import as_model, as_table
+    from starter.output.record_table import as_table
 
     session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, _, known):
@@ -104,8 +95,9 @@ async def record(
             last = (await warden.observations.last_spells(known, name)).spells[-1:]
             seen = (f"it was sick and not repaired {dated(each)}" for each in last)
             raise MissingError("; ".join((str(error), *seen))) from None
-        spells = (await warden.observations.last_spells(known, found.node)).spells if name == found.node else ()
-    show(session, lambda: as_model(found, spells), lambda: as_table(found, spells))
+        if name == found.node:
+            found = replace(found, spells=(await warden.observations.last_spells(known, found.node)).spells)
+    show(session, lambda: found, lambda: as_table(found))
     return Exit.OK
 
 
@@ -124,8 +116,6 @@ async def offenders(
     From `offenders.limit` repairs on a machine offends: its episode says so, and by `offenders.answer: ask` a person is asked
     before it is switched on again.
     """
-    from datetime import UTC, datetime
-
     from starter.output.models import OffendersAnswer
     from starter.output.repairs_tables import offenders_table
 
@@ -146,8 +136,6 @@ async def report(
     """Show what helps: for each reason and step how often it was tried, how often the node was back at work or replaced by it,
     how long it took until the machine was proven off and until then, and how long people were waited for.
     """
-    from datetime import UTC, datetime
-
     from starter.handles.history import OPEN_LISTED, outcomes_of
     from starter.output.repairs_tables import report_table
 
@@ -157,3 +145,61 @@ async def report(
         found = outcomes_of(await warden.history.ended(name, since=began, limit=OPEN_LISTED), began)
     show(session, lambda: found, lambda: report_table(found))
     return Exit.OK
+
+
+class ReportOutput(StrEnum):
+    """How the report is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    MARKDOWN = "markdown"
+
+
+@working
+async def compare(
+    context: typer.Context,
+    check: Annotated[str, typer.Argument(metavar="[CHECK]", help="Only this health check, such as workers; default: all.")] = "",
+    *,
+    since: Annotated[str, typer.Option("--since", metavar="DURATION", help="Due within this time, such as 30d or 12h.")] = "30d",
+    export: Annotated[
+        str,
+        typer.Option("--export", metavar="FILE", help="Write the spells there, for `evaluate --replay`."),
+    ] = "",
+    cluster: ClusterOption = "",
+    output: Annotated[ReportOutput | None, typer.Option("--output", "-o", help="How to print the answer.")] = None,
+) -> Exit:
+    """Show what health checks would have repaired while they only observed: how often the node came back by itself (a false
+    repair), what others repaired and how much later, what held nodes back, and what longer time-outs would change. Of checks in
+    mode repair: which repairs did not help.
+
+    Each case names the workflow that records it. Exit code 4: nothing is recorded of that check.
+    """
+    from starter.handles.observations import report as report_on
+    from starter.output.comparison import as_markdown, as_text, parts
+
+    plain = Output(output.value) if output is not None and output is not ReportOutput.MARKDOWN else None
+    session = session_of(context, cluster=cluster, output=plain)
+    began = datetime.now(UTC) - duration_of("--since", since)
+    async with session.connected() as (warden, _, name):
+        found = await warden.observations.observed(name, since=began)
+    answer = report_on(name, found, since=began, check=check)
+    if export:
+        from starter.plans import spell_file
+
+        number = spell_file.write(export, found, answer, await _checks(session))
+        complain(f"{counted(number, 'spell')} of {name} written to {export}")
+    elif output is ReportOutput.MARKDOWN:
+        typer.echo(as_markdown(parts(answer)))
+    else:
+        show(session, lambda: answer, lambda: as_text(parts(answer)))
+    return Exit.MISSING if check and not answer.comparison.checks else Exit.OK
+
+
+async def _checks(session: Session) -> list[HealthCheck]:
+    """As the cluster has them now, by the caller's rights."""
+    try:
+        return (await session.snapshot(session.settings())).checks
+    except (SilentError, SettingsError) as error:
+        complain(f"{error}; without its health checks `evaluate --replay` has nothing to compare a changed one with")
+        return []

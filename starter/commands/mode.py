@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands import completion
-from starter.commands.arguments import ClusterOption, OutputOption, WhoOption
+from starter.commands.arguments import ClusterOption, OutputOption, WhoOption, complete_nodes
 from starter.commands.session import Session, given, print_command_answer, session_of, show, working
+from starter.errors import SilentError
+from workers.errors import SettingsError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,7 +26,7 @@ SHOWN = 8
 app = typer.Typer(help="Show and set how far programs may go with nodes: observe, cordon, drain or repair.")
 
 NodesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="NODE...", help="Names of nodes; none: all.", autocompletion=completion.nodes)
+    list[str] | None, typer.Argument(metavar="NODE...", help="Names of nodes; none: all.", autocompletion=complete_nodes)
 ]
 SelectorOption = Annotated[str, typer.Option("--selector", "-l", help="Nodes with these labels, as kubectl's, such as rack=r7.")]
 WhyOption = Annotated[str, typer.Option("--reason", "-r", help="Why, as `nodewarden mode` shows it.")]
@@ -60,15 +62,8 @@ async def _shown(context: typer.Context, *, cluster: str, output: OutputOption) 
 
 async def _known(session: Session, settings: Settings, modes: ClusterModes) -> tuple[LedgerSnapshot | None, str]:
     """The cluster as the caller may read it, under these modes; else None, and why it can't be read."""
-    from datetime import UTC, datetime
-
-    from starter.errors import SilentError
-    from starter.plans.live import read_live
-    from workers.configuration.setting_sources import SettingsError
-
     try:
-        async with session.reading(settings) as (_, connection, machines):
-            found = await read_live(settings, connection, machines)
+        found = await session.snapshot(settings)
     except (SilentError, SettingsError) as error:
         return None, str(error)
     found.ledger.put_modes(modes)
@@ -155,7 +150,6 @@ async def _say(
     from policy.episode.modes import UNSET
     from policy.scan.mode_table import idle_rules
     from policy.values.mode import read_mode
-    from workers.configuration.setting_sources import SettingsError
 
     if level is not None and (problem := read_mode(level)[1]):
         raise SettingsError(f"MODE: {problem}")

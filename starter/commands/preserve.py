@@ -23,7 +23,7 @@ from starter.commands.arguments import (
     WhoOption,
     asked_now,
 )
-from starter.commands.episodes import send_command
+from starter.commands.episodes import print_begun, send_command
 from starter.commands.session import (
     Exit,
     Session,
@@ -35,8 +35,8 @@ from starter.commands.session import (
     show,
     working,
 )
-from starter.commands.started_episode import print_begun
 from starter.output import PIPE_WIDTH
+from workers.errors import SettingsError
 
 if TYPE_CHECKING:
     from starter.client import Nodewarden
@@ -97,8 +97,6 @@ async def extend(
     """Let the preservation of NODE end later: so much later, or at a moment."""
 
     async def send(_: Nodewarden, episode: EpisodeHandle) -> str:
-        from workers.configuration.setting_sources import SettingsError
-
         if bool(until) is bool(hold):
             raise SettingsError("--until, --for: expected exactly one of them")
         return await episode.extend(
@@ -173,7 +171,6 @@ async def plan(
     or a block machineControllerManager. Exit code 1: some object could not be used; everything else was judged all the same.
     """
     from starter.plans.preserve_plans import as_model, as_table, planned_from_files
-    from workers.configuration.setting_sources import SettingsError
 
     session = session_of(context, output=output)
     if not filename:

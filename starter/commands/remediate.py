@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from policy.checks.health_check import Overlap
-from starter.commands import completion
 from starter.commands.arguments import (
     BEGIN,
     ClusterOption,
@@ -25,21 +24,23 @@ from starter.commands.arguments import (
     WhoOption,
     YesOption,
     asked_now,
-    read_cluster,
+    complete_nodes,
 )
+from starter.commands.episodes import REMEDIATION, confirmed, follow
 from starter.commands.session import Exit, Session, complain, given, session_of, show, working
-from starter.commands.started_episode import REMEDIATION, confirmed, follow
+from starter.errors import NoSuchNodeError, RequestError
+from workers.errors import SettingsError
 
 if TYPE_CHECKING:
     from policy.remediation.ladder import EscalationStep
-    from starter.plans.remediation_plans import RemediationPlan
+    from starter.output.outlooks import RemediationPlan
 
 PatientArgument = Annotated[
     str,
     typer.Argument(
         metavar="NODE",
         help="Name of the node, or machine/NAMESPACE/NAME of a Machine that has none.",
-        autocompletion=completion.nodes,
+        autocompletion=complete_nodes,
     ),
 ]
 StepsOption = Annotated[
@@ -97,10 +98,8 @@ async def _show_steps(session: Session, node: str, named: tuple[EscalationStep, 
     """On stderr, before the question. What can't be read is said, and the question asked all the same."""
     from temporalio.exceptions import ApplicationError
 
-    from starter.errors import RequestError
     from starter.output.console import PlainConsole
-    from starter.plans.remediation_plans import as_table
-    from workers.configuration.setting_sources import SettingsError
+    from starter.output.outlooks import as_table
 
     try:
         console = PlainConsole(stderr=True, highlight=False, markup=False, emoji=False)
@@ -126,13 +125,13 @@ async def plan(
 
     Without -f the cluster is read; with it, only the files are. Exit code 1: nothing could be done; 4: there is no such node.
     """
-    from starter.errors import NoSuchNodeError
-    from starter.plans.remediation_plans import as_model, as_table, planned
+    from starter.output.outlooks import as_model, as_table, planned
+    from starter.plans.cluster_objects import cluster_from_files
 
     session = session_of(context, cluster=cluster, output=output)
     named = named_steps(steps)
     if filename:
-        found = planned(read_cluster(filename, asked_now(now), overlap=Overlap.STRICTEST), node, named, None)
+        found = planned(cluster_from_files(filename, asked_now(now), overlap=Overlap.STRICTEST), node, named, None)
     else:
         found = await read_plan(session, node, named)
     if not session.for_programs and found.by_hand is None and not found.mistakes:
@@ -146,11 +145,11 @@ async def read_plan(session: Session, node: str, named: tuple[EscalationStep, ..
     from activities.cluster.api.served_cluster import Connections
     from activities.cluster.objects.live_machines import find_target
     from policy.remediation.ladder import body_of
-    from starter.plans.live import read_live
-    from starter.plans.remediation_plans import planned
+    from starter.output.outlooks import planned
+    from starter.plans.cluster_objects import read_live
 
     settings = session.settings()
-    async with session.reading(settings) as (_, connection, machines):
+    async with session.reading(settings) as (connection, machines):
         seen = await read_live(settings, connection, machines)
         found = await find_target(Connections(nodes=connection, machines=machines or connection), node)
     return planned(seen, node, named, body_of(found) if found is not None else None)
@@ -160,7 +159,6 @@ def named_steps(steps: list[str] | None) -> tuple[EscalationStep, ...] | None:
     """The steps that --with names, None without any. Raises SettingsError."""
     from policy.remediation.ladder import read_strategies
     from policy.values.errors import PolicyError
-    from workers.configuration.setting_sources import SettingsError
 
     if not steps:
         return None

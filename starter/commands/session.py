@@ -16,7 +16,7 @@ import textwrap
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum, StrEnum
 from functools import partial, wraps
 from pathlib import Path
@@ -25,11 +25,14 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TextIO
 import typer
 
 from policy.values.display_text import in_a_line, visible
+from starter.errors import NoSuchNodeError, RequestError, SilentError
+from workers.errors import SettingsError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from activities.cluster.api.connection import ClusterConnection
+    from activities.cluster.watch.offline import ClusterSnapshot
     from starter.client import Nodewarden
     from workers.configuration.clusters import ClusterSettings
     from workers.configuration.settings import Settings
@@ -96,7 +99,6 @@ class Session:
     def _of_context(self, settings: Settings) -> dict[str, ClusterSettings]:
         """The cluster that --context names, as the settings call it where they know it."""
         from workers.configuration.clusters import ClusterSettings, contexts, safe_name
-        from workers.configuration.setting_sources import SettingsError
 
         if named := {name: each for name, each in settings.clusters.items() if each.context == self.context}:
             return named
@@ -110,8 +112,6 @@ class Session:
 
     def clusters(self, settings: Settings) -> dict[str, ClusterSettings]:
         """The clusters to serve: the one named by --cluster, else all that the settings or the kubeconfig give."""
-        from workers.configuration.setting_sources import SettingsError
-
         known = settings.connections()
         if self.cluster:
             if self.cluster not in known:
@@ -129,19 +129,12 @@ class Session:
 
     def one_cluster(self, settings: Settings) -> str:
         """The cluster that a request is about. Any name may be given: only the workers need to know how it is reached."""
-        from workers.configuration.setting_sources import SettingsError
-
         if self.cluster:
             return self.cluster
         known = sorted(self.clusters(settings))
         if len(known) > 1:
             raise SettingsError(f"--cluster: expected one of {', '.join(known)}, got nothing")
         return known[0]
-
-    def known_cluster(self, settings: Settings) -> tuple[str, ClusterSettings]:
-        """The same where it is read by this process itself, and how it is reached."""
-        name = self.one_cluster(settings)
-        return name, self.clusters(settings)[name]
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[tuple[Nodewarden, Settings, str]]:
@@ -153,9 +146,9 @@ class Session:
             yield warden, settings, name
 
     @asynccontextmanager
-    async def connected_to_all(self) -> AsyncIterator[tuple[Nodewarden, Settings, tuple[str, ...]]]:
-        """The same, and the cluster that --cluster names, or all that the settings know."""
-        if self.cluster:
+    async def connected_to_all(self, *, everywhere: bool = True) -> AsyncIterator[tuple[Nodewarden, Settings, tuple[str, ...]]]:
+        """The same, and all clusters that the settings know; only one where --cluster names it, or not `everywhere` is meant."""
+        if self.cluster or not everywhere:
             async with self.connected() as (warden, settings, name):
                 yield warden, settings, (name,)
             return
@@ -174,36 +167,26 @@ class Session:
             yield warden
 
     @asynccontextmanager
-    async def looking(self, *, everywhere: bool) -> AsyncIterator[tuple[Nodewarden, list[str]]]:
-        """Temporal, to be looked at, and the cluster that is meant, or all that the settings know."""
-        from starter.client import Nodewarden
-        from workers.configuration.setting_sources import SettingsError
-
-        if not everywhere:
-            async with self.connected() as (warden, _, name):
-                yield warden, [name]
-            return
-        if self.cluster:
-            raise SettingsError("--all, --cluster: expected one of them")
-        settings = self.settings()
-        async with Nodewarden.connect(settings) as warden:
-            yield warden, sorted(self.clusters(settings))
-
-    @asynccontextmanager
-    async def reading(self, settings: Settings) -> AsyncIterator[tuple[str, ClusterConnection, ClusterConnection | None]]:
+    async def reading(self, settings: Settings) -> AsyncIterator[tuple[ClusterConnection, ClusterConnection | None]]:
         """The cluster that the request is about, to be read by this process, and where its Machines are. What its API refuses
         meanwhile is raised as a SilentError."""
         from temporalio.exceptions import ApplicationError
 
-        from starter.errors import SilentError
         from workers.configuration.clusters import open_cluster
 
-        name, known = self.known_cluster(settings)
-        async with open_cluster(name, known) as (connection, machines):
+        name = self.one_cluster(settings)
+        async with open_cluster(name, self.clusters(settings)[name]) as (connection, machines):
             try:
-                yield name, connection, machines
+                yield connection, machines
             except ApplicationError as error:
                 raise SilentError(f"the cluster {name} can't be read: {error.message}") from error
+
+    async def snapshot(self, settings: Settings) -> ClusterSnapshot:
+        """All of it, read once. Raises SilentError, and SettingsError where it is not reached from here."""
+        from starter.plans.cluster_objects import read_live
+
+        async with self.reading(settings) as (connection, machines):
+            return await read_live(settings, connection, machines)
 
     async def expect_node(self, settings: Settings, name: str, node: str) -> None:
         """Raises NoSuchNodeError where the caller may read that there is none. Where the caller may not, nothing is raised."""
@@ -212,9 +195,7 @@ class Session:
         from activities.cluster.api.served_cluster import Connections
         from activities.cluster.objects.live_machines import find_target
         from activities.cluster.objects.live_node import all_names
-        from starter.errors import NoSuchNodeError
         from workers.configuration.clusters import open_cluster
-        from workers.configuration.setting_sources import SettingsError
 
         try:
             async with open_cluster(name, settings.connections()[name]) as (connection, machines):
@@ -227,8 +208,6 @@ class Session:
 
     async def _expect_cluster(self, warden: Nodewarden, settings: Settings, name: str) -> None:
         """A name that the settings do not know, that no worker serves, and that has never had a scanner, is a slip of the pen."""
-        from workers.configuration.setting_sources import SettingsError
-
         known = settings.connections()
         if name in known or await warden.is_known(name):
             return
@@ -275,8 +254,7 @@ def _run(session: Session, work: Coroutine[Any, Any, Exit | None]) -> NoReturn:
 
 
 def _judge(error: Exception) -> tuple[str, Exit]:
-    from starter.errors import RequestError
-    from workers.configuration.setting_sources import SettingsError
+    from policy.values.errors import PolicyError
     from workers.errors import (
         EmbeddedServerError,
         NamespaceMissingError,
@@ -287,7 +265,7 @@ def _judge(error: Exception) -> tuple[str, Exit]:
 
     if isinstance(error, StoppedError):
         return "", Exit.OK
-    if isinstance(error, SettingsError | NamespaceMissingError | SearchAttributesError):
+    if isinstance(error, SettingsError | PolicyError | NamespaceMissingError | SearchAttributesError):
         return str(error), Exit.USAGE
     if isinstance(error, RequestError):
         return in_a_line(str(error)), Exit(error.exit_code)
@@ -312,8 +290,6 @@ def complain(text: str) -> None:
 
 def given(option: str, text: str) -> str:
     """The text, where it says something: it goes into the decision record, and people will ask for it afterwards."""
-    from workers.configuration.setting_sources import SettingsError
-
     if not text.strip():
         raise SettingsError(f"{option}: expected a name or a sentence for the decision record, got nothing")
     return text.strip()
@@ -359,7 +335,6 @@ def print_command_answer(session: Session, answer: str, *, cluster: str, node: s
 def duration_of(option: str, text: str) -> timedelta:
     """What `--for` and its like name. Raises SettingsError for anything else."""
     from policy.preservation.requests import LONGEST_PRESERVATION, parse_hold
-    from workers.configuration.setting_sources import SettingsError
 
     days = text.removesuffix("d")
     duration = parse_hold(f"{int(days) * 24}h" if text.endswith("d") and days.isdecimal() and len(days) < 6 else text)
@@ -373,7 +348,6 @@ def duration_of(option: str, text: str) -> timedelta:
 def moment_of(option: str, text: str) -> datetime:
     """What `--until` and its like name. Raises SettingsError for anything else."""
     from policy.values import times
-    from workers.configuration.setting_sources import SettingsError
 
     found = times.moment_of(text) if "T" in text.upper() else None
     if found is None:
@@ -383,10 +357,6 @@ def moment_of(option: str, text: str) -> datetime:
 
 def ending(hold: str, until: str) -> datetime | None:
     """When what is asked for ends by itself; None: it does not. Raises SettingsError."""
-    from datetime import UTC
-
-    from workers.configuration.setting_sources import SettingsError
-
     if until and hold:
         raise SettingsError("--until, --for: expected one of them or none")
     return moment_of("--until", until) if until else datetime.now(UTC) + duration_of("--for", hold) if hold else None

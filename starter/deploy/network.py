@@ -12,7 +12,7 @@ from typing import Any
 
 from policy.values.errors import PolicyError
 from policy.values.object_refs import is_object_name
-from starter.deploy.commented_yaml import WHY
+from starter.deploy.manifests import WHY
 from starter.deploy.rights import NAMESPACE
 
 METRICS_PORT = 8443

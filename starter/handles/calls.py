@@ -1,4 +1,4 @@
-"""A question or a word to a workflow: its answer, or why there is none, as a typed error.
+"""A question or a command to a workflow: its answer, or why there is none, as a typed error.
 
 There is no answer where no worker runs, or where the worker fails on it: a workflow task that fails is tried again for ever,
 and the workflow looks as if it ran. The commonest cause is a history that another version of our code has written.
@@ -27,7 +27,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from policy.values.display_text import in_a_line
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
-from workers.configuration.setting_sources import SettingsError
+from workers.errors import SettingsError
 from workflows.kit import options
 
 ANSWER_WITHIN = options.ANSWERED_WITHIN + timedelta(seconds=2)
@@ -135,7 +135,7 @@ class TaskFailure:
 
 
 async def task_failure(client: Client, workflow_id: str) -> TaskFailure | None:
-    """The failure that a workflow is stuck on, None where its last task went well or nothing can be told."""
+    """The failure that a workflow is stuck on, None where its last task went well or nothing is known."""
     request = GetWorkflowExecutionHistoryReverseRequest(
         namespace=client.namespace,
         execution=WorkflowExecution(workflow_id=workflow_id),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,9 +20,7 @@ from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase, R
 from policy.episode.operator_commands import NodeActionSpec, Verb
 from starter.errors import MissingError, RefusedError, RequestError, SilentError
 from starter.handles.calls import ANSWER_WITHIN, ASK_AGAIN, DECIDED_WITHIN, ask, send_update, unanswered
-from starter.handles.node_actions import Speaker, attested
-from starter.handles.node_holds import hold_node, resume_node
-from starter.handles.status import SilentEpisode
+from starter.handles.node_actions import Speaker, attested, hold_node, resume_node
 from workflows.kit.messages import (
     AbortRequest,
     AcknowledgeRequest,
@@ -31,6 +30,24 @@ from workflows.kit.messages import (
     PersonRequest,
     ResumeRequest,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilentEpisode:
+    """An open episode that did not answer its query, and why."""
+
+    node: str
+    workflow_id: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeEpisodes:
+    """One node's episodes: the open one (`silent` where it does not answer), and how the last ones ended, newest first."""
+
+    episode: EpisodeStatus | None = None
+    silent: SilentEpisode | None = None
+    ended: tuple[EpisodeResult, ...] = ()
 
 
 class EpisodeHandle:
@@ -192,11 +209,11 @@ class EpisodeHandle:
         request = PersonRequest(who=who, reason=reason, question=question)
         return await self._send("return_path", Verb.RETURN_PATH, request, question=question)
 
-    async def _send(self, update: str, action: Verb, word: OperatorCommand, **said: Any) -> str:
-        """said: what the word says besides."""
-        spoken = NodeActionSpec(action=action, node=self.node, reason=word.reason, **said)
-        word = await attested(self._speaker, self.cluster, word, spoken)
-        return await send_update(self._client, self.workflow_id, update, word, str, what=self._what, run_id=self.run_id)
+    async def _send(self, update: str, action: Verb, request: OperatorCommand, **further: Any) -> str:
+        """further: what the command says besides who and why."""
+        spec = NodeActionSpec(action=action, node=self.node, reason=request.reason, **further)
+        request = await attested(self._speaker, self.cluster, request, spec)
+        return await send_update(self._client, self.workflow_id, update, request, str, what=self._what, run_id=self.run_id)
 
 
 def named(status: EpisodeStatus) -> str:

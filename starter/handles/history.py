@@ -18,6 +18,7 @@ from activities.contracts import search
 from policy.episode.messages import EpisodeResult, Kind, OffProof, Outcome, RecordEntry, episode_id
 from policy.observation.offenders import OffenderRules, Repair, RepairedMachine, machines
 from policy.observation.outcomes import EndedRepair, OutcomesReport, outcomes
+from policy.observation.spells import Spell
 from policy.values.times import written
 from starter import wording
 from starter.errors import MissingError, RequestError, SilentError
@@ -75,7 +76,8 @@ class EndedEpisodes:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeRecord:
     """One episode and its decision record. ended: None while it is open; outcome: then its phase, "" where it was not asked.
-    off_proof: the last one."""
+    off_proof: the last one. spells: the node's last ones that have ended, in which it was not repaired, the oldest first, where
+    they were asked for."""
 
     cluster: str
     node: str
@@ -90,6 +92,7 @@ class EpisodeRecord:
     entries: tuple[RecordEntry, ...] = ()
     run_id: str = ""
     """In Temporal, of one that has ended."""
+    spells: tuple[Spell, ...] = ()
 
 
 def outcomes_of(found: EndedEpisodes, since: datetime) -> OutcomesReport:
@@ -159,7 +162,7 @@ class History:
         self, cluster: str, first: datetime, last: datetime, *, node: str = ""
     ) -> tuple[tuple[EpisodeRecord, ...], bool]:
         """The records of those that were open at any moment of that time, and whether there are more. One that went on in a new
-        history later is told as far as the last history that began by then."""
+        history later is known as far as the last history that began by then."""
         state = f"StartTime <= '{written(last)}' AND (ExecutionStatus = 'Running' OR CloseTime >= '{written(first)}')"
         runs = await self.listed(cluster, state, node=node, limit=MOST_LISTED + 1)
         found: list[list[WorkflowExecution]] = []

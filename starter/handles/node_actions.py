@@ -1,12 +1,13 @@
-"""Having Kubernetes attest who speaks (S42): a NodeAction, made with the caller's own kubeconfig where the cluster knows them.
+"""What a person does by their own rights in Kubernetes: a NodeAction, by which Kubernetes attests who commands a workflow (S42),
+and the hold of a node without an episode.
 
-The object says everything that the word says; its name and uid travel with the word, and no token does. A caller who may not
-make one, or has a cluster without that kind, gives an unattested name, as before; whether that is accepted is the worker's to
-say.
+A NodeAction says everything that the command says; its name and uid travel with the command, and no token does. A caller who may
+not make one, or has a cluster without that kind, gives an unattested name; whether that is accepted is the worker's to say.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -14,11 +15,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from temporalio.exceptions import ApplicationError
 
-from activities.cluster.api.paths import NODE_ACTIONS, SELF_REVIEWS
+from activities.cluster.api.paths import NODE_ACTIONS, NODES, SELF_REVIEWS
 from activities.cluster.api.refusals import ObjectNotFound
 from activities.errors import ErrorType, error_type
+from policy.episode.gate import HOLD_ANNOTATION, is_held
 from policy.episode.operator_commands import NAMESPACE, SAID_LABEL, ActionName, NodeActionSpec
-from starter.errors import RefusedError, UnattestedError
+from starter.errors import MissingError, NoSuchNodeError, RefusedError, SilentError, UnattestedError
+from workers.errors import SettingsError
 from workflows.kit.messages import OperatorCommand
 
 if TYPE_CHECKING:
@@ -48,7 +51,7 @@ class Speaker:
         self._complain = complain
         self._insists = insists
 
-    async def attest(self, cluster: str, spoken: NodeActionSpec) -> Attested | None:
+    async def attest(self, cluster: str, spec: NodeActionSpec) -> Attested | None:
         """None: the name is not attested. Raises RefusedError where the cluster's admission says that the person may not, and
         where it is not attested although only that is wanted."""
         async with self.opening(cluster) as connection:
@@ -56,7 +59,7 @@ class Speaker:
                 self._expect_none(f"the cluster {cluster} is not reached from here")
                 return None
             try:
-                return await _made(connection, spoken)
+                return await _made(connection, spec)
             except ObjectNotFound as error:
                 self._expect_none(f"{error.message}; `nodewarden deploy people` has what is needed")
                 return None
@@ -76,7 +79,6 @@ class Speaker:
 async def own_connection(settings: Settings, name: str) -> AsyncIterator[ClusterConnection | None]:
     """The caller's own way to a cluster; None where there is none."""
     from workers.configuration.clusters import open_connection
-    from workers.configuration.setting_sources import SettingsError
 
     try:
         opened = await open_connection(name, settings.connections()[name])
@@ -87,14 +89,14 @@ async def own_connection(settings: Settings, name: str) -> AsyncIterator[Cluster
         yield connection
 
 
-async def attested(speaker: Speaker | None, cluster: str, word: W, spoken: NodeActionSpec) -> W:
-    """The word, naming the object that attests it where there is one, and its speaker. Raises RefusedError."""
+async def attested(speaker: Speaker | None, cluster: str, command: W, spec: NodeActionSpec) -> W:
+    """The command, naming the object that attests it where there is one, and its speaker. Raises RefusedError."""
     if speaker is None:
-        return word
-    found = await speaker.attest(cluster, spoken)
+        return command
+    found = await speaker.attest(cluster, spec)
     if found is None:
-        return replace(word, who=word.who or speaker.otherwise)
-    return replace(word, who=word.who or found.name, action=found.action)
+        return replace(command, who=command.who or speaker.otherwise)
+    return replace(command, who=command.who or found.name, action=found.action)
 
 
 async def name_of(connection: ClusterConnection) -> str:
@@ -103,13 +105,79 @@ async def name_of(connection: ClusterConnection) -> str:
     return str(review["status"]["userInfo"]["username"])
 
 
-async def _made(connection: ClusterConnection, spoken: NodeActionSpec) -> Attested:
+async def _made(connection: ClusterConnection, spec: NodeActionSpec) -> Attested:
     name = await name_of(connection)
     wanted = {
         "apiVersion": NODE_ACTIONS.api_version,
         "kind": NODE_ACTIONS.kind,
-        "metadata": {"generateName": f"{spoken.action.value}-", "labels": {SAID_LABEL: "true"}},
-        "spec": spoken.spec(name),
+        "metadata": {"generateName": f"{spec.action.value}-", "labels": {SAID_LABEL: "true"}},
+        "spec": spec.spec(name),
     }
     metadata = (await connection.create(NODE_ACTIONS.path(namespace=NAMESPACE), wanted))["metadata"]
     return Attested(action=ActionName(name=metadata["name"], uid=metadata["uid"]), name=name)
+
+
+# A hold of a node that has no open episode: the annotation `nodewarden.io/hold`, by which none begins.
+#
+# The person writes it with their own rights, so that Kubernetes attests who it was, and takes it away in the same way.
+
+
+async def hold_node(opening: Opening, cluster: str, node: str, *, reason: str) -> str:
+    """Hold it until `resume`. Raises RefusedError where another person holds it, the cluster is not reached from here, or the
+    caller may not write it; SilentError; NoSuchNodeError."""
+    command = f"kubectl annotate node {node} {HOLD_ANNOTATION}={shlex.quote(reason)}"
+    async with opening(cluster) as connection, _needs_rights(node, command):
+        if connection is None:
+            raise RefusedError(
+                f"{node} has no open episode, and {cluster} is not reached from here: `{command}` keeps one from it"
+            )
+        found, me = await _value(connection, node), await name_of(connection)
+        if found is not None and is_held(found) and not found.startswith(f"by {me}: "):
+            raise RefusedError(f"{node} has no open episode, and is held already: {found or HOLD_ANNOTATION}")
+        await _write(connection, node, f"by {me}: {reason}")
+    return f"{node} has no open episode, and none begins until you resume it (annotation {HOLD_ANNOTATION})"
+
+
+async def resume_node(opening: Opening, cluster: str, node: str, *, of: str, missing: MissingError) -> str:
+    """End that hold: the caller's own, or that of another person by name. Raises RefusedError where it is not that one's, and
+    `missing` where there is none."""
+    command = f"kubectl annotate node {node} {HOLD_ANNOTATION}-"
+    async with opening(cluster) as connection, _needs_rights(node, command):
+        found = await _value(connection, node) if connection is not None else None
+        if connection is None or found is None or not is_held(found):
+            raise missing
+        if not found.startswith(f"by {of or await name_of(connection)}: "):
+            how = f"--of NAME ends that of NAME, `{command}` any"
+            raise RefusedError(f"{node} is held, but not by {of or 'you'}: {found or HOLD_ANNOTATION} ({how})")
+        await _write(connection, node, None)
+    return f"{node} is no longer held: {found}"
+
+
+@asynccontextmanager
+async def _needs_rights(node: str, command: str) -> AsyncIterator[None]:
+    """The role of an operator does not give them: a NodeAction, for which it is enough, reaches open episodes only (S42)."""
+    try:
+        yield
+    except ApplicationError as error:
+        if error_type(error) is not ErrorType.FORBIDDEN:
+            raise SilentError(error.message) from error
+        raise RefusedError(
+            f"{node} has no open episode, so its hold is an annotation of the Node, for which you need the rights get and "
+            f"patch on nodes: {error.message}. Ask a person who has them for `{command}`; `nodewarden pause` keeps episodes from "
+            "all nodes and does not need them"
+        ) from error
+
+
+async def _value(connection: ClusterConnection, node: str) -> str | None:
+    try:
+        body = await connection.get(NODES.path(node))
+    except ObjectNotFound:
+        from activities.cluster.objects.live_node import all_names
+
+        raise NoSuchNodeError(node, await all_names(connection)) from None
+    value: str | None = (body["metadata"].get("annotations") or {}).get(HOLD_ANNOTATION)
+    return value
+
+
+async def _write(connection: ClusterConnection, node: str, value: str | None) -> None:
+    await connection.patch_merge(NODES.path(node), {"metadata": {"annotations": {HOLD_ANNOTATION: value}}})

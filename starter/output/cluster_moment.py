@@ -187,7 +187,7 @@ def sections(found: ClusterMoment) -> Sections:
     pauses = [each.described(datetime.now(UTC)) for each in found.pauses]
     if not found.scanned:
         pauses.append("no scanner is on record of that moment: none ran, or Temporal has forgotten it")
-    told: Sections = [
+    parts: Sections = [
         (f"{f'{found.node} of ' if found.node else ''}{found.cluster} at {zoned(found.at)}", ()),
         ("What kept everything from being begun", [(None, each) for each in pauses or ("nothing that is on record",)]),
     ]
@@ -195,15 +195,15 @@ def sections(found: ClusterMoment) -> Sections:
         (None, f"{node}: {'; '.join(sentences([each for each in found.spells if each.node == node], found.at))}")
         for node in dict.fromkeys(each.node for each in found.spells)
     ]
-    told.append((NOT_REPAIRED, held or [(None, "no node that was due for a repair, as far as Temporal remembers")]))
+    parts.append((NOT_REPAIRED, held or [(None, "no node that was due for a repair, as far as Temporal remembers")]))
     for stood, heading in HEADINGS.items():
         lines = [(each, _sentence(each, found.at)) for each in found.episodes if each.stood is stood]
         if lines or stood is not Stood.REFUSED:
-            told.append((heading, lines or [(None, "no episode, as far as Temporal remembers")]))
+            parts.append((heading, lines or [(None, "no episode, as far as Temporal remembers")]))
     more = f"; episodes beyond the {MOST_LISTED} latest" if found.more else ""
     left_out = f"{NOT_RECORDED}, which are not recorded{more}"
-    told.append(("Not shown", [(None, each) for each in (left_out, *found.unknown)]))
-    return [(heading, [(each, read_as_of(found.at, said)) for each, said in lines]) for heading, lines in told]
+    parts.append(("Not shown", [(None, each) for each in (left_out, *found.unknown)]))
+    return [(heading, [(each, read_as_of(found.at, said)) for each, said in lines]) for heading, lines in parts]
 
 
 def as_text(found: ClusterMoment) -> RenderableType:

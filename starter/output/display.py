@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Protocol, Self, TextIO
+from typing import Self, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -33,7 +34,7 @@ from starter.output.status_table import render
 
 
 def changes(before: ClusterStatus | None, after: ClusterStatus) -> list[str]:
-    """The lines to print. Before the first look everything but health is news."""
+    """The lines to print. Before the first look everything but health is a change."""
     return [*_scanner(before, after), *_nodes(before, after), *_checks(before, after), *_episodes(before, after)]
 
 
@@ -93,7 +94,7 @@ def _checks(before: ClusterStatus | None, after: ClusterStatus) -> Iterator[str]
 
 
 def _breakers(status: ClusterStatus | None) -> dict[str, tuple[str, str]]:
-    """By check: what must change to be news, and the line."""
+    """By check: what must change for its line to be printed, and the line."""
     report = status.scanner.report if status is not None and status.scanner is not None else None
     if report is None:
         return {}
@@ -114,9 +115,9 @@ def _episodes(before: ClusterStatus | None, after: ClusterStatus) -> Iterator[st
     for silent in after.silent:
         if quiet.get(silent.node) != silent.problem:
             yield f"episode {silent.node}: {silent.problem}"
-    told = {result.incident for result in before.ended} if before else set()
+    known_ends = {result.incident for result in before.ended} if before else set()
     for result in reversed(after.ended):
-        if result.incident not in told:
+        if result.incident not in known_ends:
             proof = wording.off_proof(result)
             yield f"episode {result.node}: {wording.ending(result)}{f' ({proof})' if proof else ''}"
 
@@ -182,35 +183,27 @@ def until_next(status: ClusterStatus) -> timedelta:
 REDRAW_SECONDS = 1.0
 
 
-class Display(Protocol):
-    """Shows the latest statuses. `expect` is called before the first look, `redraw` between looks, when only time has passed."""
+class Display(ABC):
+    """Shows the latest statuses. What does not say otherwise has nothing to say before the first look, or when only time has
+    passed."""
 
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
-
-    def expect(self, clusters: Sequence[str]) -> None: ...
-
-    def show(self, statuses: Sequence[ClusterStatus]) -> None: ...
-
-    def redraw(self) -> None: ...
-
-
-class _Quiet:
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         return None
 
-    def expect(self, clusters: Sequence[str]) -> None:  # noqa: ARG002 - only a live table has something to say by then
-        return None
+    def expect(self, clusters: Sequence[str]) -> None:  # noqa: B027 - only a live table has something to say by then
+        """Called before the first look."""
 
-    def redraw(self) -> None:
-        return None
+    @abstractmethod
+    def show(self, statuses: Sequence[ClusterStatus]) -> None: ...
+
+    def redraw(self) -> None:  # noqa: B027 - what is a line or a document stays as it is
+        """Called between two looks."""
 
 
-class JsonDisplay(_Quiet):
+class JsonDisplay(Display):
     """One JSON object a line, or a YAML document, for each status that says something new."""
 
     def __init__(self, stream: TextIO | None = None, *, as_yaml: bool = False) -> None:
@@ -226,7 +219,7 @@ class JsonDisplay(_Quiet):
                 print(line, file=self._stream, flush=True)
 
 
-class OnceDisplay(_Quiet):
+class OnceDisplay(Display):
     """The table, printed."""
 
     def __init__(self, console: Console | None = None, *, where: str = "") -> None:
@@ -238,7 +231,7 @@ class OnceDisplay(_Quiet):
             self._console.print(render(status, now=datetime.now(UTC), where=self._where))
 
 
-class LineDisplay(_Quiet):
+class LineDisplay(Display):
     """A line for each change, with the time: for logs and pipes."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -252,7 +245,7 @@ class LineDisplay(_Quiet):
             self._last[status.cluster] = status
 
 
-class LiveDisplay:
+class LiveDisplay(Display):
     """The table in place, redrawn every second. What is printed meanwhile appears above it; the last picture stays."""
 
     def __init__(self, console: Console | None = None, *, where: str = "") -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -20,19 +21,22 @@ from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.episode.permits import PermitState
 from policy.observation.past_moment import dated
+from policy.observation.spells import Spell
 from policy.scan.evaluation import TargetEvaluation
 from policy.scan.explanation import CheckOpinion, Explanation, Outlook, conclude
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.values.times import written
 from starter import wording
-from starter.handles.observations import NONE_OBSERVED, SpellsThen
-from starter.handles.status import NodeEpisodes
 from starter.output import outlooks
 from starter.output.evaluation import described, in_one_line, mistake_of, opinion_of
-from starter.output.models import EndedAnswer, ExplainAnswer, NotCovering, Silent
+from starter.output.models import EndedAnswer, ExplainAnswer, Silent
 from starter.output.permits import still_stopped_by
 from starter.output.record_table import NOT_REPAIRED
 from workflows.kit.messages import ScannerStatus
+
+if TYPE_CHECKING:
+    from starter.handles.episodes import NodeEpisodes
+    from starter.handles.observations import SpellsThen
 
 _PERMITS = {
     PermitState.RESERVED: "a permit is reserved for incident {}",
@@ -50,8 +54,8 @@ class NodeExplanation:
     explanation: Explanation | None = None
     scanner: ScannerStatus | None = None
     episodes: NodeEpisodes | None = None
-    observed: SpellsThen = NONE_OBSERVED
-    """Its last spells of sickness that have ended."""
+    observed: SpellsThen | None = None
+    """Its last spells of sickness that have ended; None where they were not asked for."""
     mistakes: Sequence[ManifestMistake] = ()
     problems: Sequence[str] = ()
     halted: str = ""
@@ -65,11 +69,16 @@ class NodeExplanation:
         return self.episodes.episode if self.episodes is not None else None
 
     @property
+    def last_spell(self) -> Spell | None:
+        """The last one in which it was sick and not repaired, of those that have ended."""
+        return self.observed.spells[-1] if self.observed is not None and self.observed.spells else None
+
+    @property
     def known(self) -> bool:
         """Whether there is such a node, or an episode of it."""
         found = self.explanation is not None and self.explanation.found
-        told = self.episodes is not None and (self.episodes.episode or self.episodes.silent or self.episodes.ended)
-        return found or bool(told)
+        episodes = self.episodes is not None and (self.episodes.episode or self.episodes.silent or self.episodes.ended)
+        return found or bool(episodes)
 
 
 def scanner_lines(answer: NodeExplanation, scanner: ScannerStatus) -> list[str]:
@@ -100,16 +109,13 @@ def as_model(answer: NodeExplanation) -> ExplainAnswer:
     explanation, episodes, silent = answer.explanation, answer.episodes, None
     if episodes is not None and episodes.silent is not None:
         silent = Silent(workflow_id=episodes.silent.workflow_id, problem=episodes.silent.problem)
-    outlook = explanation.outlook if explanation is not None else None
     return ExplainAnswer(
         node=answer.node,
         found=None if answer.unread and not answer.known else answer.known,
         conclusion=conclusion(answer) if answer.known else "",
         ready=(explanation.ready if explanation is not None else "") or None,
         checks=tuple(opinion_of(each.check, each.target, each.unblock) for each in _opinions(answer)),
-        not_covering=tuple(
-            NotCovering(check=each.check, why=each.why) for each in (explanation.bystanders if explanation is not None else ())
-        ),
+        not_covering=explanation.bystanders if explanation is not None else (),
         scanner=tuple(scanner_lines(answer, answer.scanner)) if answer.scanner is not None else None,
         episode=answer.episode,
         silent=silent,
@@ -123,8 +129,8 @@ def as_model(answer: NodeExplanation) -> ExplainAnswer:
             )
             for result in (episodes.ended if episodes is not None else ())
         ),
-        last_spell=answer.observed.spells[-1] if answer.observed.spells else None,
-        remediation=outlooks.as_model(outlook) if outlook is not None else None,
+        last_spell=answer.last_spell,
+        remediation=explanation.outlook if explanation is not None else None,
         errors=tuple(mistake_of(mistake) for mistake in answer.mistakes),
         problems=tuple(answer.problems),
     )
@@ -153,9 +159,9 @@ def as_text(answer: NodeExplanation) -> RenderableType:
     if answer.episodes is not None:
         parts.append(Text("\nEpisodes", style="bold"))
         parts += [Padding(Text(line), (0, 0, 0, 2)) for line in _episode_lines(answer, answer.episodes)]
-    if answer.observed.spells:
+    if answer.last_spell is not None:
         parts.append(Text(f"\n{NOT_REPAIRED}", style="bold"))
-        parts.append(Padding(Text(dated(answer.observed.spells[-1])), (0, 0, 0, 2)))
+        parts.append(Padding(Text(dated(answer.last_spell)), (0, 0, 0, 2)))
     parts += [Text(f"error: {described(mistake)}", style="red") for mistake in answer.mistakes]
     parts += [Text(f"note: {problem}", style="yellow") for problem in answer.problems]
     return Group(*parts)
@@ -249,7 +255,7 @@ def _outlook(found: Outlook, answer: NodeExplanation) -> RenderableType:
     )
     return Group(
         Text(f"{head}, by {found.check}", style="bold"),
-        outlooks.as_table(found, answer.scanner.permits if answer.scanner is not None else ()),
+        outlooks.outlook_table(found, answer.scanner.permits if answer.scanner is not None else ()),
     )
 
 

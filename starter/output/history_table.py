@@ -2,27 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from policy.episode.messages import Outcome
 from policy.observation.past_moment import would_have
-from policy.observation.spells import OBSERVATION, Spell
+from policy.observation.spells import OBSERVATION, Ending, Spell
 from policy.scan.pauses import PastPause
+from policy.scan.pauses import since as pauses_since
 from policy.values.times import written
 from starter import wording
-from starter.handles.history import EndedEpisode, EndedEpisodes
+from starter.handles.history import MOST_LISTED, OUTCOMES, EndedEpisode, EndedEpisodes
 from starter.handles.observations import NONE_OBSERVED, SpellsThen
 from starter.output.console import Sentences
 from starter.output.models import HistoryAnswer, HistoryLine, PauseLine
 from starter.output.status_table import columns
 
+if TYPE_CHECKING:
+    from starter.client import Nodewarden
+
 _GOOD = frozenset(each.value for each in wording.GOOD_ENDS)
+
+
+def outcome_problem(outcomes: Collection[str]) -> str:
+    """What is wrong with these names of outcomes, "" where nothing is."""
+    known = (*OUTCOMES, *Ending)
+    unknown = sorted(set(outcomes) - set(known))
+    return f"expected some of {', '.join(known)}, got {', '.join(unknown)}" if unknown else ""
+
+
+async def read_history(
+    warden: Nodewarden,
+    cluster: str,
+    *,
+    since: datetime,
+    node: str = "",
+    outcomes: Collection[str] = (),
+    everything: bool = False,
+    limit: int = MOST_LISTED,
+) -> tuple[EndedEpisodes, Sequence[PastPause], datetime, SpellsThen]:
+    """What ended since then, as `as_table` and `as_model` take it. outcomes: only what ended so; none: all, but requests
+    that were refused only with `everything`. Pauses are left out where a node or outcomes are asked for. Raises SilentError."""
+    now = datetime.now(UTC)
+    found = await warden.history.ended(cluster, node=node, since=since, limit=limit)
+    observed = await warden.observations.ended_spells(cluster, node=node, since=since, limit=limit)
+    remembered = await warden.scanner(cluster).pauses() if not node and not outcomes else ()
+    wanted = set(outcomes) or (set(OUTCOMES) - (set() if everything else {Outcome.REFUSED}))
+    found = replace(found, episodes=tuple(each for each in found.episodes if each.outcome in wanted))
+    observed = replace(observed, spells=tuple(each for each in observed.spells if not outcomes or each.ending in wanted))
+    return found, pauses_since(remembered, since, now), now, observed
 
 
 def as_table(

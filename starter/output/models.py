@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from policy.checks.verdicts import Health, Standing
 from policy.episode.messages import EpisodeStatus, Kind
 from policy.episode.modes import ModeRule
-from policy.fence.power import PowerState
 from policy.observation.offenders import RepairedMachine
 from policy.observation.spells import Spell
-from policy.remediation.strategies import Action, Strategy
+from policy.remediation.strategies import Action
+from policy.scan.explanation import Bystander, Outlook
 from policy.scan.mode_table import ModeLine
 from policy.scan.pauses import PauseEnd
 from policy.values.mode import Mode
@@ -176,62 +176,12 @@ class OffendersAnswer:
     more: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordLine:
-    """proved_off: whether it is one of the moments at which off was proven."""
-
-    at: datetime
-    step: str
-    act: str
-    outcome: str
-    detail: str
-    proved_off: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PowerReading:
-    """What a device said."""
-
-    endpoint: str
-    state: PowerState
-    at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProvedOff:
-    """On what the claim rests that the machine was off. acknowledged_by: a person who vouched for it in place of the readings."""
-
-    commanded_at: datetime | None
-    acknowledged_by: str | None
-    readings: tuple[PowerReading, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordAnswer:
-    """One episode and all that it saw, decided and did. outcome: its phase while it is open. ended: null until then. spells: the
-    node's last ones that have ended, in which it was not repaired, the oldest first."""
-
-    cluster: str
-    node: str
-    kind: Kind
-    incident: str
-    open: bool
-    outcome: str
-    message: str
-    why: str
-    started: datetime
-    ended: datetime | None
-    record: tuple[RecordLine, ...]
-    off_proof: ProvedOff | None
-    spells: tuple[Spell, ...] = ()
-
-
 # Health checks ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictAnswer:
-    """One check's verdict on one target; each field is told of in docs/semantics.md."""
+    """One check's verdict on one target; each field is described in docs/semantics.md."""
 
     target: str
     node: str | None
@@ -307,87 +257,13 @@ class EvaluateAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepAnswer:
-    """A step of a ladder. failed: before. impossible: why it can't be carried out."""
-
-    name: str
-    strategy: Strategy
-    template: str | None
-    timeout_seconds: Seconds | None
-    failed: bool
-    next: bool
-    impossible: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastAnswer:
-    """The last remediation that is remembered."""
-
-    of: str
-    at: datetime
-    retry: int
-    failed: tuple[str, ...]
-    incident: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetriesAnswer:
-    """The rules of retries. backoff_seconds: the first pause and the longest."""
-
-    max_retry: int | None
-    retry_period_seconds: Seconds
-    min_healthy_period_seconds: Seconds
-    backoff_seconds: tuple[Seconds, Seconds] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitAnswer:
-    """How many targets of a check are remediated at once."""
-
-    check: str
-    limit: str
-    most: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnersAnswer:
-    """What the owner of a Machine does by its own rules."""
-
-    owner: str
-    retries: RetriesAnswer | None
-    not_before: datetime | None
-    exhausted: str | None
-    problem: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemediationAnswer:
-    """How a node or machine would be remediated."""
-
-    victim: str
-    check: str | None
-    steps: tuple[StepAnswer, ...]
-    problem: str | None
-    machine: str | None
-    owner: str | None
-    last: LastAnswer | None
-    retry: int
-    not_before: datetime | None
-    exhausted: str | None
-    why: str | None
-    retries: RetriesAnswer | None
-    in_flight: tuple[LimitAnswer, ...]
-    owners_own: OwnersAnswer | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RemediatePlanAnswer:
     """By a person's wish, and by the scanner, which remembers what has failed."""
 
     node: str
     found: bool
-    by_hand: RemediationAnswer | None
-    by_scanner: RemediationAnswer | None
+    by_hand: Outlook | None
+    by_scanner: Outlook | None
     errors: tuple[UnusableObject, ...]
 
 
@@ -400,14 +276,6 @@ class Opinion(CheckHead):
 
     verdict: VerdictAnswer
     unblock: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotCovering:
-    """A check that does not cover the node, and why not."""
-
-    check: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -431,22 +299,22 @@ class EndedAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainAnswer:
-    """found: whether anybody has heard of such a node; null: the cluster could not be read. conclusion: the one sentence that
-    people read first. scanner: what it has to say of the node, null where it was not asked. last_spell: in which it was sick and
-    not repaired, of those that have ended; null for none. problems: who did not answer."""
+    """found: whether there is such a node, or was one as far as is known; null: the cluster could not be read. conclusion: the
+    one sentence that people read first. scanner: what it knows of the node, null where it was not asked. last_spell: in which it
+    was sick and not repaired, of those that have ended; null for none. problems: what did not answer."""
 
     node: str
     found: bool | None
     conclusion: str
     ready: str | None
     checks: tuple[Opinion, ...]
-    not_covering: tuple[NotCovering, ...]
+    not_covering: tuple[Bystander, ...]
     scanner: tuple[str, ...] | None
     episode: EpisodeStatus | None
     silent: Silent | None
     ended: tuple[EndedAnswer, ...]
     last_spell: Spell | None
-    remediation: RemediationAnswer | None
+    remediation: Outlook | None
     errors: tuple[UnusableObject, ...]
     problems: tuple[str, ...]
 

@@ -1,21 +1,26 @@
-"""How a remediation would go, in words and as JSON: for `nodewarden explain` and `nodewarden remediate plan`.
+"""How a remediation would go, in words and as JSON: for `nodewarden explain` and `remediate plan`, by hand and by the scanner.
 
-What is true is `policy/scan/explanation.py`.
+Nothing is done. What is true is `policy/scan/explanation.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
+from activities.cluster.watch.offline import ClusterSnapshot, ManifestMistake
 from policy.checks.health_check import RetryRules
 from policy.episode.permits import Permit, PermitState
+from policy.remediation.ladder import Body, EscalationStep
 from policy.remediation.memory import LastRemediation, NextRemediation
-from policy.scan.explanation import ConcurrencyLimit, Outlook, OwnersTurn, PlannedStep
+from policy.scan.explanation import ConcurrencyLimit, Outlook, OwnersTurn, PlannedStep, outlook, outlook_by_hand
 from policy.values.times import format_duration, written
-from starter.output.models import LastAnswer, LimitAnswer, OwnersAnswer, RemediationAnswer, RetriesAnswer, StepAnswer
+from starter.output.evaluation import described, mistake_of
+from starter.output.models import RemediatePlanAnswer
 
 
 def step_text(planned: PlannedStep) -> str:
@@ -32,8 +37,8 @@ def state_of(planned: PlannedStep) -> str:
         return f"not possible: {planned.impossible}"
     if planned.failed:
         return "has failed before, is passed over"
-    told = "is next" if planned.next else ""
-    return f"{told}, {planned.doubtful}" if told and planned.doubtful else told or planned.doubtful
+    next_one = "is next" if planned.next else ""
+    return ", ".join(filter(None, (next_one, planned.doubtful)))
 
 
 def rules_text(rules: RetryRules) -> str:
@@ -66,8 +71,8 @@ def in_flight_text(limit: ConcurrencyLimit, permits: Collection[Permit] = ()) ->
     """How many at once, and who is under way now where the scanner has said."""
     share = f" ({limit.limit} of {limit.total})" if limit.limit.percent else ""
     busy = sorted(each.node for each in permits if limit.check in each.checks and each.holding is not PermitState.PARKED)
-    told = f"; under way: {', '.join(busy)}" if busy else ""
-    return f"{limit.check} lets {limit.most}{share} be remediated at once{told}"
+    under_way = f"; under way: {', '.join(busy)}" if busy else ""
+    return f"{limit.check} lets {limit.most}{share} be remediated at once{under_way}"
 
 
 def owners_own_text(own: OwnersTurn) -> str:
@@ -108,7 +113,7 @@ def lines(found: Outlook, permits: Collection[Permit] = (), *, by_hand: bool = F
     return said
 
 
-def as_table(found: Outlook, permits: Collection[Permit] = (), *, by_hand: bool = False) -> RenderableType:
+def outlook_table(found: Outlook, permits: Collection[Permit] = (), *, by_hand: bool = False) -> RenderableType:
     """The same on the page."""
     table = Table.grid(padding=(0, 1))
     table.add_column(no_wrap=True)
@@ -118,62 +123,58 @@ def as_table(found: Outlook, permits: Collection[Permit] = (), *, by_hand: bool 
     return table
 
 
-def as_model(found: Outlook) -> RemediationAnswer:
-    """The same for programs."""
-    turn, last = found.turn, found.last
-    return RemediationAnswer(
-        victim=found.victim,
-        check=found.check or None,
-        steps=tuple(_step_of(planned) for planned in found.steps),
-        problem=found.problem or None,
-        machine=found.machine or None,
-        owner=found.owner or None,
-        last=LastAnswer(of=last.of, at=last.at, retry=last.retry, failed=tuple(last.failed), incident=last.incident or None)
-        if last is not None
-        else None,
-        retry=turn.retry,
-        not_before=turn.not_before,
-        exhausted=turn.exhausted or None,
-        why=turn.why or None,
-        retries=_rules_of(found.rules),
-        in_flight=tuple(LimitAnswer(check=each.check, limit=str(each.limit), most=each.most) for each in found.in_flight),
-        owners_own=_owners_own_of(found.owners_own),
+# The plan of one node: both by hand and by the scanner.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemediationPlan:
+    """Both. by_hand None: there is no such node; by_scanner None: no health check covers it. named: a person has said by which
+    steps."""
+
+    node: str
+    by_hand: Outlook | None
+    by_scanner: Outlook | None
+    named: bool = False
+    mistakes: Sequence[ManifestMistake] = ()
+    names: Collection[str] = ()
+    """Of all nodes."""
+
+
+def planned(cluster: ClusterSnapshot, node: str, named: tuple[EscalationStep, ...] | None, body: Body | None) -> RemediationPlan:
+    """Of objects that were read. named: the steps that a person wants. body: as a look at the cluster has found it."""
+    known = cluster.ledger.known(cluster.now)
+    return RemediationPlan(
+        node=node,
+        by_hand=outlook_by_hand(known, node, named=named, body=body, owners=cluster.owners),
+        by_scanner=outlook(known, node, cluster.owners),
+        named=named is not None,
+        mistakes=tuple(cluster.mistakes),
+        names=tuple(known.nodes),
     )
 
 
-def _step_of(planned: PlannedStep) -> StepAnswer:
-    step = planned.step
-    return StepAnswer(
-        name=step.name,
-        strategy=step.strategy,
-        template=step.template.key if step.template is not None else None,
-        timeout_seconds=step.timeout.total_seconds() if step.timeout is not None else None,
-        failed=planned.failed,
-        next=planned.next,
-        impossible=planned.impossible or None,
+def as_model(plan: RemediationPlan) -> RemediatePlanAnswer:
+    """The whole answer."""
+    return RemediatePlanAnswer(
+        node=plan.node,
+        found=plan.by_hand is not None,
+        by_hand=plan.by_hand,
+        by_scanner=plan.by_scanner,
+        errors=tuple(mistake_of(mistake) for mistake in plan.mistakes),
     )
 
 
-def _rules_of(rules: RetryRules | None) -> RetriesAnswer | None:
-    if rules is None:
-        return None
-    backoff = rules.backoff
-    return RetriesAnswer(
-        max_retry=rules.max_retry,
-        retry_period_seconds=rules.retry_period.total_seconds(),
-        min_healthy_period_seconds=rules.min_healthy_period.total_seconds(),
-        backoff_seconds=(backoff.base.total_seconds(), backoff.limit.total_seconds()) if backoff is not None else None,
-    )
-
-
-def _owners_own_of(own: OwnersTurn | None) -> OwnersAnswer | None:
-    if own is None:
-        return None
-    turn = own.turn
-    return OwnersAnswer(
-        owner=own.owner,
-        retries=_rules_of(own.rules),
-        not_before=turn.not_before if turn is not None else None,
-        exhausted=(turn.exhausted or None) if turn is not None else None,
-        problem=own.problem or None,
-    )
+def as_table(plan: RemediationPlan) -> RenderableType:
+    """A block each, then what could not be read."""
+    parts: list[RenderableType] = [Text(plan.node, style="bold")]
+    if plan.by_hand is None:
+        parts.append(Text("there is no such Node or Machine", style="red"))
+    else:
+        check = f", as {plan.by_hand.check} says" if plan.by_hand.check and not plan.named else ""
+        parts += [Text(f"By hand{check}", style="bold"), outlook_table(plan.by_hand, by_hand=True)]
+        if plan.by_scanner is None:
+            parts.append(Text("By the scanner: never, no health check covers it", style="bold"))
+        else:
+            parts += [Text(f"By the scanner, as {plan.by_scanner.check} says", style="bold"), outlook_table(plan.by_scanner)]
+    parts += [Text(f"error: {described(mistake)}", style="red") for mistake in plan.mistakes]
+    return Group(*parts)

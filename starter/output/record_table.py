@@ -5,22 +5,23 @@ The demo's "What happened" is this table, too, from the moment of its accident o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from policy.episode.messages import OffProof, RecordEntry
+from policy.episode.messages import RecordEntry
 from policy.observation.past_moment import dated
-from policy.observation.spells import Spell
 from policy.values.times import written
 from starter import wording
-from starter.handles.history import EpisodeRecord
-from starter.output.models import PowerReading, ProvedOff, RecordAnswer, RecordLine
+
+if TYPE_CHECKING:
+    from starter.handles.history import EpisodeRecord
 
 OFF_PROVEN = "off-proven"
 """The act of an entry that proves off, or has it on a person's word."""
@@ -68,20 +69,20 @@ def story(title: RenderableType, began: datetime, moments: Iterable[Moment]) -> 
     return Group(title, table)
 
 
-def as_table(record: EpisodeRecord, spells: Sequence[Spell] = ()) -> RenderableType:
-    """Who, why, what happened, and what proves that the machine was off. spells: of the node, in which it was not repaired."""
+def as_table(record: EpisodeRecord) -> RenderableType:
+    """Who, why, what happened, and what proves that the machine was off."""
     title = Text.assemble((record.node, "bold"), f": {record.kind.value}, incident {record.incident}, {_stands(record)}")
     why = Text(f"because: {record.why or 'no reason given'}\n")
-    told = any(entry.act == END for entry in record.entries)
-    end = [Moment(at=record.ended, what=record.outcome, detail=record.message)] if record.ended is not None and not told else []
+    has_end = any(entry.act == END for entry in record.entries)
+    end = [Moment(at=record.ended, what=record.outcome, detail=record.message)] if record.ended and not has_end else []
     opened = Moment(at=record.started, what="episode opened", detail=written(record.started))
     return Group(
         title,
         why,
         story(Text("What happened", style="bold"), record.started, (opened, *moments_of(record.entries), *end)),
         Text(f"\n{_proven(record)}", style="green" if record.off_proof is not None else "yellow"),
-        *((Text(f"\n{NOT_REPAIRED}", style="bold"),) if spells else ()),
-        *(Padding(Text(dated(each)), (0, 0, 0, 2)) for each in spells),
+        *((Text(f"\n{NOT_REPAIRED}", style="bold"),) if record.spells else ()),
+        *(Padding(Text(dated(each)), (0, 0, 0, 2)) for each in record.spells),
     )
 
 
@@ -96,46 +97,8 @@ def _proven(record: EpisodeRecord) -> str:
     if proof is None:
         return "Off was not proven."
     if proof.acknowledgement is not None:
-        word = proof.acknowledgement
-        return f"Off on a person's word: {word.by} at {written(word.at)}: {word.why}"
+        by_person = proof.acknowledgement
+        return f"Off on a person's word: {by_person.by} at {written(by_person.at)}: {by_person.why}"
     after = f", after the off command of {written(proof.commanded_at)} had ended" if proof.commanded_at is not None else ""
     readings = ", ".join(f"{each.endpoint}, read {each.state.value} at {written(each.at)}" for each in proof.readings)
     return f"Off was proven by {readings}{after}."
-
-
-def as_model(record: EpisodeRecord, spells: tuple[Spell, ...] = ()) -> RecordAnswer:
-    """For programs."""
-    proof = record.off_proof
-    return RecordAnswer(
-        cluster=record.cluster,
-        node=record.node,
-        kind=record.kind,
-        incident=record.incident,
-        open=record.ended is None,
-        outcome=record.outcome,
-        message=record.message,
-        why=record.why,
-        started=record.started,
-        ended=record.ended,
-        record=tuple(
-            RecordLine(
-                at=entry.at,
-                step=entry.step,
-                act=entry.act,
-                outcome=entry.outcome,
-                detail=entry.detail,
-                proved_off=entry.act == OFF_PROVEN,
-            )
-            for entry in record.entries
-        ),
-        off_proof=_proof_of(proof) if proof is not None else None,
-        spells=spells,
-    )
-
-
-def _proof_of(proof: OffProof) -> ProvedOff:
-    return ProvedOff(
-        commanded_at=proof.commanded_at,
-        acknowledged_by=proof.acknowledgement.by if proof.acknowledgement is not None else None,
-        readings=tuple(PowerReading(endpoint=each.endpoint, state=each.state, at=each.at) for each in proof.readings),
-    )

@@ -29,8 +29,7 @@ from policy.values.display_text import counted
 from policy.values.object_refs import in_natural_order
 from policy.values.times import written
 from starter import wording
-from starter.handles.preservations import PreservedNode, PreservedNodes
-from starter.handles.status import ClusterStatus
+from starter.handles.status import ClusterStatus, PreservedNode, PreservedNodes
 from starter.output.console import Sentences
 from starter.output.permits import still_stopped_by
 from workflows.kit.messages import ScannerStatus
@@ -213,11 +212,11 @@ def _waiting(status: ClusterStatus, now: datetime) -> RenderableType:
         table.add_row(request.node, Text(said))
     for held in status.scanner.held_off:
         table.add_row(held.node, Text(wording.held_off(held, now)))
-    told = {held.node for held in status.scanner.held_off}
+    held_off = {held.node for held in status.scanner.held_off}
     candidates = status.scanner.report.candidates if status.scanner.report is not None else ()
     due = {each.node: each.not_before for each in candidates}
     for refused in status.scanner.refused:
-        if refused.reason == AdmissionRefusal.HELD_OFF and refused.node in told:
+        if refused.reason == AdmissionRefusal.HELD_OFF and refused.node in held_off:
             continue
         moment = due.get(refused.node) if refused.reason == AdmissionRefusal.RETRY_LATER else None
         left = f" ({wording.countdown(moment, now)})" if moment is not None else ""
@@ -313,9 +312,9 @@ def _device_table(report: DeviceReport, within: bool) -> Table:
     names = ("NODE", "DEVICE", "STATE", "LATENCY", "LAST SUCCESS")
     table = columns(*names, *(("PROBLEM",) if within else ()), flexible="PROBLEM" if within else "DEVICE")
     for row in report.rows:
-        told = (_device_problem(row),) if within else ()
+        problem = (_device_problem(row),) if within else ()
         latency = f"{row.latency_ms} ms" if row.latency_ms is not None else "-"
-        table.add_row(row.node, row.endpoint or "-", _device_state(row), latency, _last_success(row, report), *told)
+        table.add_row(row.node, row.endpoint or "-", _device_state(row), latency, _last_success(row, report), *problem)
     return table
 
 

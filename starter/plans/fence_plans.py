@@ -37,7 +37,7 @@ from policy.values.errors import PolicyError
 from policy.values.object_refs import ObjectRef
 from starter.client import Nodewarden
 from starter.errors import NoSuchNodeError, RequestError
-from starter.plans.manifests import Manifest, Unreadable, read_files
+from starter.plans.cluster_objects import Manifest, Unreadable, read_files
 from starter.wording import span
 
 PREFIX = "fence-"

@@ -35,7 +35,7 @@ from policy.values.machine_apis import MACHINE_APIS, MCM, MachineApi, machine_ap
 from policy.values.times import written
 from starter.output.evaluation import described
 from starter.output.models import AllPools, MachinePlan, PoolPlan, PreservePlanAnswer
-from starter.plans.manifests import Manifest, Unreadable, read_files
+from starter.plans.cluster_objects import Manifest, Unreadable, read_files
 
 
 @dataclass(slots=True)
@@ -73,15 +73,17 @@ def planned(manifests: Iterable[Manifest | Unreadable], now: datetime) -> Preser
             continue
         if problem := _take(world, found):
             errors.append(f"{found.source}: {problem}")
-        elif _may_be_judged(found.document):
+        elif found.document.get("kind") is not None and machine_api(str(found.document.get("apiVersion"))) is not MCM:
+            # A health check may say something of it; machine-controller-manager's objects have no checks of their own.
             checks.put(found.document, found.source)
     checks.finish()
     errors += [described(mistake) for mistake in checks.mistakes]
     blocked = "a pool's configuration can't be used" if world.bad_pools else ""
     unhealthy, failing = _unhealthy(checks), checks.ledger.failing(now)
-    machines = [_since(held, failing) for held in _machines(world, unhealthy)]
-    words = set(unhealthy.values())
-    queue = Queue(barred={held.key for held in machines if held.failed in words and held.victim not in failing})
+    # With the moment since which a check calls it unhealthy that may act on it.
+    machines = [replace(held, failed_at=failing.get(held.victim)) for held in _machines(world, unhealthy)]
+    verdicts = set(unhealthy.values())
+    queue = Queue(barred={held.key for held in machines if held.failed in verdicts and held.victim not in failing})
     found_all = survey(machines, world.pools, world.deployments.values(), now=now, blocked=blocked, queue=queue)
     return PreservePlan(survey=found_all, errors=tuple(dict.fromkeys(errors)))
 
@@ -199,11 +201,6 @@ def _take_set(world: _World, obj: JsonObject) -> None:
         world.deployments[deployment.name] = deployment
 
 
-def _may_be_judged(document: JsonObject) -> bool:
-    """Whether a health check may say something of it; machine-controller-manager's objects have no checks of their own."""
-    return document.get("kind") is not None and machine_api(str(document.get("apiVersion"))) is not MCM
-
-
 def _unhealthy(checks: ClusterSnapshot) -> dict[str, str]:
     """What covering checks say of Nodes and of Machines that they call unhealthy, by `node/<name>` and `machine/<name>`."""
     found: dict[str, str] = {}
@@ -230,20 +227,11 @@ def _machines(world: _World, unhealthy: Mapping[str, str]) -> list[Held]:
         machines.append(_called_failed(held, said))
     for name, node in world.nodes.items():
         if name not in taken:
-            machines.append(_called_failed(_alone(node), unhealthy.get(f"node/{name}")))
+            held = Held.alone(node)
+            if held.expiry_problem:
+                raise ValueError(held.expiry_problem)
+            machines.append(_called_failed(held, unhealthy.get(f"node/{name}")))
     return machines
-
-
-def _alone(node: NodeView) -> Held:
-    held = Held.alone(node)
-    if held.expiry_problem:
-        raise ValueError(held.expiry_problem)
-    return held
-
-
-def _since(held: Held, failing: Mapping[str, datetime | None]) -> Held:
-    """With the moment since which a check calls it unhealthy that may act on it."""
-    return replace(held, failed_at=failing.get(held.victim))
 
 
 def _called_failed(held: Held, said: str | None) -> Held:

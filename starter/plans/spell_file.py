@@ -24,8 +24,7 @@ from policy.observation.spells import Spell, unsound
 from policy.values.errors import shown
 from starter.handles.observations import ClusterComparison, Observed
 from starter.output.encoding import decoded, schemas_of, to_json
-from workers.configuration.setting_sources import SettingsError
-from workers.errors import expectations
+from workers.errors import SettingsError, expectations
 
 LARGEST_LINE, MOST_LINES = 256 * 1024, 200_000
 

@@ -30,14 +30,13 @@ from policy.preservation.requests import parse_hold
 from policy.scan.permit_rules import OVERRIDABLE, against_requests
 from starter import wording
 from starter.client import Nodewarden
-from starter.errors import MissingError, RefusedError, RequestError
+from starter.errors import MissingError, RefusedError, RequestError, UnreadableError
 from starter.handles.episodes import EpisodeHandle
 from starter.handles.node_actions import name_of
 from starter.output.models import Begun, CommandAnswer
 from starter.output.permits import in_the_way, refused_now, still_stopped_by
 from starter.plans.fence_plans import SECONDS_TO_READ, device_lines, planned, pods_on, unread
 from starter.web import api
-from starter.web.answers import UnreadableError
 from starter.web.auth import Caller, ForbiddenError
 from starter.web.login import sessions_of
 from starter.web.overview import Overview, overview_of, stop_of
@@ -112,16 +111,16 @@ class CommandRequest(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActPreview:
-    """What would come of a command. heard: whether it is accepted now; why_not: else why not. refused: why a new episode would
+    """What would come of a command. accepted: whether it is, now; why_not: else why not. refused: why a new episode would
     get no permit now, also where the word may override that. known: what is known of the machine and
     of what stands in the way. plan: what fencing would do, of `fence`. command: how it is said on the
-    command line, "" where it is not heard. owners: of the pauses or holds of which the command ends one. overridable:
+    command line, "" where it is not accepted. owners: of the pauses or holds of which the command ends one. overridable:
     whether a circuit breaker is open that the word may override."""
 
     cluster: str
     word: Verb
     node: str
-    heard: bool
+    accepted: bool
     why_not: str
     refused: str
     consequence: str
@@ -228,7 +227,7 @@ async def preview(views: Views, caller: Caller, cluster: str, word: Verb, node: 
         cluster=cluster,
         word=word,
         node=node,
-        heard=not why_not,
+        accepted=not why_not,
         why_not=why_not,
         refused=refused,
         consequence=consequence,
@@ -271,8 +270,8 @@ def _acceptance(episode: EpisodeStatus, word: Verb, consequence: str) -> tuple[s
     found = next((way for way in episode.ways if way.word is word), None)
     if found is not None:
         return "", found.consequence
-    hears = ", ".join(way.word.value for way in episode.ways)
-    return f"the episode of {episode.node} does not accept {word.value} now{f', but {hears}' if hears else ''}", consequence
+    accepts = ", ".join(way.word.value for way in episode.ways)
+    return f"the episode of {episode.node} does not accept {word.value} now{f', but {accepts}' if accepts else ''}", consequence
 
 
 async def speaker_of(caller: Caller, cluster: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -17,26 +17,171 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import Response
 
-from policy.episode.messages import Outcome
+from policy.episode.messages import EpisodeStatus
+from policy.episode.permits import Permit, PermitRequest
 from policy.fence.device_check import DeviceReport
+from policy.objects.scopes import POOL
 from policy.observation.outcomes import OutcomesReport
-from policy.observation.spells import Ending
-from policy.scan import pauses
-from starter.errors import MissingError, RefusedError, SilentError, UnattestedError
-from starter.handles.history import MOST_LISTED, OPEN_LISTED, OUTCOMES, outcomes_of
+from policy.scan.pauses import Pause
+from policy.scan.scan_report import CheckReport, TargetRow
+from starter.errors import MissingError, RefusedError, SilentError, UnattestedError, UnreadableError
+from starter.handles.episodes import SilentEpisode
+from starter.handles.history import MOST_LISTED, OPEN_LISTED, EpisodeRecord, outcomes_of
 from starter.handles.observations import ClusterComparison
-from starter.handles.preservations import PreservedNodes
-from starter.handles.status import ClusterStatus
-from starter.output import explanation, history_table, models, record_table
+from starter.handles.status import ClusterStatus, PreservedNodes
+from starter.output import explanation, history_table, models
 from starter.output.cluster_moment import ClusterMoment, cluster_moment
+from starter.output.cluster_moment import asked_moment as command_moment
 from starter.output.comparison import USUAL_SINCE, asked_since
 from starter.output.encoding import schemas_of, to_json
-from starter.web import answers
 from starter.web.auth import ForbiddenError, UnknownCallerError
-from starter.web.overview import Overview, overview_of
-from starter.web.timeline import asked_moment
+from starter.web.fleet import FleetAnswer
+from starter.web.overview import Overview, WaitingNode, overview_of
 from starter.web.views import explained, views_of
 from workers.errors import expectations
+from workflows.kit.messages import Backoff
+
+# What is answered where the command line has no model of its own: parts of one status, each a question of a program.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownClusters:
+    """Those that the settings name."""
+
+    clusters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestProblem:
+    """Why there is no other answer, in the words of the command line."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesAnswer:
+    """The sickest first. of: how many nodes the scanner watches."""
+
+    cluster: str
+    at: datetime
+    nodes: tuple[TargetRow, ...]
+    of: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChecksAnswer:
+    """What each health check counts, and whether it may act."""
+
+    cluster: str
+    at: datetime
+    checks: tuple[CheckReport, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodesAnswer:
+    """The open ones. left_out: those beyond the ones shown."""
+
+    cluster: str
+    at: datetime
+    episodes: tuple[EpisodeStatus, ...]
+    silent: tuple[SilentEpisode, ...]
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingAnswer:
+    """Everybody who waits, in the order in which they are served, with what holds each."""
+
+    cluster: str
+    at: datetime
+    waiting: tuple[WaitingNode, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermitsAnswer:
+    """concurrency: how many nodes may be disrupted at once. null where no scanner answers."""
+
+    cluster: str
+    at: datetime
+    concurrency: int | None
+    permits: tuple[Permit, ...]
+    queue: tuple[PermitRequest, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldEpisode:
+    """An episode that a person holds. held: which person, until when and why."""
+
+    node: str
+    incident: str
+    held: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopsAnswer:
+    """Whatever keeps nodewarden from acting: stops, each in a sentence with its way out; the pauses that are in force; episodes
+    that are held; nodes that get no episode for now."""
+
+    cluster: str
+    at: datetime
+    headline: str
+    stops: tuple[str, ...]
+    pauses: tuple[Pause, ...]
+    held: tuple[HeldEpisode, ...]
+    held_off: tuple[Backoff, ...]
+
+
+def nodes_of(status: ClusterStatus) -> NodesAnswer:
+    """As the page shows them."""
+    found = overview_of(status)
+    return NodesAnswer(cluster=found.cluster, at=found.at, nodes=found.rows, of=found.nodes)
+
+
+def checks_of(status: ClusterStatus) -> ChecksAnswer:
+    """As the page shows them."""
+    found = overview_of(status)
+    return ChecksAnswer(cluster=found.cluster, at=found.at, checks=found.checks)
+
+
+def episodes_of(status: ClusterStatus) -> EpisodesAnswer:
+    """Those that a status has."""
+    return EpisodesAnswer(
+        cluster=status.cluster, at=status.at, episodes=status.episodes, silent=status.silent, left_out=status.left_out
+    )
+
+
+def waiting_of(status: ClusterStatus) -> WaitingAnswer:
+    """As the page shows them."""
+    return WaitingAnswer(cluster=status.cluster, at=status.at, waiting=overview_of(status).waiting)
+
+
+def permits_of(status: ClusterStatus) -> PermitsAnswer:
+    """As the scanner has them."""
+    scanner = status.scanner
+    return PermitsAnswer(
+        cluster=status.cluster,
+        at=status.at,
+        concurrency=scanner.concurrency if scanner is not None else None,
+        permits=scanner.permits if scanner is not None else (),
+        queue=scanner.queue if scanner is not None else (),
+    )
+
+
+def stops_of(status: ClusterStatus) -> StopsAnswer:
+    """S44: with who, why and until when."""
+    found, scanner = overview_of(status), status.scanner
+    return StopsAnswer(
+        cluster=status.cluster,
+        at=status.at,
+        headline=found.headline,
+        stops=found.stops,
+        pauses=scanner.pauses if scanner is not None else (),
+        held=tuple(HeldEpisode(node=each.node, incident=each.incident, held=each.held) for each in status.episodes if each.held),
+        held_off=scanner.held_off if scanner is not None else (),
+    )
+
+
+# The routes.
 
 PREFIX = "/api/v1"
 OF_CLUSTER = f"{PREFIX}/clusters/{{cluster}}"
@@ -52,7 +197,7 @@ PROBLEMS = {
 """Which status an answer has that is a RequestProblem."""
 
 router = APIRouter()
-KINDS: dict[str, type[Any]] = {f"{PREFIX}/clusters": answers.KnownClusters}
+KINDS: dict[str, type[Any]] = {f"{PREFIX}/clusters": KnownClusters}
 """By path, as OpenAPI writes it: the type of the answer."""
 ANSWERED_BY_POST: dict[str, tuple[type[Any], ...]] = {f"{OF_CLUSTER}/acts": (models.CommandAnswer, models.Begun)}
 """The same of what is asked or said by POST, which may be answered in several ways."""
@@ -69,12 +214,12 @@ class _Part:
 PARTS = (
     _Part(path="", kind=Overview, make=overview_of, summary="The page's own view: is it safe, what needs a person, what waits."),
     _Part(path="/status", kind=ClusterStatus, make=lambda status: status, summary="As `nodewarden status` has it."),
-    _Part(path="/nodes", kind=answers.NodesAnswer, make=answers.nodes_of, summary="Nodes with their verdicts."),
-    _Part(path="/checks", kind=answers.ChecksAnswer, make=answers.checks_of, summary="Health checks with their counts."),
-    _Part(path="/episodes", kind=answers.EpisodesAnswer, make=answers.episodes_of, summary="Open episodes."),
-    _Part(path="/waiting", kind=answers.WaitingAnswer, make=answers.waiting_of, summary="Nodes that wait, and what holds each."),
-    _Part(path="/permits", kind=answers.PermitsAnswer, make=answers.permits_of, summary="Permits and the queue for them."),
-    _Part(path="/stops", kind=answers.StopsAnswer, make=answers.stops_of, summary="Pauses, holds, and all else that stops us."),
+    _Part(path="/nodes", kind=NodesAnswer, make=nodes_of, summary="Nodes with their verdicts."),
+    _Part(path="/checks", kind=ChecksAnswer, make=checks_of, summary="Health checks with their counts."),
+    _Part(path="/episodes", kind=EpisodesAnswer, make=episodes_of, summary="Open episodes."),
+    _Part(path="/waiting", kind=WaitingAnswer, make=waiting_of, summary="Nodes that wait, and what holds each."),
+    _Part(path="/permits", kind=PermitsAnswer, make=permits_of, summary="Permits and the queue for them."),
+    _Part(path="/stops", kind=StopsAnswer, make=stops_of, summary="Pauses, holds, and all else that stops us."),
 )
 
 
@@ -107,13 +252,19 @@ def answer(found: object, *, status: int = 200) -> Response:
 @router.get(f"{PREFIX}/clusters", response_class=Response, response_model=None)
 async def clusters(request: Request) -> object:
     """The clusters that are known here."""
-    return answer(answers.KnownClusters(clusters=request.state.clusters))
+    return answer(KnownClusters(clusters=request.state.clusters))
 
 
 @_reading(f"{OF_CLUSTER}/nodes/{{node:path}}", models.ExplainAnswer)
 async def node(request: Request, cluster: str, node: str) -> object:
     """Why one node is, or is not, touched: as `nodewarden explain`, without what the cluster's own API says."""
     return answer(explanation.as_model(await explained(views_of(request), cluster, node)))
+
+
+@_reading(f"{OF_CLUSTER}/fleet", FleetAnswer)
+async def whole_fleet(request: Request, cluster: str, by: str = POOL) -> object:
+    """All nodes by zone and one more group, `pool` or the key of a label: how many are well, and who is not."""
+    return answer(await views_of(request).known(cluster).fleet(by))
 
 
 @_reading(f"{OF_CLUSTER}/preserved", PreservedNodes)
@@ -143,18 +294,12 @@ async def history(
 ) -> object:
     """Episodes that have ended, the newest first, and observations of nodes that were not repaired. outcome: only those; else all
     but requests that were refused. The cluster's pauses, where neither node nor outcome is given."""
-    if unknown := set(outcome) - {*OUTCOMES, *Ending}:
-        raise answers.UnreadableError(
-            f"outcome: expected some of {', '.join((*OUTCOMES, *Ending))}, got {', '.join(sorted(unknown))}"
-        )
-    known, now, began = views_of(request).known(cluster).cluster, datetime.now(UTC), _began(since)
-    found = await views_of(request).warden.history.ended(known, node=node, since=began, limit=limit)
-    heard = await views_of(request).warden.scanner(known).pauses() if not node and not outcome else ()
-    wanted = set(outcome) or set(OUTCOMES) - {Outcome.REFUSED}
-    shown = tuple(each for each in found.episodes if each.outcome in wanted)
-    observed = await views_of(request).warden.observations.ended_spells(known, since=began, node=node, limit=limit)
-    observed = replace(observed, spells=tuple(each for each in observed.spells if not outcome or each.ending in wanted))
-    return answer(history_table.as_model(replace(found, episodes=shown), pauses.since(heard, began, now), now, observed))
+    if wrong := history_table.outcome_problem(outcome):
+        raise UnreadableError(f"outcome: {wrong}")
+    views = views_of(request)
+    known = views.known(cluster).cluster
+    found = await history_table.read_history(views.warden, known, since=_began(since), node=node, outcomes=outcome, limit=limit)
+    return answer(history_table.as_model(*found))
 
 
 @_reading(f"{OF_CLUSTER}/compare", ClusterComparison)
@@ -188,7 +333,7 @@ def _began(since: str) -> datetime:
     try:
         return datetime.now(UTC) - asked_since(since)
     except ValueError as error:
-        raise answers.UnreadableError(f"since: {error}") from None
+        raise UnreadableError(f"since: {error}") from None
 
 
 @_reading(f"{OF_CLUSTER}/moment", ClusterMoment)
@@ -199,12 +344,10 @@ async def moment(request: Request, cluster: str, at: str, *, node: str = "") -> 
     return answer(await cluster_moment(warden, known, asked_moment(at, datetime.now(UTC)), node=node))
 
 
-@_reading(f"{OF_CLUSTER}/record/{{name:path}}", models.RecordAnswer)
+@_reading(f"{OF_CLUSTER}/record/{{name:path}}", EpisodeRecord)
 async def record(request: Request, cluster: str, name: str) -> object:
     """What one episode saw, decided and did: of a node the open one, else the last; or the one with that incident."""
-    return answer(
-        record_table.as_model(await views_of(request).warden.history.record(views_of(request).known(cluster).cluster, name))
-    )
+    return answer(await views_of(request).warden.history.record(views_of(request).known(cluster).cluster, name))
 
 
 @router.get(f"{PREFIX}/openapi.json", include_in_schema=False)
@@ -213,9 +356,17 @@ async def openapi(request: Request) -> Response:
     return Response(json.dumps(request.app.state.document()), media_type="application/json")
 
 
+def asked_moment(text: str, now: datetime) -> datetime:
+    """As on the command line, but in UTC where it has no offset. Raises UnreadableError."""
+    try:
+        return command_moment(text, now, UTC)
+    except ValueError as error:
+        raise UnreadableError(str(error)) from None
+
+
 def problem(error: Exception) -> Response:
     """For programs: why there is no other answer."""
-    return answer(answers.RequestProblem(error=error_text(error)), status=status_of(error))
+    return answer(RequestProblem(error=error_text(error)), status=status_of(error))
 
 
 def error_text(error: Exception) -> str:
@@ -233,7 +384,7 @@ def status_of(error: Exception) -> int:
         (UnattestedError, 403),
         (MissingError, 404),
         (RefusedError, 409),
-        (answers.UnreadableError, 422),
+        (UnreadableError, 422),
         (RequestValidationError, 422),
         (SilentError, 503),
     )
@@ -244,7 +395,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document."""
     whole = get_openapi(title="nodewarden", version="v1", summary="What the page shows, for programs.", routes=app.routes)
     by_post = {f"{path} {kind.__name__}": kind for path, kinds in ANSWERED_BY_POST.items() for kind in kinds}
-    schemas = schemas_of({**KINDS, **by_post, "problem": answers.RequestProblem})
+    schemas = schemas_of({**KINDS, **by_post, "problem": RequestProblem})
     components = whole.setdefault("components", {}).setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
         components.pop(name, None)

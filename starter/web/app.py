@@ -19,12 +19,11 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.staticfiles import StaticFiles
 
-from starter.errors import RequestError
-from starter.web import acts, api, checks, inventory, login, nodes, pages, past
-from starter.web.answers import RequestProblem, UnreadableError
-from starter.web.auth import Doorkeeper
+from starter.errors import RequestError, UnreadableError
+from starter.web import acts, api, checks, login, nodes, pages, past
+from starter.web.api import RequestProblem
+from starter.web.auth import Doorkeeper, Sessions
 from starter.web.overview import overview_of
-from starter.web.sessions import Sessions
 from starter.web.views import Views, WatchedCluster, views_of
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -57,7 +56,7 @@ def application(views: Views, keeper: Doorkeeper, sessions: Sessions | None = No
     app.state.sessions.local = not keeper.login
     app.state.sessions.apart = not keeper.shared and len(views.clusters) > 1
     app.state.document = cache(lambda: api.document(app))
-    for part in (nodes, inventory, checks, past, pages, api, acts, login):
+    for part in (nodes, checks, past, pages, api, acts, login):
         app.include_router(part.router)
     app.mount("/static", StaticFiles(directory=pages.HERE / "static"))
     app.mount("/vendor", StaticFiles(directory=ASSETS))
@@ -93,7 +92,7 @@ async def events(request: Request, cluster: str) -> StreamingResponse:
 
 
 async def _stream(view: WatchedCluster, still: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
-    """still: whether who listens may go on; a browser then asks anew, and hears why not."""
+    """still: whether the reader may go on; a browser then asks anew, and is answered why not."""
     status, shown = None, None
     with view.watched():
         while await still():

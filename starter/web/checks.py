@@ -15,12 +15,11 @@ from policy.scan.evaluation import evaluate
 from policy.scan.scan_report import CheckReport
 from policy.values.display_text import counted
 from policy.values.object_refs import Dialect, ObjectRef, in_natural_order
-from starter.errors import RequestError
+from starter.errors import RequestError, UnreadableError
 from starter.output.evaluation import as_model
 from starter.output.models import CheckAnswer, VerdictAnswer
-from starter.plans.manifests import Manifest, Unreadable, read_text
+from starter.plans.cluster_objects import Manifest, Unreadable, read_text
 from starter.web import api
-from starter.web.answers import UnreadableError
 from starter.web.auth import ForbiddenError
 from starter.web.login import sessions_of
 from starter.web.overview import overview_of

@@ -18,8 +18,8 @@ from policy.checks.verdicts import NEVER, Health, JudgedTarget, Verdict
 from policy.objects.scopes import group_of, is_scope
 from policy.scan.ledger_snapshot import LedgerSnapshot
 from policy.values.object_refs import in_natural_order
+from starter.errors import UnreadableError
 from starter.output.evaluation import in_one_line
-from starter.web.answers import UnreadableError
 
 MOST_NAMED = 60
 """Of one group; further ones that are not well are counted."""

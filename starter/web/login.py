@@ -12,9 +12,17 @@ from fastapi import APIRouter, Form, Request
 from fastapi.responses import RedirectResponse, Response
 
 from starter.errors import RequestError
-from starter.web.auth import Doorkeeper, ForbiddenError, UnknownCallerError, from_elsewhere, those_open_to
+from starter.web.auth import (
+    Doorkeeper,
+    ForbiddenError,
+    Sessions,
+    UnknownCallerError,
+    borne,
+    cluster_in,
+    from_elsewhere,
+    those_open_to,
+)
 from starter.web.pages import render
-from starter.web.sessions import Sessions, borne, cluster_in
 from starter.web.views import views_of
 
 OPEN = ("/static/", "/vendor/", "/login", "/healthz")
@@ -31,12 +39,12 @@ ONE_EACH = "a token is shown to that cluster alone (shared_tokens, where all tru
 router = APIRouter(include_in_schema=False)
 
 
-async def admitted(request: Request, answer: Answer, told: Callable[[Request, Exception], Awaitable[Response]]) -> Response:
-    """The answer, for who may have it; the request knows who asks then, and which clusters that person may see. told: how it is
-    said why there is none."""
+async def admitted(request: Request, answer: Answer, refused: Callable[[Request, Exception], Awaitable[Response]]) -> Response:
+    """The answer, for who may have it; the request knows who asks then, and which clusters that person may see. refused: answers
+    why there is none."""
     path = request.url.path
     if request.method not in READS and (why := from_elsewhere(request)):
-        return await told(request, ForbiddenError(why))
+        return await refused(request, ForbiddenError(why))
     if path.startswith(OPEN):
         return await answer(request)
     keeper: Doorkeeper = request.app.state.keeper
@@ -52,11 +60,11 @@ async def admitted(request: Request, answer: Answer, told: Callable[[Request, Ex
     except UnknownCallerError as error:
         if request.method in READS and not path.startswith("/api/") and not borne(request):
             return RedirectResponse(f"/login?then={quote(path, safe='')}", status_code=303)
-        refused = await told(request, UnknownCallerError(f"{error}: {BORNE}") if borne(request) else error)
-        refused.headers["WWW-Authenticate"] = "Bearer"
-        return refused
+        challenge = await refused(request, UnknownCallerError(f"{error}: {BORNE}") if borne(request) else error)
+        challenge.headers["WWW-Authenticate"] = "Bearer"
+        return challenge
     except RequestError as error:
-        return await told(request, error)
+        return await refused(request, error)
     return await answer(request)
 
 

@@ -22,7 +22,8 @@ from policy.scan.scan_report import AtRisk, CheckReport, NodeAtRisk, ScanReport,
 from policy.values.display_text import counted, some_of
 from policy.values.object_refs import in_natural_order
 from starter import wording
-from starter.handles.status import ClusterStatus, SilentEpisode
+from starter.handles.episodes import SilentEpisode
+from starter.handles.status import ClusterStatus
 from starter.output.status_table import sickest_first
 from workflows.kit.messages import ScannerStatus
 
@@ -186,10 +187,10 @@ def _waiting(scanner: ScannerStatus, status: ClusterStatus) -> Iterator[WaitingN
     for held in scanner.held_off:
         moves = "" if held.until is not None else until_well_or_asked(held.node)
         yield WaitingNode(node=held.node, why=held.reason, until=held.until, guard=AdmissionRefusal.HELD_OFF, moves=moves)
-    told = {held.node for held in scanner.held_off}
+    held_off = {held.node for held in scanner.held_off}
     candidates = {each.node: each for each in scanner.report.candidates} if scanner.report is not None else {}
     for refused in scanner.refused:
-        if refused.reason == AdmissionRefusal.HELD_OFF and refused.node in told:
+        if refused.reason == AdmissionRefusal.HELD_OFF and refused.node in held_off:
             continue
         candidate = candidates.get(refused.node)
         later = candidate.not_before if candidate is not None and refused.reason == AdmissionRefusal.RETRY_LATER else None

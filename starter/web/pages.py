@@ -19,16 +19,18 @@ from activities.contracts.episode_start import queries
 from policy.episode.advice import ONLY_IF, advice, section_of
 from policy.episode.messages import episode_id, scanner_id
 from policy.fence.config import method_summary
-from policy.scan.scan_report import TargetRow
+from policy.fence.device_check import fenceable
+from policy.objects.scopes import POOL, group_phrase
 from policy.values import display_text
 from policy.values.times import written
 from starter import wording
+from starter.errors import RequestError, UnreadableError
 from starter.output.permits import still_stopped_by
 from starter.output.record_table import OFF_PROVEN
-from starter.web.auth import Caller
+from starter.web.auth import Caller, borne
+from starter.web.fleet import NodeState
 from starter.web.overview import Overview, overview_of, progress
-from starter.web.sessions import borne
-from starter.web.views import WatchedCluster, views_of
+from starter.web.views import views_of
 
 HERE = Path(__file__).parent
 GOOD = frozenset(each.value for each in wording.GOOD_ENDS)
@@ -43,6 +45,28 @@ VIEWS = (
     ("Would have", "/compare"),
 )
 
+GLYPHS = {
+    NodeState.NEEDS_PERSON: "✕",
+    NodeState.UNHEALTHY: "■",
+    NodeState.SOON: "▲",
+    NodeState.IN_HAND: "▶",
+    NodeState.NOT_READY: "□",
+    NodeState.SKIPPED: "–",
+    NodeState.CORDONED: "◇",
+    NodeState.HEALTHY: "●",
+}
+"""One shape for each state, so that no reader has to know colours apart."""
+COLOURS = {
+    NodeState.NEEDS_PERSON: "red",
+    NodeState.UNHEALTHY: "red",
+    NodeState.SOON: "yellow",
+    NodeState.IN_HAND: "blue",
+    NodeState.NOT_READY: "red",
+    NodeState.SKIPPED: "secondary",
+    NodeState.CORDONED: "secondary",
+    NodeState.HEALTHY: "green",
+}
+DEVICES_SHOWN = 200
 LONG = 30
 """Characters of a word that a column of a phone's page may have no room for."""
 EVERY = 15
@@ -50,10 +74,6 @@ EVERY = 15
 
 router = APIRouter(include_in_schema=False)
 templates = Jinja2Templates(directory=HERE / "templates")
-
-
-def _colour(row: TargetRow) -> str:
-    return COLOUR[wording.HEALTH_STYLE[row.health]]
 
 
 def _shown(found: object) -> object:
@@ -79,7 +99,7 @@ _FILTERS: dict[str, Any] = {
     "seconds": lambda seconds: wording.span(timedelta(seconds=seconds)),
     "left": lambda left: wording.span(timedelta(seconds=math.ceil(left.total_seconds()))),
     "may_act": wording.may_act,
-    "colour": _colour,
+    "colour": lambda row: COLOUR[wording.HEALTH_STYLE[row.health]],
     "health": lambda health: COLOUR[wording.HEALTH_STYLE[health]],
     "kept_by": wording.kept_by,
     "not_yet": wording.not_yet,
@@ -89,9 +109,16 @@ _FILTERS: dict[str, Any] = {
     "more_advice": lambda episode: episode.advice if episode.advice != advice(episode.ways) else "",
     "commands": _with_commands,
     "does": method_summary,
+    "group_phrase": group_phrase,
 }
 _GLOBALS: dict[str, Any] = {"only_if": ONLY_IF, "progress": progress, "episode_id": episode_id, "scanner_id": scanner_id}
-_GLOBALS |= {"section_of": section_of, "still_stopped_by": still_stopped_by}
+_GLOBALS |= {
+    "glyphs": GLYPHS,
+    "state_colours": COLOURS,
+    "fenceable": fenceable,
+    "section_of": section_of,
+    "still_stopped_by": still_stopped_by,
+}
 templates.env.finalize = _shown
 templates.env.filters.update(_FILTERS)
 templates.env.globals.update(_GLOBALS)
@@ -136,32 +163,60 @@ def _reader(request: Request) -> str:
     return caller.name if caller is not None and request.app.state.keeper.login else ""
 
 
-def _view(request: Request, cluster: str) -> WatchedCluster:
-    """Raises MissingError."""
-    return views_of(request).known(cluster)
-
-
 @router.get("/")
 async def clusters(request: Request) -> Response:
     """All clusters, or the only one."""
     admitted: tuple[str, ...] = request.state.clusters
     if len(admitted) == 1:
         return RedirectResponse(f"/c/{quote(admitted[0], safe='')}")
-    found = [overview_of(await _view(request, name).status()) for name in admitted]
+    found = [overview_of(await views_of(request).known(name).status()) for name in admitted]
     return render(request, "clusters.html", "Clusters", overviews=found)
 
 
 @router.get("/c/{cluster}")
 async def now(request: Request, cluster: str) -> Response:
     """Is it safe, who is waited for, what is under way, who waits."""
-    status = await _view(request, cluster).status()
+    status = await views_of(request).known(cluster).status()
     return render(request, "now.html", "Now", cluster=cluster, overview=overview_of(status), scanner=status.scanner, every=EVERY)
+
+
+@router.get("/c/{cluster}/fleet")
+async def fleet(request: Request, cluster: str, by: str = POOL) -> Response:
+    """The same for the eye."""
+    found, problem = None, ""
+    try:
+        found = await views_of(request).known(cluster).fleet(by.strip() or POOL)
+    except (RequestError, UnreadableError) as error:
+        views_of(request).known(cluster)
+        problem = str(error)
+    return render(request, "fleet.html", "Fleet", cluster=cluster, fleet=found, by=by, problem=problem, every=EVERY)
+
+
+@router.get("/c/{cluster}/kept")
+async def kept(request: Request, cluster: str) -> Response:
+    """Machines that are kept for analysis: for which person, until when, and what ends it."""
+    return render(
+        request, "kept.html", "Kept", cluster=cluster, kept=await views_of(request).known(cluster).kept.get(), every=EVERY
+    )
+
+
+@router.get("/c/{cluster}/devices")
+async def devices(request: Request, cluster: str) -> Response:
+    """What the last check of all fence devices has found, and episodes since, the worst first."""
+    view = views_of(request).known(cluster)
+    report, problem = None, f"The fence devices of {cluster} have not been checked yet: `nodewarden fence check` does it."
+    try:
+        report = await view.fence_devices()
+    except RequestError as error:
+        problem = str(error)
+    rows = report.rows[:DEVICES_SHOWN] if report is not None else ()
+    return render(request, "devices.html", "Devices", cluster=cluster, report=report, devices=rows, problem=problem, every=EVERY)
 
 
 @router.get("/c/{cluster}/record/{name}")
 async def record(request: Request, cluster: str, name: str) -> Response:
     """What one episode saw, decided and did."""
-    found = await views_of(request).warden.history.record(_view(request, cluster).cluster, name)
+    found = await views_of(request).warden.history.record(views_of(request).known(cluster).cluster, name)
     standing = found.outcome if found.ended is not None else wording.phase(found.outcome)
     return render(
         request,

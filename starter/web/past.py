@@ -21,13 +21,13 @@ from policy.observation.spells import Ending
 from policy.scan import pauses
 from policy.values.display_text import counted
 from starter import wording
+from starter.errors import UnreadableError
 from starter.handles.history import OUTCOMES, EndedEpisode, outcomes_of
 from starter.output.cluster_moment import cluster_moment, sections
 from starter.output.comparison import USUAL_SINCE, asked_since, parts
-from starter.web.answers import UnreadableError
+from starter.web.api import asked_moment
 from starter.web.overview import NAMES
 from starter.web.pages import render
-from starter.web.timeline import asked_moment
 from starter.web.views import views_of
 
 # What ended episodes took, reckoned up: waiting for people apart from working, by outcome and by step, and day by day.
@@ -167,7 +167,7 @@ async def history(
         began = now - asked_since(since)
     except ValueError as error:
         problem, began = f"within: {error}", now - USUAL
-    ended, observed, heard, status, offenders = await asyncio.gather(
+    ended, observed, remembered, status, offenders = await asyncio.gather(
         views.warden.history.ended(known, node=node.strip(), since=began),
         views.warden.observations.ended_spells(known, node=node.strip(), since=began),
         views.warden.scanner(known).pauses(),
@@ -191,7 +191,7 @@ async def history(
         found=[(each, times(each)) for each in found],
         by_outcome=outcomes,
         by_day=by_day(found, began, now),
-        pauses=list(reversed(pauses.since(heard, began, now))) if not node and not outcome else [],
+        pauses=list(reversed(pauses.since(remembered, began, now))) if not node and not outcome else [],
         permits_of=status.scanner.concurrency if status.scanner is not None else 0,
         more=ended.more,
         asked={"node": node, "since": since, "outcome": outcome, "at": at, "offset": offset},

@@ -26,8 +26,7 @@ from policy.scan.explanation import Explanation, explain
 from starter import wording
 from starter.client import Nodewarden
 from starter.errors import MissingError, RequestError, SilentError
-from starter.handles.preservations import PreservedNodes
-from starter.handles.status import ClusterStatus
+from starter.handles.status import ClusterStatus, PreservedNodes
 from starter.output.display import look, until_next
 from starter.output.encoding import to_json
 from starter.output.explanation import NodeExplanation

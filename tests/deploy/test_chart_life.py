@@ -23,9 +23,8 @@ from activities.cluster.api.connection import ClusterConnection
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
 from simulator.cluster import kubeconfig_of
-from starter.doctor.cluster import definitions, rights
-from starter.doctor.findings import Level
-from starter.uninstall import kubernetes
+from starter import uninstall
+from starter.doctor import Level, definitions, rights
 from supply_chain.chart import CHART
 from tests.deploy.helm import NAMESPACE, RELEASE, chart
 from tests.deploy.manifests import path_of
@@ -191,12 +190,12 @@ async def test_doctor_and_uninstall_find_what_the_chart_brings(helm: Act, api: A
         assert [each.level for each in await rights(worker)] == [Level.OK]
         assert [each.what for each in await definitions(worker, fix=False) if each.level is Level.PROBLEM] == []
     async with api.connection(api.address.token) as administrator:
-        assert await kubernetes.policies(administrator)
-        assert await kubernetes.rights(administrator)
+        assert await uninstall.policies(administrator)
+        assert await uninstall.rights(administrator)
         await helm("uninstall", RELEASE)
-        assert await kubernetes.policies(administrator) == []
-        assert await kubernetes.rights(administrator) == []
-        left = [*await kubernetes.definitions(administrator), *await kubernetes.namespaces(administrator)]
+        assert await uninstall.policies(administrator) == []
+        assert await uninstall.rights(administrator) == []
+        left = [*await uninstall.definitions(administrator), *await uninstall.namespaces(administrator)]
     told = " ".join(each.what for each in left)
     assert "fencingtemplates.nodewarden.io" in told
     assert "Namespace/nodewarden" in told

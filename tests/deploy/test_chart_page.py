@@ -23,7 +23,7 @@ from simulator.api.access.certificates import issue
 from simulator.client import ApiAddress, ApiClient, ApiError
 from simulator.cluster import kubeconfig_of
 from starter.client import Nodewarden
-from starter.web.sessions import COOKIE
+from starter.web.auth import COOKIE
 from tests.deploy.helm import NAMESPACE, bare, of_kind, rendered
 from tests.deploy.manifests import path_of
 from tests.deploy.test_chart_life import ACCOUNTS, DEPLOYMENTS, Act, Api, install

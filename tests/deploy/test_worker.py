@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from policy.values.errors import PolicyError
-from starter.deploy.commented_yaml import to_yaml
+from starter.deploy.manifests import to_yaml
 from starter.deploy.network import network
 from tests.documents import ROOT, documents, every
 from workers.configuration.setting_types import is_loopback

@@ -78,7 +78,7 @@ def advised_by_the_product() -> Iterator[Line]:
             lambda: lines_of("nodewarden"),
             {"docs/use.md", "docs/fencing.md", "docs/migrate.md", "docs/runbooks/needs-a-person.md"},
         ),
-        (advised_by_the_product, {"policy/episode/advice.py", "starter/doctor/temporal.py"}),
+        (advised_by_the_product, {"policy/episode/advice.py", "starter/doctor.py"}),
     ],
     ids=["pages", "product"],
 )

@@ -8,16 +8,15 @@ import pytest
 
 from activities.cluster.api.connection import ClusterConnection
 from simulator.client import ApiAddress, ApiClient
-from starter.doctor.cluster import definitions, rights
-from starter.doctor.findings import Level
-from starter.uninstall import kubernetes
+from starter import uninstall
+from starter.doctor import Level, definitions, rights
 from tests.deploy.manifests import path_of
 from tests.documents import ROOT, documents
 from tests.system.real_api import RealApiServer, assets
 
 CRDS = tuple(f"deploy/crds/{path.name}" for path in sorted((ROOT / "deploy/crds").glob("*.yaml")))
 DEPLOYED = ("deploy/medik8s-leases.yaml", "deploy/rbac.yaml", "deploy/admission.yaml", "deploy/people.yaml")
-LOOKS = (kubernetes.policies, kubernetes.rights, kubernetes.definitions, kubernetes.namespaces)
+LOOKS = (uninstall.policies, uninstall.rights, uninstall.definitions, uninstall.namespaces)
 
 
 @pytest.mark.system

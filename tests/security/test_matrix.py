@@ -37,7 +37,7 @@ from simulator.client import ApiAddress, ApiClient, ApiError
 from simulator.objects import is_terminating, key_of, node_of
 from simulator.resources import LEASES, NAMESPACES, NODES, PODS, SECRETS
 from starter.client import Nodewarden
-from starter.doctor.examination import protection
+from starter.doctor import protection
 from starter.errors import EpisodeHeldError, RefusedError
 from tests.cluster.acts.world import World
 from tests.cluster.fencing_requests import remediation

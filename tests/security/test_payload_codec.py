@@ -98,7 +98,7 @@ async def held(system: System, node: str, planted: Canary) -> Before:
 
 
 async def finished(system: System, before: Before) -> Outcome:
-    await system.warden.resume(system.cluster_name, before.node, who="ada", reason="go on", question=1)
+    await system.warden.episode(system.cluster_name, before.node).resume(who="ada", reason="go on", question=1)
     return (await system.ended(before)).outcome
 
 

@@ -18,8 +18,7 @@ import pytest
 from policy.checks.fence_policies import PolicySource
 from starter.client import Nodewarden
 from starter.web.app import serving
-from starter.web.auth import FRESH, STRANGERS, STRANGERS_WITHIN, Reviewed
-from starter.web.sessions import COOKIE
+from starter.web.auth import COOKIE, FRESH, STRANGERS, STRANGERS_WITHIN, Reviewed
 from starter.web.views import Views
 from tests.starter.conftest import client as client  # noqa: PLC0414 - fixtures
 from tests.starter.conftest import server as server  # noqa: PLC0414

@@ -21,8 +21,7 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from starter.client import Nodewarden
 from starter.web.app import serving
-from starter.web.auth import FRESH, Reviewed
-from starter.web.sessions import COOKIE
+from starter.web.auth import COOKIE, FRESH, Reviewed
 from starter.web.views import Views
 from tests.deploy.manifests import path_of
 from tests.documents import documents

@@ -8,7 +8,8 @@ from datetime import timedelta
 from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Outcome, Phase, RestartProof
 from policy.scan.report_builder import NOT_COVERED
-from starter.handles.status import ClusterStatus, SilentEpisode
+from starter.handles.episodes import SilentEpisode
+from starter.handles.status import ClusterStatus
 from starter.output.display import changes, episode_changes
 from tests.starter.builders import NOW, ago, check, episode, proof, report, result, row, scanner, status
 

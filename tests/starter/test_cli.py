@@ -19,7 +19,7 @@ from temporalio.client import Client
 
 from policy.episode.messages import FencingInput, RemediationInput, episode_id
 from starter.client import Nodewarden
-from starter.commands import started_episode
+from starter.commands import episodes as commands
 from starter.commands.session import complain
 from starter.handles import episodes
 from tests.starter.builders import CIRCUIT_BREAKER, nodewarden
@@ -55,11 +55,11 @@ def test_help_loads_neither_temporal_nor_pydantic() -> None:
     ("needs", "without"),
     [
         (
-            "starter.output.explanation, starter.plans.manifests, starter.output.console",
+            "starter.output.explanation, starter.plans.cluster_objects, starter.output.console",
             ["temporalio", "aiohttp", "google"],
         ),
         ("starter.client, starter.output.display, workers.errors", ["temporalio.worker", "aiohttp", "kubernetes"]),
-        ("starter.deploy.rbac_manifest", ["temporalio", "aiohttp", "kubernetes", "pydantic"]),
+        ("starter.deploy.rights", ["temporalio", "aiohttp", "kubernetes", "pydantic"]),
     ],
     ids=["judging files", "looking at Temporal", "printing rights"],
 )
@@ -131,11 +131,11 @@ async def test_fence_says_when_no_scanner_has_answered(
 
 
 async def acknowledge(warden: Nodewarden, cluster: str, node: str) -> None:
-    await warden.ack_off(cluster, node, who="amy", reason="pulled the plug", question=7)
+    await warden.episode(cluster, node).ack_off(who="amy", reason="pulled the plug", question=7)
 
 
 async def abort(warden: Nodewarden, cluster: str, node: str) -> None:
-    await warden.abort(cluster, node, who="amy", reason="false alarm")
+    await warden.episode(cluster, node).abort(who="amy", reason="false alarm")
 
 
 async def leave(warden: Nodewarden, cluster: str, node: str) -> None:
@@ -265,7 +265,7 @@ async def test_vouching_for_off_wants_the_name_of_the_node_typed(  # noqa: PLR09
     said: str,
 ) -> None:
     """S8: and it says what happens if the person is wrong."""
-    monkeypatch.setattr(started_episode, "on_a_terminal", lambda: terminal)
+    monkeypatch.setattr(commands, "on_a_terminal", lambda: terminal)
     await warden.fence(cluster, "sick-1", reason="drill")
     result = await nodewarden("ack-off", "sick-1", "-c", cluster, *AMY, "-r", "saw it", "--question", "7", text=typed)
     assert result.exit_code == code, result.output
@@ -277,7 +277,7 @@ async def test_before_a_person_vouches_for_off_it_is_said_what_each_device_says(
     keyboard: Path, warden: Nodewarden, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S8: now, and last to the episode, each with its age. A device that says on is overridden by name."""
-    monkeypatch.setattr(started_episode, "on_a_terminal", lambda: True)
+    monkeypatch.setattr(commands, "on_a_terminal", lambda: True)
     episode = await warden.fence(cluster, "sick-on", reason="drill")
     words = ("ack-off", "sick-on", "-c", cluster, *AMY, "-r", "saw it", "--question", "7", "--override", "device-reads-on")
     result = await nodewarden(*words, text="sick-on\n")
@@ -300,7 +300,7 @@ async def test_what_is_at_stake_begins_no_line_above_the_prompt(
         return ["can't be read: no\nipmi://10.0.0.7 says off now"]
 
     monkeypatch.setattr("starter.commands.episodes._at_stake", forged)
-    monkeypatch.setattr(started_episode, "on_a_terminal", lambda: True)
+    monkeypatch.setattr(commands, "on_a_terminal", lambda: True)
     result = await nodewarden("ack-off", "sick-1", "-c", cluster, *AMY, "-r", "saw it", text="sick-2\n")
     assert "no ipmi://10.0.0.7 says off now\n" in result.output, result.output
 
@@ -331,7 +331,7 @@ async def test_overriding_a_circuit_breaker_wants_the_name_of_the_node_typed(  #
     said: str,
 ) -> None:
     """S17: and it says what happens if the unhealthy nodes have one cause."""
-    monkeypatch.setattr(started_episode, "on_a_terminal", lambda: typed is not None)
+    monkeypatch.setattr(commands, "on_a_terminal", lambda: typed is not None)
     asked = (word, "node-1", "-c", cluster, "-r", "data at risk", "--override", "circuit-breaker")
     result = await nodewarden(*asked, text=typed or "")
     assert (result.exit_code, said in result.output) == (code, True), result.output
@@ -560,7 +560,7 @@ async def test_what_disrupts_a_node_asks_on_a_terminal(  # noqa: PLR0917 - pytes
     code: int,
     begun: bool,
 ) -> None:
-    monkeypatch.setattr(started_episode, "on_a_terminal", lambda: True)
+    monkeypatch.setattr(commands, "on_a_terminal", lambda: True)
     result = await nodewarden(command, "node-1", "-c", cluster, "--reason", "smoke", *words, text=answer)
     assert result.exit_code == code, result.output
     assert (question in result.output) is not bool(words)

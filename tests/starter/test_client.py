@@ -97,9 +97,9 @@ async def test_an_episode_can_be_asked_told_and_waited_for(warden: Nodewarden, c
     episode = warden.episode(cluster, "sick-1")
     assert await episode.is_open()
     assert (await episode.status()).phase is Phase.NEEDS_HUMAN
-    assert await warden.resume(cluster, "sick-1", who="amy", reason="password mended", question=7) == "goes on for amy"
+    assert await warden.episode(cluster, "sick-1").resume(who="amy", reason="password mended", question=7) == "goes on for amy"
     assert await episode.hold(who="amy", reason="wait") == "held by amy"
-    assert await warden.ack_off(cluster, "sick-1", who="amy", reason="pulled the plug", question=7) == "off acknowledged"
+    assert await warden.episode(cluster, "sick-1").ack_off(who="amy", reason="pulled the plug", question=7) == "off acknowledged"
     assert (await episode.result()).message == "by amy: pulled the plug"
     assert not await episode.is_open()
     assert [entry.act for entry in await episode.record()] == ["off-proven"]
@@ -108,7 +108,7 @@ async def test_an_episode_can_be_asked_told_and_waited_for(warden: Nodewarden, c
 async def test_power_on_after_an_abort_is_passed_on(warden: Nodewarden, cluster: str) -> None:
     """S35: it is a decision of its own."""
     episode = await warden.fence(cluster, "node-1", reason="smoke")
-    await warden.abort(cluster, "node-1", who="amy", reason="enough", power_on=True)
+    await warden.episode(cluster, "node-1").abort(who="amy", reason="enough", power_on=True)
     assert (await episode.result()).message == "by amy: enough, power on"
 
 

@@ -32,7 +32,7 @@ from tests.docs.reading import DOCS
 from tests.policy.observation.builders import CHECK, NOON, held, minutes, node_days, recorded, spell
 from tests.starter.builders import drawn, nodewarden
 from tests.unlocked import unlocked
-from workers.configuration.setting_sources import SettingsError
+from workers.errors import SettingsError
 from workflows.kit.options import WORKFLOW_QUEUE
 
 NOW = NOON + timedelta(days=2)

@@ -19,15 +19,22 @@ from policy.checks.fence_policies import DEFAULT_SOURCE
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, report_of
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
+from starter import doctor
 from starter.client import Nodewarden
-from starter.deploy.rbac_manifest import leases, rbac
-from starter.doctor import cluster as surroundings
-from starter.doctor import temporal
-from starter.doctor.cluster import OURS, definition_name, definitions, rights
-from starter.doctor.examination import examine, protection
-from starter.doctor.findings import Finding, Level
-from starter.doctor.health_checks import credentials, health_checks
-from starter.handles.device_checks import DeviceCheckHandle
+from starter.deploy.rights import leases, rbac
+from starter.doctor import (
+    OURS,
+    Finding,
+    Level,
+    credentials,
+    definition_name,
+    definitions,
+    examine,
+    health_checks,
+    protection,
+    rights,
+)
+from starter.handles.scanners import DeviceCheckHandle
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node
 from tests.cluster.fencing_requests import NAMESPACE as MEDIK8S
 from tests.cluster.fencing_requests import leader
@@ -92,12 +99,12 @@ def only(found: list[Finding], level: Level, *said: str) -> None:
 
 async def test_a_sound_cluster_has_no_problem_by_the_shipped_rights(worker: ClusterConnection) -> None:
     found = [
-        *await surroundings.reached(worker),
-        *await surroundings.clocks(worker),
+        *await doctor.reached(worker),
+        *await doctor.clocks(worker),
         *await definitions(worker, fix=False),
         *await health_checks(Settings(), worker, None),
         *await credentials(worker, None, DEFAULT_SOURCE),
-        *await surroundings.operators(worker, takeover=False),
+        *await doctor.operators(worker, takeover=False),
     ]
     assert levels(found) == [Level.OK] * 6, found
     granted = await rights(worker)
@@ -156,7 +163,7 @@ async def test_nodes_that_lack_a_configuration_for_the_same_reason_are_one_findi
 
 
 async def operators(worker: ClusterConnection) -> list[Finding]:
-    return await surroundings.operators(worker, takeover=False)
+    return await doctor.operators(worker, takeover=False)
 
 
 async def no_template(person: ApiClient) -> None:
@@ -222,7 +229,7 @@ async def test_a_clock_that_is_wrong_is_told() -> None:
         ApiServer(tokens=TOKENS, clock_error=timedelta(minutes=-5)) as late,
         ClusterConnection.to(late.url, token="administrator") as connection,
     ):
-        only(await surroundings.clocks(connection), Level.PROBLEM, "behind this worker's")
+        only(await doctor.clocks(connection), Level.PROBLEM, "behind this worker's")
 
 
 @pytest.mark.parametrize(
@@ -243,7 +250,7 @@ async def test_the_force_detach_flag_is_compared_with_the_setting(
         container = {"name": "c", "image": "i", "command": ["kube-controller-manager", flag]}
         pod = {"metadata": {"name": "kcm", "labels": labels}, "spec": {"containers": [container]}}
         await person.create("/api/v1/namespaces/kube-system/pods", pod)
-    (found,) = await surroundings.force_detach(worker, cluster="prod", expected=expected)
+    (found,) = await doctor.force_detach(worker, cluster="prod", expected=expected)
     assert found.level is level, found
 
 
@@ -251,19 +258,19 @@ async def test_the_side_of_temporal_is_looked_at(warden: Nodewarden, cluster: st
     """S44: also who has paused it."""
     expected = [Level.OK, Level.OK, Level.PROBLEM]
     async with asyncio.timeout(20):  # a worker that has just been started has not asked yet
-        while levels(await temporal.workers(warden, cluster, ["default"])) != expected:
+        while levels(await doctor.workers(warden, cluster, ["default"])) != expected:
             await asyncio.sleep(0.2)
-    only(await temporal.scanner(warden, cluster), Level.PROBLEM, f"no open scanner of {cluster}")
-    only(await temporal.devices(warden, cluster), Level.WARNING, "no workflow checks the fence devices regularly")
+    only(await doctor.scanner(warden, cluster), Level.PROBLEM, f"no open scanner of {cluster}")
+    only(await doctor.devices(warden, cluster), Level.WARNING, "no workflow checks the fence devices regularly")
     await warden.start_scanner(cluster)
-    assert levels(await temporal.scanner(warden, cluster)) == [Level.OK]
-    only(await temporal.devices(warden, cluster), Level.WARNING, "they have not been checked")
+    assert levels(await doctor.scanner(warden, cluster)) == [Level.OK]
+    only(await doctor.devices(warden, cluster), Level.WARNING, "they have not been checked")
     await warden.check_devices(cluster)
-    only(await temporal.devices(warden, cluster), Level.PROBLEM, "node-2: ipmi://10.0.0.2:623: no answer")
+    only(await doctor.devices(warden, cluster), Level.PROBLEM, "node-2: ipmi://10.0.0.2:623: no answer")
     assert {each.node for each in (await warden.status(cluster)).devices} == {"node-2"}, "status says it, too"
     await warden.scanner(cluster).pause(who="amy", reason="drill")
-    only(await temporal.scanner(warden, cluster), Level.WARNING, "paused by amy", "drill")
-    assert levels(await temporal.search_attributes(warden, fix=False)) == [Level.OK]
+    only(await doctor.scanner(warden, cluster), Level.WARNING, "paused by amy", "drill")
+    assert levels(await doctor.search_attributes(warden, fix=False)) == [Level.OK]
 
 
 async def test_a_namespace_that_forgets_early_is_named_with_what_is_lost(warden: Nodewarden) -> None:
@@ -274,7 +281,7 @@ async def test_a_namespace_that_forgets_early_is_named_with_what_is_lost(warden:
         config = NamespaceConfig()
         config.workflow_execution_retention_ttl.FromTimedelta(timedelta(days=days))
         await service.update_namespace(UpdateNamespaceRequest(namespace=namespace, config=config))
-        (found[days],) = await temporal.memory(warden)
+        (found[days],) = await doctor.memory(warden)
     assert found[1].what.startswith("what has ended is remembered for 1 day: `history` and `compare --since` see nothing older")
     assert [found[days].level for days in found] == [Level.WARNING, Level.WARNING, Level.OK]
     assert "--retention 90d" in found[89].do
@@ -287,7 +294,7 @@ async def test_a_namespace_that_may_not_be_described_is_no_failure(warden: Nodew
         raise RPCError("no", RPCStatusCode.PERMISSION_DENIED, b"")
 
     monkeypatch.setattr(type(warden.client.workflow_service), "describe_namespace", refused, raising=False)
-    (found,) = await temporal.memory(warden)
+    (found,) = await doctor.memory(warden)
     assert found.level is Level.WARNING
     assert "can't be read" in found.what
 
@@ -304,13 +311,13 @@ async def test_a_device_that_an_open_episode_could_not_use_is_not_called_well(
         return report
 
     monkeypatch.setattr(DeviceCheckHandle, "last_report", last_report)
-    assert levels(await temporal.devices(warden, cluster)) == [Level.OK]
+    assert levels(await doctor.devices(warden, cluster)) == [Level.OK]
     await warden.fence(cluster, "sick-1", reason="smoke", requester="amy")
     async with asyncio.timeout(20):  # until Temporal lists it
         while not (known := await warden.status(cluster)).episodes:
             await asyncio.sleep(0.2)
     assert [each.problem for each in known.devices] == [f"its open fencing: {SICK_BMC}: the BMC refuses our password"]
-    only(await temporal.devices(warden, cluster), Level.PROBLEM, f"sick-1: its open fencing: {SICK_BMC}: the BMC refuses")
+    only(await doctor.devices(warden, cluster), Level.PROBLEM, f"sick-1: its open fencing: {SICK_BMC}: the BMC refuses")
 
 
 async def test_a_check_that_fails_hides_no_other(
@@ -319,13 +326,13 @@ async def test_a_check_that_fails_hides_no_other(
     async def broken(*_args: object, **_kwargs: object) -> list[Finding]:
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr(surroundings, "clocks", broken)
+    monkeypatch.setattr(doctor, "clocks", broken)
     (keyboard / "token").write_text("worker", encoding="utf-8")
     known = {"server": api.url, "token_file": str(keyboard / "token")}
     (keyboard / SETTINGS).write_text(json.dumps({"clusters": {cluster: known}}), encoding="utf-8")
-    found = {each.check: each.findings for each in await examine(load(), cluster)}
-    assert found["clocks"][0].what == "this check failed: division by zero"
-    assert found["health checks"][0].level is found["Temporal"][0].level is Level.OK
+    found = {each.check: each for each in reversed((await examine(load(), cluster)).findings)}
+    assert found["clocks"].what == "this check failed: division by zero"
+    assert found["health checks"].level is found["Temporal"].level is Level.OK
 
 
 async def test_who_is_not_reached_is_one_problem_and_everything_else_is_looked_at(
@@ -367,10 +374,10 @@ async def test_what_the_settings_leave_open_is_said_by_name() -> None:
 async def test_a_cluster_that_does_not_check_who_speaks_is_told_of_and_how_it_comes_to(api: ApiServer) -> None:
     """S44: with the shipped settings no word of a person is heard there."""
     async with ClusterConnection.to(api.url, token="administrator") as connection:
-        only(await surroundings.people(connection, required=True), Level.PROBLEM, "nodewarden deploy people", "is accepted")
-        only(await surroundings.people(connection, required=False), Level.WARNING, "names are not verified")
+        only(await doctor.people(connection, required=True), Level.PROBLEM, "nodewarden deploy people", "is accepted")
+        only(await doctor.people(connection, required=False), Level.WARNING, "names are not verified")
         async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as person:
             for document in PEOPLE:
                 await person.create(path_of(document), document)
     async with ClusterConnection.to(api.url, token="worker") as worker:  # by the shipped rights
-        assert levels(await surroundings.people(worker, required=True)) == [Level.OK]
+        assert levels(await doctor.people(worker, required=True)) == [Level.OK]

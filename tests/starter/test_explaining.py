@@ -29,8 +29,8 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from starter import wording
 from starter.client import Nodewarden
-from starter.handles.preservations import PreservedNode, PreservedNodes
-from starter.handles.status import NodeEpisodes
+from starter.handles.episodes import NodeEpisodes
+from starter.handles.status import PreservedNode, PreservedNodes
 from starter.output import status_table
 from starter.output.explanation import NodeExplanation, as_model, as_text, conclusion, scanner_lines
 from tests.starter import builders

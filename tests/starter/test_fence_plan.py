@@ -20,7 +20,7 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from starter.client import Nodewarden
 from starter.errors import RequestError, SilentError
-from starter.handles import device_checks
+from starter.handles import scanners
 from starter.output.status_table import devices_table
 from tests.starter.builders import NOW, ago, drawn, nodewarden
 from tests.workers.server import SILENT
@@ -235,7 +235,7 @@ async def test_without_a_worker_it_says_so(
     keyboard: Path, warden: Nodewarden, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEMPORAL_NAMESPACE", SILENT)
-    monkeypatch.setattr(device_checks, "ANSWER_WITHIN", timedelta(seconds=0.5))
+    monkeypatch.setattr(scanners, "ANSWER_WITHIN", timedelta(seconds=0.5))
     result = await nodewarden("fence", "check")
     assert result.exit_code == 5
     assert "no worker serves the cluster" in result.stderr

@@ -35,7 +35,7 @@ from starter.output.cluster_moment import (
     sections,
     zoned,
 )
-from starter.output.record_table import as_model, as_table, moments_of
+from starter.output.record_table import as_table, moments_of
 from tests.starter.builders import NOW, ago, drawn, nodewarden, proof
 
 PROVEN = (
@@ -45,7 +45,7 @@ PROVEN = (
 
 
 async def acknowledged(warden: Nodewarden, cluster: str, node: str) -> None:
-    await warden.ack_off(cluster, node, who="amy", reason="pulled the plug", question=7)
+    await warden.episode(cluster, node).ack_off(who="amy", reason="pulled the plug", question=7)
 
 
 async def terminated(warden: Nodewarden, cluster: str, node: str) -> None:
@@ -135,14 +135,14 @@ async def test_nonsense_is_code_2(keyboard: Path, cluster: str, words: tuple[str
 async def test_a_record_is_found_by_node_and_by_incident_open_or_ended(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
     await play(warden, cluster, ("node-1", acknowledged), ("node-2", terminated), ("refused-1", refused))
     by_node = json.loads((await nodewarden("record", "node-1", "-c", cluster, "-o", "json")).stdout)
-    assert (by_node["incident"], by_node["open"], by_node["why"]) == ("i-node-1", False, "node-1 is slow")
-    assert [(entry["act"], entry["provedOff"]) for entry in by_node["record"]] == [("off-proven", True)]
+    assert (by_node["incident"], by_node["ended"] is None, by_node["why"]) == ("i-node-1", False, "node-1 is slow")
+    assert [entry["act"] for entry in by_node["entries"]] == ["off-proven"]
     assert json.loads((await nodewarden("record", "i-node-1", "-c", cluster, "-o", "json")).stdout) == by_node
     assert "incident i-node-2, terminated after" in (await nodewarden("record", "node-2", "-c", cluster)).stdout
     await warden.fence(cluster, "node-1", reason="again", incident="i-again")
     for name in ("node-1", "i-again"):
         found = json.loads((await nodewarden("record", name, "-c", cluster, "-o", "json")).stdout)
-        assert (found["incident"], found["open"], found["outcome"]) == ("i-again", True, "running")
+        assert (found["incident"], found["ended"], found["outcome"]) == ("i-again", None, "running")
     nobody = await nodewarden("record", "node-9", "-c", cluster)
     assert (nobody.exit_code, nobody.stdout) == (4, "")
 
@@ -179,7 +179,6 @@ def test_a_record_says_what_happened_when_and_which_moments_proved_off() -> None
         PROVEN,
     ]
     assert [moment.proof for moment in moments_of(record.entries)] == [False, True]
-    assert [entry.proved_off for entry in as_model(record).record] == [False, True]
     word = OffProof(commanded_at=None, acknowledgement=Acknowledgement(who="amy", why="pulled it", at=ago(50)))
     assert (
         drawn(as_table(record_of(word)))[-1]
@@ -498,7 +497,7 @@ async def test_the_cluster_at_a_moment_has_each_episode_once_also_one_that_went_
     await warden.fence(cluster, "node-1", reason="slow", incident="i-1")
     long = await warden.fence(cluster, "long-2", reason="very slow", incident="i-2")
     moment = await next_second()
-    await warden.abort(cluster, "node-1", who="amy", reason="enough")
+    await warden.episode(cluster, "node-1").abort(who="amy", reason="enough")
     await long.resume(who="amy", reason="on", question=7)
     await next_second()
     await warden.fence(cluster, "node-3", reason="later", incident="i-3")

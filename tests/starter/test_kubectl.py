@@ -19,7 +19,7 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from starter.cli import app
 from starter.client import Nodewarden
-from starter.commands import completion
+from starter.commands import arguments
 from starter.kubectl import hoisted
 from tests.starter.builders import nodewarden
 from tests.starter.conftest import SETTINGS
@@ -86,7 +86,9 @@ async def test_names_of_nodes_are_completed(
 ) -> None:
     """Of those who can be spoken to only, where a command speaks to an episode."""
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-    monkeypatch.setattr(completion, "WITHIN", 30)  # this machine may be busy with other tests, whatever a person would wait for
+    monkeypatch.setattr(
+        arguments, "COMPLETED_WITHIN", 30
+    )  # this machine may be busy with other tests, whatever a person would wait for
     await warden.fence(cluster, "node-2", reason="smoke")
     async with asyncio.timeout(10):
         while not await warden.history.open(cluster):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from starter.plans.manifests import DEEPEST, LARGEST_EXPANSION, Manifest, Unreadable, read_files, read_text
+from starter.plans.cluster_objects import DEEPEST, LARGEST_EXPANSION, Manifest, Unreadable, read_files, read_text
 
 NODE = "apiVersion: v1\nkind: Node\nmetadata:\n  name: {name}\n"
 LONGEST_MESSAGE = 500

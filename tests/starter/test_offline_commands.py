@@ -185,7 +185,7 @@ async def test_explain_has_a_countdown_and_names_the_checks_that_do_not_cover_th
     assert gpu["verdict"]["verdict"] == "healthy"
     result = await nodewarden("explain", "node-2", *files, "-o", "json")
     answer = json.loads(result.stdout)
-    assert answer["notCovering"] == [{"check": "NodeHealthCheck/gpu", "why": "its selector wants gpu=present"}]
+    assert answer["notCovering"] == [{"check": "NodeHealthCheck/gpu", "why": "its selector wants gpu=present", "unusable": False}]
 
 
 def test_evaluate_needs_neither_a_server_nor_a_kubeconfig(files: list[str], tmp_path: Path) -> None:
@@ -266,11 +266,11 @@ async def test_explain_tells_the_ladder_what_has_failed_and_until_when_it_is_put
     assert "remembered node-1 was remediated at 2026-11-21T11:40:00Z for the first time (incident i7)" in page
     assert "retries maxRetry 2, retryPeriod 1h, minHealthyPeriod 1h, backoff none" in page
     found = json.loads((await nodewarden("explain", "node-1", *climbing, "-o", "json")).stdout)["remediation"]
-    assert [(step["name"], step["timeoutSeconds"], step["failed"], step["next"]) for step in found["steps"]] == [
-        (SELF_NODE, 300, True, False),
-        (OURS, 3600, False, True),
+    assert [(each["step"]["name"], each["step"]["timeout"], each["failed"], each["next"]) for each in found["steps"]] == [
+        (SELF_NODE, "5m", True, False),
+        (OURS, "1h", False, True),
     ]
-    assert (found["retry"], found["notBefore"], found["last"]["incident"]) == (1, "2026-11-21T12:40:00Z", "i7")
+    assert (found["turn"]["retry"], found["turn"]["notBefore"], found["last"]["incident"]) == (1, "2026-11-21T12:40:00Z", "i7")
     well = " ".join((await nodewarden("explain", "node-2", *climbing)).stdout.split())
     assert f"If it failed, by NodeHealthCheck/workers step 1 of 2 {SELF_NODE} (external), at most 5m: is next" in well
 
@@ -285,8 +285,8 @@ async def test_remediate_plan_tells_what_a_person_and_what_the_scanner_would_do(
     assert "due at once, from the first step" in page
     assert f"By the scanner, as NodeHealthCheck/workers says step 1 of 2 {SELF_NODE}" in page
     document = json.loads((await nodewarden(*by_hand, *climbing, "-o", "json")).stdout)
-    assert [step["name"] for step in document["byHand"]["steps"]] == ["reboot", "delete-machine"]
-    assert document["byScanner"]["retry"] == 1
+    assert [each["step"]["name"] for each in document["byHand"]["steps"]] == ["reboot", "delete-machine"]
+    assert document["byScanner"]["turn"]["retry"] == 1
     assert (await nodewarden("remediate", "plan", "nobody", *climbing)).exit_code == 4
     wrong = await nodewarden("remediate", "plan", "node-1", "--with", "rebot", *climbing)
     assert (wrong.exit_code, f"--with: expected strategies of {', '.join(NAMES)}" in wrong.stderr) == (2, True)

@@ -14,9 +14,9 @@ from policy.episode.messages import NeedKind, Outcome, Phase, PreservationInput,
 from policy.values.times import written
 from starter.client import Nodewarden
 from starter.errors import EpisodeHeldError, MissingError, RefusedError
-from starter.handles import preservations
-from starter.handles.preservations import PreservedNode, PreservedNodes
-from starter.handles.status import SilentEpisode
+from starter.handles import status
+from starter.handles.episodes import SilentEpisode
+from starter.handles.status import PreservedNode, PreservedNodes
 from starter.output.status_table import preservations_table
 from tests.starter.builders import NOW, nodewarden
 from workers.temporal_namespace import holder
@@ -63,7 +63,7 @@ async def test_what_holds_a_node_for_something_else_is_named(warden: Nodewarden,
     with pytest.raises(EpisodeHeldError) as refusal:
         await warden.preserve(cluster, "node-1", reason="smoke")
     assert refusal.value.holder == named
-    for word in (warden.release(cluster, "node-1", who="amy", reason="r"), fencing.extend(who="amy", reason="r")):
+    for word in (warden.episode(cluster, "node-1").release(who="amy", reason="r"), fencing.extend(who="amy", reason="r")):
         with pytest.raises(RefusedError) as refused:
             await word
         assert str(refused.value) == f"node-1 is not preserved: it is held by {named}"
@@ -75,18 +75,18 @@ async def test_what_holds_a_node_for_something_else_is_named(warden: Nodewarden,
 async def test_it_is_extended_and_released(warden: Nodewarden, cluster: str) -> None:
     kept = await warden.preserve(cluster, "node-1", reason="smoke")
     until = (await kept.status()).started + timedelta(hours=100)
-    answer = await warden.extend(cluster, "node-1", who="amy", reason="not done", until=until)
+    answer = await warden.episode(cluster, "node-1").extend(who="amy", reason="not done", until=until)
     assert answer == f"node-1 is preserved until {written(until)}"
     assert (await kept.status()).preserved_until == until
-    await warden.extend(cluster, "node-1", who="amy", reason="nearly", hold=timedelta(hours=1))
+    await warden.episode(cluster, "node-1").extend(who="amy", reason="nearly", hold=timedelta(hours=1))
     assert (await kept.status()).preserved_until == (await kept.status()).started + timedelta(hours=1)
     with pytest.raises(RefusedError, match="expected a moment that is still to come"):
-        await warden.extend(cluster, "node-1", who="amy", reason="r", until=datetime(2020, 1, 1, tzinfo=UTC))
-    assert await warden.release(cluster, "node-1", who="amy", reason="seen enough") == "node-1 is released"
+        await warden.episode(cluster, "node-1").extend(who="amy", reason="r", until=datetime(2020, 1, 1, tzinfo=UTC))
+    assert await warden.episode(cluster, "node-1").release(who="amy", reason="seen enough") == "node-1 is released"
     ended = await kept.result()
     assert (ended.outcome, ended.message) == (Outcome.RELEASED, "released by amy: seen enough")
     with pytest.raises(MissingError, match="no open episode of node-1"):
-        await warden.release(cluster, "node-1", who="amy", reason="again")
+        await warden.episode(cluster, "node-1").release(who="amy", reason="again")
 
 
 async def test_all_that_are_kept_are_listed_and_the_first_to_end_is_first(
@@ -102,7 +102,7 @@ async def test_all_that_are_kept_are_listed_and_the_first_to_end_is_first(
     assert first.until == first.since + timedelta(hours=3)
     assert 0 <= first.hours < 0.1
     assert (found.silent, found.left_out) == ((), 0)
-    monkeypatch.setattr(preservations, "SHOWN", 2)
+    monkeypatch.setattr(status, "SHOWN", 2)
     assert (await listed(warden, cluster, 2)).left_out == 1
 
 

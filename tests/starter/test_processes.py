@@ -49,7 +49,7 @@ async def test_status_watch_prints_a_line_for_each_change_where_there_is_no_term
         await watching.says("node node-1: unhealthy (ReadyUnknown)")
         await warden.fence(cluster, "node-held", reason="smoke")
         await watching.says("episode node-held: in progress, isolation: does as the script says")
-        await warden.abort(cluster, "node-held", who="amy", reason="enough")
+        await warden.episode(cluster, "node-held").abort(who="amy", reason="enough")
         await watching.says("episode node-held: aborted after")
         watching.tell(signal.SIGINT)
         assert await watching.ended() == 130

@@ -10,7 +10,7 @@ import pytest
 
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
-from starter.commands import started_episode
+from starter.commands import episodes
 from tests.cluster.builders import CHECKS, DEFINITIONS, check, definition, with_template_of
 from tests.cluster.machines import OPENSHIFT, machine_of
 from tests.starter.builders import nodewarden
@@ -71,7 +71,7 @@ async def test_the_machine_of_a_node_is_looked_up(person: ApiClient) -> None:
 
 async def test_the_steps_are_shown_before_they_are_asked_about(person: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """S44: a healthy node is not power-cycled by a slip of the keyboard."""
-    monkeypatch.setattr(started_episode, "on_a_terminal", lambda: True)
+    monkeypatch.setattr(episodes, "on_a_terminal", lambda: True)
     result = await nodewarden("remediate", "node-0", "--reason", "smoke", text="n\n")
     shown, _, asked = " ".join(result.stderr.split()).partition("Carry out these steps on node-0")
     assert "step 1 of 2 RebootTemplate/default/a (reboot), at most 5m: is next" in shown

@@ -19,7 +19,8 @@ from policy.observation.spells import Ending, HeldSpan, Spell
 from policy.scan.pauses import Pause
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import AtRisk, Candidate, NodeAtRisk
-from starter.handles.status import ClusterStatus, SilentEpisode
+from starter.handles.episodes import SilentEpisode
+from starter.handles.status import ClusterStatus
 from starter.output.status_table import render
 from tests.starter.builders import CHECK, NOW, ago, check, episode, proof, report, result, row, scanner, status
 from tests.starter.builders import drawn as lines_of

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from simulator.api.access.certificates import Certificates, issue
-from starter.commands.tls import tls_of
+from starter.commands.servers import tls_of
 from starter.web.app import serving
 from starter.web.views import Views
 from tests.starter.builders import nodewarden as typed

@@ -17,10 +17,10 @@ from policy.objects.marks import Mark
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
+from starter import uninstall
 from starter.client import Nodewarden
-from starter.deploy.rbac_manifest import leases as leases_namespace
-from starter.uninstall import kubernetes, temporal
-from starter.uninstall.kubernetes import Leftover
+from starter.deploy.rights import leases as leases_namespace
+from starter.uninstall import Leftover
 from tests.cluster.builders import NODES, node
 from tests.cluster.machines import CLUSTER_API, machine_of
 from tests.deploy.manifests import path_of
@@ -69,7 +69,7 @@ async def test_what_an_episode_left_on_a_node_is_told_and_what_is_others_is_not(
     others = node("node-2", **peoples)
     others["spec"] |= {"unschedulable": True, "taints": [ours]}
     await person.create(NODES, others)
-    assert commands(await kubernetes.nodes(connection)) == [
+    assert commands(await uninstall.nodes(connection)) == [
         "kubectl uncordon node-1",
         "kubectl taint node node-1 node.kubernetes.io/out-of-service-",
         "kubectl taint node node-1 acme-",
@@ -83,7 +83,7 @@ async def test_what_an_episode_left_on_a_node_is_told_and_what_is_others_is_not(
 
 
 async def test_annotations_of_machines_are_found_where_machines_are(person: ApiClient, connection: ClusterConnection) -> None:
-    assert await kubernetes.machines(connection, None) == []
+    assert await uninstall.machines(connection, None) == []
     await CLUSTER_API.install(person)
     await CLUSTER_API.add_cluster(person)
     machine = machine_of("node-1")
@@ -91,7 +91,7 @@ async def test_annotations_of_machines_are_found_where_machines_are(person: ApiC
     path = CLUSTER_API.path("machines", machine)
     await person.patch(path, {"metadata": {"annotations": {"nodewarden.io/last-remediation": "{}", "theirs": "x"}}})
     target = f"-n {CLUSTER_API.namespace} machines.cluster.x-k8s.io/{machine}"
-    assert commands(await kubernetes.machines(connection, None)) == [f"kubectl annotate {target} nodewarden.io/last-remediation-"]
+    assert commands(await uninstall.machines(connection, None)) == [f"kubectl annotate {target} nodewarden.io/last-remediation-"]
 
 
 async def test_our_leases_are_told_and_those_of_others_are_not(person: ApiClient, connection: ClusterConnection) -> None:
@@ -103,7 +103,7 @@ async def test_our_leases_are_told_and_those_of_others_are_not(person: ApiClient
         ("medik8s-leases", "node-2", "node-maintenance"),
     ):
         await person.create(f"{LEASES}/{namespace}/leases", {"metadata": {"name": name}, "spec": {"holderIdentity": holder}})
-    assert commands(await kubernetes.leases(connection)) == [
+    assert commands(await uninstall.leases(connection)) == [
         "kubectl delete lease -n kube-system nodewarden",
         "kubectl delete lease -n medik8s-leases node-1",
     ]
@@ -117,7 +117,7 @@ async def deploy(person: ApiClient) -> None:
 async def test_all_that_deploy_brings_is_found_but_for_the_namespace_that_medik8s_may_use(
     person: ApiClient, connection: ClusterConnection
 ) -> None:
-    looks = (kubernetes.rights, kubernetes.definitions, kubernetes.namespaces, kubernetes.node_fences)
+    looks = (uninstall.rights, uninstall.definitions, uninstall.namespaces, uninstall.node_fences)
     for look in looks:
         assert await look(connection) == [], look
     await deploy(person)
@@ -139,21 +139,21 @@ async def test_open_workflows_are_told_with_what_ends_each(warden: Nodewarden, c
     await warden.fence(cluster, "node-1", reason="smoke")
     await warden.preserve(cluster, "node-2", reason="look at it")
     async with asyncio.timeout(20):
-        while len(found := await temporal.workflows(warden, cluster)) < 3:
+        while len(found := await uninstall.workflows(warden, cluster)) < 3:
             await asyncio.sleep(0.1)
     assert commands(found)[0] == f"nodewarden scan stop -c {cluster} --reason uninstalled"
     assert sorted(commands(found)[1:]) == [
         f"nodewarden abort node-1 -c {cluster} --reason uninstalled",
         f"nodewarden release node-2 -c {cluster} --reason uninstalled",
     ]
-    assert "Phase" in (await temporal.search_attributes(warden))[0].what
+    assert "Phase" in (await uninstall.search_attributes(warden))[0].what
 
 
 async def test_a_check_of_devices_without_its_scanner_is_ended_without_a_worker(warden: Nodewarden, cluster: str) -> None:
     """A worker that goes in the seconds after `scan stop` leaves it, and `scan stop` answers that there is no scanner."""
     await warden.device_check(cluster).repeat(timedelta(hours=1))
     async with asyncio.timeout(20):
-        while not (found := await temporal.workflows(warden, cluster)):
+        while not (found := await uninstall.workflows(warden, cluster)):
             await asyncio.sleep(0.1)
     namespace = warden.client.namespace
     assert commands(found) == [f"temporal workflow terminate -n {namespace} --workflow-id device-check/{cluster}"]
@@ -166,7 +166,7 @@ async def test_open_workflows_are_found_without_search_attributes(
     queries = list[str]()
     listed = warden.client.list_workflows
     monkeypatch.setattr(warden.client, "list_workflows", lambda query, **more: queries.append(query) or listed(query, **more))
-    await temporal.workflows(warden, cluster)
+    await uninstall.workflows(warden, cluster)
     assert not any(re.search(rf"\b{name}\b", query) for name in required_search_attributes() for query in queries)
 
 
@@ -187,7 +187,7 @@ async def test_what_is_gone_is_code_0(
     async def none(_warden: Nodewarden) -> list[Leftover]:
         return []  # the tests' other clusters need them
 
-    monkeypatch.setattr(temporal, "search_attributes", none)
+    monkeypatch.setattr(uninstall, "search_attributes", none)
     (keyboard / "token").write_text("administrator", encoding="utf-8")
     known = {"server": api.url, "token_file": str(keyboard / "token")}
     (keyboard / SETTINGS).write_text(json.dumps({"clusters": {cluster: known}}), encoding="utf-8")

@@ -26,10 +26,10 @@ from policy.scan.permit_rules import AdmissionRefusal, unblocks
 from policy.scan.scan_report import AtRisk, ClusterLease, NodeAtRisk, ViewState
 from starter.client import Nodewarden
 from starter.errors import MissingError, SilentError
+from starter.handles.episodes import NodeEpisodes, SilentEpisode
 from starter.handles.history import EndedEpisode, EndedEpisodes, EpisodeRecord
 from starter.handles.observations import SpellsThen
-from starter.handles.preservations import PreservedNodes
-from starter.handles.status import ClusterStatus, NodeEpisodes, SilentEpisode
+from starter.handles.status import ClusterStatus, PreservedNodes
 from starter.web import views
 from starter.web.overview import overview_of
 from starter.web.views import Views

@@ -25,7 +25,7 @@ from starter.output.models import CommandAnswer
 from starter.web import acts
 from starter.web.acts import CommandRequest
 from starter.web.app import serving
-from starter.web.sessions import COOKIE, LASTS, Sessions, TokenTooLongError
+from starter.web.auth import COOKIE, LASTS, Sessions, TokenTooLongError
 from starter.web.views import Views
 from tests.starter.test_web_api import conforms
 from tests.unlocked import Unlocked, no_way, unlocked
@@ -131,7 +131,7 @@ async def test_a_command_without_effect_is_not_offered_and_is_refused_with_its_r
     async with page.get(f"/api/v1/clusters/{cluster}/acts/resume?node=node-1") as answer:
         found = await answer.json()
     conforms("/api/v1/clusters/{cluster}/acts/{word}", found)
-    assert not found["heard"]
+    assert not found["accepted"]
     assert "does not accept resume now, but hold, abort" in found["whyNot"]
     async with page.get(f"/c/{cluster}/acts/resume?node=node-1") as answer:
         assert "<form" not in await answer.text()

@@ -16,7 +16,7 @@ from policy.episode.messages import Phase
 from policy.episode.permits import PermitRequest
 from starter.client import Nodewarden
 from starter.errors import SilentError
-from starter.handles.status import NodeEpisodes
+from starter.handles.episodes import NodeEpisodes
 from starter.web import api, views
 from starter.web.app import application
 from starter.web.views import Views
@@ -135,7 +135,7 @@ async def test_the_document_names_every_path_and_what_it_answers(page: aiohttp.C
     assert found == json.loads(json.dumps(document()))
     told = json.loads((DOCS / "schemas" / "answers.json").read_text())["$defs"]
     shared = set(told) & set(found["components"]["schemas"])
-    assert {"ClusterStatus", "ExplainAnswer", "HistoryAnswer", "RecordAnswer", "PreservedNodes", "DeviceReport"} <= shared
+    assert {"ClusterStatus", "ExplainAnswer", "HistoryAnswer", "EpisodeRecord", "PreservedNodes", "DeviceReport"} <= shared
     for name in shared:
         said = json.dumps(told[name]).replace("#/$defs/", "#/components/schemas/")
         assert said == json.dumps(found["components"]["schemas"][name])

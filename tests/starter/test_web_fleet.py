@@ -26,8 +26,8 @@ from policy.fence.device_check import (
 )
 from policy.fence.plan import PowerDevice
 from starter.errors import SilentError
-from starter.handles.preservations import PreservedNodes
-from starter.handles.status import NodeEpisodes
+from starter.handles.episodes import NodeEpisodes
+from starter.handles.status import PreservedNodes
 from starter.web import views as views_module
 from starter.web.views import Shared, Views
 from tests import report as told

@@ -15,13 +15,12 @@ from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
 from policy.observation.spells import HeldSpan, Spell
 from policy.scan.pauses import PastPause, Pause
 from policy.values.times import as_of
+from starter.errors import UnreadableError
+from starter.handles.episodes import NodeEpisodes
 from starter.handles.history import EndedEpisode
-from starter.handles.status import NodeEpisodes
 from starter.output.cluster_moment import zoned
 from starter.output.explanation import NodeExplanation
-from starter.web.answers import UnreadableError
-from starter.web.nodes import NodeSeen, covers, headline_of
-from starter.web.timeline import NodeTimeline, asked_moment
+from starter.web.nodes import NodeSeen, NodeTimeline, asked_moment, covers, headline_of
 from starter.web.views import Views
 from tests.starter.builders import episode, row
 from tests.starter.test_web import CLUSTER, ScriptedWarden, text

@@ -75,7 +75,7 @@ async def test_a_stopped_scanner_pauses_an_episode_and_a_new_one_lets_it_go_on(s
     node = "node-1"
     before = await _held(system, node)
     await _stop_scanner(system)
-    await system.warden.resume(system.cluster_name, node, who=WHO, reason="the scanner is gone by now", question=1)
+    await system.warden.episode(system.cluster_name, node).resume(who=WHO, reason="the scanner is gone by now", question=1)
     waiting = await in_phase(system, node, Phase.RUNNING, doing=MAY_NOT_ACT)
     assert "no scanner holds this cluster" in waiting.doing
     assert waiting.problem == ""
@@ -203,7 +203,7 @@ async def test_a_second_scanner_sees_the_sick_node_and_may_not_act(system: Syste
 
         lease = await system.client.get(LEASES.path("nodewarden", namespace="kube-system"))
         assert lease["spec"]["holderIdentity"] == scanner.holder
-        await system.warden.resume(system.cluster_name, LAST, who=WHO, reason="go on", question=1)
+        await system.warden.episode(system.cluster_name, LAST).resume(who=WHO, reason="go on", question=1)
         assert (await system.ended(before)).outcome is Outcome.RECOVERED
     finally:
         await worker.kill()

@@ -29,7 +29,7 @@ from policy.preservation.survey import shares
 from policy.values.times import moment_of, written
 from simulator.machine_systems import machine_system_named
 from simulator.machine_systems.contract import MachineSettings, Sighting
-from starter.plans.manifests import Manifest
+from starter.plans.cluster_objects import Manifest
 from starter.plans.preserve_plans import PreservePlan, as_model, planned
 from tests.documents import encoded
 from tests.preserved_objects import carried_out

@@ -22,7 +22,7 @@ from activities.cluster.watch.offline import ManifestMistake
 from policy.checks.health_check import HealthCheck, Overlap, RetryBackoff, RetryRules
 from policy.dialects import parse
 from starter.output.evaluation import as_model
-from starter.plans.manifests import Manifest, Unreadable, read_files, read_text
+from starter.plans.cluster_objects import Manifest, Unreadable, read_files, read_text
 from tests.documents import encoded
 from tests.vectors import objects
 from tests.vectors.objects import Json, evaluated, moment, the_check

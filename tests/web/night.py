@@ -25,10 +25,10 @@ from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import AtRisk, NodeAtRisk, TargetRow
 from policy.values.object_refs import ObjectRef
 from starter.errors import MissingError
+from starter.handles.episodes import NodeEpisodes
 from starter.handles.history import EndedEpisode, EndedEpisodes, EpisodeRecord
 from starter.handles.observations import ClusterComparison, SpellsThen
-from starter.handles.preservations import PreservedNode, PreservedNodes
-from starter.handles.status import ClusterStatus, NodeEpisodes
+from starter.handles.status import ClusterStatus, PreservedNode, PreservedNodes
 from tests.policy.observation.builders import node_days, recorded, spell
 from tests.starter.builders import check, report, result, row, scanner
 from workflows.kit.messages import Backoff, RefusedNode, ScannerStatus

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from workers.configuration.process_settings import TemporalSettings
-from workers.configuration.setting_sources import SettingsError
 from workers.connect import connect
 from workers.embedded.server import free_ports
-from workers.errors import NamespaceMissingError, TemporalUnreachableError
+from workers.errors import NamespaceMissingError, SettingsError, TemporalUnreachableError
 from workers.plugin import PLUGIN
 
 SOON = timedelta(seconds=1)

@@ -20,14 +20,13 @@ from temporalio.service import RPCError
 
 from tests.power.processes.process_table import visible
 from workers.configuration.process_settings import TemporalSettings
-from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
 from workers.connect import connect
 from workers.deployment_keys import keyring_of
 from workers.embedded import server as embedded
 from workers.embedded.server import EmbeddedTemporal, free_ports, is_free, own_loopback, running_endpoint
 from workers.embedded.state_directory import Endpoint, StateDirectory
-from workers.errors import EmbeddedServerError
+from workers.errors import EmbeddedServerError, SettingsError
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -24,9 +24,9 @@ from tests.workers.test_signing_keys import Api
 from workers import deployment_keys
 from workers.configuration.clusters import ClusterSettings
 from workers.configuration.process_settings import TemporalSettings
-from workers.configuration.setting_sources import SettingsError
 from workers.connect import connect
 from workers.deployment_keys import encryption_of, new_keys
+from workers.errors import SettingsError
 from workers.payloads.converter import DATA_CONVERTER, ENCODING, Encryption
 
 CANARY = "canary-in-a-payload"

@@ -17,8 +17,8 @@ from temporalio.worker import Worker
 from activities.contracts import metrics
 from tests.deploy.test_dashboard import HISTOGRAMS, TEMPORALS
 from workers import runtime as module
-from workers.configuration.setting_sources import SettingsError
 from workers.embedded.server import free_ports
+from workers.errors import SettingsError
 from workers.runtime import runtime, start_runtime
 
 

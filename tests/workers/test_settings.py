@@ -18,8 +18,9 @@ from policy.observation.offenders import OffenderAnswer, OffenderRules
 from policy.scan.repeat_alarm import RepeatAlarm
 from workers.configuration.clusters import ClusterSettings
 from workers.configuration.process_settings import LogFormat
-from workers.configuration.setting_sources import SettingsError, effective, passed_over
+from workers.configuration.setting_sources import effective, passed_over
 from workers.configuration.settings import load
+from workers.errors import SettingsError
 
 USERS = Path("home/.config/nodewarden/nodewarden.yaml")
 """Below the home of the user."""

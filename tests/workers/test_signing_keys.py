@@ -15,9 +15,9 @@ from activities.cluster.api.refusals import ObjectConflict, ObjectNotFound
 from activities.errors import ErrorType, failure
 from workers import deployment_keys
 from workers.configuration.clusters import ClusterSettings
-from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings
 from workers.deployment_keys import keyring_of, new_keys
+from workers.errors import SettingsError
 
 CLUSTERS = {"prod": ClusterSettings(in_cluster=True), "edge": ClusterSettings(context="edge")}
 SECRET = "nodewarden/nodewarden-signing-keys"

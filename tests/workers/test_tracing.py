@@ -25,8 +25,8 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
 from tests.replay.recording import HISTORIES
 from tests.replay.test_replay import load
 from workers.configuration.process_settings import TracingSettings
-from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import load as load_settings
+from workers.errors import SettingsError
 from workers.interceptors.tracing import GivenIds, Tracing
 from workers.plugin import PLUGIN
 from workers.telemetry import tracing

@@ -35,9 +35,9 @@ from policy.scan.repeat_alarm import Repetition
 from workers.composition import compose, needs_clusters
 from workers.configuration.clusters import ClusterSettings
 from workers.configuration.process_settings import NotificationSettings, TemporalSettings, WorkerSettings
-from workers.configuration.setting_sources import SettingsError
 from workers.configuration.settings import Settings, load
 from workers.connect import connect
+from workers.errors import SettingsError
 from workers.runtime import alongside
 from workers.worker import Role, Serving, WorkerDeployment, activities_of, build, run_until, stop_on_signals
 

@@ -47,6 +47,7 @@ from policy.episode.messages import (
     episode_id,
     scanner_id,
 )
+from policy.episode.modes import MODES_MEMO, ClusterModes
 from policy.observation.spells import NodeDays, ScannerSpells, Spell
 from policy.preservation.preservation_index import PreservationNeed
 from policy.values.mode import Mode
@@ -251,36 +252,61 @@ async def found(client: Client, cluster: str) -> FoundOpen:
 async def test_whether_a_cluster_was_ever_repaired_is_seen_by_what_has_ended(
     kind: str, repaired: bool, env: WorkflowEnvironment
 ) -> None:
-    """S52: a cluster of which a machine was only kept, or a node only watched, is a new one, and begins with observe."""
-    cluster, queue = f"c{uuid4().hex[:8]}", f"describing-{uuid4()}"
-    for name, workflow_id in ((kind, episode_id(cluster, "node-1")), ("HealthScanner", scanner_id(cluster))):
-        ended = await env.client.start_workflow(name, id=workflow_id, task_queue=queue)
-        await ended.terminate()
+    """S52: under a scanner without modes a cluster of which a machine was only kept, or a node only watched, is a new one."""
+    cluster = f"c{uuid4().hex[:8]}"
+    await was(env.client, kind, episode_id(cluster, "node-1"))
+    await was(env.client, "Scanner", scanner_id(cluster))
     for _ in range(200):  # visibility lags: what has ended is listed as open for a while
         seen = await found(env.client, cluster)
-        if (seen.earlier, seen.repaired, seen.nodes) == (True, repaired, ()):
+        if (seen.repaired, seen.nodes, seen.earlier) == (repaired, (), True):
             break
         await asyncio.sleep(0.05)
     assert (seen.repaired, seen.nodes) == (repaired, ())
     assert (await found(env.client, f"{cluster}x")).repaired is False
 
 
-async def test_s52_a_fencing_that_a_person_asked_for_before_any_scanner_arms_no_cluster(env: WorkflowEnvironment) -> None:
-    """S52: a first `nodewarden fence`, even one that was refused because no scanner ran, would have armed all nodes."""
-    cluster, queue = f"c{uuid4().hex[:8]}", f"describing-{uuid4()}"
-    begun = [
-        await env.client.start_workflow("Fencing", id=episode_id(cluster, node), task_queue=queue)
-        for node in ("node-1", "node-2")
-    ]
-    await begun[0].terminate()
+async def was(client: Client, kind: str, workflow_id: str, modes: ClusterModes | None = None) -> None:
+    """A workflow that has ended."""
+    memo = None if modes is None else {MODES_MEMO: modes}
+    ended = await client.start_workflow(kind, id=workflow_id, task_queue=f"describing-{uuid4()}", memo=memo)
+    await ended.terminate()
+
+
+@pytest.mark.parametrize(
+    ("modes", "repaired"),
+    [
+        (ClusterModes(found=Mode.REPAIR), True),
+        (ClusterModes(setting=Mode.REPAIR), True),
+        (ClusterModes(found=Mode.OBSERVE), False),
+        (ClusterModes(), False),
+    ],
+)
+async def test_s52_no_episode_arms_a_cluster_that_its_last_scanner_observed(
+    modes: ClusterModes, repaired: bool, env: WorkflowEnvironment
+) -> None:
+    cluster = f"c{uuid4().hex[:8]}"
+    await was(env.client, "Fencing", episode_id(cluster, "node-1"))
+    await was(env.client, "Scanner", scanner_id(cluster), modes)
+    for _ in range(100):  # visibility lags
+        if (seen := await found(env.client, cluster)).earlier:
+            break
+        await asyncio.sleep(0.05)
+    assert (seen.earlier, seen.repaired) == (True, repaired)
+
+
+async def test_s52_no_episode_arms_a_cluster_without_a_scanner_before(env: WorkflowEnvironment) -> None:
+    """An open one neither: any client may have started it, and a person before the first scanner."""
+    cluster = f"c{uuid4().hex[:8]}"
+    queue = f"describing-{uuid4()}"
+    opened_by_hand = await env.client.start_workflow("Fencing", id=episode_id(cluster, "node-1"), task_queue=queue)
     try:
-        for _ in range(200):  # visibility lags
-            if (seen := await found(env.client, cluster)).nodes == ("node-2",):
+        for _ in range(100):  # visibility lags
+            if (seen := await found(env.client, cluster)).nodes:
                 break
             await asyncio.sleep(0.05)
-        assert (seen.nodes, seen.repaired) == (("node-2",), False)
     finally:
-        await begun[1].terminate()
+        await opened_by_hand.terminate()
+    assert (seen.nodes, seen.earlier, seen.repaired) == (("node-1",), False, False)
 
 
 @workflow.defn(name="HealthScanner")

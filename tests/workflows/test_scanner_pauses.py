@@ -325,6 +325,19 @@ async def test_what_can_t_be_read_is_refused_to_the_person(of: dict[str, str], w
         assert await asked(scan) == OBSERVES
 
 
+async def test_s20_a_command_that_stops_acts_names_the_nodes_where_one_may_be_under_way(env: WorkflowEnvironment) -> None:
+    """S20: what a look licensed a moment before the command is done; the person reads where that may be."""
+    async with scanning(env, ScriptedCluster(), modes=OBSERVES) as scan:
+        await scan.until(lambda status: status.report is not None)
+        under_way = "; an act that was licensed before may still be done within 15s: node-1"
+        assert under_way not in await says(scan, "drain", nodes=("node-1",))
+        assert (await scan.ask("node-1", "one")).decision is PermitDecision.GRANTED
+        assert (await says(scan, "observe", nodes=("node-1",))).endswith(under_way)
+        assert under_way not in await says(scan, "repair", nodes=("node-1",))
+        paused = await scan.client_handle().execute_update(HealthScanner.pause, PauseRequest(who="ada", reason="stop"))
+        assert paused.endswith(under_way)
+
+
 async def test_no_report_of_former_modes_is_acted_on(env: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """S52: the mode is taken back while a scan is on its way that still offers the node."""
     world = ScriptedCluster()
@@ -378,7 +391,7 @@ async def test_a_new_cluster_s_first_report_opens_nothing(env: WorkflowEnvironme
 
 
 async def test_s52_no_mode_is_answered_before_it_is_known_with_which_one_the_cluster_begins(env: WorkflowEnvironment) -> None:
-    """S52: while Temporal can't list the episodes; a pool would keep, and give up, machines of a cluster that is to be observed."""
+    """S52: while Temporal can't list episodes, a pool would keep and give up machines of a cluster that is to be observed."""
     world = ScriptedCluster(found=[contract.FoundOpen(nodes=(), repaired=False)])
     world.may_list.clear()
     async with scanning(env, world) as scan:

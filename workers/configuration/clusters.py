@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Self
 import yaml
 from pydantic import Field, model_validator
 
-from workers.configuration.setting_sources import SettingsError
 from workers.configuration.setting_types import Section, UserPath
+from workers.errors import SettingsError
 
 if TYPE_CHECKING:
     from activities.cluster.api.connection import ClusterConnection

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from policy.values.errors import did_you_mean
 from policy.values.times import format_duration
-from workers.errors import expectation
+from workers.errors import SettingsError, expectation
 
 PREFIX = "NODEWARDEN_"
 STEP = "__"
@@ -49,10 +49,6 @@ class EffectiveSetting:
     key: str
     value: Any
     source: str
-
-
-class SettingsError(Exception):
-    """A setting that cannot be used: which key, what was expected, where it came from. The CLI exits with 2."""
 
 
 def find_file(environment: Mapping[str, str], *, named: Path | None = None) -> Path | None:

@@ -50,7 +50,7 @@ from workers.configuration.process_settings import (
     TracingSettings,
     WorkerSettings,
 )
-from workers.configuration.setting_sources import PREFIX, STEP, SettingsError, explain, find_file, read_file, shared_variables
+from workers.configuration.setting_sources import PREFIX, STEP, explain, find_file, read_file, shared_variables
 from workers.configuration.setting_types import (
     NAME,
     Duration,
@@ -64,6 +64,7 @@ from workers.configuration.setting_types import (
     scope_name,
     within,
 )
+from workers.errors import SettingsError
 
 # What is done to nodes, when and how often: scans, fencing, remediation, preservation.
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from workers.configuration.setting_sources import SettingsError
+from workers.errors import SettingsError
 
 HOST = "127.0.0.1"
 LARGEST_LOG = 5_000_000

@@ -18,7 +18,7 @@ from aiohttp import web
 from google.protobuf.json_format import MessageToJson, Parse, ParseError
 from temporalio.api.common.v1 import Payload, Payloads
 
-from workers.configuration.setting_sources import SettingsError
+from workers.errors import SettingsError
 from workers.payloads.converter import Encryption
 
 _log = logging.getLogger(__name__)

@@ -38,7 +38,7 @@ from temporalio.converter import (
 
 from activities.keyring import LEAST_BYTES
 from policy.values import display_text
-from workers.configuration.setting_sources import SettingsError
+from workers.errors import SettingsError
 
 # Encrypts what goes to Temporal, where the deployment has keys for it: inputs, results, memos, messages, failures.
 #

@@ -49,7 +49,7 @@ from policy.scan.readiness import another_cluster
 from policy.scan.report_builder import plainly_sick, stamp_of
 from policy.scan.scan_report import MAXIMUM_OBSERVATIONS, ScanReport
 from policy.values.display_text import some_of, without_calls
-from policy.values.mode import read_mode
+from policy.values.mode import Mode, read_mode
 from policy.values.times import format_duration
 from workflows.episode.attestation import Command, refused, require_future, require_name_and_reason, verified_command
 from workflows.kit import continuation, options
@@ -792,7 +792,13 @@ class HealthScanner:
         self._record(DecisionKind.ANSWERED, act="pause", who=request.by, message=pauses.described((pause,)))
         replaced = "".join(f"; before, it was {each}" for each in former if each.owner == pause.owner)
         beside = "".join(f"; it is also {each}" for each in former if each.owner != pause.owner)
-        return f"{self._input.cluster} is {pauses.described((pause,))}{replaced}{beside}"
+        return f"{self._input.cluster} is {pauses.described((pause,))}{replaced}{beside}{self._still_licensed()}"
+
+    def _still_licensed(self) -> str:
+        """What a person has to know of acts under way: a look before this command may have licensed one (S20)."""
+        nodes = [node for node, permit in self._state.permits.items() if permit.holding is not PermitState.PARKED]
+        within = format_duration(options.ACT_WINDOW)
+        return f"; an act that was licensed before may still be done within {within}: {some_of(nodes)}" if nodes else ""
 
     @pause.validator
     def _check_pause(self, request: PauseRequest) -> None:
@@ -845,7 +851,8 @@ class HealthScanner:
         about = some_of(request.nodes, MOST_NAMED) or request.selector or "all nodes"
         said = {"act": Verb.SET_MODE.value, "outcome": request.mode, "message": f"{about}: {request.reason}"}
         self._record(DecisionKind.MODE_CHANGED, who=request.by, **said)
-        return f"{self._input.cluster}: {self._state.modes.described(request.nodes, request.selector)}"
+        licensed = self._still_licensed() if request.mode != Mode.REPAIR else ""
+        return f"{self._input.cluster}: {self._state.modes.described(request.nodes, request.selector)}{licensed}"
 
     @set_mode.validator
     def _check_set_mode(self, request: ModeRequest) -> None:
@@ -870,8 +877,8 @@ class HealthScanner:
         return self._state.modes.ruled(rule)
 
     def _modes_in_force(self) -> ClusterModes | None:
-        """None while it was not found out yet with which mode this cluster begins, which licenses no program (S52). Where an older
-        version has built the table, none was looked for, and the cluster is repaired as before."""
+        """None while it was not found out yet with which mode this cluster begins, which licenses no program (S52). Where an
+        older version has built the table, none was looked for, and the cluster is repaired as before."""
         return self._state.modes if self._state.modes.is_known or self._state.known else None
 
     def _set_modes(self, changed: ClusterModes) -> None:

@@ -6,10 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from temporalio.exceptions import ApplicationError
-
-from activities.errors import ErrorType
 from policy.episode.modes import REPAIRS, ClusterModes
 from policy.episode.operator_commands import ActionName, CommandAuthor
 from policy.episode.permits import Permit, PermitRequest
@@ -19,9 +17,17 @@ from policy.scan.pauses import Pause
 from policy.scan.scan_report import ScanReport
 from policy.values.times import written
 
+if TYPE_CHECKING:
+    from temporalio.exceptions import ApplicationError
+
 
 def invalid_input(problem: str) -> ApplicationError:
     """How a workflow fails at once that can't be run with its input, or under its id."""
+    # Commands that judge files read these messages, and load no SDK for that.
+    from temporalio.exceptions import ApplicationError
+
+    from activities.errors import ErrorType
+
     return ApplicationError(problem, type=ErrorType.INVALID_CONFIG.value, non_retryable=True)
 
 

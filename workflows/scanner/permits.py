@@ -73,7 +73,7 @@ class Holders:
         self.former = ""
         """The run of the last scanner, once the list has all that it did; "" where there was none."""
         self.repaired: bool | None = None
-        """Whether an episode of this cluster ever was; None while that was not asked."""
+        """Whether an earlier scanner repaired this cluster by itself; None while that was not asked."""
 
     def forget(self) -> None:
         """The table may lack what an earlier life of this history has granted. Called where the time can't be read."""

@@ -87,7 +87,7 @@ from policy.values.times import moment_of
 #
 # On a node that is not Ready an eviction is a deletion that no kubelet carries out, and it starts the clock by which Kubernetes
 # takes the pod's volumes away though the machine may write (S36): before off is proven such pods with attached single-writer
-# volumes are withheld. Node, Lease and permit are looked at anew right before each row of requests.
+# volumes are withheld. Node, mode, Lease and permit are looked at anew right before each row of requests.
 
 AT_ONCE = 10
 """Between two rows of this many the time is looked at again."""

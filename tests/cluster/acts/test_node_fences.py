@@ -45,7 +45,7 @@ from policy.scan.repeat_alarm import Repetition
 from simulator.api.control.faults import Accident, Fault
 from simulator.objects import JsonObject
 from simulator.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, Resource
-from starter.uninstall.kubernetes import node_fences
+from starter.uninstall import node_fences
 from tests.cluster.acts.world import CLUSTER, ENDPOINT, INCIDENT, NODE, NOW, World, off_proof, our_mark, refused
 from tests.documents import document
 from tests.licensing import LICENCES

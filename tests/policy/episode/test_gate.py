@@ -310,8 +310,8 @@ ELSEWHERE = {
     "policy/preservation/kept_machine.py": "the request itself, which preservation carries out",
     "policy/preservation/requests.py": "the request itself, which preservation carries out",
     "starter/deploy/admission.py": "which of our fields the API server lets us write",
-    "starter/uninstall/kubernetes.py": "what of ours is left where",
-    "starter/handles/node_holds.py": "a person sets and ends it",
+    "starter/uninstall.py": "what of ours is left where",
+    "starter/handles/node_actions.py": "a person sets and ends it",
 }
 """Who else may name them, and what for: nobody as a veto."""
 

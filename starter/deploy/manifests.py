@@ -1,13 +1,18 @@
-"""Kubernetes objects as YAML with comments, which PyYAML drops. An entry `WHY` of a mapping is the comment above it."""
+"""What `nodewarden deploy` prints: objects of our tables as YAML with comments, which PyYAML drops (an entry `WHY` of a mapping
+is the comment above it), and files that are shipped as they are."""
 
 from __future__ import annotations
 
 import re
+import shutil
 import textwrap
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import yaml
+
+from policy.values.errors import PolicyError
 
 WHY = "#"
 WIDTH = 132
@@ -64,9 +69,50 @@ def _one(document: dict[str, Any]) -> str:
         if found := _PLACE.fullmatch(line):
             indent, item = found[1], found[1] + found[2]
             margin = f"{indent}# "
-            told = comments[int(found[3])]
-            lines += textwrap.wrap(told, WIDTH, initial_indent=margin, subsequent_indent=margin, break_on_hyphens=False)
+            lines += textwrap.wrap(
+                comments[int(found[3])], WIDTH, initial_indent=margin, subsequent_indent=margin, break_on_hyphens=False
+            )
         else:
             lines.append(item + line[len(item) :])  # what follows the comment begins the list's item in its place
             item = ""
     return "\n".join(lines) + "\n"
+
+
+# What a cluster needs that no table makes: definitions of our kinds, the policy about people, alerts, and the chart with them.
+#
+# `chart` beside this module is a link to deploy/chart/nodewarden, which links to files in deploy/; a wheel has the files.
+
+CHART = Path(__file__).resolve().parent / "chart"
+_FILES = CHART / "files"
+
+
+def crds() -> list[Path]:
+    """The definitions, a file each, called after the definition in it."""
+    return sorted((_FILES / "crds").glob("*.yaml"))
+
+
+def people() -> Path:
+    """Who may say what to nodewarden (docs/security.md)."""
+    return _FILES / "people.yaml"
+
+
+def alerts() -> Path:
+    """Rules for Prometheus (docs/metrics.md)."""
+    return _FILES / "alerts.yaml"
+
+
+def dashboard() -> Path:
+    """For Grafana (docs/metrics.md)."""
+    return _FILES / "dashboard.json"
+
+
+def printed(*files: Path) -> str:
+    """Their documents in one text, with their comments."""
+    return "---\n".join(file.read_text(encoding="utf-8") for file in files)
+
+
+def write_chart(folder: Path) -> None:
+    """The chart as a folder of its own, without links. Raises PolicyError where there is something already."""
+    if folder.exists():
+        raise PolicyError("DIRECTORY", str(folder), "expected a folder that is not there yet")
+    shutil.copytree(CHART, folder, copy_function=shutil.copyfile)

@@ -1,10 +1,23 @@
-"""What of ours is left in a cluster (`Leftover`). What people have written, such as a hold or a preservation, is theirs."""
+"""What of ours is left, where, and what removes it: looked for side by side, printed for people and programs. Nothing is removed.
+
+Where the account may not look, that is said and counts as left: something may be there. What people have written, such as a hold
+or a preservation, is theirs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
 
 from activities.cluster.api.connection import ClusterConnection, JsonObject
 from activities.cluster.api.leases import (
@@ -18,6 +31,7 @@ from activities.cluster.api.paths import LEASES, MACHINES, NAMESPACES, NODE_FENC
 from activities.cluster.api.refusals import unless_gone
 from activities.cluster.api.served_cluster import Connections, as_served
 from activities.cluster.report.nodefences import OURS as OUR_FENCES
+from policy.episode.messages import Kind, device_check_id, episode_id, scanner_id
 from policy.episode.operator_commands import POLICY
 from policy.objects.marks import digest_of, parse_mark
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, OUR_TAINT, PRESERVE_ANNOTATION
@@ -32,23 +46,155 @@ from policy.preservation.kept_machine import (
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION
 from policy.values.display_text import counted
 from policy.values.errors import PolicyError
+from starter.client import Nodewarden
 from starter.deploy.admission import ANNOTATIONS, admission
 from starter.deploy.admission import OURS as OURS_OF_NODES
 from starter.deploy.features import ALL, ON_DEMAND, Feature, Process
-from starter.deploy.rbac_manifest import rbac
-from starter.deploy.rights import NAMESPACE
-from starter.doctor.cluster import OURS, definition_name, served
+from starter.deploy.rights import NAMESPACE, rbac
+from starter.doctor import OURS, definition_name, served
+from starter.errors import RequestError
+from starter.handles.calls import ANSWER_WITHIN, unanswered
+from workers.configuration.clusters import open_cluster
+from workers.configuration.settings import Settings
+from workers.errors import NamespaceMissingError, SettingsError, TemporalUnreachableError
+from workers.temporal_namespace import existing_search_attributes, required_search_attributes
 
-# One thing of ours that is left.
+LOOK = "look again with an account that may, or once it answers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """what: which it is and where; remove: the command that removes it, or what a person does."""
+    """place: among which things it was found. what: which it is and where. remove: the command that removes it, or what a person
+    does."""
 
+    place: str = ""
     what: str
     remove: str
 
+
+Look = Callable[[], Awaitable[list[Leftover]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UninstallAnswer:
+    """All that is left of nodewarden, in the order in which it should go."""
+
+    cluster: str
+    left: tuple[Leftover, ...]
+
+
+async def left_of(settings: Settings, cluster: str) -> dict[str, list[Leftover]]:
+    """Everything of ours by its place: first what runs, then what it has left, then what it ran on."""
+    async with AsyncExitStack() as stack:
+        looks: dict[str, Look] = {}
+        missing: dict[str, list[Leftover]] = {}
+        try:
+            warden = await stack.enter_async_context(Nodewarden.connect(settings))
+            looks["open workflows"] = partial(workflows, warden, cluster)
+        except (TemporalUnreachableError, NamespaceMissingError, SettingsError) as error:
+            warden = None
+            missing["Temporal"] = _unknown(error)
+        if (known := settings.connections().get(cluster)) is None:
+            missing["Kubernetes"] = _unknown(f"how the API of {cluster} is reached is not known here")
+        else:
+            connection, management = await stack.enter_async_context(open_cluster(cluster, known))
+            looks |= {
+                "Nodes": partial(nodes, connection),
+                "Machines": partial(machines, connection, management),
+                "NodeFences": partial(node_fences, connection),
+                "Leases": partial(leases, connection),
+                "admission policies": partial(policies, connection),
+                "rights": partial(rights, connection),
+                "definitions": partial(definitions, connection),
+                "namespaces": partial(namespaces, connection),
+            }
+        if warden is not None:
+            looks["search attributes"] = partial(search_attributes, warden)
+        found = await asyncio.gather(*map(_look, looks.values()))
+    return missing | dict(zip(looks, found, strict=True))
+
+
+async def _look(look: Look) -> list[Leftover]:
+    try:
+        return await look()
+    except ApplicationError as error:
+        return _unknown(error.message)
+    except (RequestError, SettingsError) as error:
+        return _unknown(error)
+
+
+def _unknown(why: object) -> list[Leftover]:
+    return [Leftover(what=f"not looked at: {why}", remove=LOOK)]
+
+
+def as_table(found: Mapping[str, Sequence[Leftover]]) -> RenderableType:
+    """What is left at each place, and below it the command that removes it."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for place, left in found.items():
+        if not left:
+            table.add_row(place, Text("nothing", style="green"))
+        for number, each in enumerate(left):
+            table.add_row(place if number == 0 else "", Text(f"{each.what}\n").append(f"> {each.remove}", style="dim"))
+    return table
+
+
+def as_model(cluster: str, found: Mapping[str, Sequence[Leftover]]) -> UninstallAnswer:
+    """For programs."""
+    return UninstallAnswer(
+        cluster=cluster, left=tuple(replace(each, place=place) for place, left in found.items() for each in left)
+    )
+
+
+# In Temporal: workflows that run, and the search attributes of the namespace.
+
+MOST = 1000
+
+
+async def workflows(warden: Nodewarden, cluster: str) -> list[Leftover]:
+    """Those of the cluster that run, the scanner first: it would begin more. Found by their ids, as the search attributes may be
+    gone already."""
+    scanner, check, episodes = scanner_id(cluster), device_check_id(cluster), episode_id(cluster, "")
+    ours = f"(WorkflowId IN ({_quoted(scanner)}, {_quoted(check)}) OR WorkflowId STARTS_WITH {_quoted(episodes)})"
+    try:
+        found = warden.client.list_workflows(f"ExecutionStatus = 'Running' AND {ours}", limit=MOST, rpc_timeout=ANSWER_WITHIN)
+        runs = {run.id: run.workflow_type or "" async for run in found}
+    except RPCError as error:
+        raise unanswered(error, what=f"workflows of {cluster}") from error
+    left = list[Leftover]()
+    beside = [f"{runs.pop(each)} {each}" for each in (check, scanner) if each in runs]
+    if any(each.endswith(scanner) for each in beside):
+        left.append(Leftover(what=", ".join(beside), remove=f"nodewarden scan stop -c {cluster} --reason uninstalled"))
+    elif beside:  # it ends some seconds after its scanner, but only a worker can end it; it acts on nothing
+        terminate = f"temporal workflow terminate -n {warden.client.namespace} --workflow-id {check}"
+        left.append(Leftover(what=beside[0], remove=terminate))
+    for run, kind in runs.items():
+        node = run.removeprefix(episodes)
+        command = "release" if kind == Kind.PRESERVATION else "abort"
+        left.append(Leftover(what=f"{kind} {run}", remove=f"nodewarden {command} {node} -c {cluster} --reason uninstalled"))
+    return left
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+async def search_attributes(warden: Nodewarden) -> list[Leftover]:
+    """They are the namespace's: of all clusters that are looked after from it."""
+    try:
+        there = [name for name in required_search_attributes() if name in await existing_search_attributes(warden.client)]
+    except RPCError as error:
+        raise unanswered(error, what="search attributes") from error
+    if not there:
+        return []
+    namespace = warden.client.namespace
+    names = " ".join(f"--name {name}" for name in there)
+    what = f"{', '.join(there)} in namespace {namespace!r}: of every cluster that is looked after from it"
+    return [Leftover(what=what, remove=f"temporal operator search-attribute remove -n {namespace} {names} --yes")]
+
+
+# In the cluster.
 
 _PEOPLES = frozenset({PRESERVE_ANNOTATION, PRESERVE_FOR_ANNOTATION, ISOLATE_ANNOTATION})
 """People write these, too, and then they are theirs."""

@@ -1,8 +1,9 @@
-"""Kubernetes objects from files: what `kubectl get … -o yaml`, a must-gather or a hand-written manifest holds.
+"""Kubernetes objects for people who ask: a cluster as its API shows it now, or files with what `kubectl get … -o yaml`, a
+must-gather or a hand-written manifest holds. A scanner never works from this. Light on purpose: who judges files needs no client.
 
-YAML and JSON, several documents and Lists. Files come from anywhere, so nothing here trusts them: nesting and aliases are bounded
-before anything is built (the C parser would overflow its stack on the one and memory on the other), and whatever can't be read
-is one error that names file and line. What the objects mean is `activities/cluster/watch/offline.py`.
+Files are YAML and JSON, several documents and Lists. They come from anywhere, so nothing here trusts them: nesting and aliases
+are bounded before anything is built (the C parser would overflow its stack on the one and memory on the other), and whatever
+can't be read is one error that names file and line. What the objects mean is `activities/cluster/watch/offline.py`.
 """
 
 from __future__ import annotations
@@ -10,13 +11,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import yaml
+
+from activities.cluster.watch.offline import ClusterSnapshot, ManifestMistake
+from policy.checks.health_check import Overlap
+from starter.errors import SilentError
+from workers.errors import SettingsError
+
+if TYPE_CHECKING:
+    from activities.cluster.api.connection import ClusterConnection
+    from workers.configuration.settings import Settings
 
 STANDARD_INPUT = "-"
 SUFFIXES = frozenset({".yaml", ".yml", ".json"})
@@ -186,3 +197,55 @@ def _looked_through(text: str, source: str) -> tuple[int, Unreadable | None]:
 def _refused(problem: str, event: yaml.Event, source: str) -> Unreadable:
     line = event.start_mark.line + 1 if event.start_mark is not None else 1
     return Unreadable(source=f"{source}, line {line}", problem=problem)
+
+
+async def read_live(
+    settings: Settings, connection: ClusterConnection, machines: ClusterConnection | None, *, leased: bool = True
+) -> ClusterSnapshot:
+    """The cluster as its API shows it now, judged by these settings; leased: see `take_snapshot`. Raises what the API refuses."""
+    from activities.cluster.watch.snapshot import take_snapshot
+
+    return await take_snapshot(
+        connection,
+        machines=machines,
+        overlap=settings.scan.overlap,
+        takeover=settings.scan.takeover,
+        source=settings.policy_source(),
+        retries=settings.remediation.retries(),
+        leased=leased,
+        remediators=settings.remediation.known_remediators(),
+    )
+
+
+async def read_named(settings: Settings, name: str) -> ClusterSnapshot:
+    """The same of a cluster that the settings name, by the rights of this process. Raises SilentError where it can't be read."""
+    from temporalio.exceptions import ApplicationError
+
+    from activities.errors import ErrorType
+    from workers.configuration.clusters import open_cluster
+
+    try:
+        async with open_cluster(name, settings.connections()[name]) as (connection, machines):
+            return await read_live(settings, connection, machines)
+    except (KeyError, SettingsError, ApplicationError) as error:
+        said = error.message if isinstance(error, ApplicationError) else str(error)
+        if isinstance(error, ApplicationError) and error.type == ErrorType.FORBIDDEN:
+            # The rest is the server's own sentence, with the name of our account in it.
+            what, why = (*said.split(": ", 2), "")[:2]
+            read_by = "`nodewarden explain NODE` reads them with your own rights"
+            raise SilentError(f"the objects of the cluster {name} are not read here ({what}: {why}): {read_by}") from error
+        raise SilentError(f"the objects of the cluster {name} can't be read from here: {said}") from error
+
+
+def cluster_from_files(files: list[str] | None, now: datetime, *, overlap: Overlap) -> ClusterSnapshot:
+    """The cluster that the files describe, mistakes and all. Raises SettingsError where no file is named."""
+    if not files:
+        raise SettingsError("-f: expected a file with Kubernetes objects, got nothing")
+    cluster = ClusterSnapshot(now, overlap=overlap)
+    for found in read_files(files):
+        if isinstance(found, Unreadable):
+            cluster.mistakes.append(ManifestMistake(source=found.source, message=found.problem))
+        else:
+            cluster.put(found.document, found.source)
+    cluster.finish()
+    return cluster

@@ -1,4 +1,5 @@
-"""`nodewarden up`: what the current context needs, in one process: Temporal unless one is named, worker, scanner, table."""
+"""`nodewarden up`: what the current context needs, in one process: Temporal unless one is named, worker, scanner, table.
+`nodewarden worker`: only the worker, for a deployment against an existing Temporal."""
 
 from __future__ import annotations
 
@@ -10,8 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands.arguments import ClusterOption, OutputOption
+from starter.commands.scan import started_by
+from starter.commands.servers import PAGE_PORT, page_beside
 from starter.commands.session import Exit, folded, session_of, working
-from starter.commands.ui import PAGE_PORT, page_beside
+from starter.errors import ClusterHeldError
+from workers.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +27,44 @@ if TYPE_CHECKING:
     from starter.output.display import Display
     from workers.configuration.clusters import ClusterSettings
     from workers.configuration.settings import Settings
-    from workers.process import Running
+
+
+@working
+async def worker(
+    context: typer.Context,
+    *,
+    role: Annotated[str, typer.Option("--role", help="What to serve: all, workflows, cluster or power.", metavar="ROLE")] = "all",
+    site: Annotated[
+        list[str] | None, typer.Option("--site", help="Site with power devices that are reached from here (repeatable).")
+    ] = None,
+    deployment: Annotated[str, typer.Option("--deployment", help="Worker deployment, with --build-id.")] = "",
+    build_id: Annotated[str, typer.Option("--build-id", help="Version of the worker deployment.")] = "",
+    cluster: ClusterOption = "",
+) -> Exit | None:
+    """Run a worker until SIGTERM or Ctrl-C; then let what is in flight end. Waits for Temporal if it is not up yet."""
+    from workers import process
+    from workers.composition import needs_clusters
+    from workers.logs import configure
+    from workers.runtime import start_runtime
+    from workers.worker import Role, WorkerDeployment, stop_on_signals
+
+    session = session_of(context, cluster=cluster)
+    if bool(deployment) != bool(build_id):
+        raise SettingsError("--deployment and --build-id: expected both or neither")
+    if role not in set(Role):
+        raise SettingsError(f"--role: expected one of {', '.join(Role)}, got {role!r}")
+    settings = session.settings()
+    if site:
+        settings = settings.model_copy(update={"sites": tuple(site)})
+    version = WorkerDeployment(name=deployment, build_id=build_id) if deployment else None
+    chosen = Role(role)
+    clusters = session.clusters(settings) if needs_clusters(settings, chosen) else {}
+    configure(settings.log)
+    start_runtime(metrics=settings.metrics)
+    async with stop_on_signals() as stop, process.temporal(settings, embed=False, stop=stop) as running:
+        await process.work(settings, running, clusters=clusters, role=chosen, deployment=version)
+    return Exit.OK
+
 
 LOOK_SECONDS = 0.5
 LEASE_LOOK_SECONDS, LEASE_MARGIN_SECONDS = 1.0, 5.0
@@ -64,22 +105,18 @@ async def up(
         page_beside(settings, running.client, tuple(clusters), port=ui_port if ui else None) as page,
     ):
         warden = Nodewarden(running.client)
-        where = f"{_where(running, settings)}{page}"
+        where = f"Temporal {running.address}, namespace {settings.temporal.namespace}{page}"
+        if running.endpoint is not None:
+            where = f"Temporal {running.address}, UI {running.endpoint.ui_url}, data in {settings.state}{page}"
         display = display_for(session.output, live=True, where=where)
         if not live:
             typer.echo(folded(where, sys.stderr), err=True)
         await alongside(
             process.work(settings, running, clusters=clusters),
             running.failed(),
-            _look_after(warden, clusters, display, cap=cap or settings.scan.cap, settings=settings),
+            _look_after(warden, clusters, display, cap=cap, settings=settings),
         )
     return Exit.OK
-
-
-def _where(running: Running, settings: Settings) -> str:
-    if running.endpoint is None:
-        return f"Temporal {running.address}, namespace {settings.temporal.namespace}"
-    return f"Temporal {running.address}, UI {running.endpoint.ui_url}, data in {settings.state}"
 
 
 async def _look_after(
@@ -90,18 +127,7 @@ async def _look_after(
     from workers.runtime import alongside
 
     rivals: dict[str, str] = {}
-    alarm = settings.repeat_alarm.alarm()
-    started = {
-        name: await warden.start_scanner(
-            name,
-            cap=cap,
-            wait=settings.scan.wait,
-            repeat_alarm=alarm,
-            check_every=settings.fence_check.interval(),
-            mode=settings.scan.mode,
-        )
-        for name in clusters
-    }
+    started = {name: await started_by(warden, settings, name, cap=cap) for name in clusters}
 
     def note(statuses: Sequence[ClusterStatus]) -> None:
         for status in statuses:
@@ -119,7 +145,6 @@ async def _refuse_a_rival(
     warden: Nodewarden, scanner: StartedScanner, cluster: ClusterSettings, rivals: Mapping[str, str]
 ) -> None:
     """Once the Lease is another's: stay if it lapses, else stop the scanner that we started and raise."""
-    from starter.errors import ClusterHeldError
     from workers.configuration.clusters import open_connection
 
     async with await open_connection(scanner.cluster, cluster) as connection:
