@@ -539,10 +539,11 @@ class LastLook:
         return replace(found, pause=await pause_of(once, seen, found.machines_of(seen)))
 
     async def _asking(self, once: Readers, request: LookRequest, doubts: list[_Doubt]) -> JsonObject | None:
-        if not request.need_matters:
-            return None
-        what = "its health check" if request.need.kind is NeedKind.CHECK else "what asks for it"
-        return await _read(what, _asking(once, request.need, self._source), None, doubts)
+        need = request.need
+        if not (request.need_matters or (request.destructive and need.kind.automatic and need.check is not None)):
+            return None  # where the need does not matter, the mode of the check that asks does (S52)
+        what = "its health check" if need.kind is NeedKind.CHECK else "what asks for it"
+        return await _read(what, _asking(once, need, self._source), None, doubts)
 
     async def _lease(self, request: LookRequest, doubts: list[_Doubt]) -> str:
         """What the cluster Lease says against the act, "" for nothing. A restoring one needs it only without our mark."""
