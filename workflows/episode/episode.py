@@ -745,7 +745,7 @@ class Patience:
     def __init__(self, episode: Episode, under: Undertaking) -> None:
         self._episode = episode
         self._under = under
-        self._has_waited()
+        self._count_wait()
 
     def is_over(self, interrupt: Unlicensed) -> bool:
         """Whether this kind has been waited for as long as it may."""
@@ -755,9 +755,9 @@ class Patience:
         """A rest of the episode, which counts as waiting of this kind for as long as it took."""
         self._under.waits_for, self._under.waits_since = type(interrupt).__name__, workflow.now()
         await self._episode.rest(duration, why)
-        self._has_waited()
+        self._count_wait()
 
-    def _has_waited(self) -> None:
+    def _count_wait(self) -> None:
         """A rest is over, which may have begun in an earlier history."""
         under = self._under
         if under.waits_since is not None:
