@@ -175,15 +175,13 @@ async def compare(
 
     Each case names the workflow that records it. Exit code 4: nothing is recorded of that check.
     """
-    from starter.handles.observations import report as report_on
     from starter.output.comparison import as_markdown, as_text, parts
 
     plain = Output(output.value) if output is not None and output is not ReportOutput.MARKDOWN else None
     session = session_of(context, cluster=cluster, output=plain)
     began = began_of(since)
     async with session.connected() as (warden, _, name):
-        found = await warden.observations.observed(name, since=began)
-    answer = report_on(name, found, since=began, check=check)
+        answer, found = await warden.observations.compared(name, since=began, check=check)
     if export:
         from starter.plans import spell_file
 

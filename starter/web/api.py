@@ -307,7 +307,8 @@ async def compared(request: Request, cluster: str, *, since: str = USUAL_SINCE, 
     """What health checks would have repaired, and how often that would have been wrong: as `nodewarden compare`. check: the key
     or name of one, else all."""
     views, began = views_of(request), _began(since)
-    return answer(await views.warden.observations.compared(views.known(cluster).cluster, since=began, check=check))
+    found, _ = await views.warden.observations.compared(views.known(cluster).cluster, since=began, check=check)
+    return answer(found)
 
 
 @_reading(f"{OF_CLUSTER}/offenders", models.OffendersAnswer)

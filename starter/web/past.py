@@ -216,7 +216,7 @@ async def compared(request: Request, cluster: str, *, since: str = USUAL_SINCE, 
     except ValueError as error:
         problem, ago = f"within: {error}", parse_span(USUAL_SINCE, LONGEST_SINCE)
     known = views.known(cluster).cluster
-    found = await views.warden.observations.compared(known, since=datetime.now(UTC) - ago, check=check.strip())
+    found, _ = await views.warden.observations.compared(known, since=datetime.now(UTC) - ago, check=check.strip())
     asked = {"since": since, "check": check}
     return render(request, "compare.html", "Would have", cluster=cluster, parts_of=parts(found), asked=asked, problem=problem)
 

@@ -24,7 +24,7 @@ from policy.observation.spells import Ending, ObservationRecord, Spell
 from policy.values.display_text import visible
 from policy.values.mode import Mode
 from starter.client import Nodewarden
-from starter.handles.observations import ClusterComparison, Observed, report
+from starter.handles.observations import ClusterComparison, Observed
 from starter.output.comparison import as_markdown, as_text, parts
 from starter.plans import spell_file
 from starter.web.views import Views
@@ -207,8 +207,10 @@ def checks(duration: str = "300s") -> list[Any]:
 
 def exported(path: Path, *spells: Spell, checks: list[Any] | None = None) -> str:
     found = Observed(spells=recorded(*spells), days=(node_days(3),))
-    answer = report("prod", found, since=NOON - timedelta(days=1))
-    spell_file.write(str(path), found, answer, checks if checks is not None else [])
+    comparison = compare(found.spells, found.days, (), since=NOON - timedelta(days=1), now=datetime.now(UTC))
+    spell_file.write(
+        str(path), found, ClusterComparison(cluster="prod", comparison=comparison), checks if checks is not None else []
+    )
     return str(path)
 
 
