@@ -67,7 +67,7 @@ from policy.episode.modes import MODES_MEMO, ClusterModes
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer
 from policy.observation.open_spells import MOST_OPEN as MOST_SPELLS
-from policy.observation.spells import ScannerSpells, unsound
+from policy.observation.spells import MOST_DAYS, ScannerSpells, unsound
 from policy.preservation.preservation_index import PreservationNeed
 from policy.values.mode import Mode
 
@@ -274,7 +274,11 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             found: ScannerSpells = await handle.query("spells", result_type=ScannerSpells, rpc_timeout=QUERY_TIMEOUT)
         except (RPCError, WorkflowQueryFailedError) as error:
             raise failure(ErrorType.UNREACHABLE, f"the last scanner does not answer: {error.message}") from error
-        return replace(found, spells=tuple(each for each in found.spells if not unsound(each))[:MOST_SPELLS])
+        return replace(
+            found,
+            spells=tuple(each for each in found.spells if not unsound(each))[:MOST_SPELLS],
+            days=tuple(each for each in found.days if each.is_sound)[:MOST_DAYS],
+        )
 
     async def notify(self, request: NotifyRequest) -> NotifyResult:
         """Side by side."""

@@ -79,7 +79,7 @@ class ScannerPermits:
         """What modes are set for its nodes. Raises where the scanner can't be asked (S20, S52)."""
         answers = await self._answers(cluster, PermitQuestion(node="", incident=""))
         if answers.modes is None:
-            raise failure(ErrorType.UNREACHABLE, answers.problem)
+            raise failure(ErrorType.UNREACHABLE, answers.unset or answers.problem)
         return answers.modes
 
     async def _answer(self, cluster: str, question: PermitQuestion) -> PermitQuestion:
@@ -118,14 +118,21 @@ class ScannerPermits:
         except (RPCError, WorkflowQueryFailedError) as error:
             return _Answers(problem=f"the scanner of {cluster} can't be asked for the permit: {error}")
         found = {(each.node, each.incident, each.override): each for each in answered.questions}
-        return _Answers(problem=f"the scanner of {cluster} has not said who holds the permit", modes=answered.modes, found=found)
+        return _Answers(
+            problem=f"the scanner of {cluster} has not said who holds the permit",
+            unset=f"the scanner of {cluster} has not found out yet which modes are set",
+            modes=answered.modes,
+            found=found,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answers:
-    """To what was asked together. problem: why what is not found here is a no."""
+    """To what was asked together. problem: why what is not found here is a no. unset: why there are no modes, "" where that is
+    the problem, too."""
 
     problem: str
+    unset: str = ""
     modes: ClusterModes | None = None
     found: Mapping[tuple[str, str, str], PermitQuestion] = field(default_factory=dict)
 

@@ -7,9 +7,11 @@ with defaults.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from enum import StrEnum
+from math import inf
 
 from policy.episode.decisions import Decision, DecisionKind
 from policy.values.mode import Mode
@@ -96,6 +98,11 @@ class NodeDays:
     mode: Mode
     seconds: float
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether a scanner may have counted it."""
+        return _DAY.fullmatch(self.day) is not None and _is_date(self.day) and 0 <= self.seconds < inf
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannerSpells:
@@ -105,6 +112,19 @@ class ScannerSpells:
     spells: tuple[Spell, ...] = ()
     left_out: int = 0
     days: tuple[NodeDays, ...] = ()
+
+
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+MOST_DAYS = 2000
+"""So many counts of days one scanner takes over from another."""
+
+
+def _is_date(day: str) -> bool:
+    try:
+        date.fromisoformat(day)
+    except ValueError:
+        return False
+    return True
 
 
 OBSERVATION = "Observation"

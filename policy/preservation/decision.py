@@ -97,6 +97,11 @@ class PreservationDecision:
     isolate: bool = False
 
     @property
+    def begins_for_pool(self) -> bool:
+        """Whether no person asks for the preservation that begins, but a pool, or the annotation that a pool writes."""
+        return self.action is PreservationAction.PRESERVE and self.intent is Intent.AUTOMATIC
+
+    @property
     def phase(self) -> str:
         """The phase that results, with the proposal's sub-phase: `Failed:Preserved`."""
         if self.action is PreservationAction.TERMINATE or self.held.deleting:

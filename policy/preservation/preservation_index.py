@@ -273,7 +273,8 @@ class PreservationIndex:
             queue=Queue(barred=barred, begun={self._key_of(name) for name in begun}),
         )
         self.exempt = self._exempt(found.decisions, settling)
-        wanted = [need for decision in found.decisions if (need := self._need(decision)) is not None]
+        asked = [each for each in found.decisions if not (each.begins_for_pool and observed(each.held.victim))]
+        wanted = [need for decision in asked if (need := self._need(decision)) is not None]
         named = {need.victim for need in wanted}
         wanted += [need for need in gone if need.victim not in named]
         for decision in found.decisions:

@@ -460,6 +460,35 @@ async def test_s52_in_observe_a_pool_begins_to_keep_nothing_and_gives_nothing_up
     assert (await world.hold()).phase == "Failed:Preserved"
 
 
+async def test_s52_only_in_repair_is_a_kept_machine_released_because_its_cap_has_fallen(world: Surroundings) -> None:
+    """S52: in every lower mode what is kept stays kept."""
+    await world.has(node(), machine("Failed"))
+    assert (await world.hold(wish=Wish(automatic=True))).phase == "Failed:Preserved"
+    for mode in (Mode.OBSERVE, Mode.CORDON, Mode.DRAIN):
+        world.permits.set = only(mode)
+        assert (await world.hold(wish=Wish(surplus=True))).phase == "Failed:Preserved", mode
+    world.permits.set = only(Mode.REPAIR)
+    assert (await world.hold(wish=Wish(surplus=True))).terminate
+
+
+@pytest.mark.parametrize("of_node", [True, False])
+async def test_s52_the_annotation_of_a_pool_begins_to_keep_nothing_in_observe(of_node: bool, world: Surroundings) -> None:
+    """S52: a kubelet may write it to its Node, and a pool whose write was cut short has: no person asks for it."""
+    said = {PRESERVE_ANNOTATION: "auto-preserved"}
+    await world.has(node(**said) if of_node else node(), machine("Failed") if of_node else machine("Failed", **said))
+    before = await world.node(), await world.machine()
+    world.permits.set = only(Mode.OBSERVE)
+    hold = await world.hold()
+    assert (hold.preserved, hold.terminate, hold.changed) == (False, False, ())
+    assert "its mode is observe" in hold.reason
+    assert (await world.node(), await world.machine()) == before
+    world.permits.set, world.permits.modes_error = REPAIRS, RuntimeError("Temporal is away")
+    with pytest.raises(ApplicationError, match="the mode could not be read: Temporal is away"):
+        await world.hold()
+    world.permits.modes_error = None
+    assert (await world.hold()).phase == "Failed:Preserved"
+
+
 async def test_s52_in_observe_a_person_keeps_and_releases(world: Surroundings) -> None:
     await world.has(node(), machine("Failed"))
     world.permits.set = ClusterModes(setting=Mode.OBSERVE)

@@ -77,6 +77,28 @@ async def test_a_permit_is_held_where_the_scanner_says_so(server: WorkflowEnviro
         await permits.modes(cluster)
 
 
+@workflow.defn(name="HealthScanner")
+class NotKnowingYet(Speechless):
+    """A scanner that has not found out which mode its cluster begins with, or one of a version without modes."""
+
+    @workflow.run
+    async def run(self) -> None:
+        await super().run()
+
+    @workflow.query
+    def holds_permits(self, asked: PermitQuestions) -> PermitQuestions:
+        return asked
+
+
+async def test_s52_a_scanner_that_knows_no_mode_yet_has_set_none(server: WorkflowEnvironment) -> None:
+    cluster, queue, permits = f"c{uuid4().hex[:8]}", f"permits-{uuid4()}", ScannerPermits(server.client)
+    async with foreign_worker(server.client, queue, NotKnowingYet):
+        handle = await server.client.start_workflow("HealthScanner", id=scanner_id(cluster), task_queue=queue)
+        with refused(ErrorType.UNREACHABLE, "has not found out yet which modes are set"):
+            await permits.modes(cluster)
+        await handle.terminate()
+
+
 @dataclass
 class Scanner:
     """In a client's place: a scanner that answers once it is let, by what it knew when it was asked; or fails so."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -22,6 +23,7 @@ from activities.contracts.episodes import (
     DescribeRequest,
     EpisodeDescription,
     FindRequest,
+    FormerRun,
     FoundOpen,
     NotifyRequest,
     Opened,
@@ -46,6 +48,7 @@ from policy.episode.messages import (
     scanner_id,
 )
 from policy.episode.modes import MODES_MEMO, ClusterModes
+from policy.observation.spells import NodeDays, ScannerSpells, Spell
 from policy.preservation.preservation_index import PreservationNeed
 from policy.values.mode import Mode
 from tests.workflows.fencing_run import fencing
@@ -304,6 +307,34 @@ async def test_s52_no_episode_arms_a_cluster_without_a_scanner_before(env: Workf
     finally:
         await opened_by_hand.terminate()
     assert (seen.nodes, seen.earlier, seen.repaired) == (("node-1",), False, False)
+
+
+@workflow.defn(name="HealthScanner")
+class ForgedScanner:
+    """Any client of Temporal may run one."""
+
+    @workflow.run
+    async def run(self) -> None:
+        await asyncio.Future[None]()
+
+    @workflow.query
+    def spells(self) -> ScannerSpells:
+        sound = NodeDays(day="2026-11-28", check="c", mode=Mode.REPAIR, seconds=1.0)
+        forged = (replace(sound, day="yesterday"), replace(sound, day="2026-13-01"), replace(sound, seconds=-1.0))
+        naive = Spell(node="n", check="c", cause="x", since=datetime(2026, 11, 28), due=SINCE)  # noqa: DTZ001 - no zone
+        return ScannerSpells(spells=(naive,), days=(*forged, sound))
+
+
+async def test_s49_what_no_scanner_counts_is_not_taken_over_from_the_last_one(env: WorkflowEnvironment) -> None:
+    """S49: one record that can't be made would hold back all others, for ever."""
+    cluster, queue = f"c{uuid4().hex[:8]}", f"describing-{uuid4()}"
+    async with foreign_worker(env.client, queue, ForgedScanner):
+        handle = await env.client.start_workflow("HealthScanner", id=scanner_id(cluster), task_queue=queue)
+        run = FormerRun(workflow_id=handle.id, run_id=handle.first_execution_run_id or "")
+        taken: ScannerSpells = await ActivityEnvironment().run(service(env.client).former_spells, run)
+        await handle.terminate()
+    assert taken.spells == ()
+    assert [(each.day, each.seconds) for each in taken.days] == [("2026-11-28", 1.0)]
 
 
 async def test_all_open_episodes_of_a_cluster_are_found_but_for_preservations(env: WorkflowEnvironment) -> None:

@@ -390,6 +390,22 @@ async def test_a_new_cluster_s_first_report_opens_nothing(env: WorkflowEnvironme
         await scan.has_opened(1)
 
 
+async def test_s52_no_mode_is_answered_before_it_is_known_with_which_one_the_cluster_begins(env: WorkflowEnvironment) -> None:
+    """S52: while Temporal can't list episodes, a pool would keep and give up machines of a cluster that is to be observed."""
+    world = ScriptedCluster(found=[contract.FoundOpen(nodes=(), repaired=False)])
+    world.may_list.clear()
+    async with scanning(env, world) as scan:
+        await scan.until(lambda status: status.report is not None)
+        assert await asked(scan) is None
+        await says(scan, "repair", nodes=("node-1",))
+        assert await asked(scan) is None
+        world.may_list.set()
+        await scan.until(lambda status: status.modes.is_known)
+        modes = await asked(scan)
+        assert modes is not None
+        assert modes.default is Mode.OBSERVE
+
+
 async def test_a_report_that_comes_in_the_moment_in_which_the_mode_is_taken_back_is_not_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

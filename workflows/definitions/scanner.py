@@ -682,7 +682,7 @@ class HealthScanner:
         moment. None as soon as a person has stopped the scanner, although it gives the Lease back later."""
         halted = self._halted()
         answers = tuple(self._permits.look(each, halted=halted) for each in asked.questions)
-        return PermitQuestions(questions=answers, modes=self._state.modes)
+        return PermitQuestions(questions=answers, modes=self._modes_in_force())
 
     @workflow.query(description="Which cluster it scans: the uid of kube-system (not for people).")
     def cluster_uid(self) -> str:
@@ -875,6 +875,11 @@ class HealthScanner:
             selector=request.selector,
         )
         return self._state.modes.ruled(rule)
+
+    def _modes_in_force(self) -> ClusterModes | None:
+        """None while it was not found out yet with which mode this cluster begins, which licenses no program (S52). Where an
+        older version has built the table, none was looked for, and the cluster is repaired as before."""
+        return self._state.modes if self._state.modes.is_known or self._state.known else None
 
     def _set_modes(self, changed: ClusterModes) -> None:
         """It takes effect at once: no report that was made under the former modes is acted on (S52)."""

@@ -26,8 +26,7 @@ from workflows.fencing.off_proof import PowerSequence
 # What the latest look says about the pinned machine: is it back, is it another one, which boot is it?
 #
 # Proofs use only `Episode.looked`, which live looks keep (`workflows/episode/preflight.py`). What signals say
-# (`Episode.observation`) is a reason to look, or to refrain (S42). The rules are `policy/episode/fencing.py` and
-# `policy/episode/fencing.py`.
+# (`Episode.observation`) is a reason to look, or to refrain (S42). The rules are `policy/episode/fencing.py`.
 
 
 class PinnedNode:

@@ -328,8 +328,8 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
         notify: Notify = discard_notice,
         verified_words: bool = False,
     ) -> None:
-        """look: the last look at this cluster (`last_look.py`). licences: which know what we have added. verified_words: as of a
-        `LastLook`."""
+        """look: the last look at this cluster (`live/last_look.py`). licences: which know what we have added. verified_words:
+        as of a `LastLook`."""
         super().__init__(served)
         self._licences = licences
         self._look = look
@@ -412,7 +412,7 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
         return await self._licensed(request.look, request.not_after, decide)
 
     async def drain(self, request: DrainRequest) -> DrainResult:
-        """See `drain.py`."""
+        """See `Drain`."""
         require_cluster(request.target.cluster, self._cluster)
         return await self._drain.round(request)
 

@@ -56,7 +56,7 @@ from policy.preservation.decision import (
     keeps,
 )
 from policy.preservation.kept_machine import CONDITION, EXPIRY_ANNOTATION, TAINT, Held
-from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent, Pool
+from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent, Pool, Request
 from policy.values.display_text import visible
 from policy.values.errors import no_such_target
 from policy.values.machine_apis import MCM, machine_api
@@ -71,7 +71,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
     """Served by the workers of one cluster's queue. `machines`: where Cluster API's objects live, if elsewhere."""
 
     def __init__(self, served: ServedCluster, look: Look, permits: GrantedPermits, *, pools: Iterable[Pool] = ()) -> None:
-        """look: the last look at this cluster (`last_look.py`). permits: know the modes. pools: those of the settings."""
+        """look: the last look at this cluster (`live/last_look.py`). permits: know the modes. pools: those of the settings."""
         super().__init__(served, look)
         self._permits = permits
         self._keeping = PreservedMachineReader(self._connections, pools=pools)
@@ -149,7 +149,8 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         elif wish.surplus:
             automatic = Automatic.RELEASED
         decision = decide(held, now=now, timeout=sight.timeout, automatic=automatic, released=wish.release, until=wish.until)
-        if automatic is not Automatic.NOTHING and not wish.release and not held.deleting:
+        asks = automatic is not Automatic.NOTHING or decision.begins_for_pool
+        if asks and not wish.release and not held.deleting:
             decision = await self._unless_off(decision, sight, now, until=wish.until)
         by = NOT_OVERRIDDEN
         if held.deleting:
@@ -171,17 +172,21 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
     ) -> PreservationDecision:
         """Where fencing is switched off, or the mode is to observe, a pool begins nothing and gives no machine up; what a person
         asks for, and what ends, goes on (S52). Where only the pool would keep a machine that has failed, it is left as it is if
-        its mode says so; else that raises NotLicensed: to let it go meanwhile is no answer."""
+        its mode says so; else that raises NotLicensed: to let it go meanwhile is no answer. The annotation that a pool writes is
+        no wish of a person: a kubelet may write it to its own Node. Below repair a cap that has fallen releases no machine."""
         node, victim = sight.node.view if sight.node is not None else None, decision.held.victim
         policies = await live_policies(self._connection, self._source)
         mode, unread = await mode_now(self._served, self._permits, victim, node)
         seen = Seen(node=node, policies=policies, mode=mode, mode_unread=unread)
-        if (off := objection(seen, Operation.KEEP, By.POOL, now)) is None:
+        off = objection(seen, Operation.KEEP, By.POOL, now)
+        stays = decision.automatic is Automatic.RELEASED and mode is not None and mode.mode is not Mode.REPAIR
+        if off is None and not stays:
             return decision
         without = decide(decision.held, now=now, timeout=sight.timeout, until=until)
-        if decision.automatic is Automatic.SELECTED and without.action is PreservationAction.TERMINATE:
+        let_go = decision.automatic is Automatic.SELECTED and without.action is PreservationAction.TERMINATE
+        if off is not None and (let_go or decision.begins_for_pool):
             if off.rule == MODE:
-                return replace(without, action=PreservationAction.NONE, reason=f"it is not kept for its pool: {off.words}")
+                return _left_alone(without, f"it is not kept for its pool: {off.words}")
             raise failure(ErrorType.NOT_LICENSED, f"{decision.held.name} is not kept for its pool: {off.words}")
         return without
 
@@ -361,6 +366,21 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
 
 
 # Small things ---------------------------------------------------------------------------------------------------------
+
+
+def _left_alone(decision: PreservationDecision, reason: str) -> PreservationDecision:
+    """Of a machine that is not kept: nothing is written for it, and it is not given up."""
+    alone = Request(intent=Intent.NONE)
+    return replace(
+        decision,
+        intent=alone.intent,
+        request=alone,
+        action=PreservationAction.NONE,
+        reason=reason,
+        preserved=False,
+        expiry=None,
+        isolate=False,
+    )
 
 
 def _another(sight: PreservedMachine, request: HoldRequest) -> str:

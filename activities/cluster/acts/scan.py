@@ -1,8 +1,8 @@
 """The scanner's long poll over one cluster.
 
-A scan sits on the watch cache (`view.py`) and answers as soon as the report is another one than the scanner has; the report is a
-level, so a lost answer or another worker loses nothing. Meanwhile it keeps the cluster Lease (`cluster_lease.py`) while something
-asks us to act: with no policy in the cluster and no work in hand nothing is ever written.
+A scan sits on the watch cache (`watch/view.py`) and answers as soon as the report is another one than the scanner has; the
+report is a level, so a lost answer or another worker loses nothing. Meanwhile it keeps the cluster Lease (`cluster_lease.py`)
+while something asks us to act: with no policy in the cluster and no work in hand nothing is ever written.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What this worker knows of one cluster: the watches that feed the ledger, and whether the result may be acted on (S18).
 
 One per cluster and process, shared by every scan. It decides nothing: verdicts and circuit breakers are `policy/`, the long
-poll over it is `scan.py`. What it knows dies with the process; a scan says how far the scanner has seen, so that a fresh view
-catches up first.
+poll over it is `acts/scan.py`. What it knows dies with the process; a scan says how far the scanner has seen, so that a fresh
+view catches up first.
 """
 
 from __future__ import annotations

@@ -796,6 +796,16 @@ async def test_s52_a_mode_that_is_taken_back_a_second_before_the_off_licenses_no
     assert "its mode is observe" in after.reason
 
 
+@pytest.mark.parametrize("take_back", [labelled_mode, annotated_check, set_for_the_cluster])
+async def test_s52_a_mode_that_is_taken_back_after_the_off_deletes_no_node(take_back: Change, licensed: World) -> None:
+    """S52: the need does not matter any more then, but the check that asks still says how far a program may go."""
+    assert (await look(licensed, operation=Operation.DELETE_NODE)).verdict is LookVerdict.GO
+    await take_back(licensed)
+    after = await look(licensed, operation=Operation.DELETE_NODE)
+    assert (after.verdict, after.held_by_mode) == (VETOED, True)
+    assert "its mode is observe" in after.reason
+
+
 @pytest.mark.parametrize(
     ("mode", "goes"),
     [

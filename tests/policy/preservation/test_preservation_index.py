@@ -124,6 +124,15 @@ def test_s52_in_observe_a_pool_begins_to_keep_no_machine() -> None:
     assert {(need.victim, need.automatic) for need in found} == {("n-1", True), ("n-2", False)}
 
 
+def test_s52_in_observe_the_annotation_of_a_pool_asks_for_nothing() -> None:
+    fleet = Fleet()
+    fleet.index.put_pool("workers", pool(1))
+    fleet.node(0, **{PRESERVE_ANNOTATION: "auto-preserved"})
+    fleet.machine(0, failed=True)
+    assert [need.victim for need in fleet.index.needs(NOW + timedelta(hours=1), lambda _: "")[0]] == ["n-0"]
+    assert fleet.index.needs(NOW + timedelta(hours=1), lambda _: "", observed=lambda _: True) == ((), 0)
+
+
 def test_an_annotation_is_heard_at_once() -> None:
     fleet = Fleet()
     fleet.machine(1)
