@@ -67,7 +67,7 @@ def about(ahead: timedelta) -> str:
 #
 # A worker that stood still (SIGSTOP, a suspended machine) goes on in the middle of an attempt which Temporal has long given to
 # another worker: what it then writes comes late and beside the episode (S45). Set for each attempt by
-# `workers/interceptors/activity_guards.py`; asked at the first byte of each write (`api/connection.py`), and before, by
+# `workers/interceptors/activity_guards.py`; asked at the first byte of each write (`cluster/api/connection.py`), and before, by
 # `in_time`.
 
 ATTEMPT_ENDS: ContextVar[datetime | None] = ContextVar("ATTEMPT_ENDS", default=None)

@@ -68,7 +68,6 @@ from policy.objects.nodes import NodeView
 from policy.remediation.ladder import TemplateSight, Unusable
 from policy.scan import readiness
 from policy.scan.evaluation import evaluate
-from policy.scan.mode_table import limited
 from policy.values.display_text import counted, some_of
 from policy.values.errors import PolicyError
 from policy.values.times import written
@@ -302,7 +301,7 @@ async def scanner(warden: Nodewarden, cluster: str) -> list[Finding]:
         return [problem(f"it runs, and begins nothing: {view}", "look at the log of the cluster's worker")]
     if status.stopping:
         return [warning("it is being stopped", f"`nodewarden scan start -c {cluster}` starts another")]
-    if mode := limited(status.modes):
+    if mode := status.modes.limited:
         return [warning(f"it runs, and {mode}", "docs/modes.md says how to arm nodes, and how to take it back")]
     return [ok(f"it runs: {view}")]
 

@@ -12,7 +12,6 @@ from policy.checks.verdicts import Health
 from policy.episode.advice import section_of
 from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase
 from policy.scan import pauses, readiness
-from policy.scan.mode_table import limited
 from policy.scan.readiness import Obstacle, ObstacleCode
 from policy.scan.scan_report import AtRisk, CheckReport, NodeAtRisk, TargetRow
 from policy.values.display_text import counted
@@ -248,7 +247,7 @@ def obstacles(scanner: ScannerStatus, now: datetime) -> tuple[Obstacle, ...]:
     """What keeps everything from being begun in its cluster, as of that moment."""
     paused = pauses.described(scanner.pauses)
     found = readiness.obstacles(scanner.report, paused=paused, problem=scanner.problem, wait=scanner.wait, now=now)
-    mode = limited(scanner.modes)
+    mode = scanner.modes.limited
     return (*found, *([Obstacle(code=ObstacleCode.MODE, text=mode)] if mode else []))
 
 

@@ -218,6 +218,7 @@ PEOPLE = Row(
             lines=(
                 Line(expr=counted(metrics.NOTIFICATIONS, "result"), called="{{result}}"),
                 Line(expr=counted(metrics.DECISIONS, "sink", "result"), called="decisions {{sink}} {{result}}"),
+                Line(expr=counted(metrics.OBSERVATIONS_DROPPED), called="records dropped"),
             ),
             meaning=f"{metrics.NOTIFICATIONS.meaning} {metrics.DECISIONS.meaning}",
         ),

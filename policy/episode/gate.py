@@ -185,6 +185,16 @@ class Operation(StrEnum):
     UNCORDON = "uncordon"
 
 
+MODE_NEEDED = {
+    Operation.OFFER: Mode.CORDON,
+    Operation.KEEP: Mode.CORDON,
+    Operation.CORDON: Mode.CORDON,
+    Operation.DRAIN: Mode.DRAIN,
+    Operation.EVICT: Mode.DRAIN,
+}
+"""The least mode that allows it to a program: `repair` for every other one that `RULES` holds to the mode (S52)."""
+
+
 class By(StrEnum):
     """Who decided on the act."""
 
@@ -447,16 +457,9 @@ def _mode_unread(seen: Seen, _now: datetime) -> Answer:
 
 def _within_mode(seen: Seen, operation: Operation) -> bool:
     """What needs no more than the mode."""
-    return seen.mode is None or seen.mode.mode.allows(_NEEDS.get(operation, Mode.REPAIR))
+    return seen.mode is None or seen.mode.mode.allows(MODE_NEEDED.get(operation, Mode.REPAIR))
 
 
-_NEEDS = {
-    Operation.OFFER: Mode.CORDON,
-    Operation.KEEP: Mode.CORDON,
-    Operation.CORDON: Mode.CORDON,
-    Operation.DRAIN: Mode.DRAIN,
-    Operation.EVICT: Mode.DRAIN,
-}
 MODE = "mode"
 
 DESTRUCTIVE: Operations = frozenset(

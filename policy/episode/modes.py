@@ -26,6 +26,8 @@ MOST_NODES, MOST_NAMES = 200, 500
 LONGEST_SELECTOR = 500
 LONGEST_KEPT = 300
 """Characters of a reason; the command itself has all of it."""
+ARM = "nodewarden mode set repair NODE --reason …"
+"""The command that arms one node."""
 UNSET = "unset"
 """In the place of a mode: the rule of these nodes goes."""
 
@@ -89,6 +91,19 @@ class ClusterModes:
     def is_known(self) -> bool:
         """Whether it was set, or found, what nodes without a rule have."""
         return self.setting is not None or self.found is not None
+
+    @property
+    def limited(self) -> str:
+        """What people read first of a cluster in which programs may not repair every node, "" where they may: what is set, and
+        how to arm it (S44)."""
+        everywhere = next((rule for rule in reversed(self.rules) if not (rule.nodes or rule.selector)), None)
+        mode, why = (everywhere.mode, str(everywhere)) if everywhere is not None else (self.default, self.why)
+        if mode is Mode.REPAIR:
+            return ""
+        what = "nodes are only observed, and not repaired" if mode is Mode.OBSERVE else f"programs go no further than {mode}"
+        others = len(self.rules) - (everywhere is not None)
+        some = f", but for nodes of {counted(others, 'rule')}" if others else ""
+        return f"{what}{some}: {why}; `nodewarden mode` shows it, `{ARM}` arms a node"
 
     def begun(self, *, repaired: bool) -> ClusterModes:
         """With the mode that a cluster without a setting begins with. repaired: by an earlier scanner."""

@@ -17,10 +17,10 @@ from policy.values.object_refs import ObjectRef
 READY = "Ready"
 
 MARK_ANNOTATION = "nodewarden.io/episode"
+"""Our mark: JSON of `policy.objects.marks.Mark`, written by an episode's first act, removed by its end."""
 MARK_LABEL = "nodewarden.node-restriction.kubernetes.io/episode"
 """The digest of that annotation. A kubelet may write annotations of its Node, but no label below node-restriction.kubernetes.io
 (the admission plugin NodeRestriction), as it may not take taints away."""
-"""Our mark: JSON of `policy.objects.marks.Mark`, written by an episode's first act, removed by its end."""
 
 EXCLUDE_LABEL = "remediation.medik8s.io/exclude-from-remediation"
 """The medik8s label by which people and node-maintenance keep a node out of remediation (`true`)."""

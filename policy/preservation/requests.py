@@ -15,7 +15,7 @@ from policy.dialects.common import read_head
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.values.fields import Fields
 from policy.values.selectors import Operator, Requirement, Selector, parse_selector
-from policy.values.times import parse_duration
+from policy.values.times import parse_span
 
 LAST_APPLIED_ANNOTATION = "node.machine.sapcloud.io/last-applied-node-preserve-value"
 """On the Machine: the Node's value that was acted on last. Without it "never annotated" and "removed while we were down" look
@@ -93,10 +93,9 @@ def requested(values: Annotated, *, node_exists: bool = True) -> Request:
 def parse_hold(text: str) -> timedelta | None:
     """How long a person wants something held: above 0, and at most `LONGEST_PRESERVATION`. None for any other text."""
     try:
-        wanted = parse_duration(text)
+        return parse_span(text, LONGEST_PRESERVATION)
     except ValueError:
         return None
-    return wanted if timedelta(0) < wanted <= LONGEST_PRESERVATION else None
 
 
 def asked_for(node: Mapping[str, str], machine: Mapping[str, str]) -> tuple[timedelta | None, str]:

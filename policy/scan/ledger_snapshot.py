@@ -17,7 +17,7 @@ from policy.checks.health_check import HealthCheck, Overlap, RetryRules, Storm
 from policy.checks.inventory import ControlPlane
 from policy.checks.verdicts import MACHINE, JudgedTarget, Standing, Verdict
 from policy.episode.fencing_requests import FencingRequest
-from policy.episode.modes import REPAIRS, ClusterModes, ModeAnswer, mode_of
+from policy.episode.modes import REPAIRS, ClusterModes, ModeAnswer, ModeRule, mode_of
 from policy.objects.machines import WorkloadCluster, clusters_of
 from policy.objects.nodes import NodeView, Surroundings
 from policy.objects.remediations import RemediationObject
@@ -45,7 +45,7 @@ class LedgerSnapshot:
     """A ledger's memory at one moment; `sick`, `marked` and `machines_of` are indexes into `nodes` and `machines`.
 
     controllers: the other controller that acts, by dialect. requests: objects of other systems that ask for a node;
-    requests_held: why none of them is carried out, "" where nothing is in the way. exempt: nodes that preservation keeps.
+    requests_held_back: why none of them is carried out, "" where nothing is in the way. exempt: nodes that preservation keeps.
     retries: how failed remediations are tried again where a check does not say. modes: what is set for the cluster;
     mode_exceptions: nodes to which a rule or their label gives another mode.
     """
@@ -71,7 +71,7 @@ class LedgerSnapshot:
     policies: FencePolicies
     groups: GroupTally
     requests: Mapping[str, FencingRequest] = field(default_factory=dict)
-    requests_held: str = ""
+    requests_held_back: str = ""
     exempt: ExemptNodes = NONE_EXEMPT
     retries: RetryRules = DEFAULT_RETRIES
     modes: ClusterModes = REPAIRS
@@ -84,6 +84,14 @@ class LedgerSnapshot:
         annotation = self.checks[key].mode if key in self.checks else None
         labels = node.labels if node is not None else None if victim else {}
         return mode_of(self.modes, victim, labels, annotation, key)
+
+    def idle_rules(self) -> tuple[ModeRule, ...]:
+        """Those that cover no Node and name no Machine that there is now, as one with a misspelt label."""
+        nodes = [(name, each.node.labels) for name, each in self.nodes.items() if each.node is not None]
+        machines = {each.victim_name for each in self.machines.values() if each.node is None}
+        return tuple(
+            rule for rule in self.modes.rules if machines.isdisjoint(rule.nodes) and not any(rule.covers(*each) for each in nodes)
+        )
 
     def together(self, victim: str) -> list[JudgedTarget]:
         """All targets with that victim: the Node and the Machines that refer to it, or the one Machine without a Node."""

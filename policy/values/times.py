@@ -24,11 +24,15 @@ _PART = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h)"
 _DURATION = re.compile(rf"([-+]?)((?:{_PART})+)", re.ASCII)
 _PARTS = re.compile(r"([0-9.]+)([a-zµμ]+)", re.ASCII)
 _WRITTEN = re.compile(r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z\b", re.ASCII)
+_DAYS = re.compile(r"([0-9]{1,5})d", re.ASCII)
 _LONGEST = (2**63 - 1) // 1000
 """Go counts nanoseconds in 64 bits: 292 years, here in microseconds."""
 
 EXPECTED = 'a duration with units, such as "300s", "5m" or "1h5m30.5s"'
 """For messages: what every duration field expects."""
+LONGEST_SINCE = timedelta(days=366)
+"""How far back people may ask for what has ended."""
+USUAL_SINCE = "30d"
 
 
 def parse_duration(text: str) -> timedelta:
@@ -46,6 +50,19 @@ def parse_duration(text: str) -> timedelta:
     if microseconds > _LONGEST:
         raise ValueError(f"expected {EXPECTED} of at most 292 years, got {text!r}")
     return timedelta(microseconds=-microseconds if matched[1] == "-" else microseconds)
+
+
+def parse_span(text: str, longest: timedelta) -> timedelta:
+    """How long a person asks for: `30d`, or a duration as everywhere. Raises ValueError saying what was expected."""
+    try:
+        found = timedelta(days=int(days[1])) if (days := _DAYS.fullmatch(text)) else parse_duration(text)
+    except ValueError:
+        found = timedelta(0)
+    if not timedelta(0) < found <= longest:
+        raise ValueError(
+            f"expected a duration above 0 and of at most {longest.days}d, such as 90m, 72h or 30d, got {text[:40]!r}"
+        )
+    return found
 
 
 def format_duration(duration: timedelta) -> str:

@@ -1,7 +1,7 @@
 """What health checks think: `nodewarden explain NODE` says why a node is, or is not, acted on, live or from files; `nodewarden
 evaluate` judges all objects in files, without any cluster or server.
 
-`policy/scan/explanation.py` and `evaluation.py` decide, `starter/output/` prints.
+`policy/scan/explanation.py` and `policy/scan/evaluation.py` decide, `starter/output/` prints.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import typer
 
 from policy.values.display_text import counted
 from starter.commands.arguments import ClusterOption, OutputOption
-from starter.commands.session import Exit, Output, Session, complain, duration_of, session_of, show, working
+from starter.commands.session import Exit, Output, Session, began_of, complain, session_of, show, working
 from starter.errors import MissingError, SilentError
 from workers.errors import SettingsError
 
@@ -43,7 +43,7 @@ async def history(
     from starter.output.history_table import as_model, as_table, outcome_problem, read_history
 
     session = session_of(context, cluster=cluster, output=output)
-    began = datetime.now(UTC) - duration_of("--since", since)
+    began = began_of(since)
     if problem := outcome_problem(outcome or ()):
         raise SettingsError(f"--outcome: {problem}")
     if at:
@@ -122,7 +122,7 @@ async def offenders(
     session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, settings, name):
         rules = settings.offenders.rules()
-        began = datetime.now(UTC) - (duration_of("--since", since) if since else rules.window)
+        began = began_of(since) if since else datetime.now(UTC) - rules.window
         machines, more = await warden.history.offenders(name, began, rules)
     answer = OffendersAnswer(cluster=name, since=began, limit=rules.limit, machines=machines, more=more)
     show(session, lambda: answer, lambda: offenders_table(answer))
@@ -140,7 +140,7 @@ async def report(
     from starter.output.repairs_tables import report_table
 
     session = session_of(context, cluster=cluster, output=output)
-    began = datetime.now(UTC) - duration_of("--since", since)
+    began = began_of(since)
     async with session.connected() as (warden, _, name):
         found = outcomes_of(await warden.history.ended(name, since=began, limit=OPEN_LISTED), began)
     show(session, lambda: found, lambda: report_table(found))
@@ -175,15 +175,13 @@ async def compare(
 
     Each case names the workflow that records it. Exit code 4: nothing is recorded of that check.
     """
-    from starter.handles.observations import report as report_on
     from starter.output.comparison import as_markdown, as_text, parts
 
     plain = Output(output.value) if output is not None and output is not ReportOutput.MARKDOWN else None
     session = session_of(context, cluster=cluster, output=plain)
-    began = datetime.now(UTC) - duration_of("--since", since)
+    began = began_of(since)
     async with session.connected() as (warden, _, name):
-        found = await warden.observations.observed(name, since=began)
-    answer = report_on(name, found, since=began, check=check)
+        answer, found = await warden.observations.compared(name, since=began, check=check)
     if export:
         from starter.plans import spell_file
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,9 +16,9 @@ from workers.errors import SettingsError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from policy.episode.modes import ClusterModes
+    from policy.episode.modes import ClusterModes, ModeAnswer
     from policy.scan.ledger_snapshot import LedgerSnapshot
-    from starter.output.models import ModesAnswer
+    from starter.output.models import ModeLine, ModesAnswer
     from workers.configuration.settings import Settings
 
 SHOWN = 8
@@ -41,7 +42,6 @@ def mode(context: typer.Context, cluster: ClusterOption = "", output: OutputOpti
 
 @working
 async def _shown(context: typer.Context, *, cluster: str, output: OutputOption) -> None:
-    from policy.scan.mode_table import idle_rules, mode_lines
     from starter.output.models import ModesAnswer
 
     session = session_of(context, cluster=cluster, output=output)
@@ -53,9 +53,9 @@ async def _shown(context: typer.Context, *, cluster: str, output: OutputOption) 
         default=modes.default,
         why=modes.why,
         rules=modes.rules,
-        nodes=mode_lines(known) if known is not None else (),
+        nodes=_lines(known) if known is not None else (),
         unread=unread or None,
-        idle=idle_rules(known) if known is not None else (),
+        idle=known.idle_rules() if known is not None else (),
     )
     show(session, lambda: answer, lambda: _as_text(answer))
 
@@ -68,6 +68,25 @@ async def _known(session: Session, settings: Settings, modes: ClusterModes) -> t
         return None, str(error)
     found.ledger.put_modes(modes)
     return found.ledger.known(datetime.now(UTC)), ""
+
+
+def _lines(known: LedgerSnapshot) -> tuple[ModeLine, ...]:
+    """All Nodes under the checks that cover them or their Machines, the most cautious first."""
+    from policy.values.mode import Mode
+    from policy.values.object_refs import in_natural_order
+    from starter.output.models import ModeLine
+
+    found: defaultdict[tuple[str, ModeAnswer], set[str]] = defaultdict(set)
+    for name in known.nodes:
+        for key in known.verdicts_on(name) or ("",):
+            found[key, known.mode_of(name, key)].add(name)
+    lines = (
+        ModeLine(
+            mode=answer.mode, check=key, nodes=tuple(sorted(names, key=in_natural_order)), why=answer.why, problem=answer.problem
+        )
+        for (key, answer), names in found.items()
+    )
+    return tuple(sorted(lines, key=lambda line: ([*Mode].index(line.mode), line.check, line.nodes)))
 
 
 def _as_text(found: ModesAnswer) -> RenderableType:
@@ -148,7 +167,6 @@ async def _say(
 ) -> None:
     """level: None takes the rule back."""
     from policy.episode.modes import UNSET
-    from policy.scan.mode_table import idle_rules
     from policy.values.mode import read_mode
 
     if level is not None and (problem := read_mode(level)[1]):
@@ -167,5 +185,5 @@ async def _say(
         )
         modes = await warden.scanner(name).modes() if selector and level is not None else None
     if modes is not None and (known := (await _known(session, settings, modes))[0]) is not None:
-        answer += f"; no node has {selector} now" if any(rule.selector == selector for rule in idle_rules(known)) else ""
+        answer += f"; no node has {selector} now" if any(rule.selector == selector for rule in known.idle_rules()) else ""
     print_command_answer(session, answer, cluster=name)

@@ -28,8 +28,8 @@ from starter.commands.session import (
     Exit,
     Session,
     complain,
-    duration_of,
     given,
+    hold_of,
     moment_of,
     session_of,
     show,
@@ -73,7 +73,7 @@ async def begin(
     A node that is preserved already stays preserved until the same moment (see `preserve extend`); --isolate is added to that.
     """
     session = session_of(context, cluster=cluster, output=output)
-    wanted = duration_of("--for", hold) if hold else None
+    wanted = hold_of(hold) if hold else None
     async with session.connected() as (warden, _, name):
         why = given("--reason", reason)
         episode = await warden.preserve(name, node, reason=why, requester=who, hold=wanted, isolate=isolate)
@@ -103,7 +103,7 @@ async def extend(
             who=who,
             reason=given("--reason", reason),
             until=moment_of("--until", until) if until else None,
-            hold=duration_of("--for", hold) if hold else None,
+            hold=hold_of(hold) if hold else None,
             shorten=shorten,
         )
 

@@ -332,17 +332,28 @@ def print_command_answer(session: Session, answer: str, *, cluster: str, node: s
     print_answer(session, answer, lambda: CommandAnswer(cluster=cluster, answer=answer, node=node, workflow_id=workflow_id))
 
 
-def duration_of(option: str, text: str) -> timedelta:
+def duration_of(option: str, text: str, longest: timedelta) -> timedelta:
     """What `--for` and its like name. Raises SettingsError for anything else."""
-    from policy.preservation.requests import LONGEST_PRESERVATION, parse_hold
+    from policy.values.times import parse_span
 
-    days = text.removesuffix("d")
-    duration = parse_hold(f"{int(days) * 24}h" if text.endswith("d") and days.isdecimal() and len(days) < 6 else text)
-    if duration is None:
-        hours = LONGEST_PRESERVATION // timedelta(hours=1)
-        message = f"{option}: expected a duration above 0 and of at most {hours}h, such as 72h, 90m or 30d, got {text!r}"
-        raise SettingsError(message)
-    return duration
+    try:
+        return parse_span(text, longest)
+    except ValueError as error:
+        raise SettingsError(f"{option}: {error}") from None
+
+
+def hold_of(text: str) -> timedelta:
+    """What `--for` names. Raises SettingsError."""
+    from policy.preservation.requests import LONGEST_PRESERVATION
+
+    return duration_of("--for", text, LONGEST_PRESERVATION)
+
+
+def began_of(since: str) -> datetime:
+    """The moment since which `--since` asks. Raises SettingsError."""
+    from policy.values.times import LONGEST_SINCE
+
+    return datetime.now(UTC) - duration_of("--since", since, LONGEST_SINCE)
 
 
 def moment_of(option: str, text: str) -> datetime:
@@ -359,7 +370,7 @@ def ending(hold: str, until: str) -> datetime | None:
     """When what is asked for ends by itself; None: it does not. Raises SettingsError."""
     if until and hold:
         raise SettingsError("--until, --for: expected one of them or none")
-    return moment_of("--until", until) if until else datetime.now(UTC) + duration_of("--for", hold) if hold else None
+    return moment_of("--until", until) if until else datetime.now(UTC) + hold_of(hold) if hold else None
 
 
 def me() -> str:

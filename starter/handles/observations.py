@@ -74,9 +74,12 @@ class Observations:
         self._records: dict[str, ObservationRecord] = {}
         self._at_once = asyncio.Semaphore(ASKED_AT_ONCE)
 
-    async def compared(self, cluster: str, *, since: datetime, check: str = "") -> ClusterComparison:
-        """The report on the time since then. check: its key or name, "" for all. Raises SilentError."""
-        return report(cluster, await self.observed(cluster, since=since), since=since, check=check)
+    async def compared(self, cluster: str, *, since: datetime, check: str = "") -> tuple[ClusterComparison, Observed]:
+        """The report on the time since then, and what it was made of. check: its key or name, "" for all. Raises SilentError."""
+        found = await self.observed(cluster, since=since)
+        comparison = compare(found.spells, found.days, found.episodes, since=since, now=datetime.now(UTC), check=check)
+        unknown = (*found.unknown, *_missing(comparison.missing_days))
+        return ClusterComparison(cluster=cluster, comparison=comparison, unknown=unknown), found
 
     async def spells_at(self, cluster: str, moment: datetime, *, node: str = "") -> SpellsThen:
         """The spells that say how a node, or "" for all of them, was at a moment. Raises SilentError.
@@ -173,12 +176,6 @@ class Observations:
                 return None
             self._records[run_id] = found
         return self._records[run_id]
-
-
-def report(cluster: str, found: Observed, *, since: datetime, check: str = "") -> ClusterComparison:
-    """Of what was read."""
-    comparison = compare(found.spells, found.days, found.episodes, since=since, now=datetime.now(UTC), check=check)
-    return ClusterComparison(cluster=cluster, comparison=comparison, unknown=(*found.unknown, *_missing(comparison.missing_days)))
 
 
 def _missing(days: tuple[str, ...]) -> Iterator[str]:

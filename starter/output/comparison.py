@@ -31,16 +31,13 @@ from policy.observation.comparison import (
 from policy.observation.replay import ReplayedCheck
 from policy.observation.spells import Ending
 from policy.values.display_text import counted, in_a_line
-from policy.values.times import parse_duration, written
+from policy.values.times import written
 from starter.handles.observations import ClusterComparison
 from starter.output.status_table import columns
 from starter.wording import span
 
-LONGEST_SINCE = timedelta(days=366)
-USUAL_SINCE = "30d"
 MOST_SHOWN = 200
 """Cases of one check that people are shown."""
-_DAYS = re.compile(r"([0-9]{1,3})d", re.ASCII)
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|])")
 
 BECAME = {
@@ -66,17 +63,6 @@ class ReportPart:
     rows: Sequence[Sequence[str]] = ()
     links: Sequence[str] = ()
     workflows: Sequence[str] = ()
-
-
-def asked_since(text: str) -> timedelta:
-    """`30d`, or a duration as everywhere. Raises ValueError saying what was expected."""
-    try:
-        found = timedelta(days=int(days[1])) if (days := _DAYS.fullmatch(text)) else parse_duration(text)
-    except ValueError:
-        found = timedelta(0)
-    if not timedelta(0) < found <= LONGEST_SINCE:
-        raise ValueError(f"expected a time above 0 and of at most {LONGEST_SINCE.days}d, such as 30d or 12h, got {text!r}")
-    return found
 
 
 def parts(answer: ClusterComparison) -> tuple[ReportPart, ...]:

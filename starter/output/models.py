@@ -1,6 +1,7 @@
 """The answers for programs that are not dataclasses of `policy` and `starter/handles` themselves: what a command tells of those.
 
-How all of them are spelled is `encoding.py`, which command answers with which is `reference.py`. Fields are added, never renamed.
+How all of them are spelled is `encoding.py`, which command answers with which is `starter/commands/answers.py`. Fields are
+added, never renamed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from policy.observation.offenders import RepairedMachine
 from policy.observation.spells import Spell
 from policy.remediation.strategies import Action
 from policy.scan.explanation import Bystander, Outlook
-from policy.scan.mode_table import ModeLine
 from policy.scan.pauses import PauseEnd
 from policy.values.mode import Mode
 from policy.values.object_refs import Dialect
@@ -148,6 +148,17 @@ class HistoryAnswer:
     more: bool
     observations: tuple[Spell, ...] = ()
     unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeLine:
+    """Nodes of one mode for one reason. check: its key, "" for nodes that none covers. problem: a value that can't be read."""
+
+    mode: Mode
+    check: str
+    nodes: tuple[str, ...]
+    why: str
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

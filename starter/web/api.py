@@ -24,6 +24,7 @@ from policy.objects.scopes import POOL
 from policy.observation.outcomes import OutcomesReport
 from policy.scan.pauses import Pause
 from policy.scan.scan_report import CheckReport, TargetRow
+from policy.values.times import LONGEST_SINCE, USUAL_SINCE, parse_span
 from starter.errors import MissingError, RefusedError, SilentError, UnattestedError, UnreadableError
 from starter.handles.episodes import SilentEpisode
 from starter.handles.history import MOST_LISTED, OPEN_LISTED, EpisodeRecord, outcomes_of
@@ -32,7 +33,6 @@ from starter.handles.status import ClusterStatus, PreservedNodes
 from starter.output import explanation, history_table, models
 from starter.output.cluster_moment import ClusterMoment, cluster_moment
 from starter.output.cluster_moment import asked_moment as command_moment
-from starter.output.comparison import USUAL_SINCE, asked_since
 from starter.output.encoding import schemas_of, to_json
 from starter.web.auth import ForbiddenError, UnknownCallerError
 from starter.web.fleet import FleetAnswer
@@ -307,7 +307,8 @@ async def compared(request: Request, cluster: str, *, since: str = USUAL_SINCE, 
     """What health checks would have repaired, and how often that would have been wrong: as `nodewarden compare`. check: the key
     or name of one, else all."""
     views, began = views_of(request), _began(since)
-    return answer(await views.warden.observations.compared(views.known(cluster).cluster, since=began, check=check))
+    found, _ = await views.warden.observations.compared(views.known(cluster).cluster, since=began, check=check)
+    return answer(found)
 
 
 @_reading(f"{OF_CLUSTER}/offenders", models.OffendersAnswer)
@@ -331,7 +332,7 @@ async def report(request: Request, cluster: str, *, since: str = USUAL_SINCE) ->
 
 def _began(since: str) -> datetime:
     try:
-        return datetime.now(UTC) - asked_since(since)
+        return datetime.now(UTC) - parse_span(since, LONGEST_SINCE)
     except ValueError as error:
         raise UnreadableError(f"since: {error}") from None
 

@@ -20,11 +20,12 @@ from policy.observation.past_moment import would_have
 from policy.observation.spells import Ending
 from policy.scan import pauses
 from policy.values.display_text import counted
+from policy.values.times import LONGEST_SINCE, USUAL_SINCE, parse_span
 from starter import wording
 from starter.errors import UnreadableError
 from starter.handles.history import OUTCOMES, EndedEpisode, outcomes_of
 from starter.output.cluster_moment import cluster_moment, sections
-from starter.output.comparison import USUAL_SINCE, asked_since, parts
+from starter.output.comparison import parts
 from starter.web.api import asked_moment
 from starter.web.overview import NAMES
 from starter.web.pages import render
@@ -164,7 +165,7 @@ async def history(
     views = views_of(request)
     known, now, problem = views.known(cluster).cluster, datetime.now(UTC), ""
     try:
-        began = now - asked_since(since)
+        began = now - parse_span(since, LONGEST_SINCE)
     except ValueError as error:
         problem, began = f"within: {error}", now - USUAL
     ended, observed, remembered, status, offenders = await asyncio.gather(
@@ -211,11 +212,11 @@ async def compared(request: Request, cluster: str, *, since: str = USUAL_SINCE, 
     """As `nodewarden compare`."""
     views, problem = views_of(request), ""
     try:
-        ago = asked_since(since)
+        ago = parse_span(since, LONGEST_SINCE)
     except ValueError as error:
-        problem, ago = f"within: {error}", asked_since(USUAL_SINCE)
+        problem, ago = f"within: {error}", parse_span(USUAL_SINCE, LONGEST_SINCE)
     known = views.known(cluster).cluster
-    found = await views.warden.observations.compared(known, since=datetime.now(UTC) - ago, check=check.strip())
+    found, _ = await views.warden.observations.compared(known, since=datetime.now(UTC) - ago, check=check.strip())
     asked = {"since": since, "check": check}
     return render(request, "compare.html", "Would have", cluster=cluster, parts_of=parts(found), asked=asked, problem=problem)
 

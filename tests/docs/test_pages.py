@@ -1,6 +1,6 @@
 """What the pages show is so: objects are accepted as they stand, settings load, names exist.
 
-Commands are held by `test_commands.py` and `test_examples.py`, links by `test_site.py`. That the table of `temporal` commands
+Commands are held by `test_commands.py`, links by `test_site.py`. That the table of `temporal` commands
 works is held by `tests/system/test_temporal_cli.py`, which runs every line of it.
 """
 
@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import io
 import re
 import textwrap
+import tokenize
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +31,6 @@ from tests.policy.builders import a_node, plan_of_template
 from workers.configuration.settings import load
 
 README = pages()["README.md"]
-FORMER = {"activities/contracts.py"}
-"""What the first design had."""
 PLAIN = [page for page in pages() if page != "docs/adding-a-strategy.md"]
 """Every sentence of them was read for this."""
 RIDDLES = re.compile(r"\b(?:nobody|somebody|whoever|whose|whom|he|him|his|whatever)\b(?! else\b)", re.IGNORECASE)
@@ -150,7 +150,43 @@ def test_files_that_pages_name_exist() -> None:
         for file in re.findall(r"`((?:deploy|simulator|docs|starter|policy|workflows|activities|workers|tests)/[\w./-]+)`", text)
     }
     assert len(named) > 50
-    assert sorted((page, file) for page, file in named if file not in FORMER and not (ROOT / file).exists()) == []
+    assert sorted((page, file) for page, file in named if not (ROOT / file).exists()) == []
+
+
+NAMED = re.compile(r"`([\w./-]+\.py)(?:::\w+)?`")
+MADE_UP = {"docs/adding-a-strategy.md", "tests/test_conformance.py"}
+"""They name some that do not exist, on purpose."""
+
+
+def _texts(file: Path) -> list[str]:
+    """Of a module that names any its strings and comments, else the whole of it."""
+    text = file.read_text(encoding="utf-8")
+    if file.suffix == ".md" or not NAMED.search(text):
+        return [text]
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return [each.string for each in tokens if each.type in {tokenize.STRING, tokenize.COMMENT}]
+
+
+def test_python_files_that_code_and_pages_name_exist() -> None:
+    """Between backquotes, by the path from the file that names it, or from a folder above that: a bare name is its neighbour's. A
+    page gives the folder once, and then the last parts of the path."""
+    found = [each for top in ROOT.glob("[!.]*") for each in (top, *top.rglob("*")) if each.suffix in {".py", ".md"}]
+    ours = {each.relative_to(ROOT) for each in found if each.suffix == ".py"}
+    ends = {Path(*each.parts[at:]) for each in ours for at in range(len(each.parts))}
+    named = {
+        (file, Path(name))
+        for file in (each.relative_to(ROOT) for each in found)
+        if str(file) not in MADE_UP
+        for text in _texts(ROOT / file)
+        for name in NAMED.findall(text)
+    }
+    assert len(named) > 500
+    dead = [
+        f"{file}: {name}"
+        for file, name in sorted(named)
+        if not (name in ends if file.suffix == ".md" else any(folder / name in ours for folder in file.parents))
+    ]
+    assert dead == []
 
 
 def test_the_readme_is_one_screen_and_its_links_lead_somewhere() -> None:

@@ -135,7 +135,7 @@ async def test_the_page_says_who_was_waited_for_and_shows_days_and_pauses(
     assert "ann@example.com" not in await text(page, f"/c/{CLUSTER}/history?since=48h&node=node-1")
     scripted.past = ()
     empty = await text(page, f"/c/{CLUSTER}/history?since=soon")
-    assert "within: expected a time above 0" in empty
+    assert "within: expected a duration above 0" in empty
     assert "No episode has ended in that time" in empty
     assert "<svg" not in empty
 

@@ -1,8 +1,8 @@
 """A worker that stands still for a while (SIGSTOP, a suspended laptop) and goes on: what it was about to do comes late (S45).
 
 Real processes: a worker stops itself at an exact moment, another one or a whole second deployment goes on without it, and only
-then it is continued. What it must not write or send is `tests/cluster/acts/test_writes.py` and `test_last_look.py`.
-One system for both stories, in this order.
+then it is continued. What it must not write or send is `tests/cluster/acts/test_writes.py` and
+`tests/cluster/acts/test_last_look.py`. One system for both stories, in this order.
 """
 
 from __future__ import annotations

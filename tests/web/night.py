@@ -27,7 +27,7 @@ from policy.values.object_refs import ObjectRef
 from starter.errors import MissingError
 from starter.handles.episodes import NodeEpisodes
 from starter.handles.history import EndedEpisode, EndedEpisodes, EpisodeRecord
-from starter.handles.observations import ClusterComparison, SpellsThen
+from starter.handles.observations import ClusterComparison, Observed, SpellsThen
 from starter.handles.status import ClusterStatus, PreservedNode, PreservedNodes
 from tests.policy.observation.builders import node_days, recorded, spell
 from tests.starter.builders import check, report, result, row, scanner
@@ -501,10 +501,10 @@ def unrepaired() -> tuple[Spell, ...]:
 
 
 class _Observations:
-    async def compared(self, cluster: str, *, since: datetime, check: str = "") -> ClusterComparison:
+    async def compared(self, cluster: str, *, since: datetime, check: str = "") -> tuple[ClusterComparison, Observed]:
         days = [node_days(24, f"{ago(days=number):%Y-%m-%d}") for number in range(20)]
         found = compare(recorded(*unrepaired()), days, (), since=since, now=ago(), check=check)
-        return ClusterComparison(cluster=cluster, comparison=found, unknown=("what was on 10 days",))
+        return ClusterComparison(cluster=cluster, comparison=found, unknown=("what was on 10 days",)), Observed()
 
     async def spells_at(self, cluster: str, moment: datetime, *, node: str = "") -> SpellsThen:
         return SpellsThen(spells=tuple(each for each in unrepaired() if node in {"", each.node} and is_about(each, moment)))

@@ -118,7 +118,7 @@ async def test_why_a_node_was_not_touched_is_asked_for_at_a_time_of_my_own_zone(
         await page.goto(f"{url.rstrip('/')}/c/{CLUSTER}/nodes/node-4")
         await page.get_by_label("At, in your zone, Asia/Dubai").fill(f"{mine:%Y-%m-%dT%H:%M:%S}")
         await page.get_by_role("region", name="Why at that moment?").get_by_role("button", name="Show").click()
-        await reads(page, f"At {written(moment)}:", "Fencing was open")
+        await reads(page, f"At {as_of(mine, moment)} (UTC+04:00):", "Fencing was open")
         assert await page.get_by_label("At, in your zone, Asia/Dubai").input_value() == f"{mine:%Y-%m-%dT%H:%M:%S}"
         due = next(each.due for each in unrepaired() if each.node == "node-4")
         mine = (due + timedelta(minutes=1)).astimezone(ZoneInfo("Asia/Dubai"))

@@ -15,10 +15,11 @@ from policy.episode.fencing import restart_proven, same_machine
 from policy.episode.messages import Need, NeedKind, Pinned
 from policy.episode.permits import PermitRequest
 from policy.fence.plan import FencingPlan
-from workflows.episode.episode import Episode, Tries
+from workflows.episode.episode import Episode
 from workflows.episode.node_writes import Adoption, NodeWriter, RequestAnswers
 from workflows.episode.preflight import Preflight
 from workflows.episode.state import FencingProgress
+from workflows.episode.tries import Tries
 from workflows.fencing.consequences import FreeingSequence
 from workflows.fencing.isolation import IsolationSequence
 from workflows.fencing.off_proof import PowerSequence
@@ -26,8 +27,7 @@ from workflows.fencing.off_proof import PowerSequence
 # What the latest look says about the pinned machine: is it back, is it another one, which boot is it?
 #
 # Proofs use only `Episode.looked`, which live looks keep (`workflows/episode/preflight.py`). What signals say
-# (`Episode.observation`) is a reason to look, or to refrain (S42). The rules are `policy/episode/fencing.py` and
-# `policy/episode/fencing.py`.
+# (`Episode.observation`) is a reason to look, or to refrain (S42). The rules are `policy/episode/fencing.py`.
 
 
 class PinnedNode:

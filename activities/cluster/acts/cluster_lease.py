@@ -2,7 +2,7 @@
 
 Taken and renewed by the scan, and only while something asks us to act: without a policy nothing is ever written to a cluster.
 The holder is the scanner (its Temporal address and namespace), not this worker, so any worker may renew for it. What a Lease
-object says is read in `leases.py`, where the last look also checks that this one is held, and where node leases are.
+object says is read in `api/leases.py`; that this one is held the last look checks in `live/leases.py`, where node leases are.
 """
 
 from __future__ import annotations

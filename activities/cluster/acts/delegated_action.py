@@ -31,14 +31,14 @@ from policy.values.object_refs import ObjectRef
 Begun = TypeVar("Begun", ActResult, External, GiveUpResult)
 
 Look = Callable[[LookRequest], Awaitable[LookResult]]
-"""The last look at one cluster (`last_look.py`)."""
+"""The last look at one cluster (`live/last_look.py`)."""
 
 
 class DelegatingActivities(ClusterActivities):
     """What activities have in common that set another controller to work."""
 
     def __init__(self, served: ServedCluster, look: Look) -> None:
-        """look: the last look at this cluster (`last_look.py`)."""
+        """look: the last look at this cluster (`live/last_look.py`)."""
         super().__init__(served)
         self._look = look
 

@@ -1,6 +1,6 @@
 """Which devices would fence each node, and Events when one of them falls silent, over the Kubernetes API.
 
-The configuration is resolved as for an episode begun by hand (`plans.py`), and nothing is pinned, marked or commanded.
+The configuration is resolved as for an episode begun by hand (`live/plans.py`), and nothing is pinned, marked or commanded.
 """
 
 import asyncio

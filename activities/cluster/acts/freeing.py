@@ -3,7 +3,7 @@
 Each consequence checks everything anew in the activity that writes: the proof covers every pinned device, its time is not over,
 the cluster Lease is held, and the live Node is the pinned one, still down, on the boot that was fenced, and ours. A reading
 that licenses it is fresh because the workflow reads the power just before and bounds `not_after` by it (S2). What is in the
-way is said by `workload.py`; the way back from the taint is here too, since only this module knows what it added.
+way is said by `objects/workload.py`; the way back from the taint is here too, since only this module knows what it added.
 
 What protects a machine (a preservation, an exclusion, another holder's lease) does not keep its workloads from running elsewhere:
 a consequence takes nothing from the machine. A hold does, and so does the off switch. Only the deletion of the Node takes more.
@@ -133,7 +133,7 @@ class ClusterFreeing(ClusterActivities, FreeingActivities):
         checked: CheckedDevices | None = None,
         verified_words: bool = False,
     ) -> None:
-        """look: the last look at this cluster (`last_look.py`). licences: which know what a power worker of ours has read.
+        """look: the last look at this cluster (`live/last_look.py`). licences: which know what a power worker of ours has read.
         verified_words: a person's word for off counts only where it was verified that it is theirs."""
         self._licences = licences
         self._verified_words = verified_words
@@ -473,7 +473,7 @@ async def standing_workload(connection: ClusterConnection, node: str, source: Po
 
 def _portion(pods: Sequence[Pod], limit: int | None, at_most: int | None) -> list[Pod]:
     """Those that may go now. What has gone already but for a finalizer is asked again and is no part of it; what was told to stay
-    under our taint is not counted (`workload.py`), and so goes last."""
+    under our taint is not counted (`objects/workload.py`), and so goes last."""
     if limit is None:
         return list(pods)
     fresh = sorted((pod for pod in pods if not pod.forced), key=lambda pod: pod.stays_under(OUR_TAINT))

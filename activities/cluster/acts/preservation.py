@@ -71,7 +71,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
     """Served by the workers of one cluster's queue. `machines`: where Cluster API's objects live, if elsewhere."""
 
     def __init__(self, served: ServedCluster, look: Look, permits: GrantedPermits, *, pools: Iterable[Pool] = ()) -> None:
-        """look: the last look at this cluster (`last_look.py`). permits: know the modes. pools: those of the settings."""
+        """look: the last look at this cluster (`live/last_look.py`). permits: know the modes. pools: those of the settings."""
         super().__init__(served, look)
         self._permits = permits
         self._keeping = PreservedMachineReader(self._connections, pools=pools)

@@ -2,7 +2,7 @@
 
 Each act looks live and writes with the version it has read, so that a repetition finds its own work and another Machine of the
 same name is never touched (S9). Asking for a deletion is `preservation.py`, objects of other controllers are
-`remediation_objects.py`, what one Machine says is `machines_decoding.py`.
+`remediation_objects.py`, what one Machine says is `objects/machines_decoding.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The node of an episode over the Kubernetes API: pin it, mark it, look at it, hold its lease, tell its story.
 
-Each activity is a few lines here and an idea of its own beside: the plan in `plans.py`, the mark in `marks.py`, the last look in
-`last_look.py`, the lease in `leases.py`, Events in `events.py`. Cordon and consequences are `isolation.py` and `freeing.py`.
+Each activity is a few lines here and an idea of its own beside: the plan in `live/plans.py`, the mark in `objects/marks.py`,
+the last look in `live/last_look.py`, the lease in `live/leases.py`, Events in `api/events.py`. Cordon and consequences are
+`isolation.py` and `freeing.py`.
 """
 
 import asyncio

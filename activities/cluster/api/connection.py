@@ -3,7 +3,7 @@
 The typed models of the official client are left out on purpose (ten times the time and memory on large lists), and so is every
 silent repetition: a PUT that is sent again after a lost answer reads as a conflict although it was applied. Until when a write
 may begin is asked at its first byte. Who we are is
-`credentials.py`, where objects live is `paths.py`, what a refusal means is `refusals.py`, keeping a copy is `reflector.py`.
+`credentials.py`, where objects live is `paths.py`, what a refusal means is `refusals.py`, keeping a copy is `watch/reflector.py`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """The longest waits for one API call, in seconds. `page` for one page of a list."""
+    """The longest waits for one API call, in seconds. page: for one page of a list. write: ends as Ambiguous, which none repeats,
+    and so is no shorter than a try that is repeated (`CLUSTER_TRY` in `workflows/kit/options.py`)."""
 
     connect: float = 5.0
     read: float = 10.0
@@ -242,7 +243,7 @@ class ClusterConnection:
         return _object(await self.get_bytes(path, query=query))
 
     async def get_bytes(self, path: str, *, query: Mapping[str, str] | None = None) -> bytes:
-        """The answer as it came, for the decoders of `decoding.py`."""
+        """The answer as it came, for the decoders of `objects/decoding.py`."""
         return readable(await self._request("GET", path, query=query, seconds=self._timeouts.read))
 
     async def list_pages(

@@ -1,13 +1,14 @@
 """The last look: everything that must still be true in the instant before a destructive act, read live and all at once (S20).
 
-What is read here is judged in `policy/episode`: the need by `need_now.py`, all that stands in the way by `gate.py`.
+What is read here is judged in `policy/episode`: the need by `policy/episode/need_now.py`, all in its way by
+`policy/episode/gate.py`.
 
 Never with a guess: what cannot be read is no leave to act. Never from the watch cache either, but for who else has the node's
 identity or is named beside its devices, which needs all objects and can only say no (`claims.py`). Restoring acts (power
 on) look too, but only at the machine's identity, at who says "hands off", and at who else has the node by now; they need no
 licence, since no limit of new episodes may keep a node down. A look does not act: consequences look again themselves, in the
-activity that writes (`freeing.py`). Where all says go, the rest of a control plane is looked at as well before a member of it
-is taken (the section before it).
+activity that writes (`acts/freeing.py`). Where all says go, the rest of a control plane is looked at as well before a member of
+it is taken (the section before it).
 """
 
 from __future__ import annotations

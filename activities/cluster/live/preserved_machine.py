@@ -1,7 +1,7 @@
 """One machine read live for the question whether it is kept: its Machine, its Node, the deployment and the pool it belongs to.
 
-Reading only; what follows from it is `policy/preservation`, what is written `preservation.py`. Machines live where Cluster API's
-objects do when that is another API server than the nodes'.
+Reading only; what follows from it is `policy/preservation`, what is written `acts/preservation.py`. Machines live where Cluster
+API's objects do when that is another API server than the nodes'.
 """
 
 from __future__ import annotations

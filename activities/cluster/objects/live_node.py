@@ -2,7 +2,8 @@
 
 So two writers never lose each other's work, and a node that was re-created under the same name is never touched by mistake. A
 JSON patch is used because taints are one atomic list to every other patch type: naming a single entry is the only way to leave
-the others byte for byte as they were. What to change is decided by the callers (`marks.py`, `isolation.py`, `freeing.py`).
+the others byte for byte as they were. What to change is decided by the callers (`marks.py`, `acts/isolation.py`,
+`acts/freeing.py`).
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class ApiReader(Protocol):
-    """Objects by their path in the API (`paths.py`)."""
+    """Objects by their path in the API (`api/paths.py`)."""
 
     async def get(self, path: str) -> JsonObject:
         """One object. Errors: ObjectNotFound, and whatever kept us from reading."""

@@ -2,7 +2,7 @@
 
 A pod counts if it is in the way of running elsewhere. Mirror pods and DaemonSet pods belong to the node; finished pods run
 nowhere; pods that tolerate the out-of-service taint for ever are meant to stay. An attachment counts unless a pod that stays
-uses its volume. Deleting what counts is `freeing.py`; nothing here writes.
+uses its volume. Deleting what counts is `acts/freeing.py`; nothing here writes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Writes back to the health checks what was concluded: their status, Events for what flipped, and what single targets get.
 
 Compared first and written only where something differs, with the resourceVersion that was compared; what a status says is
-composed in `check_statuses.py`. An object that has vanished meanwhile is no failure, and one that cannot be written holds up no
-other. The scan's long poll calls `begin_due_work`; the work is done beside it.
+composed in `objects/check_statuses.py`. An object that has vanished meanwhile is no failure, and one that cannot be written
+holds up no other. The scan's long poll calls `begin_due_work`; the work is done beside it.
 """
 
 from __future__ import annotations

@@ -24,7 +24,6 @@ from policy.remediation.strategies import Action
 from policy.scan.admission import admit
 from policy.scan.evaluation import evaluate
 from policy.scan.ledger import Ledger
-from policy.scan.mode_table import idle_rules, limited
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.report_builder import NOT_COVERED, Urgency, stamp_of, urgency
 from policy.scan.scan_report import (
@@ -409,7 +408,7 @@ def test_rules_that_cover_no_node_are_found() -> None:
         for scope in ({"selector": "rack=r7"}, {"nodes": ("node-2",)}, {"nodes": ("node-2", "node-1")}, {})
     ]
     ledger.put_modes(ClusterModes(rules=tuple(rules)))
-    assert idle_rules(ledger.known(NOW)) == tuple(rules[:2])
+    assert ledger.known(NOW).idle_rules() == tuple(rules[:2])
 
 
 def test_the_rule_for_all_nodes_is_not_counted_among_its_exceptions() -> None:
@@ -418,8 +417,8 @@ def test_the_rule_for_all_nodes_is_not_counted_among_its_exceptions() -> None:
         tuple(ModeRule(mode=mode, by="ada", reason="r", at=NOW, selector=selector) for mode, selector in rules)
         for rules in ([(Mode.OBSERVE, "")], [(Mode.OBSERVE, ""), (Mode.REPAIR, "rack=r1")])
     )
-    assert limited(ClusterModes(rules=alone)).startswith("nodes are only observed, and not repaired: set for all nodes")
-    assert limited(ClusterModes(rules=armed)).startswith("nodes are only observed, and not repaired, but for nodes of 1 rule: ")
+    assert ClusterModes(rules=alone).limited.startswith("nodes are only observed, and not repaired: set for all nodes")
+    assert ClusterModes(rules=armed).limited.startswith("nodes are only observed, and not repaired, but for nodes of 1 rule: ")
 
 
 def test_a_rule_that_names_a_machine_without_a_node_counts_for_it() -> None:
@@ -428,7 +427,7 @@ def test_a_rule_that_names_a_machine_without_a_node_counts_for_it() -> None:
     rules = [ModeRule(mode=Mode.REPAIR, by="ada", reason="r", at=NOW, nodes=(name,)) for name in (*names, "machine/x/m3")]
     ledger.put_modes(ClusterModes(rules=tuple(rules)))
     assert names == [f"machine/{a_machine().namespace}/m1", "gone"]
-    assert idle_rules(ledger.known(NOW)) == (rules[2],)
+    assert ledger.known(NOW).idle_rules() == (rules[2],)
 
 
 def test_nodes_in_each_mode_are_counted_and_a_held_one_names_its_mode() -> None:

@@ -12,7 +12,7 @@ from policy.values.agenda import SPARE, Agenda
 from policy.values.errors import Unread, unread_text
 from policy.values.fields import Threshold, parse_threshold
 from policy.values.selectors import Operator, Requirement, Selector
-from policy.values.times import format_duration, parse_duration
+from policy.values.times import LONGEST_SINCE, format_duration, parse_duration, parse_span
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,19 @@ def test_what_is_finer_than_a_microsecond_never_shortens_a_wait() -> None:
 def test_anything_else_is_refused_with_what_was_expected(text: str) -> None:
     with pytest.raises(ValueError, match="expected a duration with units"):
         parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("30d", timedelta(days=30)), ("12h", timedelta(hours=12)), ("366d", LONGEST_SINCE)]
+)
+def test_people_ask_in_days_and_durations(text: str, expected: timedelta) -> None:
+    assert parse_span(text, LONGEST_SINCE) == expected
+
+
+@pytest.mark.parametrize("text", ["", "soon", "0d", "367d", "-1h", "9999999h", "1000d", "99999d", "١d"])
+def test_another_span_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a duration above 0 and of at most 366d"):
+        parse_span(text, LONGEST_SINCE)
 
 
 @pytest.mark.parametrize(
