@@ -3,7 +3,7 @@
 One pod that a filter refuses stops the whole drain before anything is evicted (S29): half a drain does not help. A pod passes
 the filters until one of them leaves it out or refuses it; kubectl keeps the last filter's warning only, nodewarden keeps all.
 Apart from kubectl's filters, `is_single_writer` withholds pods on a node that does not answer (S36).
-`activities/cluster/acts/isolation.py` reads the pods and asks for the evictions.
+`activities/cluster/acts/drain.py` reads the pods and asks for the evictions.
 """
 
 from __future__ import annotations

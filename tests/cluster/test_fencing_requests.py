@@ -127,14 +127,14 @@ def test_a_status_written_by_another_controller_counts_for_a_while() -> None:
     entry = {"operation": "Update", "subresource": "status", "time": stamp(moment)}
     found["metadata"]["managedFields"] = [{**entry, "manager": "nodewarden"}]
     requests.put(REF, found)
-    requests.hold(moment)
-    assert ledger.known(moment).requests_held == ""
+    requests.hold_back(moment)
+    assert ledger.known(moment).requests_held_back == ""
     found["metadata"]["managedFields"].append({**entry, "manager": "manager"})
     requests.put(REF, found)
-    requests.hold(moment)
-    assert "manager writes the status of FenceAgentsRemediation/medik8s/node-0" in ledger.known(moment).requests_held
-    requests.hold(moment + timedelta(minutes=11))
-    assert ledger.known(moment).requests_held == ""
+    requests.hold_back(moment)
+    assert "manager writes the status of FenceAgentsRemediation/medik8s/node-0" in ledger.known(moment).requests_held_back
+    requests.hold_back(moment + timedelta(minutes=11))
+    assert ledger.known(moment).requests_held_back == ""
 
 
 async def test_the_operator_that_asks_holds_nothing_up_by_being_alive(person: ApiClient, open_scan: Open) -> None:

@@ -339,14 +339,15 @@ class HealthScanner:
         if self._hasty >= HASTY_IN_A_ROW:
             self._hasty = 0
             await workflow.sleep(BREATH, summary="many scans in a row were answered at once")
-        taken = {each.id for each in poll.request.decisions}
-        state.decisions = [each for each in state.decisions if each.id not in taken and report.streams]
         if report.cluster_uid not in {"", state.cluster_uid} and state.cluster_uid:
             # Workers of two clusters serve one name: it can't be known here in which of them the next act would be (S9).
             self._received_at = None
             self._scan_problem = another_cluster(self._input.cluster, report.cluster_uid, state.cluster_uid)
             await workflow.sleep(BREATH, summary="before the cluster is scanned again: another one has answered")
             return None
+        # Not before: what another cluster's worker says of its stream ends no record of this one.
+        taken = {each.id for each in poll.request.decisions}
+        state.decisions = [each for each in state.decisions if each.id not in taken and report.streams is not False]
         if poll.request.modes != state.modes:
             return None
         self._spells.count_days(report)
@@ -481,7 +482,7 @@ class HealthScanner:
     def _record(self, kind: DecisionKind, **known: Any) -> None:
         """A record for the decision stream, which the next scan takes along, if there is one. known: fields of Decision."""
         state = self._state
-        if state.report is not None and not state.report.streams:
+        if state.report is not None and state.report.streams is False:
             return
         state.decided += 1
         decision = Decision(

@@ -33,8 +33,9 @@ from policy.episode.fencing_requests import RequestAnswer, Stage, last_stage
 from policy.episode.messages import Need, NeedKind, Outcome, Phase
 from policy.fence.config import LONGEST_ACT, FenceStep
 from policy.values.object_refs import ObjectRef
-from workflows.episode.episode import Episode, Patience
+from workflows.episode.episode import Episode
 from workflows.episode.state import FencingProgress
+from workflows.episode.tries import Patience
 from workflows.kit import options
 from workflows.kit.interrupts import Interrupt, NeedGone, PassingRefusal, as_interrupt
 

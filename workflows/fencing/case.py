@@ -15,10 +15,11 @@ from policy.episode.fencing import restart_proven, same_machine
 from policy.episode.messages import Need, NeedKind, Pinned
 from policy.episode.permits import PermitRequest
 from policy.fence.plan import FencingPlan
-from workflows.episode.episode import Episode, Tries
+from workflows.episode.episode import Episode
 from workflows.episode.node_writes import Adoption, NodeWriter, RequestAnswers
 from workflows.episode.preflight import Preflight
 from workflows.episode.state import FencingProgress
+from workflows.episode.tries import Tries
 from workflows.fencing.consequences import FreeingSequence
 from workflows.fencing.isolation import IsolationSequence
 from workflows.fencing.off_proof import PowerSequence

@@ -75,7 +75,7 @@ class Pacing:
 
     async def bounded(self, request: Request, left: Workload) -> Request | None:
         """The request, for no more pods than may go now. None: none may, and that has been waited out: look and read anew."""
-        self._has_waited()
+        self._count_wait()
         limit, pods = left.per_minute, left.pods - left.forced
         if limit is None or pods <= 0:
             return request
@@ -88,10 +88,10 @@ class Pacing:
         self._progress.waits_since = now = workflow.now()
         self._episode.enter(doing=f"waits: no more than {limit} pods may be freed in a minute", until=answer.again)
         await self._episode.rest(max(answer.again - now, timedelta(0)), "until more pods may be freed")
-        self._has_waited()
+        self._count_wait()
         return None
 
-    def _has_waited(self) -> None:
+    def _count_wait(self) -> None:
         """A wait is over, which may have begun in an earlier history."""
         if self._progress.waits_since is not None:
             self._progress.waited += workflow.now() - self._progress.waits_since

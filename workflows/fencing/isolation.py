@@ -34,10 +34,11 @@ from policy.fence.config import FenceStep
 from policy.fence.plan import Act, CutStorage, FencingPlan, PlannedMethod, PowerDevice
 from policy.fence.power import PowerAct
 from policy.objects.nodes import Taint
-from workflows.episode.episode import Episode, Tries
+from workflows.episode.episode import Episode
 from workflows.episode.node_writes import NodeWriter
 from workflows.episode.preflight import Licence, Preflight
 from workflows.episode.state import IsolationProgress
+from workflows.episode.tries import Tries
 from workflows.fencing.consequences import Pacing
 from workflows.fencing.device_commands import POLL_INTERVAL, longer
 from workflows.fencing.paths import MayRestore, Paths, Volumes

@@ -118,7 +118,7 @@ class PowerSequence:
             self._episode.enter(doing="commands power off")
             commanded = await self._devices.command_off(device, licence, read_back=len(self._plan.devices) == 1)
             if commanded.failed is None:
-                self._is_switched_off(device, commanded.ended_at)
+                self._note_off(device, commanded.ended_at)
                 self._progress.read_after = commanded.after
                 continue
             failed = commanded.failed
@@ -268,7 +268,7 @@ class PowerSequence:
                 failed = switched.failed
                 devices_on = switched.after is not None and switched.after.state is PowerState.ON
             if failed is None:
-                self._is_switched_on(asked_at)
+                self._note_on(asked_at)
             elif device in needed or device.endpoint in self._progress.left_off:
                 failures[device.endpoint] = failed
         if commanded := [device for device in needed if device.endpoint not in failures]:
@@ -369,14 +369,14 @@ class PowerSequence:
         touched = {device.endpoint for device in needed} | set(self._progress.left_off or self._plan.endpoints)
         return [device for level in reversed(self._plan.levels) for device in level if device.endpoint in touched]
 
-    def _is_switched_on(self, asked_at: datetime) -> None:
+    def _note_on(self, asked_at: datetime) -> None:
         """From the asking on the machine may be on: the proof is over, whatever the answer was. Where the answer was lost the
         node may long be back by the time that we know of it."""
         self._progress.proof = None
         self._progress.powered_on_at = self._progress.powered_on_at or asked_at
         self._progress.on_since = asked_at
 
-    def _is_switched_off(self, device: PowerDevice, ended: datetime) -> None:
+    def _note_off(self, device: PowerDevice, ended: datetime) -> None:
         """An off has ended. The first one after an on, ours or not, begins a new round: earlier offs prove nothing (S6)."""
         if self._progress.on_since is not None:
             self._progress.off_ended.clear()

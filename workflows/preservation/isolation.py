@@ -23,10 +23,11 @@ from policy.episode.events import EventReason
 from policy.episode.messages import FencingInput, Need, NeedKind, Outcome, Phase
 from policy.fence.plan import isolation_plan
 from policy.preservation.kept_machine import Isolation
-from workflows.episode.episode import Episode, Tries
+from workflows.episode.episode import Episode
 from workflows.episode.node_writes import NodeWriter, note_unseen_cuts
 from workflows.episode.preflight import Preflight
 from workflows.episode.state import CuttingOffProgress
+from workflows.episode.tries import Tries
 from workflows.fencing.isolation import IsolationSequence
 from workflows.kit import options
 from workflows.kit.interrupts import AbortAsked, Interrupt, NeedGone, NonRetryable, StepFailed, Vetoed, as_interrupt

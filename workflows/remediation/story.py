@@ -26,10 +26,11 @@ from policy.episode.messages import EpisodeResult, Outcome, Phase, RemediationIn
 from policy.fence.config import FenceStep
 from policy.remediation.ladder import next_step, removes, timed_out
 from workflows.episode.end import close, not_begun, refusal
-from workflows.episode.episode import Episode, Patience
+from workflows.episode.episode import Episode
 from workflows.episode.node_writes import UNMARK_PAUSE, Adoption, NodeWriter
 from workflows.episode.preflight import FIRST_PAUSE, LICENCE_PATIENCE, LONGEST_PAUSE, Preflight
 from workflows.episode.state import End, LadderProgress, StepProgress
+from workflows.episode.tries import Patience
 from workflows.kit import options
 from workflows.kit.interrupts import (
     AbortAsked,

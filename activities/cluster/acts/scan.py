@@ -25,7 +25,7 @@ from activities.clocks import utc_now, wrong_clock
 from activities.cluster.acts.cluster_lease import LeaseRenewal, ScannerLease
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
 from activities.cluster.objects.live_node import find_node
-from activities.cluster.report.alarms import AlarmNotifier, DataAtRiskReporter, Levels, MistakeReporter
+from activities.cluster.report.alarms import AlarmNotifier, ClusterGauges, DataAtRiskReporter, MistakeReporter
 from activities.cluster.report.background_writer import BackgroundWriter
 from activities.cluster.report.node_actions import Dispatch, NodeActionHandler
 from activities.cluster.report.nodefences import NodeFences
@@ -113,7 +113,7 @@ class ClusterScan(ScanActivities):
         self._device_check = BackgroundWriter(f"policies of {cluster}", on_change=view.wake_scans)
         self._policies = ""
         """The digest that the check of fence devices was last notified of."""
-        self._levels = Levels(cluster, meter)
+        self._gauges = ClusterGauges(cluster, meter)
         self._alarms = AlarmNotifier(cluster, clock=view.now, notify=notify)
         self._clock = clock
         self.publishing = StatusWriter(view, clock=clock)
@@ -129,7 +129,7 @@ class ClusterScan(ScanActivities):
 
     async def __aenter__(self) -> Self:
         self.view.watches.start()
-        self._levels.worker_began()
+        self._gauges.worker_began()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -161,7 +161,7 @@ class ClusterScan(ScanActivities):
         require_cluster(request.cluster, self._cluster)
         self._given_back += 1
         self._publish_scanner(request)
-        self._levels.scanner_stopped()
+        self._gauges.scanner_stopped()
         await self._write_decisions(request)
         await self._publish_halt(request)
         await self._lease.release(request.holder)
@@ -173,7 +173,7 @@ class ClusterScan(ScanActivities):
     def _publish_scanner(self, request: ScanRequest) -> None:
         """Halts and reminders, as metrics and notifications."""
         began = activity.info().started_time
-        self._levels.scan_began(request, began)
+        self._gauges.scan_began(request, began)
         self._alarms.scan_began(request, began)
 
     async def _publish_halt(self, request: ScanRequest) -> None:
@@ -214,7 +214,7 @@ class ClusterScan(ScanActivities):
                 doubt=wrong_clock.get(),
             )
             if request is self._latest and given_back == self._given_back:  # one that was cancelled hears of it seconds later
-                self._levels.cluster_seen(report)
+                self._gauges.cluster_seen(report)
             rest = max(DRAWN_UP_EVERY, RESTS * (loop.time() - began))
             look_again = float("inf")
             # Where something asks us to act, and no other deployment holds the cluster; a Lease that can't be renewed just now

@@ -43,7 +43,7 @@ PATIENCE: Mapping[When, timedelta] = {
 """How long it lasts before people are notified: a worker that has just begun reads the cluster first, and permits come back."""
 
 
-class Levels:
+class ClusterGauges:
     """Of one cluster, as one worker knows them."""
 
     def __init__(self, cluster: str, meter: MetricMeter) -> None:
