@@ -12,10 +12,10 @@ import pytest
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.objects.fencing_requests import FencingRequests
 from activities.cluster.report.status_writer import Published
-from activities.contracts.scan import OpenEpisode, Refusal
+from activities.contracts.scan import OpenEpisode
 from policy.checks.fence_policies import DEFAULT_SOURCE
 from policy.episode.messages import NeedKind
-from policy.scan.admission import admit
+from policy.scan.admission import Refused, admit
 from policy.scan.candidates import MOST_UNCOUNTED
 from policy.scan.ledger import Ledger
 from policy.scan.scan_report import ScanReport
@@ -67,7 +67,7 @@ async def first(scan: ClusterScan) -> ScanReport:
 async def publish(scan: ClusterScan, report: ScanReport, *in_flight: OpenEpisode) -> Published:
     """What a scanner publishes: every refusal of its admission."""
     refused = admit(report, (), cap=9, now=now()).refused
-    refusals = tuple(Refusal(node=each.node, check=each.check, reason=each.reason, message=each.message) for each in refused)
+    refusals = tuple(Refused(node=each.node, check=each.check, reason=each.reason, message=each.message) for each in refused)
     result = await scan.publishing.publish(report, in_flight, refusals)
     assert result.failed == ()
     return result
