@@ -22,7 +22,6 @@ from policy.episode.gate import By, Objection, Operation, Seen, objection
 from policy.episode.messages import NeedKind
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
-from policy.objects.remediations import RemediationObject
 from policy.objects.scopes import group_of
 from policy.remediation.ladder import EscalationStep, body_of, fences_only, possible
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, turn_of
@@ -316,17 +315,12 @@ def _possible(check: HealthCheck, target: JudgedTarget) -> tuple[tuple[Escalatio
 
 
 def _in_other_hands(check: HealthCheck, target: JudgedTarget) -> str:
-    """Why the check's remedy has to wait for an object that exists already, "" where there is none."""
-    foreign = next((each for each in target.remediations if check.makes(each) and _is_anothers(each, check)), None)
-    if foreign is not None:
+    """Why the check's remedy has to wait for an object that exists already, "" where there is none. A check of Machines makes
+    objects that the Machine owns: there it is never another check's."""
+    foreign = next((each for each in target.remediations if check.makes(each) and not check.owns(each)), None)
+    if foreign is not None and not check.of_machines:
         return f"a {foreign.ref.kind} of it exists already that this check did not create: {foreign.ref.key}"
     return ""
-
-
-def _is_anothers(remediation: RemediationObject, check: HealthCheck) -> bool:
-    """Whether another check made the object. A check of Machines makes objects that the Machine owns: there it is never
-    another's."""
-    return not check.of_machines and not check.owns(remediation)
 
 
 def _candidate(known: LedgerSnapshot, victim: str, key: str, refused: str, choice: _Choice | None) -> Candidate:

@@ -477,10 +477,8 @@ class FencingStory:
         # A check's node has been failing at the latest since we began; a person may ask for a node that is Ready.
         started = self.episode.state.started if case.need.kind is NeedKind.CHECK else None
 
-        def remains() -> timedelta:
-            return power_due(case.pinned_node.pinned.not_ready_since, case.plan, workflow.now(), started=started)
-
-        while (remaining := remains()) > timedelta(0):
+        node = case.pinned_node
+        while (remaining := power_due(node.pinned.not_ready_since, case.plan, workflow.now(), started=started)) > timedelta(0):
             self.episode.enter(doing="waits before power-management", until=workflow.now() + remaining)
             await self.episode.rest(case.preflight.in_time(remaining), "the wait before power-management")
             await case.look_while_waiting()

@@ -95,7 +95,7 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
             )
         mark = readable_mark(view)
         # Another incident's, or ours from a run that was terminated or reset: whatever it had begun may still be under way (S34).
-        adopted = mark is not None and (mark.incident, mark.run_id) != (wanted.incident, _this_run())
+        adopted = mark is not None and (mark.incident, mark.run_id) != (wanted.incident, activity.info().workflow_run_id or "")
         need = wanted.need or Need(kind=NeedKind.PERSON, reason=wanted.reason, requester=wanted.requester)
         require_kind(need, kinds_for(activity.info().workflow_type))
         need = await with_live_delegate(self._connection, need, view.name, self._source.requests)
@@ -207,7 +207,3 @@ def _target_of(request: PinRequest, pinned: Pinned) -> Target:
 
 async def _nothing() -> None:
     return None
-
-
-def _this_run() -> str:
-    return activity.info().workflow_run_id or ""
