@@ -225,7 +225,7 @@ def _rank_requests(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[lis
 def answer_without_trying(known: LedgerSnapshot, request: FencingRequest) -> Stage | None:
     """The final answer to a request that can never be carried out as it is, None where it may yet be. Ask this only where the
     view of the nodes is complete."""
-    if not request.asks or request.uncounted or request.taken_up or known.requests_held:
+    if not request.asks or request.uncounted or request.taken_up or known.requests_held_back:
         return None
     if request.node not in known.nodes:
         return Stage.NODE_NOT_FOUND
@@ -234,8 +234,8 @@ def answer_without_trying(known: LedgerSnapshot, request: FencingRequest) -> Sta
 
 def why_not_asked_for(known: LedgerSnapshot, request: FencingRequest) -> str:
     """Why a request can't be carried out, "" where it can."""
-    if known.requests_held or request.uncounted:
-        return known.requests_held or request.uncounted
+    if known.requests_held_back or request.uncounted:
+        return known.requests_held_back or request.uncounted
     if request.taken_up:
         return f"another controller works on it: its finalizer is on {request.ref.key}"
     target = known.nodes.get(request.node)

@@ -138,7 +138,7 @@ def print_begun(
 
 
 def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, words: RequestWords) -> Exit:
-    from policy.episode.messages import Outcome
+    from policy.episode.messages import REPAIRED, Outcome
     from starter import wording
 
     if result.outcome is not Outcome.REFUSED or session.for_programs:
@@ -147,7 +147,7 @@ def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, word
         complain(result.message if result.missing else f"{episode.node} is not {words.not_done}: {result.message}")
     if result.outcome is Outcome.REFUSED:
         return Exit.MISSING if result.missing else Exit.REFUSED
-    return Exit.OK if result.outcome in wording.REPAIRED else Exit.FAILED
+    return Exit.OK if result.outcome in REPAIRED else Exit.FAILED
 
 
 async def _see_through(session: Session, episode: EpisodeHandle, words: RequestWords) -> Exit:

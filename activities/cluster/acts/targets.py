@@ -52,7 +52,7 @@ from activities.errors import ErrorType, failure
 from activities.licences import Licences
 from activities.notification_sender import Notify, discard_notice
 from policy.episode.fencing import licenses
-from policy.episode.messages import Need, NeedKind, Pinned
+from policy.episode.messages import Kind, Need, NeedKind, Pinned
 from policy.objects.marks import NOTHING_ADDED, Added
 from policy.values.errors import no_such_target
 
@@ -163,12 +163,13 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         return replace(result, workload=workload, licence=self._licence(request, result))
 
     def _licence(self, request: LookRequest, result: LookResult) -> str:
-        wanted, compared = request.licenses, request.configured is not None
+        wanted, target = request.licenses, request.target
+        found = {"devices_compared": request.configured is not None, "preserving": target.kind == Kind.PRESERVATION.value}
         if wanted is None or result.verdict is not LookVerdict.GO:
             return ""
-        if not licenses(request.operation, wanted.act, request.target.pinned, result.observation, devices_compared=compared):
+        if not licenses(request.operation, wanted.act, target.pinned, result.observation, **found):
             return ""
-        return self._licences.licence(request.target, wanted, self._clock())
+        return self._licences.licence(target, wanted, self._clock())
 
     async def release_lease(self, request: ReleaseRequest) -> None:
         """Give it back if this episode took it."""
