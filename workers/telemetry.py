@@ -1,7 +1,7 @@
 """Opens what the settings `tracing` and `stream` name: the sender of traces, and the sinks of `activities/decision_stream.py`.
 
-OTLP needs the extra `otel`. Nothing waits for a span and nothing fails by one: they are sent by a thread of the exporter's, in batches, and lost where no
-collector takes them. What is left when the worker ends gets a moment.
+OTLP needs the extra `otel`. Nothing waits for a span and nothing fails by one: they are sent by a thread of the exporter's, in
+batches, and lost where no collector takes them. What is left when the worker ends gets a moment.
 """
 
 from __future__ import annotations
