@@ -29,9 +29,9 @@ from starter.commands.session import (
     Exit,
     Session,
     complain,
-    ending,
     folded,
     given,
+    hold_until,
     print_answer,
     print_command_answer,
     session_of,
@@ -269,9 +269,8 @@ async def hold(
 ) -> None:
     """Let the episode of NODE do nothing destructive until `resume`, or for a while. Where none is open, none begins."""
     session = session_of(context, cluster=cluster, output=output)
-    await send_command(
-        session, node, lambda _, episode: episode.hold(who=who, reason=given("--reason", reason), until=ending(duration, until))
-    )
+    ends = hold_until(duration, until)
+    await send_command(session, node, lambda _, episode: episode.hold(who=who, reason=given("--reason", reason), until=ends))
 
 
 @working
