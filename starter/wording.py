@@ -10,19 +10,13 @@ from typing import Protocol
 
 from policy.checks.verdicts import Health
 from policy.episode.advice import section_of
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Phase
 from policy.scan import pauses, readiness
 from policy.scan.readiness import Obstacle, ObstacleCode
 from policy.scan.scan_report import AtRisk, CheckReport, NodeAtRisk, TargetRow
 from policy.values.display_text import counted
 from policy.values.times import written
 from workflows.kit.messages import Backoff, ScannerStatus
-
-GOOD_ENDS = frozenset({Outcome.RECOVERED, Outcome.REPLACED, Outcome.RELEASED})
-"""The node works again, or works for someone else; everything else left something to do."""
-
-REPAIRED = GOOD_ENDS - {Outcome.RELEASED}
-"""Of what was to be repaired: one that was given up because a person said "hands off" is not."""
 
 HEALTH_STYLE = {Health.HEALTHY: "green", Health.SOON: "yellow", Health.UNHEALTHY: "red", Health.SKIPPED: "dim"}
 

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from policy.episode.messages import Outcome
+from policy.episode.messages import GOOD_ENDS, Outcome
 from policy.observation.past_moment import would_have
 from policy.observation.spells import OBSERVATION, Ending, Spell
 from policy.scan.pauses import PastPause
@@ -27,8 +27,6 @@ from starter.output.status_table import columns
 
 if TYPE_CHECKING:
     from starter.client import Nodewarden
-
-_GOOD = frozenset(each.value for each in wording.GOOD_ENDS)
 
 
 def outcome_problem(outcomes: Collection[str]) -> str:
@@ -92,7 +90,7 @@ class _Line:
 
 
 def _of_episode(each: EndedEpisode) -> _Line:
-    outcome = Text(each.outcome, style="green" if each.outcome in _GOOD else "red")
+    outcome = Text(each.outcome, style="green" if each.outcome in GOOD_ENDS else "red")
     took = wording.span(each.ended - each.started)
     return _Line(
         cells=(each.node, each.kind.value, outcome, written(each.started), took, each.incident or "-"),

@@ -17,7 +17,7 @@ from starlette.templating import Jinja2Templates
 
 from activities.contracts.episode_start import queries
 from policy.episode.advice import ONLY_IF, advice, section_of
-from policy.episode.messages import episode_id, scanner_id
+from policy.episode.messages import GOOD_ENDS, episode_id, scanner_id
 from policy.fence.config import method_summary
 from policy.fence.device_check import fenceable
 from policy.objects.scopes import POOL, group_phrase
@@ -33,7 +33,6 @@ from starter.web.overview import Overview, overview_of, progress
 from starter.web.views import views_of
 
 HERE = Path(__file__).parent
-GOOD = frozenset(each.value for each in wording.GOOD_ENDS)
 COLOUR = {"green": "green", "yellow": "yellow", "red": "red", "dim": "secondary"}
 VIEWS = (
     ("Now", ""),
@@ -140,7 +139,7 @@ def render(request: Request, template: str, title: str, *, cluster: str = "", st
             "static": "/static",
             "vendor": "/vendor",
             "now": datetime.now(UTC),
-            "good": GOOD,
+            "good": GOOD_ENDS,
             "temporal": views_of(request).temporal,
             "docs": views_of(request).docs,
             "queries": queries(cluster),
