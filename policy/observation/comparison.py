@@ -390,8 +390,7 @@ def _with_longer(mine: Sequence[RecordedSpell], longer: timedelta, usual: timede
     undecided = sum(each.judgement in {Judgement.HELD, Judgement.UNDECIDED} for each in open_now)
     begun = [(each, at) for each, at in today if each.begins is not None and each.judgement is not Judgement.UNDECIDED]
     needed = [each.begins - at for each, at in begun if each.begins and at and each.judgement is not Judgement.FALSE]
-    false = len(begun) - len(needed)
-    later = sum(needed, _NONE)
+    false, later = len(begun) - len(needed), sum(needed, _NONE)
     return LongerTimeout(longer=longer, repairs=len(begun), false_repairs=false, later=later, undecided=undecided)
 
 

@@ -83,9 +83,7 @@ def _of_check(found: Comparison, check: CheckComparison) -> Iterator[ReportPart]
         rows = [
             (
                 f"+{span(each.longer)}" if each.longer else "as it is",
-                str(each.repairs),
-                str(each.false_repairs),
-                str(each.undecided),
+                *map(str, (each.repairs, each.false_repairs, each.undecided)),
                 span(each.later),
             )
             for each in check.timeouts
