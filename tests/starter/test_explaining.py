@@ -16,6 +16,7 @@ from policy.checks.verdicts import Health, Standing, Verdict
 from policy.dialects import parse
 from policy.episode.events import When
 from policy.episode.messages import EpisodeStatus, Kind, OffProof, Phase
+from policy.episode.modes import ModeAnswer
 from policy.episode.permits import Permit, PermitState
 from policy.fence.device_check import DeviceToCheck, NodeToCheck, held_rows, report_of
 from policy.fence.plan import PowerDevice
@@ -25,6 +26,7 @@ from policy.scan.explanation import CheckOpinion, Explanation
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import ObstacleCode, alarms
 from policy.scan.scan_report import AtRisk, ClusterLease, NodeAtRisk, ViewState
+from policy.values.mode import Mode
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from starter import wording
@@ -67,7 +69,16 @@ def fence_is_due() -> Explanation:
         verdicts=(target,),
         next_look=None,
     )
-    return Explanation(node="node-7", found=True, ready="False", opinions=(CheckOpinion(check=evaluated, target=target),))
+    return Explanation(
+        node="node-7",
+        found=True,
+        ready="False",
+        opinions=(
+            CheckOpinion(
+                check=evaluated, target=target, mode=ModeAnswer(mode=Mode.REPAIR, why="the setting scan.mode is repair")
+            ),
+        ),
+    )
 
 
 def explained(
