@@ -19,11 +19,14 @@ from policy.values.mode import Mode
 from policy.values.times import written
 from workflows.kit.messages import Backoff, ScannerStatus
 
-GOOD_ENDS = frozenset({Outcome.RECOVERED, Outcome.REPLACED, Outcome.RELEASED})
-"""The node works again, or works for someone else; everything else left something to do."""
-
-REPAIRED = GOOD_ENDS - {Outcome.RELEASED}
+REPAIRED = frozenset({Outcome.RECOVERED, Outcome.REPLACED})
 """Of what was to be repaired: one that was given up because a person said "hands off" is not."""
+
+
+def end_style(outcome: str) -> str:
+    """The colour of an end: green for a repair, yellow where the node was given up or given back as it was, else red."""
+    return "green" if outcome in REPAIRED else "yellow" if outcome == Outcome.RELEASED else "red"
+
 
 HEALTH_STYLE = {Health.HEALTHY: "green", Health.SOON: "yellow", Health.UNHEALTHY: "red", Health.SKIPPED: "dim"}
 

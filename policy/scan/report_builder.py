@@ -423,10 +423,10 @@ def _counted_by_mode(known: LedgerSnapshot, key: str) -> tuple[tuple[Mode, int],
 
 def _within_modes(report: CheckReport, modes: tuple[tuple[Mode, int], ...]) -> CheckReport:
     """With the modes of its targets: where all are only observed, no program acts, whatever the circuit breaker says."""
-    if not report.allowed or {mode for mode, _ in modes} != {Mode.OBSERVE}:
-        return replace(report, modes=modes)
-    message = f"the mode of all its targets is observe; {report.message}"
-    return replace(report, modes=modes, allowed=False, reason=OBSERVED, message=message)
+    if report.allowed and {mode for mode, _ in modes} == {Mode.OBSERVE}:
+        message = f"the mode of all its targets is observe; {report.message}"
+        report = replace(report, allowed=False, reason=OBSERVED, message=message)
+    return replace(report, modes=modes)
 
 
 def _modes(known: LedgerSnapshot, name: str, checks: tuple[str, ...]) -> str:

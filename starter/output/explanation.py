@@ -223,10 +223,9 @@ def _opinion(opinion: CheckOpinion, *, blocked: str, asked: bool) -> RenderableT
     said = in_one_line(target.message) or verdict.reason
     judged.append(f": {said}" if said else "", style="default")
     table.add_row("  verdict", judged)
+    blocked = blocked or ("its mode is observe" if opinion.mode.mode is Mode.OBSERVE else "")
     if breaker.allowed and blocked:
         may = Text("not now", style="red").append(f": {blocked}", style="default")
-    elif breaker.allowed and opinion.mode.mode is Mode.OBSERVE:
-        may = Text("not now", style="yellow").append(": its mode is observe", style="default")
     else:
         said = "yes" if breaker.allowed else f"no, circuit breaker open ({breaker.reason})"
         may = Text(said, style="green" if breaker.allowed else "red")

@@ -28,8 +28,6 @@ from starter.output.status_table import columns
 if TYPE_CHECKING:
     from starter.client import Nodewarden
 
-_GOOD = frozenset(each.value for each in wording.GOOD_ENDS)
-
 
 def outcome_problem(outcomes: Collection[str]) -> str:
     """What is wrong with these names of outcomes, "" where nothing is."""
@@ -92,7 +90,7 @@ class _Line:
 
 
 def _of_episode(each: EndedEpisode) -> _Line:
-    outcome = Text(each.outcome, style="green" if each.outcome in _GOOD else "red")
+    outcome = Text(each.outcome, style=wording.end_style(each.outcome))
     took = wording.span(each.ended - each.started)
     return _Line(
         cells=(each.node, each.kind.value, outcome, written(each.started), took, each.incident or "-"),

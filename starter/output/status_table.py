@@ -254,7 +254,7 @@ def _at_risk(found: AtRisk, now: datetime) -> RenderableType:
 def _ended(status: ClusterStatus, now: datetime) -> RenderableType:
     table = columns("ENDED", "AGE", "HOW", flexible="HOW")
     for result in status.ended:
-        style = "green" if result.outcome in wording.GOOD_ENDS else "red"
+        style = wording.end_style(result.outcome)
         table.add_row(result.node, wording.span(now - result.ended), Text(wording.ending(result), style=style))
     return table
 

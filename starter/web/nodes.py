@@ -201,7 +201,7 @@ def _episode(episode: EpisodeRecord | EndedEpisode, entries: Sequence[RecordEntr
             trouble=entry.outcome in {"failed", Phase.NEEDS_HUMAN.value, "parked"},
         )
     if episode.ended is not None and not any(entry.act == END for entry in entries):
-        well = episode.outcome in {each.value for each in wording.GOOD_ENDS}
+        well = episode.outcome in wording.REPAIRED | {Outcome.RELEASED}
         yield TimelineEntry(
             at=episode.ended,
             kind=TimelineKind.ACT,

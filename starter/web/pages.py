@@ -33,7 +33,6 @@ from starter.web.overview import Overview, overview_of, progress
 from starter.web.views import views_of
 
 HERE = Path(__file__).parent
-GOOD = frozenset(each.value for each in wording.GOOD_ENDS)
 COLOUR = {"green": "green", "yellow": "yellow", "red": "red", "dim": "secondary"}
 VIEWS = (
     ("Now", ""),
@@ -99,6 +98,7 @@ _FILTERS: dict[str, Any] = {
     "seconds": lambda seconds: wording.span(timedelta(seconds=seconds)),
     "left": lambda left: wording.span(timedelta(seconds=math.ceil(left.total_seconds()))),
     "may_act": wording.may_act,
+    "end_style": wording.end_style,
     "colour": lambda row: COLOUR[wording.HEALTH_STYLE[row.health]],
     "health": lambda health: COLOUR[wording.HEALTH_STYLE[health]],
     "kept_by": wording.kept_by,
@@ -140,7 +140,6 @@ def render(request: Request, template: str, title: str, *, cluster: str = "", st
             "static": "/static",
             "vendor": "/vendor",
             "now": datetime.now(UTC),
-            "good": GOOD,
             "temporal": views_of(request).temporal,
             "docs": views_of(request).docs,
             "queries": queries(cluster),
