@@ -14,7 +14,8 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,7 +24,7 @@ import orjson
 from temporalio.common import MetricMeter
 
 from activities.contracts import metrics
-from policy.episode.decisions import Decision
+from policy.episode.decisions import Decision, DecisionKind
 from policy.values.display_text import cleaned
 
 PATIENCE = 0.5
@@ -31,6 +32,8 @@ PATIENCE = 0.5
 MOST_WAITING, AT_ONCE = 20_000, 500
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 LAST_SECONDS = 5.0
+EXPORT_SECONDS = 4
+"""So long an exporter of OTLP tries."""
 
 _log = logging.getLogger(__name__)
 
@@ -82,6 +85,53 @@ class FileSink(Sink):
             return False
         mine = os.fstat(self._file)
         return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
+
+
+class OtlpSink(Sink):
+    """Log records by OTLP over HTTP. The body is the record, `log.record.uid` its id, by which collectors drop doubles."""
+
+    name = "otlp"
+
+    def __init__(self, endpoint: str, *, headers: Mapping[str, str], ca_file: Path | None, identity: str) -> None:
+        """Raises ImportError without the extra `otel`."""
+        from opentelemetry._logs import LogRecord, SeverityNumber
+        from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+        from opentelemetry.sdk._logs import ReadableLogRecord
+        from opentelemetry.sdk._logs.export import LogRecordExportResult
+        from opentelemetry.sdk.resources import Resource
+
+        exporter = OTLPLogExporter(
+            endpoint=endpoint, headers=headers, certificate_file=str(ca_file) if ca_file else None, timeout=EXPORT_SECONDS
+        )
+        resource = Resource.create({"service.name": "nodewarden", "service.instance.id": identity})
+
+        def record(line: Line) -> ReadableLogRecord:
+            at = int(datetime.fromisoformat(line["at"]).timestamp() * 1e6) * 1000
+            severity = SeverityNumber.WARN if line["kind"] == DecisionKind.ASKED else SeverityNumber.INFO
+            names = {"k8s.cluster.name": line["cluster"], "k8s.node.name": line["node"], "k8s.node.uid": line["uid"]}
+            attributes = {"log.record.uid": line["id"], **{key: value for key, value in names.items() if value}}
+            return ReadableLogRecord(
+                LogRecord(  # pyrefly: ignore[direct-abstract-base-instantiation] - an ABC without an abstract method
+                    timestamp=at,
+                    observed_timestamp=at,
+                    severity_number=severity,
+                    severity_text=severity.name,
+                    body=line,
+                    attributes=attributes,
+                    event_name="nodewarden.decision",
+                ),
+                resource,
+            )
+
+        def export(lines: Sequence[Line]) -> bool:
+            return exporter.export([record(each) for each in lines]) is LogRecordExportResult.SUCCESS
+
+        self._export = export
+
+    def write(self, lines: Sequence[Line]) -> None:
+        """The exporter itself tries again for a moment."""
+        if not self._export(lines):
+            raise OSError("the collector did not take them")
 
 
 class _Lane:

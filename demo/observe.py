@@ -85,7 +85,7 @@ class ObserveDemo(Demo):
                 await self._follow_month(played, warden, began)
             found = await warden.observations.observed(FLEET, since=began)
             report = compare(found.spells, found.days, found.episodes, since=began, now=played.now())
-            ahead = (report.until - datetime.now(UTC)) // timedelta(days=1)
+            ahead = round((report.until - datetime.now(UTC)) / timedelta(days=1))
             self._say(
                 f"\nWhat `nodewarden compare` says of it, by the clock of that server, which is {ahead} days ahead of ours:"
             )

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from policy.checks.verdicts import Health
 from policy.episode.advice import section_of
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Outcome, Phase
+from policy.episode.messages import REPAIRED, EpisodeResult, EpisodeStatus, Outcome, Phase
 from policy.scan import pauses, readiness
 from policy.scan.readiness import Obstacle, ObstacleCode
 from policy.scan.scan_report import AtRisk, CheckReport, NodeAtRisk, TargetRow
@@ -18,9 +18,6 @@ from policy.values.display_text import counted
 from policy.values.mode import Mode
 from policy.values.times import written
 from workflows.kit.messages import Backoff, ScannerStatus
-
-REPAIRED = frozenset({Outcome.RECOVERED, Outcome.REPLACED})
-"""Of what was to be repaired: one that was given up because a person said "hands off" is not."""
 
 
 def end_style(outcome: str) -> str:

@@ -110,7 +110,7 @@ class Hold:
     ready: bool = False
     left_by: str = ""
     """The incident in the mark on the Node, "" for none."""
-    streams: bool = False
+    streams: bool | None = None
     """As in a PinResult."""
 
     @property

@@ -49,7 +49,7 @@ class RemediationPin:
     """The memory of earlier remediations on the Machine and on the Node, "" for none."""
     refused: str = ""
     """Why no step of the ladder can be carried out, "" if one can."""
-    streams: bool = False
+    streams: bool | None = None
     """As in a PinResult."""
 
 

@@ -14,9 +14,9 @@ from policy.episode.decisions import Decision
 from policy.episode.messages import Kind
 from policy.episode.modes import REPAIRS, ClusterModes
 from policy.observation.spells import ObservationRecord, Spell
+from policy.scan.admission import Refused
 from policy.scan.repeat_alarm import Repetition
 from policy.scan.scan_report import ScanReport, SeenVersion
-from policy.values.object_refs import ObjectRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,16 +28,6 @@ class OpenEpisode:
     incident: str
     kind: str = Kind.FENCING.value
     needs_person: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """A node that was not acted on, and why; becomes a `RemediationSkipped` Event on the node's check."""
-
-    node: str
-    check: ObjectRef
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +62,7 @@ class ScanRequest:
     check_versions: tuple[SeenVersion, ...] = ()
     begun: tuple[str, ...] = ()
     in_flight: tuple[OpenEpisode, ...] | None = None
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[Refused, ...] = ()
     number: int = 0
     halted: str = ""
     need_person: int = 0

@@ -102,8 +102,8 @@ class PinResult:
     observation: Observation | None = None
     added: Added | None = None
     repairs: FoundRepairs = NO_REPAIRS
-    streams: bool = False
-    """Whether the cluster has a decision stream, to which lines of the record are to go."""
+    streams: bool | None = None
+    """Whether the cluster has a decision stream, to which lines of the record are to go; None from an older worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

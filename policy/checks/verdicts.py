@@ -145,7 +145,11 @@ def by_conditions(found: list[FailingCondition], now: datetime) -> Verdict:
     """The verdict that a list of offences leads to, for one subject and in plain words."""
     timed = [offence for offence in found if offence.due is not None]
     if not timed:
-        return _timeless(found[0].condition) if found else HEALTHY
+        if not found:
+            return HEALTHY
+        first = found[0].condition
+        message = f"{first.type} is {first.status}, but nothing says since when: never taken for expired"
+        return Verdict(health=Health.SOON, standing=Standing.SOON, reason=_reason(first), message=message)
     # The one that expires first is the reason, before and after: a later one does not change the message.
     first = min(timed, key=lambda offence: offence.due or LATEST)
     return _expired(first) if first.over(now) else _running(first)
@@ -173,11 +177,6 @@ def _running(offence: FailingCondition) -> Verdict:
         since=offence.condition.since,
         due=offence.due,
     )
-
-
-def _timeless(condition: Condition) -> Verdict:
-    message = f"{condition.type} is {condition.status}, but nothing says since when: never taken for expired"
-    return Verdict(health=Health.SOON, standing=Standing.SOON, reason=_reason(condition), message=message)
 
 
 def _reason(condition: Condition) -> str:

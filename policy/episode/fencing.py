@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from policy.episode.gate import Operation
 from policy.episode.messages import Observation, OffProof, PathProof, Pinned, Reading, RestartProof
 from policy.fence.plan import FencingPlan, Freeing, PowerDevice
-from policy.fence.power import RESTORING, PowerAct, PowerState, VolumeState
+from policy.fence.power import OF_POWER, RESTORING, PowerAct, PowerState, VolumeState
 from policy.objects.nodes import NodeView
 
 CLOCK_TOLERANCE = timedelta(seconds=5)
@@ -190,12 +190,17 @@ def _reads_off_after(reading: Reading, moment: datetime) -> bool:
 # The look is `activities/cluster/live/last_look.py`, the signature `activities/licences.py`; why a look says no is `gate.py`.
 
 
-def licenses(looked: Operation, act: PowerAct, pinned: Pinned, seen: Observation, *, devices_compared: bool) -> bool:
+def licenses(
+    looked: Operation, act: PowerAct, pinned: Pinned, seen: Observation, *, devices_compared: bool, preserving: bool = False
+) -> bool:
     """looked: the operation of the look. devices_compared: the devices configured now were compared with the pinned ones.
+    preserving: a preservation asks, to which the machine's power is no business (S21).
 
     A look before a removal licenses no power act: it counts a control plane that loses a member, and after a power-off the
     control plane has as many members as before, one of them down (S15).
     """
+    if preserving and act in OF_POWER:
+        return False
     if act in RESTORING:
         return looked is Operation.GIVE_BACK
     return looked is Operation.DISRUPT and devices_compared and not _is_blank(pinned, seen, act)

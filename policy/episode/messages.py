@@ -269,6 +269,12 @@ class Outcome(StrEnum):
     """It did not begin, because it got no permit. Nothing was touched."""
 
 
+REPAIRED = frozenset({Outcome.RECOVERED, Outcome.REPLACED})
+"""Of what was to be repaired: one that was given up because a person said "hands off" is not."""
+GOOD_ENDS = REPAIRED | {Outcome.RELEASED}
+"""The node works again, or works for someone else; everything else left something to do."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pinned:
     """The target as it was when the episode began; every destructive act compares all of it (S9)."""

@@ -13,11 +13,9 @@ from fnmatch import fnmatchcase
 from string import Formatter
 
 from policy.episode.events import When
-from policy.episode.messages import Outcome
+from policy.episode.messages import GOOD_ENDS
 from policy.values.display_text import without_calls
 from policy.values.selectors import Selector
-
-GOOD = frozenset({Outcome.RECOVERED, Outcome.REPLACED, Outcome.RELEASED})
 
 
 class Severity(StrEnum):
@@ -76,7 +74,7 @@ class Notice:
     @property
     def good(self) -> bool:
         """Whether an episode has ended well, or another state is over."""
-        return self.over or self.outcome in GOOD
+        return self.over or self.outcome in GOOD_ENDS
 
     @property
     def severity(self) -> Severity:

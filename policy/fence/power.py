@@ -39,6 +39,8 @@ class PowerAct(StrEnum):
 
 RESTORING = frozenset({PowerAct.ON, PowerAct.RESTORE_PATH, PowerAct.LIFT_QUARANTINE})
 """The acts that give something back."""
+OF_POWER = frozenset({PowerAct.OFF, PowerAct.ON, PowerAct.TERMINATE})
+"""The acts that switch a machine, or end it. The others cut it off, running."""
 
 
 class PowerCapability(StrEnum):

@@ -16,10 +16,10 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from policy.episode.gate import MODE
-from policy.episode.messages import EpisodeResult, Outcome, Phase
-from policy.observation.outcomes import quantile
+from policy.episode.messages import REPAIRED, EpisodeResult, Outcome, Phase
 from policy.observation.spells import Ending, NodeDays, Spell
 from policy.values.mode import Mode
+from policy.values.times import quantile
 
 USUAL_REPAIR = timedelta(minutes=10)
 """How long a repair takes where too few of our own have ended: a power cycle with its proofs, and the boot of a server."""
@@ -37,7 +37,6 @@ LONGER = tuple(timedelta(minutes=each) for each in (0, 1, 2, 5, 10, 15, 30, 60))
 _NONE = timedelta(0)
 _DAY = timedelta(days=1)
 _CONFIDENCE = 0.95
-_REPAIRED = frozenset({Outcome.RECOVERED, Outcome.REPLACED})
 
 
 class Judgement(StrEnum):
@@ -237,7 +236,7 @@ def _sickness(spell: Spell) -> tuple[str, str, str, datetime]:
 
 def repair_time(episodes: Iterable[EpisodeResult]) -> RepairTime:
     """Measured from those that a check began and that brought the node back without a person."""
-    took = [each.ended - each.started for each in episodes if each.check and each.outcome in _REPAIRED and not _waited(each)]
+    took = [each.ended - each.started for each in episodes if each.check and each.outcome in REPAIRED and not _waited(each)]
     return RepairTime(span=quantile(took, 0.5), repairs=len(took)) if len(took) >= FEWEST_REPAIRS else RepairTime()
 
 
@@ -384,7 +383,7 @@ def _armed(
     for episode in episodes:
         if episode.check and episode.outcome is not Outcome.REFUSED:
             sick[episode.node].append((episode.started, episode.cause))
-    repairs = [each for each in mine if each.outcome in _REPAIRED]
+    repairs = [each for each in mine if each.outcome in REPAIRED]
     again = {
         each.incident: [cause for at, cause in sick[each.node] if each.ended < at <= each.ended + SICK_AGAIN] for each in repairs
     }

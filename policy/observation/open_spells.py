@@ -58,7 +58,7 @@ def next_spells(
     waiting: Collection[Spell] = (),
     now: datetime,
 ) -> SpellChanges:
-    """refused: by the decision about this report. begun: the permits of open episodes, by node. busy: nodes
+    """refused: by the decision about this report; the later counts. begun: the permits of open episodes, by node. busy: nodes
     of which the report says nothing now: an episode is being opened, or has just ended. waiting: spells that have ended and are
     not recorded yet."""
     live = report.view.synced and not report.view.stale
@@ -125,9 +125,7 @@ def _due(report: ScanReport, refused: Iterable[Refused]) -> Iterator[WatchedNode
         if each.need is not NeedKind.CHECK or no is None:
             continue
         vetoed = each.vetoed_by and no.message == each.refused
-        code, message = (each.vetoed_by if vetoed else no.reason.value), no.message
-        if no.also is not None:
-            code, message = no.also.value, no.also_message
+        code, message = (each.vetoed_by if vetoed else no.reason), no.message
         yield WatchedNode(
             node=each.node,
             standing=NodeStanding.DUE,

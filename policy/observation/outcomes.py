@@ -7,17 +7,16 @@ a person was waited for, which stands apart.
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from policy.episode.messages import Kind, Outcome, Phase, RecordEntry
+from policy.episode.messages import REPAIRED, Kind, Phase, RecordEntry
+from policy.values.times import quantile
 
 PHASE, STEP, OFF_PROVEN = "phase", "step", "off-proven"
 """Acts of the decision record: another phase begins, a step of a ladder begins or fails, off is proven."""
-HELPED = frozenset({Outcome.RECOVERED.value, Outcome.REPLACED.value})
 BY_A_PERSON = "asked for by a person"
 
 
@@ -84,11 +83,6 @@ def spans(record: Sequence[RecordEntry], ended: datetime) -> Iterator[tuple[Reco
         yield entry, max(until, entry.at), waits
 
 
-def quantile(values: Sequence[timedelta], share: float) -> timedelta:
-    """The shortest of them within which that share of all lies: one that has been, and no mean of two."""
-    return sorted(values)[max(0, math.ceil(len(values) * share) - 1)]
-
-
 def tries(repair: EndedRepair) -> Iterator[Try]:
     """Those of one episode, in their order."""
     if repair.kind is Kind.FENCING:
@@ -102,7 +96,7 @@ def tries(repair: EndedRepair) -> Iterator[Try]:
         end = repair.ended if last else begins[number + 1][0]
         entries = [each for each in spans(repair.record, repair.ended) if began <= each[0].at and (last or each[0].at < end)]
         failed = any((each.act, each.outcome) == (STEP, "failed") for each, _, _ in entries)
-        helped = last and not failed and repair.outcome in HELPED
+        helped = last and not failed and repair.outcome in REPAIRED
         safe = next((each.at for each, _, _ in entries if each.act == OFF_PROVEN), None)
         waited = _waited(entries, end)
         yield Try(

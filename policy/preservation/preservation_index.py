@@ -462,7 +462,8 @@ class PreservationIndex:
         if held is None:
             assert node is not None
             held = _alone(node)
-        mine = self._pool_of(held)
+        labels = labels_of(held, self._deployment(held.deployment) if held.deployment else None)
+        mine = next((pool for _, pool in sorted(self._pools.items()) if pool.matches(labels)), None)
         if mine is not None:
             self._part_of[key] = mine.name, part_of(held, mine)
             self._parts[mine.name][self._part_of[key][1]] += 1
@@ -472,10 +473,6 @@ class PreservationIndex:
         self.version += 1
         for key in [*self._machines, *(f"node/{name}" for name in self._nodes if name not in self._machine_of)]:
             self._count(key, self._machines.get(key), self._node_of(key))
-
-    def _pool_of(self, held: Held) -> Pool | None:
-        labels = labels_of(held, self._deployment(held.deployment) if held.deployment else None)
-        return next((pool for _, pool in sorted(self._pools.items()) if pool.matches(labels)), None)
 
     def _settle(self, key: str) -> timedelta:
         pool = self._pools.get(self._part_of[key][0]) if key in self._part_of else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from policy.checks.health_check import AUTOSCALER_PATIENCE, MOST_RETRIES, HealthCheck, RetryBackoff, RetryRules, strictest
 from policy.checks.verdicts import JudgedTarget
@@ -82,7 +82,12 @@ def next_turn(last: LastRemediation | None, rules: RetryRules, now: datetime) ->
         )
     if rules.max_retry is not None and last.retry >= rules.max_retry:
         why = f"{after}; from {written(over)} on it would be a new story"
-        return NextRemediation(retry=last.retry, exhausted=_exhausted(last, rules), failed=last.failed, why=why)
+        times = "once" if last.retry == 0 else f"{last.retry + 1} times"
+        period = format_duration(rules.min_healthy_period)
+        exhausted = (
+            f"it was remediated {times} and did not stay well for {period}: maxRetry is {rules.max_retry}, last was {last.of}"
+        )
+        return NextRemediation(retry=last.retry, exhausted=exhausted, failed=last.failed, why=why)
     counted = f"retry {retry}" + (f" of {rules.max_retry}" if rules.max_retry is not None else "")
     due, pause = max(
         (min(later(last.at, rules.retry_period), over), f"the retryPeriod is {format_duration(rules.retry_period)}"),
@@ -94,18 +99,6 @@ def next_turn(last: LastRemediation | None, rules: RetryRules, now: datetime) ->
     return NextRemediation(
         retry=retry, not_before=due, failed=last.failed, why=f"{counted}, not before {written(due)}: {after}, and {pause}"
     )
-
-
-def _exhausted(last: LastRemediation, rules: RetryRules) -> str:
-    times = "once" if last.retry == 0 else f"{last.retry + 1} times"
-    period = format_duration(rules.min_healthy_period)
-    return f"it was remediated {times} and did not stay well for {period}: maxRetry is {rules.max_retry}, last was {last.of}"
-
-
-def leave_to_autoscaler(created: datetime | None, patience: timedelta = AUTOSCALER_PATIENCE) -> datetime | None:
-    """Until when a Machine that never had a Node is left to the autoscaler of its set's node group; None: the moment is not
-    known."""
-    return None if created is None else later(created, patience)
 
 
 def written_memory(last: LastRemediation) -> str:
@@ -226,7 +219,7 @@ def _left_to_autoscaler(
     if turn.exhausted or machine.controller.partition("/")[0] != AUTOSCALED:
         return turn
     patience = max((each.autoscaler_patience for each in checks), default=AUTOSCALER_PATIENCE)
-    until = leave_to_autoscaler(machine.created, patience)
+    until = None if machine.created is None else later(machine.created, patience)
     if until is None or until <= now or (turn.not_before is not None and turn.not_before >= until):
         return turn
     given_time = (

@@ -39,25 +39,25 @@ from policy.values.object_refs import ObjectRef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """A candidate that may not be acted on now, and why."""
+    """A candidate that may not be acted on now, and why; becomes a `RemediationSkipped` Event on its check. reason: an
+    `AdmissionRefusal`, or what a newer scanner says."""
 
     node: str
     check: ObjectRef
-    reason: AdmissionRefusal
+    reason: str
     message: str
-    also: AdmissionRefusal | None = None
-    """Where the mode refuses it: what would have refused it in mode repair, None for nothing."""
-    also_message: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
     """Every candidate of the report is in exactly one of the three groups. exhausted: only a person can help it any more, so an
-    episode asks one. again: when the first candidate that waits for nothing but time is due."""
+    episode asks one. again: when the first candidate that waits for nothing but time is due. in_repair: of those that the mode
+    refuses, what would have refused them in mode repair."""
 
     admitted: tuple[Candidate, ...] = ()
     refused: tuple[Refused, ...] = ()
     exhausted: tuple[Candidate, ...] = ()
+    in_repair: tuple[Refused, ...] = ()
     again: datetime | None = None
 
 
@@ -81,24 +81,16 @@ def admit(
     room = Occupancy(report, permits, cap=cap, now=now, held_off=held_off, power=power, replaced=replaced, paused=paused)
     admitted: list[Candidate] = []
     refused: list[Refused] = []
+    in_repair: list[Refused] = []
     exhausted: list[Candidate] = []
     due: list[datetime] = []
     for candidate in sorted(report.candidates, key=lambda candidate: (candidate.since, candidate.node)):
         applicant = _offered(candidate)
         why = next(objections(applicant, room), None)
         if why is not None:
-            of_mode = why.code is AdmissionRefusal.MODE
-            also = beside_mode(objections(applicant, room), applicant) if of_mode else None
-            refused.append(
-                Refused(
-                    node=candidate.node,
-                    check=candidate.check,
-                    reason=why.code,
-                    message=why.message,
-                    also=also.code if also is not None else None,
-                    also_message=also.message if also is not None else "",
-                )
-            )
+            refused.append(Refused(node=candidate.node, check=candidate.check, reason=why.code, message=why.message))
+            if why.code is AdmissionRefusal.MODE and (no := beside_mode(objections(applicant, room), applicant)) is not None:
+                in_repair.append(Refused(node=candidate.node, check=candidate.check, reason=no.code, message=no.message))
             if why.code is AdmissionRefusal.RETRY_LATER and candidate.not_before is not None:
                 due.append(candidate.not_before)
             elif why.code is AdmissionRefusal.REPLACEMENT:
@@ -108,7 +100,13 @@ def admit(
         else:
             room.reserve(candidate)
             admitted.append(candidate)
-    return Admission(admitted=tuple(admitted), refused=tuple(refused), exhausted=tuple(exhausted), again=min(due, default=None))
+    return Admission(
+        admitted=tuple(admitted),
+        refused=tuple(refused),
+        exhausted=tuple(exhausted),
+        in_repair=tuple(in_repair),
+        again=min(due, default=None),
+    )
 
 
 def _offered(candidate: Candidate) -> Applicant:

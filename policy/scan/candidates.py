@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import IntEnum
 from heapq import nsmallest
-from typing import NamedTuple
 
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.health_check import HealthCheck, Overlap
@@ -22,7 +22,6 @@ from policy.episode.gate import By, Objection, Operation, Seen, objection
 from policy.episode.messages import NeedKind
 from policy.objects.machines import MachineView
 from policy.objects.nodes import NodeView
-from policy.objects.remediations import RemediationObject
 from policy.objects.scopes import group_of
 from policy.remediation.ladder import EscalationStep, body_of, fences_only, possible
 from policy.remediation.memory import LAST_REMEDIATION_ANNOTATION, turn_of
@@ -36,7 +35,8 @@ MOST_UNCOUNTED = 5
 """How many requests of one namespace that no setting names a report shows: a flood of them leaves room for others (S46, S44)."""
 
 
-class _Choice(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Choice:
     """The check that acts on a victim: since when it calls it unhealthy, by which of its targets, the steps that can be taken,
     and why none can. vetoed_by: the gate's row that says so, "" where the check itself has no possible step."""
 
@@ -49,9 +49,34 @@ class _Choice(NamedTuple):
     vetoed_by: str = ""
 
 
-_Ranked = tuple[int, datetime, str, str, str, _Choice | None]
-"""Rank, since, victim, check and why it can't be acted on: sorts as candidates go into the report. Last the choice behind it,
-None for a request of another system."""
+class _Rank(IntEnum):
+    """In the order of a report, so that the last crowd out none of the first."""
+
+    READY = 0
+    OPEN = 1
+    """It has an open episode."""
+    WAITS = 2
+    """For a limit of its scope, for its next try, or for a check that can spare no more."""
+    REFUSED = 3
+    """It can't be acted on."""
+    STRANGERS = 4
+    """It is a request of a namespace that no setting names."""
+
+    @classmethod
+    def of(cls, *, refused: bool, is_open: bool, waits: bool) -> _Rank:
+        return cls.REFUSED if refused else cls.OPEN if is_open else cls.WAITS if waits else cls.READY
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Ranked:
+    """A candidate in brief: sorts as candidates go into the report. key: of the check or the request. choice: None for a
+    request of another system."""
+
+    rank: _Rank
+    since: datetime
+    victim: str
+    key: str
+    choice: _Choice | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,16 +94,17 @@ def choose(known: LedgerSnapshot, watching: frozenset[str]) -> CandidateChoice:
     requests, not_shown = _rank_requests(known, watching)
     ranked += requests
     chosen = nsmallest(MAXIMUM_CANDIDATES, _spread(known, ranked))
-    candidates = tuple(_candidate(known, victim, key, refused, choice) for _, _, victim, key, refused, choice in chosen)
+    candidates = tuple(
+        _asked_for(known, known.requests[each.key]) if each.choice is None else _candidate(known, each.victim, each.choice)
+        for each in chosen
+    )
     return CandidateChoice(candidates=candidates, left_out=len(ranked) + not_shown - len(candidates), waiting=waiting)
 
 
 def _rank(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[list[_Ranked], defaultdict[str, Counter[str]]]:
     """The candidates in brief, and for each check how many of its targets each other check holds back.
 
-    Unless checks are independent, one open circuit breaker of any check that covers a victim holds it back. The order:
-    candidates that can be acted on; those with an open episode; those that wait for a limit of their scope, for their next try,
-    or for a check that can spare no more; those that can't be acted on. So the last crowd out none of the first.
+    Unless checks are independent, one open circuit breaker of any check that covers a victim holds it back.
     """
     ranked: list[_Ranked] = []
     waiting: defaultdict[str, Counter[str]] = defaultdict(Counter)
@@ -94,18 +120,17 @@ def _rank(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[list[_Ranked
         if name in known.exempt.unsettled:
             continue
         choice = _under_which(known, opinions, offended)
-        since, key, refused = choice.since, choice.key, choice.refused
-        alone = left_alone(known, victim, key, exempt=known.exempt.kept.get(name, ""))
+        alone = left_alone(known, victim, choice.key, exempt=known.exempt.kept.get(name, ""))
         if alone is not None:
-            refused, choice = alone.words, choice._replace(vetoed_by=alone.rule)
+            choice = replace(choice, refused=alone.words, vetoed_by=alone.rule)
         for other in offended:
-            if other != key:
-                waiting[other][key] += 1
+            if other != choice.key:
+                waiting[other][choice.key] += 1
         # Admission refuses these, too (S17).
         spends_last = bool(spent) and not spent.isdisjoint(_healthy_under(known, victim))
         waits = spends_last or _put_off(known, target, offended) or fence_policy_objection(known, victim) is not None
-        rank = 3 if refused else 1 if name in watching else 2 if waits else 0
-        ranked.append((rank, since, victim, key, refused, choice))
+        rank = _Rank.of(refused=bool(choice.refused), is_open=name in watching, waits=waits)
+        ranked.append(_Ranked(rank, choice.since, victim, choice.key, choice))
     return ranked, waiting
 
 
@@ -173,10 +198,12 @@ def _spread(known: LedgerSnapshot, ranked: list[_Ranked]) -> list[_Ranked]:
     placed = []
     for each in sorted(ranked):
         rounds = 0
-        for cap, group in ((each_cap, group_of(each_cap.scope, node)) for each_cap in caps for node in known.nodes_of(each[2])):
+        for cap, group in (
+            (each_cap, group_of(each_cap.scope, node)) for each_cap in caps for node in known.nodes_of(each.victim)
+        ):
             rounds = max(rounds, before[group] // cap.cap)
             before[group] += 1
-        placed.append((each[0], rounds, each))
+        placed.append((each.rank, rounds, each))
     return [each for *_, each in sorted(placed)[:MAXIMUM_CANDIDATES]]
 
 
@@ -211,13 +238,13 @@ def _rank_requests(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[lis
         if request.asks:
             if request.node in known.exempt.unsettled:
                 continue
-            refused = why_not_asked_for(known, request)
+            since = request.created or NEVER
             if request.uncounted:
-                strangers[request.ref.namespace].append((4, request.created or NEVER, request.node, key, refused, None))
+                strangers[request.ref.namespace].append(_Ranked(_Rank.STRANGERS, since, request.node, key))
                 continue
-            waits = fence_policy_objection(known, request.node) is not None
-            rank = 3 if refused else 1 if request.node in watching else 2 if waits else 0
-            ranked.append((rank, request.created or NEVER, request.node, key, refused, None))
+            refused, waits = why_not_asked_for(known, request), fence_policy_objection(known, request.node) is not None
+            rank = _Rank.of(refused=bool(refused), is_open=request.node in watching, waits=waits)
+            ranked.append(_Ranked(rank, since, request.node, key))
     shown = [each for found in strangers.values() for each in nsmallest(MOST_UNCOUNTED, found)]
     return [*ranked, *shown], sum(map(len, strangers.values())) - len(shown)
 
@@ -225,7 +252,7 @@ def _rank_requests(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[lis
 def answer_without_trying(known: LedgerSnapshot, request: FencingRequest) -> Stage | None:
     """The final answer to a request that can never be carried out as it is, None where it may yet be. Ask this only where the
     view of the nodes is complete."""
-    if not request.asks or request.uncounted or request.taken_up or known.requests_held:
+    if not request.asks or request.uncounted or request.taken_up or known.requests_held_back:
         return None
     if request.node not in known.nodes:
         return Stage.NODE_NOT_FOUND
@@ -234,8 +261,8 @@ def answer_without_trying(known: LedgerSnapshot, request: FencingRequest) -> Sta
 
 def why_not_asked_for(known: LedgerSnapshot, request: FencingRequest) -> str:
     """Why a request can't be carried out, "" where it can."""
-    if known.requests_held or request.uncounted:
-        return known.requests_held or request.uncounted
+    if known.requests_held_back or request.uncounted:
+        return known.requests_held_back or request.uncounted
     if request.taken_up:
         return f"another controller works on it: its finalizer is on {request.ref.key}"
     target = known.nodes.get(request.node)
@@ -259,11 +286,12 @@ def gives_the_remedy(known: LedgerSnapshot, victim: str) -> str:
 def in_turn(known: LedgerSnapshot) -> list[tuple[HealthCheck, JudgedTarget]]:
     """Checks and their targets in admission's order, before limits, quorum and what only a scanner knows."""
     ranked, _ = _rank(known, frozenset())
-    turns = []
-    for rank, since, _, key, _, choice in ranked:
-        if rank == 0 and choice is not None:
-            turns.append((since, choice.target.victim_name, key, choice.target))
-    return [(known.checks[key], target) for _, _, key, target in sorted(turns, key=lambda turn: turn[:2])]
+    turns = [
+        (each.since, choice.target.victim_name, known.checks[each.key], choice.target)
+        for each in ranked
+        if each.rank is _Rank.READY and (choice := each.choice) is not None
+    ]
+    return [(check, target) for _, _, check, target in sorted(turns, key=lambda turn: turn[:2])]
 
 
 def due_under(known: LedgerSnapshot, victim: str) -> _Choice | None:
@@ -316,26 +344,19 @@ def _possible(check: HealthCheck, target: JudgedTarget) -> tuple[tuple[Escalatio
 
 
 def _in_other_hands(check: HealthCheck, target: JudgedTarget) -> str:
-    """Why the check's remedy has to wait for an object that exists already, "" where there is none."""
-    foreign = next((each for each in target.remediations if check.makes(each) and _is_anothers(each, check)), None)
-    if foreign is not None:
+    """Why the check's remedy has to wait for an object that exists already, "" where there is none. A check of Machines makes
+    objects that the Machine owns: there it is never another check's."""
+    foreign = next((each for each in target.remediations if check.makes(each) and not check.owns(each)), None)
+    if foreign is not None and not check.of_machines:
         return f"a {foreign.ref.kind} of it exists already that this check did not create: {foreign.ref.key}"
     return ""
 
 
-def _is_anothers(remediation: RemediationObject, check: HealthCheck) -> bool:
-    """Whether another check made the object. A check of Machines makes objects that the Machine owns: there it is never
-    another's."""
-    return not check.of_machines and not check.owns(remediation)
-
-
-def _candidate(known: LedgerSnapshot, victim: str, key: str, refused: str, choice: _Choice | None) -> Candidate:
-    if choice is None:
-        return _asked_for(known, known.requests[key], refused)
-    check, opinions = known.checks[key], known.verdicts_on(victim)
-    since, _, target, verdict, steps, _, vetoed_by = choice
+def _candidate(known: LedgerSnapshot, victim: str, choice: _Choice) -> Candidate:
+    check, opinions = known.checks[choice.key], known.verdicts_on(victim)
+    target, verdict = choice.target, choice.verdict
     view, machine = target.node, target.machine
-    ladder = () if refused or fences_only(check, steps) else steps
+    ladder = () if choice.refused or fences_only(check, choice.steps) else choice.steps
     offended = [known.checks[each] for each, pairs in opinions.items() if any(verdict.calls_for_action for _, verdict in pairs)]
     turn = turn_of(target, offended, known.now, retries=known.retries) if ladder else None
     uninitialized = target.cluster is not None and not target.cluster.control_plane_initialized
@@ -343,7 +364,7 @@ def _candidate(known: LedgerSnapshot, victim: str, key: str, refused: str, choic
         node=target.victim_name,
         uid=view.uid if view else "",
         check=check.ref,
-        since=since,
+        since=choice.since,
         dated=verdict.since is not None,
         reason=verdict.reason,
         message=verdict.message,
@@ -352,8 +373,8 @@ def _candidate(known: LedgerSnapshot, victim: str, key: str, refused: str, choic
         zone=view.zone if view else "",
         # Before a control plane is initialized there is nothing of it yet that could be lost (S15).
         control_plane=any(each.control_plane for each in known.together(victim)) and not uninitialized,
-        refused=refused,
-        vetoed_by=vetoed_by,
+        refused=choice.refused,
+        vetoed_by=choice.vetoed_by,
         ready=view.ready if view else False,
         healthy_under=_healthy_under(known, victim),
         machine=f"{machine.namespace}/{machine.name}" if machine else "",
@@ -371,8 +392,8 @@ def _candidate(known: LedgerSnapshot, victim: str, key: str, refused: str, choic
         fresh=machine is not None and not machine.node_name and LAST_REMEDIATION_ANNOTATION not in machine.annotations,
         created=machine.created if machine and ladder else None,
         checks=tuple(sorted(opinions)),
-        steps=tuple(each.name for each in steps),
-        mode=known.mode_of(victim, key).mode,
+        steps=tuple(each.name for each in choice.steps),
+        mode=known.mode_of(victim, choice.key).mode,
         boot_id=view.boot_id if view else "",
     )
 
@@ -383,7 +404,7 @@ def memory_text(machine: MachineView | None, node: NodeView | None) -> str:
     return annotations.get(LAST_REMEDIATION_ANNOTATION, "")
 
 
-def _asked_for(known: LedgerSnapshot, request: FencingRequest, refused: str) -> Candidate:
+def _asked_for(known: LedgerSnapshot, request: FencingRequest) -> Candidate:
     target = known.nodes.get(request.node)
     view = target.node if target is not None else None
     return Candidate(
@@ -396,7 +417,7 @@ def _asked_for(known: LedgerSnapshot, request: FencingRequest, refused: str) -> 
         provider_id=view.provider_id if view else "",
         zone=view.zone if view else "",
         control_plane=any(each.control_plane for each in known.together(request.node)),
-        refused=refused,
+        refused=why_not_asked_for(known, request),
         ready=view.ready if view else False,
         healthy_under=_healthy_under(known, request.node),
         groups=known.groups.groups_of(view) if view else (),

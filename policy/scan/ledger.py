@@ -57,9 +57,9 @@ class Ledger:
         self._bad: dict[str, BadCheck] = {}
         self._surroundings = Surroundings()
         self._policies = NO_POLICIES
-        self._holds: dict[Dialect, dict[OpenReason, str]] = {dialect: {} for dialect in Dialect}
+        self._held_back: dict[Dialect, dict[OpenReason, str]] = {dialect: {} for dialect in Dialect}
         self._requests: dict[str, FencingRequest] = {}
-        self._requests_held = ""
+        self._requests_held_back = ""
         self._storms: dict[str, Storm] = {}
         self._tallies: dict[str, Tally] = {}
         self._sick: dict[str, JudgedTarget] = {}
@@ -248,10 +248,10 @@ class Ledger:
         nodes = (target.node for target in self._inventory.nodes.values() if target.node is not None)
         self._inventory.groups.count_by(policies.scopes, policies.lost_storage_conditions, nodes)
 
-    def hold(self, dialect: Dialect, reason: OpenReason, why: str) -> None:
-        """Hold all checks of a dialect, or lift the hold with "": they are judged, and nothing is admitted. OBSERVE_ONLY:
+    def hold_back(self, dialect: Dialect, reason: OpenReason, why: str) -> None:
+        """Hold back all checks of a dialect, or no longer with "": they are judged, and nothing is admitted. OBSERVE_ONLY:
         another controller acts on them. STALE_MACHINES: an object that decides their verdicts can't be followed."""
-        known = self._holds[dialect]
+        known = self._held_back[dialect]
         if known.get(reason, "") == why:
             return
         self._version += 1
@@ -260,10 +260,10 @@ class Ledger:
         else:
             known.pop(reason, None)
 
-    def hold_requests(self, why: str) -> None:
-        """Hold all requests of other systems for nodes, or lift the hold with ""."""
-        if self._requests_held != why:
-            self._requests_held = why
+    def hold_back_requests(self, why: str) -> None:
+        """Hold back all requests of other systems for nodes, or no longer with ""."""
+        if self._requests_held_back != why:
+            self._requests_held_back = why
             self._version += 1
 
     # Time -----------------------------------------------------------------------------------------------------------
@@ -365,14 +365,16 @@ class Ledger:
             clusters=inventory.clusters,
             remediations=inventory.remediations,
             requests=self._requests,
-            requests_held=self._requests_held,
+            requests_held_back=self._requests_held_back,
             surroundings=self._surroundings,
             control_plane=inventory.control_plane,
             overlap=self._overlap,
             next_due=self.next_due,
             policies=self._policies,
             groups=inventory.groups,
-            controllers={dialect: why for dialect, held in self._holds.items() if (why := held.get(OpenReason.OBSERVE_ONLY, ""))},
+            controllers={
+                dialect: why for dialect, held in self._held_back.items() if (why := held.get(OpenReason.OBSERVE_ONLY, ""))
+            },
             retries=self._retries,
             modes=self._modes,
             mode_exceptions=self._mode_exceptions,
@@ -416,7 +418,7 @@ class Ledger:
 
     def _circumstances(self, key: str, check: HealthCheck) -> Circumstances:
         cluster = f"{check.ref.namespace}/{check.cluster_name}" if check.cluster_name else ""
-        held = next(iter(sorted(self._holds[check.dialect].items())), None)
+        held = next(iter(sorted(self._held_back[check.dialect].items())), None)
         if cluster and self._inventory.unseen(cluster):
             held = (OpenReason.ELSEWHERE, f"no Node here belongs to the Cluster {cluster}: it is looked after from elsewhere")
         return Circumstances(

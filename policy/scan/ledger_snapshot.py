@@ -45,7 +45,7 @@ class LedgerSnapshot:
     """A ledger's memory at one moment; `sick`, `marked` and `machines_of` are indexes into `nodes` and `machines`.
 
     controllers: the other controller that acts, by dialect. requests: objects of other systems that ask for a node;
-    requests_held: why none of them is carried out, "" where nothing is in the way. exempt: nodes that preservation keeps.
+    requests_held_back: why none of them is carried out, "" where nothing is in the way. exempt: nodes that preservation keeps.
     retries: how failed remediations are tried again where a check does not say. modes: what is set for the cluster;
     mode_exceptions: nodes to which a rule or their label gives another mode.
     """
@@ -71,7 +71,7 @@ class LedgerSnapshot:
     policies: FencePolicies
     groups: GroupTally
     requests: Mapping[str, FencingRequest] = field(default_factory=dict)
-    requests_held: str = ""
+    requests_held_back: str = ""
     exempt: ExemptNodes = NONE_EXEMPT
     retries: RetryRules = DEFAULT_RETRIES
     modes: ClusterModes = REPAIRS

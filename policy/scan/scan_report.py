@@ -309,8 +309,9 @@ class ScanReport(ReportParts):
     run: str = ""
     """Which run of the scanner's workflow has asked for it, "" from a worker that does not say. A change within one history
     shows a reset."""
-    streams: bool = False
-    """Whether the worker that answers has a decision stream, to which the scanner's decisions are to go."""
+    streams: bool | None = None
+    """Whether the worker that answers has a decision stream, to which the scanner's decisions are to go; None from an older
+    one."""
 
     def members_without_node(self, node: str, uid: str) -> frozenset[str]:
         """The members of the control plane without a Node, `node` among them where its own is gone or has never come. uid: of

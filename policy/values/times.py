@@ -6,7 +6,9 @@ Only the text is read here; the reader of a field says which durations it accept
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
@@ -63,6 +65,11 @@ def parse_span(text: str, longest: timedelta) -> timedelta:
             f"expected a duration above 0 and of at most {longest.days}d, such as 90m, 72h or 30d, got {text[:40]!r}"
         )
     return found
+
+
+def quantile(values: Sequence[timedelta], share: float) -> timedelta:
+    """The shortest of them within which that share of all lies: one that has been, and no mean of two."""
+    return sorted(values)[max(0, math.ceil(len(values) * share) - 1)]
 
 
 def format_duration(duration: timedelta) -> str:

@@ -29,9 +29,9 @@ from starter.commands.session import (
     Exit,
     Session,
     complain,
-    ending,
     folded,
     given,
+    hold_until,
     print_answer,
     print_command_answer,
     session_of,
@@ -138,7 +138,7 @@ def print_begun(
 
 
 def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, words: RequestWords) -> Exit:
-    from policy.episode.messages import Outcome
+    from policy.episode.messages import REPAIRED, Outcome
     from starter import wording
 
     if result.outcome is not Outcome.REFUSED or session.for_programs:
@@ -147,7 +147,7 @@ def _ended(session: Session, episode: EpisodeHandle, result: EpisodeResult, word
         complain(result.message if result.missing else f"{episode.node} is not {words.not_done}: {result.message}")
     if result.outcome is Outcome.REFUSED:
         return Exit.MISSING if result.missing else Exit.REFUSED
-    return Exit.OK if result.outcome in wording.REPAIRED else Exit.FAILED
+    return Exit.OK if result.outcome in REPAIRED else Exit.FAILED
 
 
 async def _see_through(session: Session, episode: EpisodeHandle, words: RequestWords) -> Exit:
@@ -269,9 +269,8 @@ async def hold(
 ) -> None:
     """Let the episode of NODE do nothing destructive until `resume`, or for a while. Where none is open, none begins."""
     session = session_of(context, cluster=cluster, output=output)
-    await send_command(
-        session, node, lambda _, episode: episode.hold(who=who, reason=given("--reason", reason), until=ending(duration, until))
-    )
+    ends = hold_until(duration, until)
+    await send_command(session, node, lambda _, episode: episode.hold(who=who, reason=given("--reason", reason), until=ends))
 
 
 @working

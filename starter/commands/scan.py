@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands.arguments import ClusterOption, ForOption, OfOption, OutputOption, ReasonOption, UntilOption, WhoOption
-from starter.commands.session import Exit, ending, given, print_answer, print_command_answer, session_of, show, working
+from starter.commands.session import Exit, given, hold_until, print_answer, print_command_answer, session_of, show, working
 from starter.output import PIPE_WIDTH
 from workers.errors import SettingsError
 
@@ -91,7 +91,7 @@ async def pause(
     and the later word of theirs counts; the cluster goes on when none is left.
     """
     session = session_of(context, cluster=cluster, output=output)
-    ends = ending(hold, until)
+    ends = hold_until(hold, until)
     async with session.connected() as (warden, _, name):
         answer = await warden.scanner(name).pause(who=who, reason=given("--reason", reason), until=ends)
     print_command_answer(session, answer, cluster=name)

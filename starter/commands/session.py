@@ -366,7 +366,7 @@ def moment_of(option: str, text: str) -> datetime:
     return found
 
 
-def ending(hold: str, until: str) -> datetime | None:
+def hold_until(hold: str, until: str) -> datetime | None:
     """When what is asked for ends by itself; None: it does not. Raises SettingsError."""
     if until and hold:
         raise SettingsError("--until, --for: expected one of them or none")

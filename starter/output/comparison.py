@@ -55,7 +55,7 @@ BECAME = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPart:
     """A heading, sentences, and a table. links: of each row its page or, where there is none, its workflow. workflows: the id of
-    that."""
+    that. notes: of each row a sentence about it."""
 
     heading: str
     lines: Sequence[str] = ()
@@ -63,6 +63,7 @@ class ReportPart:
     rows: Sequence[Sequence[str]] = ()
     links: Sequence[str] = ()
     workflows: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
 
 def parts(answer: ClusterComparison) -> tuple[ReportPart, ...]:
@@ -190,7 +191,7 @@ def replayed_parts(answer: ReplayAnswer) -> tuple[ReportPart, ...]:
                 lines=(was, would),
                 columns=("NODE", "SICK SINCE"),
                 rows=[(each.before.spell.node, written(each.before.spell.since)) for each in changed],
-                links=[f"{_begun(each.before, each.before.spell.due)} → {_begun(each.after, each.due)}" for each in changed],
+                notes=[f"{_begun(each.before, each.before.spell.due)} → {_begun(each.after, each.due)}" for each in changed],
             )
         )
     return tuple(shown)
@@ -203,15 +204,15 @@ def _begun(each: JudgedSpell, due: datetime | None) -> str:
 
 
 def as_text(found: Sequence[ReportPart]) -> RenderableType:
-    """For a terminal. What has a link is a line with the link below it; its moments and times have their column's name."""
+    """For a terminal. What has a note or a link is a line with that below it; its moments and times have their column's name."""
     shown: list[RenderableType] = []
     for part in found:
         shown += [Text(part.heading, style="bold"), *(Padding(Text(line), (0, 0, 0, 2)) for line in part.lines)]
-        if part.links:
-            for (first, *others), link in zip(part.rows, part.links, strict=True):
+        if below := part.notes or part.links:
+            for (first, *others), under in zip(part.rows, below, strict=True):
                 named = zip(part.columns[1:], others, strict=True)
                 line = "  ".join([first, *(f"{name.lower()} {each}" if each[:1].isdigit() else each for name, each in named)])
-                shown += [Padding(Text(line), (0, 0, 0, 2)), Padding(Text(link, style="dim"), (0, 0, 0, 4))]
+                shown += [Padding(Text(line), (0, 0, 0, 2)), Padding(Text(under, style="dim"), (0, 0, 0, 4))]
         elif part.rows:
             table = columns(*part.columns, flexible=part.columns[0])
             for row in part.rows:

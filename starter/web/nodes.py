@@ -21,7 +21,7 @@ from fastapi.responses import Response
 
 from policy.checks.verdicts import Health
 from policy.episode.gate import MAY_NOT_ACT
-from policy.episode.messages import EpisodeStatus, Kind, Outcome, Phase, RecordEntry
+from policy.episode.messages import GOOD_ENDS, EpisodeStatus, Kind, Outcome, Phase, RecordEntry
 from policy.fence.device_check import DeviceRow
 from policy.objects.nodes import READY
 from policy.observation import past_moment
@@ -201,7 +201,7 @@ def _episode(episode: EpisodeRecord | EndedEpisode, entries: Sequence[RecordEntr
             trouble=entry.outcome in {"failed", Phase.NEEDS_HUMAN.value, "parked"},
         )
     if episode.ended is not None and not any(entry.act == END for entry in entries):
-        well = episode.outcome in wording.REPAIRED | {Outcome.RELEASED}
+        well = episode.outcome in GOOD_ENDS
         yield TimelineEntry(
             at=episode.ended,
             kind=TimelineKind.ACT,

@@ -11,7 +11,7 @@ from statistics import median
 from policy.checks.verdicts import Health
 from policy.episode import gate
 from policy.episode.advice import MOST_NAMED, until_well_or_asked
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Phase
+from policy.episode.messages import REPAIRED, EpisodeResult, EpisodeStatus, Kind, Phase
 from policy.episode.permits import PermitState
 from policy.fence.config import FenceStep
 from policy.scan import permit_rules
@@ -298,5 +298,5 @@ def _next(episode: EpisodeStatus) -> str:
 
 def _usual(ended: Sequence[EpisodeResult]) -> timedelta | None:
     """The median of the last repairs, waiting and all."""
-    took = [(each.ended - each.started).total_seconds() for each in ended if each.outcome in wording.REPAIRED]
+    took = [(each.ended - each.started).total_seconds() for each in ended if each.outcome in REPAIRED]
     return timedelta(seconds=round(median(took))) if len(took) >= ENOUGH else None

@@ -13,15 +13,14 @@ from itertools import accumulate, pairwise
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from policy.episode.messages import Kind, Outcome, Phase
+from policy.episode.messages import REPAIRED, Kind, Outcome, Phase
 from policy.fence.config import FenceStep
-from policy.observation.outcomes import PHASE, quantile, spans
+from policy.observation.outcomes import PHASE, spans
 from policy.observation.past_moment import would_have
 from policy.observation.spells import Ending
 from policy.scan import pauses
 from policy.values.display_text import counted
-from policy.values.times import LONGEST_SINCE, USUAL_SINCE, parse_span
-from starter import wording
+from policy.values.times import LONGEST_SINCE, USUAL_SINCE, parse_span, quantile
 from starter.errors import UnreadableError
 from starter.handles.history import OUTCOMES, EndedEpisode, outcomes_of
 from starter.output.cluster_moment import cluster_moment, sections
@@ -35,7 +34,6 @@ from starter.web.views import views_of
 
 MOST_DAYS = 31
 WITHOUT_A_PERMIT = frozenset({Phase.NEW.value, Phase.QUEUED.value, Phase.NEEDS_HUMAN.value})
-REPAIRED = frozenset(each.value for each in wording.REPAIRED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -154,6 +154,6 @@ def test_a_status_written_by_another_controller_counts_until_the_check_is_gone()
     for manager, reason in (("nodewarden", ""), ("kubectl", ""), ("manager", OpenReason.OBSERVE_ONLY)):
         found["metadata"]["managedFields"] = [entry | {"manager": manager}]
         conflicts.check_changed(Dialect.MEDIK8S, ref, found)
-        conflicts.hold(now())
+        conflicts.hold_back(now())
         assert ledger.report_parts(now()).checks[0].reason == reason
     assert "manager writes the status of NodeHealthCheck/workers" in ledger.report_parts(now()).checks[0].message

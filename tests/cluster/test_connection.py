@@ -18,14 +18,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from temporalio.exceptions import ApplicationError
+from temporalio.workflow import ActivityConfig
 
-from activities.cluster.api.connection import ClusterConnection
+from activities.cluster.api.connection import ClusterConnection, Timeouts
 from activities.cluster.api.paths import LEASES, NODES, PODS
 from activities.cluster.api.refusals import ObjectConflict, ObjectExists
-from activities.errors import ErrorType, error_type
+from activities.errors import FINAL, ErrorType, error_type
 from simulator.api.control.faults import Accident, Fault
 from simulator.api.server import ApiServer
 from tests.cluster.builders import node
+from workflows.kit import options
 
 pytestmark = pytest.mark.timeout(10)
 
@@ -54,6 +56,21 @@ async def test_preconditions_and_versions_conflict_and_change_nothing(connection
     with pytest.raises(ObjectConflict) as stale:
         await connection.replace(NODES.path("node-1"), created)
     assert error_type(stale.value) is ErrorType.TRANSIENT
+
+
+@pytest.mark.parametrize("config", [options.cluster_read("c-1"), options.cluster_write("c-1"), options.report("c-1")])
+def test_a_write_that_hangs_ends_as_a_try_which_is_repeated_not_as_ambiguous_which_is_final(config: ActivityConfig) -> None:
+    """The request begins after its try, so that equal limits do."""
+    assert ErrorType.AMBIGUOUS in FINAL
+    assert config["start_to_close_timeout"] is not None
+    assert config["start_to_close_timeout"] <= timedelta(seconds=Timeouts().write)
+
+
+def test_an_act_that_is_tried_once_outlasts_its_request() -> None:
+    """S34: after an Ambiguous nothing is in flight; after a time-out of the try the request may still arrive."""
+    assert timedelta(seconds=Timeouts().write) < options.CONSEQUENCE_DEADLINE
+    assert options.consequence("c-1")["start_to_close_timeout"] == options.CONSEQUENCE_DEADLINE
+    assert options.DELETION_DEADLINE == options.CONSEQUENCE_DEADLINE + options.IN_FLIGHT_MARGIN
 
 
 MEANINGS = {

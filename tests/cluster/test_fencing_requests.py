@@ -12,10 +12,10 @@ import pytest
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.objects.fencing_requests import FencingRequests
 from activities.cluster.report.status_writer import Published
-from activities.contracts.scan import OpenEpisode, Refusal
+from activities.contracts.scan import OpenEpisode
 from policy.checks.fence_policies import DEFAULT_SOURCE
 from policy.episode.messages import NeedKind
-from policy.scan.admission import admit
+from policy.scan.admission import Refused, admit
 from policy.scan.candidates import MOST_UNCOUNTED
 from policy.scan.ledger import Ledger
 from policy.scan.scan_report import ScanReport
@@ -67,7 +67,7 @@ async def first(scan: ClusterScan) -> ScanReport:
 async def publish(scan: ClusterScan, report: ScanReport, *in_flight: OpenEpisode) -> Published:
     """What a scanner publishes: every refusal of its admission."""
     refused = admit(report, (), cap=9, now=now()).refused
-    refusals = tuple(Refusal(node=each.node, check=each.check, reason=each.reason, message=each.message) for each in refused)
+    refusals = tuple(Refused(node=each.node, check=each.check, reason=each.reason, message=each.message) for each in refused)
     result = await scan.publishing.publish(report, in_flight, refusals)
     assert result.failed == ()
     return result
@@ -127,14 +127,14 @@ def test_a_status_written_by_another_controller_counts_for_a_while() -> None:
     entry = {"operation": "Update", "subresource": "status", "time": stamp(moment)}
     found["metadata"]["managedFields"] = [{**entry, "manager": "nodewarden"}]
     requests.put(REF, found)
-    requests.hold(moment)
-    assert ledger.known(moment).requests_held == ""
+    requests.hold_back(moment)
+    assert ledger.known(moment).requests_held_back == ""
     found["metadata"]["managedFields"].append({**entry, "manager": "manager"})
     requests.put(REF, found)
-    requests.hold(moment)
-    assert "manager writes the status of FenceAgentsRemediation/medik8s/node-0" in ledger.known(moment).requests_held
-    requests.hold(moment + timedelta(minutes=11))
-    assert ledger.known(moment).requests_held == ""
+    requests.hold_back(moment)
+    assert "manager writes the status of FenceAgentsRemediation/medik8s/node-0" in ledger.known(moment).requests_held_back
+    requests.hold_back(moment + timedelta(minutes=11))
+    assert ledger.known(moment).requests_held_back == ""
 
 
 async def test_the_operator_that_asks_holds_nothing_up_by_being_alive(person: ApiClient, open_scan: Open) -> None:

@@ -14,11 +14,12 @@ from temporalio.testing import ActivityEnvironment
 from activities.cluster.acts.scan import ClusterScan
 from activities.cluster.report.alarms import AlarmNotifier
 from activities.contracts import metrics
-from activities.contracts.scan import OpenEpisode, Refusal
+from activities.contracts.scan import OpenEpisode
 from activities.notification_sender import Notice
 from policy.checks.circuit_breakers import OpenReason
 from policy.episode.events import When
 from policy.episode.notices import Severity
+from policy.scan.admission import Refused
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import alarms as alarms_of
 from policy.scan.scan_report import ScanReport, ViewState
@@ -76,8 +77,8 @@ async def test_the_levels_are_what_the_scanner_says_of_itself_and_what_the_scan_
     assert dict(levels) == {metrics.SCAN_BEGAN.name: 0}
     await person.create(NODES, node("node-1"))
     await with_policy(person)
-    full = [Refusal(node=name, check=CHECK, reason=AdmissionRefusal.CAP, message="") for name in ("b", "b", "c")]
-    refusals = (*full, Refusal(node="d", check=CHECK, reason=AdmissionRefusal.PAUSED, message=""))
+    full = [Refused(node=name, check=CHECK, reason=AdmissionRefusal.CAP, message="") for name in ("b", "b", "c")]
+    refusals = (*full, Refused(node="d", check=CHECK, reason=AdmissionRefusal.PAUSED, message=""))
     open_ones = (OpenEpisode(node="a", since="", incident="i"),)
     known = {"in_flight": open_ones, "refusals": refusals, "need_person": 2, "permits": 1, "queued": 1}
     await scanned(scan, work_in_hand=True, **known)

@@ -18,8 +18,9 @@ from activities.cluster.objects.check_statuses import Situation, condition_of, s
 from activities.cluster.report.status_writer import DROPPED_FOR, Published
 from activities.cluster.watch.freshness import ViewLimits
 from activities.cluster.watch.view import ClusterView
-from activities.contracts.scan import OpenEpisode, Refusal
+from activities.contracts.scan import OpenEpisode
 from policy.objects.remediations import RemediationObject
+from policy.scan.admission import Refused
 from policy.scan.scan_report import CheckReport, ClusterLease
 from policy.values.object_refs import ObjectRef
 from simulator.api.control.faults import Accident, Fault
@@ -356,7 +357,7 @@ async def test_a_refusal_is_told_once_on_its_check_and_on_the_sick_node(scan: Cl
     patch = {"status": {"conditions": conditions("Unknown", now() - timedelta(hours=1))}}
     await person.patch(f"{NODES}/node-1/status", patch)
     await until(lambda: [candidate.node for candidate in scan.view.ledger.report_parts(now(), ()).candidates] == ["node-1"])
-    refusal = Refusal(node="node-1", check=REF, reason="CapReached", message="1 of 1 in use: node-2")
+    refusal = Refused(node="node-1", check=REF, reason="CapReached", message="1 of 1 in use: node-2")
     for _ in range(3):
         await publish(scan, (), refusals=(refusal,))
     told = {each["involvedObject"]["kind"]: each for each in (await person.list(EVENTS))["items"]}
@@ -373,7 +374,7 @@ async def test_an_event_that_could_not_be_counted_is_not_taken_for_told(
 ) -> None:
     await with_check(scan, person)
     uid = (await person.get(f"{CHECKS}/workers"))["metadata"]["uid"]
-    refusal = Refusal(node="node-1", check=REF, reason="Quorum", message="too few")
+    refusal = Refused(node="node-1", check=REF, reason="Quorum", message="too few")
     happening = Happening(
         about=REF, uid=uid, reason="RemediationSkipped", message="nothing is begun for Node/node-1: too few", warning=True
     )

@@ -35,7 +35,7 @@ from activities.contracts.attestation import VerifyRequest
 from activities.contracts.device_check import FenceDevicesRequest, NodeNamesRequest, PublishDeviceNoticesRequest
 from activities.contracts.preservation import NO_WISH, GiveUpRequest, HoldRequest, Wish
 from activities.contracts.remediation import BeforeActing, ExternalRequest, FailedVolumesRequest, RememberRequest
-from activities.contracts.scan import Refusal, ScanRequest
+from activities.contracts.scan import ScanRequest
 from activities.contracts.target import (
     ActRequest,
     AnswerRequest,
@@ -69,6 +69,7 @@ from policy.fence.device_check import DeviceEventReason, DeviceNotice
 from policy.fence.plan import CredentialKind, CredentialRef, CutStorage, PowerDevice
 from policy.fence.power import PowerState
 from policy.remediation.remediation_objects import REMEDIATORS
+from policy.scan.admission import Refused
 from policy.scan.scan_report import ScanReport
 from policy.values.errors import PolicyError
 from policy.values.object_refs import ObjectRef
@@ -288,7 +289,7 @@ async def _scan(worker: ClusterConnection, stack: AsyncExitStack) -> ScanReport:
     assert {candidate.node for candidate in report.candidates} == {SICK, UNSELECTED}
     assert len({candidate.need for candidate in report.candidates}) == 2
     assert {check.ref.kind for check in report.checks} == {"NodeHealthCheck", "MachineHealthCheck"}
-    refusals = (Refusal(node=SICK, check=CHECK, reason="held", message="another has it"),)
+    refusals = (Refused(node=SICK, check=CHECK, reason="held", message="another has it"),)
     published = await scan.publishing.publish(report, refusals=refusals)
     assert published.written == 5
     assert published.failed == ()

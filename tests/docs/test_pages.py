@@ -141,6 +141,13 @@ def test_a_page_says_who_acts(page: str) -> None:
     assert [f"{page}:{number} {line}" for number, line in enumerate(lines, 1) if RIDDLES.search(_QUOTED.sub("", line))] == []
 
 
+def test_the_glossary_has_each_word_once_in_the_order_of_the_alphabet() -> None:
+    _, _, table = pages()["docs/concepts.md"].partition("\n| word | meaning |\n|---|---|\n")
+    words = [row.split("|")[1].strip().lower() for row in table.strip().splitlines()]
+    assert len(words) > 30
+    assert words == sorted(set(words))
+
+
 def test_files_that_pages_name_exist() -> None:
     """Of the repository, between backquotes."""
     named = {

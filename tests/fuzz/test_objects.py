@@ -69,7 +69,7 @@ class Followed:
 
     def conclude(self) -> None:
         """All that is told to people, and written."""
-        self.watches.hold(NOW)
+        self.watches.hold_back(NOW)
         known = self.ledger.known(NOW)
         evaluate(known)
         explain(known, NODE)

@@ -21,6 +21,7 @@ from policy.episode.permits import Permit, PermitState
 from policy.fence.device_check import DeviceToCheck, NodeToCheck, held_rows, report_of
 from policy.fence.plan import PowerDevice
 from policy.remediation.strategies import Action
+from policy.scan.admission import Refused
 from policy.scan.evaluation import CheckEvaluation, TargetEvaluation
 from policy.scan.explanation import CheckOpinion, Explanation
 from policy.scan.permit_rules import AdmissionRefusal
@@ -39,14 +40,27 @@ from starter.output import status_table
 from starter.output.explanation import NodeExplanation, as_model, as_text, conclusion, scanner_lines
 from starter.output.models import ModeLine, ModesAnswer
 from tests.starter import builders
-from tests.starter.builders import CIRCUIT_BREAKER, NOW, ago, check, episode, nodewarden, report, result, row, scanner, status
+from tests.starter.builders import (
+    CHECK,
+    CIRCUIT_BREAKER,
+    NOW,
+    ago,
+    check,
+    episode,
+    nodewarden,
+    report,
+    result,
+    row,
+    scanner,
+    status,
+)
 from tests.starter.conftest import SETTINGS
 from tests.starter.test_status_table import drawn
-from workflows.kit.messages import Backoff, RefusedNode, ScannerStatus
+from workflows.kit.messages import Backoff, ScannerStatus
 
 WAY_OUT = "until it is healthy once, or a person asks: `nodewarden fence node-7 --reason …`"
 ABORTED = Backoff(node="node-7", reason=f"aborted by amy (wrong rack) (incident i); {WAY_OUT}")
-REFUSED = RefusedNode(node="node-7", reason=AdmissionRefusal.HELD_OFF.value, message=f"held off: {ABORTED.reason}")
+REFUSED = Refused(check=CHECK, node="node-7", reason=AdmissionRefusal.HELD_OFF.value, message=f"held off: {ABORTED.reason}")
 SHORT = check(allowed=False, total=2, healthy=1, message="only 1 of 2 nodes is healthy")
 
 
@@ -101,7 +115,7 @@ def test_what_is_held_off_is_not_called_due_and_the_way_out_is_named() -> None:
 
 
 def test_what_a_candidate_waits_for_is_the_conclusion() -> None:
-    full = RefusedNode(node="node-7", reason=AdmissionRefusal.CAP.value, message="1 of 1 permits are held: node-2")
+    full = Refused(check=CHECK, node="node-7", reason=AdmissionRefusal.CAP.value, message="1 of 1 permits are held: node-2")
     waits = explained(explanation=fence_is_due(), seen=scanner(report(row("node-7")), refused=(full,)))
     assert conclusion(waits) == "unhealthy, and not begun (CapReached): 1 of 1 permits are held: node-2"
 

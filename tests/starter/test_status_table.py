@@ -16,6 +16,7 @@ from policy.episode.messages import Kind, Phase
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.fence.device_check import DeviceRow
 from policy.observation.spells import Ending, HeldSpan, Spell
+from policy.scan.admission import Refused
 from policy.scan.pauses import Pause
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import AtRisk, Candidate, NodeAtRisk
@@ -24,7 +25,7 @@ from starter.handles.status import ClusterStatus
 from starter.output.status_table import render
 from tests.starter.builders import CHECK, NOW, ago, check, episode, proof, report, result, row, scanner, status
 from tests.starter.builders import drawn as lines_of
-from workflows.kit.messages import Backoff, RefusedNode
+from workflows.kit.messages import Backoff
 
 
 @pytest.fixture(autouse=True)
@@ -132,7 +133,7 @@ def test_who_waits_and_why() -> None:
         ),
         queue=(PermitRequest(node="node-3", workflow_id="w", incident="i"),),
         held_off=(Backoff(node="node-4", reason="aborted by amy", until=NOW + timedelta(seconds=40)),),
-        refused=(RefusedNode(node="node-5", reason="Budget", message="1 of 1 permits are in use"),),
+        refused=(Refused(check=CHECK, node="node-5", reason="Budget", message="1 of 1 permits are in use"),),
     )
     queued = replace(episode("node-3"), queued="1 of 1 permits are held: node-2")
     lines = drawn(status(scanner=waiting, episodes=(queued,)))
@@ -157,7 +158,7 @@ def test_what_would_have_been_repaired_is_shown_with_what_holds_it() -> None:
     ]
     assert lines[first + 3] == "… and 3 more nodes"
     long = "its mode is observe: set for all nodes by ada, verified by Kubernetes at 2026-11-21T11:00:00Z: only look"
-    waits = RefusedNode(node="node-2", reason="Mode", message=long)
+    waits = Refused(check=CHECK, node="node-2", reason="Mode", message=long)
     held = HeldSpan(code="mode", message=long[:90], since=ago(60))
     seen = scanner(report(row("node-1")), spells=(replace(spell, held=(held,)),), refused=(waits,))
     page = " ".join(" ".join(drawn(status(scanner=seen))).split())
@@ -206,7 +207,7 @@ def test_a_candidate_that_waits_says_for_what(because: AdmissionRefusal, message
         node="node-5", uid="u", check=CHECK, since=NOW, reason="r", message="m", not_before=NOW + timedelta(minutes=1)
     )
     seen = report(row("node-1"), candidates=(waiting,))
-    refused = (RefusedNode(node="node-5", reason=because.value, message=message),)
+    refused = (Refused(check=CHECK, node="node-5", reason=because.value, message=message),)
     assert shown in " ".join(" ".join(drawn(status(scanner=scanner(seen, refused=refused)))).split())
 
 

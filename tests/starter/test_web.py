@@ -22,6 +22,7 @@ from policy.episode.permits import PermitRequest
 from policy.fence.device_check import DeviceReport, DeviceRow
 from policy.observation.offenders import OffenderRules, Repair, RepairedMachine, machines
 from policy.observation.spells import Spell
+from policy.scan.admission import Refused
 from policy.scan.pauses import Pause, Pauses, described
 from policy.scan.permit_rules import AdmissionRefusal, unblocks
 from policy.scan.scan_report import AtRisk, ClusterLease, NodeAtRisk, ViewState
@@ -37,7 +38,7 @@ from starter.web.overview import overview_of
 from starter.web.views import Views
 from tests.starter.builders import CHECK, check, episode, proof, report, result, row, scanner, status
 from tests.unlocked import unlocked
-from workflows.kit.messages import Backoff, RefusedNode
+from workflows.kit.messages import Backoff
 
 CLUSTER = "prod"
 NOW = datetime.now(UTC)
@@ -450,7 +451,7 @@ async def test_no_view_shows_a_backtick(page: aiohttp.ClientSession, scripted: S
         report(row("node-1")),
         pauses=(PAUSE,),
         held_off=(Backoff(node="node-4", reason=mark),),
-        refused=(RefusedNode(node="node-5", reason=AdmissionRefusal.CAP, message=mark),),
+        refused=(Refused(check=CHECK, node="node-5", reason=AdmissionRefusal.CAP, message=mark),),
     )
     silent = SilentEpisode(node="node-6", workflow_id="w", problem=mark)
     scripted.answer = dataclasses.replace(status(), scanner=seen, episodes=(held, parked), silent=(silent,))

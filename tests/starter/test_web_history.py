@@ -12,8 +12,8 @@ import pytest
 
 from policy.episode.messages import Kind, Outcome, RecordEntry
 from policy.observation.offenders import Repair
-from policy.observation.outcomes import quantile
 from policy.scan.pauses import PastPause, Pause
+from policy.values.times import quantile
 from starter.handles.history import EndedEpisode, EpisodeRecord
 from starter.web.past import MOST_DAYS, by_day, by_outcome, times
 from tests.starter.builders import result

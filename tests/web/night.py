@@ -20,6 +20,7 @@ from policy.observation.comparison import compare
 from policy.observation.offenders import OffenderRules, RepairedMachine
 from policy.observation.past_moment import is_about
 from policy.observation.spells import Ending, HeldSpan, Spell
+from policy.scan.admission import Refused
 from policy.scan.pauses import PastPause, Pause, Pauses
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import AtRisk, NodeAtRisk, TargetRow
@@ -31,7 +32,7 @@ from starter.handles.observations import ClusterComparison, Observed, SpellsThen
 from starter.handles.status import ClusterStatus, PreservedNode, PreservedNodes
 from tests.policy.observation.builders import node_days, recorded, spell
 from tests.starter.builders import check, report, result, row, scanner
-from workflows.kit.messages import Backoff, RefusedNode, ScannerStatus
+from workflows.kit.messages import Backoff, ScannerStatus
 
 CLUSTER = "prod"
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -179,7 +180,7 @@ OPEN = (FENCED, REBOOTED, SILENT, QUEUED, FAILED, KEPT)
 def night() -> ClusterStatus:
     """Two are under repair, one waits for a person, three wait for their turn; the GPU pool's circuit breaker is open."""
     few = "1 of 4 nodes are healthy, minHealthy 51% needs 3"
-    refused = RefusedNode(node="node-22", reason=AdmissionRefusal.CIRCUIT_BREAKER, message=f"NodeHealthCheck/gpu: {few}")
+    refused = Refused(check=GPU, node="node-22", reason=AdmissionRefusal.CIRCUIT_BREAKER, message=f"NodeHealthCheck/gpu: {few}")
     rows = [sick(*each) for each in SICK] + [
         row(
             "node-16", Health.SOON, ready="False", since=ago(minutes=2), due=hence(minutes=3), reason="ReadyFalse", zone=zone(16)

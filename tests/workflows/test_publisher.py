@@ -149,6 +149,13 @@ async def test_where_no_stream_is_configured_no_line_waits_or_travels(env: Workf
     assert len(result.record) > 10
 
 
+async def test_a_worker_that_does_not_say_whether_there_is_a_stream_ends_no_record(env: WorkflowEnvironment) -> None:
+    """One of an older version, while the workers are replaced."""
+    world = World(streams=None)
+    result = await fenced(env, world)
+    assert [each.number for each in world.streamed] == [each.number for each in result.record]
+
+
 async def test_a_line_names_a_person_only_where_one_has_acted(env: WorkflowEnvironment) -> None:
     world = World(ignores_off=True)
     async with fencing(env, world, parks=True) as run:

@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 from datetime import timedelta
 from types import SimpleNamespace
+from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from temporalio import workflow
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
+from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import FencingInput
 from policy.episode.modes import MODES_MEMO, ClusterModes
 from policy.episode.permits import PermitDecision, PermitQuestion, PermitQuestions
@@ -404,6 +407,25 @@ async def test_s52_no_mode_is_answered_before_it_is_known_with_which_one_the_clu
         modes = await asked(scan)
         assert modes is not None
         assert modes.default is Mode.OBSERVE
+
+
+@pytest.mark.parametrize(
+    ("answer", "left"), [({"streams": None}, 1), ({"streams": False}, 0), ({"streams": False, "cluster_uid": "another"}, 1)]
+)
+async def test_only_a_worker_of_this_cluster_that_has_no_stream_ends_what_waits_for_it(
+    answer: dict[str, Any], left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S9: a worker of another cluster under the same name, and one of an older version, know nothing of our stream."""
+    now = report().at
+    monkeypatch.setattr(workflow, "now", lambda: now)
+    monkeypatch.setattr(workflow, "sleep", AsyncMock())
+    scanner = HealthScanner(ScannerInput(cluster="prod", state=ScannerState(started=now, cluster_uid="uid-1")))
+    answered: asyncio.Future[ScanReport] = asyncio.get_running_loop().create_future()
+    answered.set_result(report(**({"cluster_uid": "uid-1"} | answer)))
+    poll = _Poll(request=scanner._scan_request(), began=now, scan=answered)  # type: ignore[arg-type]
+    scanner._state.decisions = [Decision(id="run/1", at=now, cluster="prod", kind=DecisionKind.ADMITTED)]
+    await scanner._take_report(poll)
+    assert len(scanner._state.decisions) == left
 
 
 async def test_a_report_that_comes_in_the_moment_in_which_the_mode_is_taken_back_is_not_taken(

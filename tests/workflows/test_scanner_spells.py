@@ -10,6 +10,7 @@ from temporalio.testing import WorkflowEnvironment
 from activities.contracts.scan import ScanRequest
 from activities.errors import ErrorType, failure
 from policy.episode.decisions import Decision, DecisionKind
+from policy.episode.gate import MODE
 from policy.episode.messages import episode_id
 from policy.observation.spells import MOST_RECORDED, Ending, NodeDays, ObservationRecord, ScannerSpells, Spell
 from policy.scan.scan_report import NodeStanding, ScanReport, WatchedNode
@@ -49,6 +50,16 @@ async def test_a_node_that_waits_has_a_spell_until_it_is_well_and_then_a_record(
         await eventually(env, lambda: bool(world.recorded))
         await scan.until(lambda status: not status.spells)
         assert endings(world.recorded) == {"b": Ending.CAME_BACK}
+
+
+async def test_a_spell_under_a_mode_says_what_would_have_held_it_in_mode_repair(env: WorkflowEnvironment) -> None:
+    seen = report("a", "b", "c")
+    first, *others = seen.candidates
+    observed = (replace(each, refused="mode observe", vetoed_by=MODE) for each in others)
+    async with scanning(env, ScriptedCluster(replace(seen, candidates=(first, *observed)))) as scan:
+        status = await scan.until(lambda status: bool(status.spells))
+        assert {(each.node, each.reason) for each in status.refused} == {("b", "Mode"), ("c", "Mode")}
+        assert {(each.node, each.held[0].code) for each in status.spells} == {("b", "CapReached"), ("c", "CapReached")}
 
 
 async def test_a_node_that_is_repaired_after_waiting_has_its_incident_on_record(env: WorkflowEnvironment) -> None:

@@ -189,7 +189,7 @@ class World:
     """By which name Kubernetes attests who speaks; "": it does not."""
     shown: list[contract.EpisodeSnapshot] = field(default_factory=list)
     events: list[contract.PublishedEvent] = field(default_factory=list)
-    streams: bool = True
+    streams: bool | None = True
     """Whether the workers have a decision stream."""
     streamed: list[RecordEntry] = field(default_factory=list)
     """Lines of the record, as activities that completed took them to the decision stream."""

@@ -22,7 +22,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, CancelledErro
 from activities.contracts import metrics, search
 from activities.contracts.episodes import EpisodeActivities, NameRequest, NotifyRequest, Opened, OpenOutcome, OpenRequest
 from activities.contracts.preservation import PreservationStarts, PreserveRequest
-from activities.contracts.scan import OpenEpisode, Refusal, RepetitionActivities, RepetitionRequest, ScanActivities, ScanRequest
+from activities.contracts.scan import OpenEpisode, RepetitionActivities, RepetitionRequest, ScanActivities, ScanRequest
 from activities.errors import error_message
 from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import FencingInput, RemediationInput, episode_id, scanner_id
@@ -42,7 +42,7 @@ from policy.episode.permits import (
 from policy.objects.scopes import CLUSTER
 from policy.observation.spells import ScannerSpells
 from policy.scan import pauses, repeat_alarm
-from policy.scan.admission import admit, orphans
+from policy.scan.admission import Refused, admit, orphans
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import another_cluster
@@ -57,7 +57,6 @@ from workflows.kit.interrupts import never_began
 from workflows.kit.messages import (
     ModeRequest,
     PauseRequest,
-    RefusedNode,
     ScannerResult,
     ScannerStatus,
     StopRequest,
@@ -119,7 +118,7 @@ class HealthScanner:
         """Whether another node may be admitted since the last decision."""
         self._due: datetime | None = None
         """When a candidate that waits for nothing but its time may be admitted, or a pause ends."""
-        self._refusals: tuple[Refusal, ...] = ()
+        self._refusals: tuple[Refused, ...] = ()
         self._poll: _Poll | None = None
         self._received_at: datetime | None = None
         """When the last report came in; None: there is none to act on, since the last scan failed, or its report was too old or
@@ -340,14 +339,15 @@ class HealthScanner:
         if self._hasty >= HASTY_IN_A_ROW:
             self._hasty = 0
             await workflow.sleep(BREATH, summary="many scans in a row were answered at once")
-        taken = {each.id for each in poll.request.decisions}
-        state.decisions = [each for each in state.decisions if each.id not in taken and report.streams]
         if report.cluster_uid not in {"", state.cluster_uid} and state.cluster_uid:
             # Workers of two clusters serve one name: it can't be known here in which of them the next act would be (S9).
             self._received_at = None
             self._scan_problem = another_cluster(self._input.cluster, report.cluster_uid, state.cluster_uid)
             await workflow.sleep(BREATH, summary="before the cluster is scanned again: another one has answered")
             return None
+        # Not before: what another cluster's worker says of its stream ends no record of this one.
+        taken = {each.id for each in poll.request.decisions}
+        state.decisions = [each for each in state.decisions if each.id not in taken and report.streams is not False]
         if poll.request.modes != state.modes:
             return None
         self._spells.count_days(report)
@@ -445,11 +445,7 @@ class HealthScanner:
             replaced=tuple(state.replaced),
             paused=pauses.described(in_force),
         )
-        self._refusals = tuple(
-            Refusal(node=refused.node, check=refused.check, reason=refused.reason, message=refused.message)
-            for refused in admission.refused
-            if refused.reason is not AdmissionRefusal.IN_HAND
-        )
+        self._refusals = tuple(each for each in admission.refused if each.reason != AdmissionRefusal.IN_HAND)
         self._record_refusals(report)
         moments = (admission.again, *(each.until for each in in_force))
         self._due = min((moment for moment in moments if moment is not None), default=None)
@@ -476,7 +472,7 @@ class HealthScanner:
             # An episode that may begin looks for itself what it finds.
             state.notified |= {each.node: AS_FOUND for each in reserved if each.permit_granted}
             self._background.begin(self._open(reserved))
-        self._spells.decide(report, admission.refused, self._opening)
+        self._spells.decide(report, (*admission.refused, *admission.in_repair), self._opening)
         if not self._describing and (nodes := self._holders.to_be_described(report, self._opening)):
             self._describing = True
             self._background.begin(self._describe(nodes, report))
@@ -486,7 +482,7 @@ class HealthScanner:
     def _record(self, kind: DecisionKind, **known: Any) -> None:
         """A record for the decision stream, which the next scan takes along, if there is one. known: fields of Decision."""
         state = self._state
-        if state.report is not None and not state.report.streams:
+        if state.report is not None and state.report.streams is False:
             return
         state.decided += 1
         decision = Decision(
@@ -659,9 +655,7 @@ class HealthScanner:
             permits=tuple(state.permits.values()),
             queue=tuple(state.queue),
             held_off=tuple(state.held_off.values()),
-            refused=tuple(
-                RefusedNode(node=refusal.node, reason=refusal.reason, message=refusal.message) for refusal in self._refusals
-            ),
+            refused=self._refusals,
             problem=self._problem(),
             stopping=self._stop is not None,
             wait=self._input.wait,

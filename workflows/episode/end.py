@@ -11,7 +11,7 @@ from datetime import datetime
 from temporalio import workflow
 
 from policy.episode.events import EventReason
-from policy.episode.messages import EpisodeResult, Kind, Outcome, Phase
+from policy.episode.messages import REPAIRED, EpisodeResult, Kind, Outcome, Phase
 from workflows.episode.episode import Episode
 from workflows.episode.node_writes import NodeWriter
 from workflows.episode.state import End
@@ -46,7 +46,7 @@ async def close(
     leased: whether the node's lease may be ours. powered_on_at, powered_off_at: see `Release`."""
     if node_writer is not None and about is not None:
         told = f"{end.outcome.value}: {end.message}"
-        worse = end.outcome not in {Outcome.RECOVERED, Outcome.REPLACED}  # than what it was there for
+        worse = end.outcome not in REPAIRED  # than what it was there for
         node_writer.send_event(about, told, warning=worse and about is EventReason.EPISODE_ENDED, outcome=end.outcome.value)
     episode.outcome = end.outcome
     episode.enter(phase=Phase.FINAL, doing=f"{end.outcome.value}: {end.message}")

@@ -23,6 +23,7 @@ from activities.errors import ErrorType, error_message, error_type
 from policy.episode import phases
 from policy.episode.events import EventReason
 from policy.episode.messages import (
+    REPAIRED,
     Acknowledgement,
     EpisodeStatus,
     Need,
@@ -187,7 +188,7 @@ class Episode:
         """It is over: how long it was open, and how long its node was of no use."""
         lasted, since = at - self.state.started, self.state.offends_since
         metrics.EPISODES_ENDED.record(workflow.metric_meter(), lasted, **self._labels, outcome=outcome.value)
-        if since is not None and outcome in {Outcome.RECOVERED, Outcome.REPLACED}:
+        if since is not None and outcome in REPAIRED:
             metrics.TIME_TO_SERVICE.record(workflow.metric_meter(), workflow.now() - since, **self._labels)
 
     # What people see ------------------------------------------------------------------------------------------------

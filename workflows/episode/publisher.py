@@ -62,8 +62,11 @@ class Publisher:
         if entry.act == "end":
             self._state.outcome, self._state.message = entry.outcome, entry.detail
 
-    def learn_of_stream(self, streams: bool) -> None:
-        """Whether the cluster has a decision stream. If not, no line of the record waits or travels."""
+    def learn_of_stream(self, streams: bool | None) -> None:
+        """Whether the cluster has a decision stream, None where its worker does not say. If not, no line of the record waits or
+        travels."""
+        if streams is None:
+            return
         self._state.streams = streams
         if not streams:
             self._state.entries = []

@@ -47,7 +47,7 @@ from workflows.kit.interrupts import (
 )
 from workflows.kit.messages import AbortRequest
 
-Ending = Callable[[], Awaitable[End]]
+PendingEnd = Callable[[], Awaitable[End]]
 """An end that is still to be carried out."""
 
 
@@ -477,10 +477,8 @@ class FencingStory:
         # A check's node has been failing at the latest since we began; a person may ask for a node that is Ready.
         started = self.episode.state.started if case.need.kind is NeedKind.CHECK else None
 
-        def remains() -> timedelta:
-            return power_due(case.pinned_node.pinned.not_ready_since, case.plan, workflow.now(), started=started)
-
-        while (remaining := remains()) > timedelta(0):
+        node = case.pinned_node
+        while (remaining := power_due(node.pinned.not_ready_since, case.plan, workflow.now(), started=started)) > timedelta(0):
             self.episode.enter(doing="waits before power-management", until=workflow.now() + remaining)
             await self.episode.rest(case.preflight.in_time(remaining), "the wait before power-management")
             await case.look_while_waiting()
@@ -532,7 +530,7 @@ class FencingStory:
         case.progress.parked = ""
         return await ending() if ending is not None else None
 
-    async def _wait_for_a_person(self, problem: str) -> Ending | None:
+    async def _wait_for_a_person(self, problem: str) -> PendingEnd | None:
         episode, case = self.episode, self.case
         pause = FIRST_PAUSE
         while True:
@@ -580,7 +578,7 @@ class FencingStory:
         await case.node_writer.ask_for_a_person(f"{problem}; {void}")
         return False
 
-    async def _ended_by_itself(self) -> Ending | None:
+    async def _ended_by_itself(self) -> PendingEnd | None:
         """A parked node that came back, or was replaced, needs no person any more. Believed only of what was read just now."""
         case = self.case
         if not await case.preflight.refresh():

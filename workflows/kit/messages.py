@@ -13,6 +13,7 @@ from policy.episode.operator_commands import ActionName, CommandAuthor
 from policy.episode.permits import Permit, PermitRequest
 from policy.fence.device_check import DeviceMemory
 from policy.observation.spells import Spell
+from policy.scan.admission import Refused
 from policy.scan.pauses import Pause
 from policy.scan.scan_report import ScanReport
 from policy.values.times import written
@@ -112,15 +113,6 @@ class Backoff:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedNode:
-    """A candidate that was not admitted at the last admission, and why."""
-
-    node: str
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ScannerStatus:
     """Answer of the scanner's `status` query: everything `nodewarden status` shows that is not an episode's own."""
 
@@ -134,7 +126,7 @@ class ScannerStatus:
     permits: tuple[Permit, ...] = ()
     queue: tuple[PermitRequest, ...] = ()
     held_off: tuple[Backoff, ...] = ()
-    refused: tuple[RefusedNode, ...] = ()
+    refused: tuple[Refused, ...] = ()
     problem: str = ""
     stopping: bool = False
     wait: timedelta = timedelta(seconds=60)

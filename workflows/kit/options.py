@@ -56,6 +56,13 @@ ACT_WINDOW = timedelta(seconds=15)
 WRITE_WINDOW = timedelta(seconds=90)
 """A write that has not been carried out this long after it was decided is not carried out at all, by any worker."""
 
+CLUSTER_TRY = timedelta(seconds=10)
+"""One try of a read or a repeatable write. No longer than the client waits for the answer to a write (`Timeouts` of the cluster's
+connection): one that hangs ends as a try, which is repeated and reads first. The client's end is Ambiguous, which is final."""
+
+CONSEQUENCE_DEADLINE = timedelta(seconds=30)
+"""Of an act that is tried once. Longer than that wait: an Ambiguous says that the worker has ended it, a lost try does not."""
+
 LONGEST_RETRY_PAUSE = timedelta(seconds=10)
 """Between two tries of what the server repeats: a pause that would not end in time is not begun."""
 
@@ -108,7 +115,7 @@ def report(cluster: str) -> ActivityConfig:
     """Telling people (status, Events): bounded, so that a failing API never holds up the scanner."""
     return ActivityConfig(
         task_queue=cluster_queue(cluster),
-        start_to_close_timeout=timedelta(seconds=10),
+        start_to_close_timeout=CLUSTER_TRY,
         heartbeat_timeout=LOST_WORKER,
         schedule_to_close_timeout=PUBLISHED_WITHIN,
         retry_policy=RetryPolicy(maximum_attempts=2),
@@ -154,7 +161,7 @@ def cluster_read(cluster: str) -> ActivityConfig:
     """A live read: repeated freely for a minute at least, so that the last try comes after that."""
     return ActivityConfig(
         task_queue=cluster_queue(cluster),
-        start_to_close_timeout=timedelta(seconds=10),
+        start_to_close_timeout=CLUSTER_TRY,
         heartbeat_timeout=LOST_WORKER,
         schedule_to_close_timeout=timedelta(minutes=1) + LONGEST_RETRY_PAUSE,
         retry_policy=RetryPolicy(maximum_interval=LONGEST_RETRY_PAUSE),
@@ -179,7 +186,7 @@ def consequence(cluster: str) -> ActivityConfig:
     """Freeing workloads: one attempt, begun at once or not at all, because its licence is a reading seconds old."""
     return ActivityConfig(
         task_queue=cluster_queue(cluster),
-        start_to_close_timeout=timedelta(seconds=30),
+        start_to_close_timeout=CONSEQUENCE_DEADLINE,
         schedule_to_start_timeout=ACT_WINDOW,
         retry_policy=RetryPolicy(maximum_attempts=1),
         cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
@@ -187,7 +194,7 @@ def consequence(cluster: str) -> ActivityConfig:
     )
 
 
-DELETION_DEADLINE = timedelta(seconds=32)
+DELETION_DEADLINE = CONSEQUENCE_DEADLINE + IN_FLIGHT_MARGIN
 """So long a request for a deletion may still be under way, with the margin."""
 
 

@@ -271,7 +271,9 @@ class ReplacingStep(WatchedStep):
         """What has become of the machine."""
         found = await self._target.look_after(self._state)
         if found is not None and found.gone:
-            return await self._see_the_successor(found)
+            # Its successor is a case of its own from here on: nothing of it is this one's failure.
+            with self._episode.undertaking("sees the successor") as under:
+                return await self._await_successor(found, under.began)
         self._goes = found.deleting if found is not None else self._goes
         if found is not None and not self._goes:
             await self._while_there_is_a_way_back(found)
@@ -318,11 +320,6 @@ class ReplacingStep(WatchedStep):
         else:
             said = f": {found.owner_message or found.owner_reason}" if found.owner_reason else ""
             self._episode.enter(doing=f"waits for {owner} to remediate it{said}")
-
-    async def _see_the_successor(self, found: FollowedMachine) -> End:
-        """The target is gone. Its successor is a case of its own from here on: nothing of it is this one's failure."""
-        with self._episode.undertaking("sees the successor") as under:
-            return await self._await_successor(found, under.began)
 
     async def _await_successor(self, found: FollowedMachine, gone_at: datetime) -> End:
         name, pause = self._target.name, FIRST_LOOK

@@ -205,7 +205,10 @@ class Drain(ClusterActivities):
         next one meets it again."""
         answers, fatal = dict[str, _Answer](), list[ApplicationError]()
         for start in range(0, len(pods), AT_ONCE):
-            if self._clock() > begin_by(request.not_after) or (start and await self._require_licence(request) is not ready):
+            if self._clock() > begin_by(request.not_after):
+                break
+            # Of a node that is not Ready the volumes were read after the look, which may take seconds (S20).
+            if (start or not ready) and await self._require_licence(request) is not ready:
                 break
             row = pods[start : start + AT_ONCE]
             outcomes = await asyncio.gather(*(self._evict(pod, request) for pod in row), return_exceptions=True)

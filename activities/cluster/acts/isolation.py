@@ -212,12 +212,6 @@ class ClusterIsolation(ClusterActivities, IsolationActivities):
         return result
 
 
-def _keep_for_paths(node: LiveNode, mark: Mark, now: datetime) -> Edit:
-    kept = replace(mark, off_proven="")
-    operations = untainted(node, kept, now) if mark.out_of_service else write_mark(node, kept)
-    return Edit(detail=f"our mark and our cordon stay: cut are {', '.join(mark.paths)}", operations=operations)
-
-
 def another_machine(node: LiveNode, target: Target) -> bool:
     """Whether restoring must keep off this node: a restoring act compares the machine, not the Node object (S9)."""
     return node.view.uid != target.pinned.uid and not same_machine(target.pinned, node.view)
@@ -244,7 +238,9 @@ def taint_beside_mark(node: LiveNode, mark: Mark | None, *, ours: bool) -> Edit:
 def _way_back(node: LiveNode, mark: Mark, machines: tuple[MachineView, ...], now: datetime) -> Edit:
     if mark.paths:
         # The next holder must know of them, and nothing is scheduled onto a node without its storage (S35).
-        return _keep_for_paths(node, mark, now)
+        kept = replace(mark, off_proven="")
+        operations = untainted(node, kept, now) if mark.out_of_service else write_mark(node, kept)
+        return Edit(detail=f"our mark and our cordon stay: cut are {', '.join(mark.paths)}", operations=operations)
     removed = ["our mark"] if is_marked(node.view) else []
     operations = remove_mark(node)
     seen = Seen(node=node.view, machines=tuple(each for each in machines if may_be_its_node(each, node.view)))

@@ -226,7 +226,8 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
         """A request that was not taken up goes; a Machine that is going keeps what it says."""
         require_cluster(request.target.cluster, self._cluster)
         if machine_api(request.machine.api_version) is not CLUSTER_API:
-            return await self._unannotate(request, EXTERNAL_REMEDIATION_ANNOTATION, STRATEGY_ANNOTATION)
+            annotations = dict.fromkeys((EXTERNAL_REMEDIATION_ANNOTATION, STRATEGY_ANNOTATION))
+            return await self._write_annotations(request.machine, request.machine_uid, annotations)
 
         async def compose(machine: MachineView) -> Conditions:
             if machine.deleting or not _is_false(machine, OWNER_REMEDIATED):
@@ -249,9 +250,6 @@ class ClusterRemediation(DelegatingActivities, RemediationActivities):
             return machine is not None and values.items() <= machine.annotations.items()
 
         return await self._begin(request, f"annotating {ref.key}", write, annotated)
-
-    async def _unannotate(self, request: MachineRequest, *annotations: str) -> ActResult:
-        return await self._write_annotations(request.machine, request.machine_uid, dict.fromkeys(annotations))
 
     async def _begin(
         self,

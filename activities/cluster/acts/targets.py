@@ -52,7 +52,7 @@ from activities.errors import ErrorType, failure
 from activities.licences import Licences
 from activities.notification_sender import Notify, discard_notice
 from policy.episode.fencing import licenses
-from policy.episode.messages import Need, NeedKind, Pinned
+from policy.episode.messages import Kind, Need, NeedKind, Pinned
 from policy.objects.marks import NOTHING_ADDED, Added
 from policy.values.errors import no_such_target
 
@@ -95,7 +95,7 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
             )
         mark = readable_mark(view)
         # Another incident's, or ours from a run that was terminated or reset: whatever it had begun may still be under way (S34).
-        adopted = mark is not None and (mark.incident, mark.run_id) != (wanted.incident, _this_run())
+        adopted = mark is not None and (mark.incident, mark.run_id) != (wanted.incident, activity.info().workflow_run_id or "")
         need = wanted.need or Need(kind=NeedKind.PERSON, reason=wanted.reason, requester=wanted.requester)
         require_kind(need, kinds_for(activity.info().workflow_type))
         need = await with_live_delegate(self._connection, need, view.name, self._source.requests)
@@ -163,12 +163,13 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         return replace(result, workload=workload, licence=self._licence(request, result))
 
     def _licence(self, request: LookRequest, result: LookResult) -> str:
-        wanted, compared = request.licenses, request.configured is not None
+        wanted, target = request.licenses, request.target
+        found = {"devices_compared": request.configured is not None, "preserving": target.kind == Kind.PRESERVATION.value}
         if wanted is None or result.verdict is not LookVerdict.GO:
             return ""
-        if not licenses(request.operation, wanted.act, request.target.pinned, result.observation, devices_compared=compared):
+        if not licenses(request.operation, wanted.act, target.pinned, result.observation, **found):
             return ""
-        return self._licences.licence(request.target, wanted, self._clock())
+        return self._licences.licence(target, wanted, self._clock())
 
     async def release_lease(self, request: ReleaseRequest) -> None:
         """Give it back if this episode took it."""
@@ -206,7 +207,3 @@ def _target_of(request: PinRequest, pinned: Pinned) -> Target:
 
 async def _nothing() -> None:
     return None
-
-
-def _this_run() -> str:
-    return activity.info().workflow_run_id or ""

@@ -76,7 +76,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """The longest waits for one API call, in seconds. `page` for one page of a list."""
+    """The longest waits for one API call, in seconds. page: for one page of a list. write: ends as Ambiguous, which none repeats,
+    and so is no shorter than a try that is repeated (`CLUSTER_TRY` in `workflows/kit/options.py`)."""
 
     connect: float = 5.0
     read: float = 10.0

@@ -686,8 +686,10 @@ def _decided_by(need: Need, seen: Seen) -> By:
 
 def _preserves(request: LookRequest, sight: _Sight) -> bool:
     """Whether who asks is the preservation that holds the node: not because its need says so, which any client may give to an
-    episode that switches off, but because its own mark does (S21)."""
+    episode that switches off, but because its own mark does (S21). It cuts the machine off, and deletes nothing."""
     mark, _ = _mark(sight)
+    if request.operation in REMOVING | {Operation.DELETE_NODE}:
+        return False
     by_itself = request.need.kind is NeedKind.PRESERVATION and request.target.kind == Kind.PRESERVATION.value
     return by_itself and mark is not None and is_ours(mark, request.target) and mark.kind == Kind.PRESERVATION.value
 

@@ -571,14 +571,14 @@ class Conflicts:
         else:
             self._standing[dialect].discard(ref.key)
 
-    def hold(self, now: datetime) -> None:
-        """Hold what is to be held."""
+    def hold_back(self, now: datetime) -> None:
+        """Hold back the checks that another controller acts on."""
         for dialect in Dialect:
             if dialect not in self._seen and (
                 why := conflict(self._leases[dialect].values(), self._writes[dialect].values(), self._standing[dialect], now)
             ):
                 self._seen[dialect] = why
-            self._ledger.hold(dialect, OpenReason.OBSERVE_ONLY, "" if self._takeover else self._seen.get(dialect, ""))
+            self._ledger.hold_back(dialect, OpenReason.OBSERVE_ONLY, "" if self._takeover else self._seen.get(dialect, ""))
 
 
 def leader_lease(key: str, lease: JsonObject) -> LeaderLease:

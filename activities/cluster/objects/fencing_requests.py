@@ -102,10 +102,10 @@ class FencingRequests:
         else:
             self._leases[key] = leader_lease(key, lease).seen(self._leases.get(key), now)
 
-    def hold(self, now: datetime) -> None:
-        """Hold what is to be held."""
+    def hold_back(self, now: datetime) -> None:
+        """Hold back the requests that another controller acts on."""
         why = conflict(self._leases.values(), self._writes.values(), (), now, upon="FenceAgentsRemediations")
-        self._ledger.hold_requests("" if self._takeover else why)
+        self._ledger.hold_back_requests("" if self._takeover else why)
 
 
 async def find_request(connection: ApiReader, need: Need | None, namespaces: Collection[str]) -> JsonObject | None:

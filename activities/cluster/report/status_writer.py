@@ -38,7 +38,7 @@ from activities.cluster.objects.live_machines import resource_of
 from activities.cluster.report.background_writer import BackgroundWriter
 from activities.cluster.watch.kinds import Destination, Reader, read_by
 from activities.cluster.watch.view import ClusterView
-from activities.contracts.scan import OpenEpisode, Refusal
+from activities.contracts.scan import OpenEpisode
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.health_check import HealthCheck
 from policy.checks.rules.machine_health_checks import HAS_REMEDIATE_ANNOTATION, NODE_DELETED
@@ -47,6 +47,7 @@ from policy.episode.events import EventReason
 from policy.episode.fencing_requests import RequestAnswer
 from policy.objects.machines import MachineView
 from policy.objects.nodes import EXCLUDE_LABEL
+from policy.scan.admission import Refused
 from policy.scan.candidates import answer_without_trying, why_not_asked_for
 from policy.scan.ledger_snapshot import LedgerSnapshot
 from policy.scan.scan_report import CheckReport, ScanReport
@@ -102,7 +103,7 @@ class StatusWriter(BackgroundWriter):
         self._not_before = float("-inf")
 
     def begin_due_work(
-        self, seen: ScanReport, in_flight: Sequence[OpenEpisode], refusals: Sequence[Refusal], halted: str = ""
+        self, seen: ScanReport, in_flight: Sequence[OpenEpisode], refusals: Sequence[Refused], halted: str = ""
     ) -> float:
         """Have it written where it is another thing than was written last. halted: see ScanRequest. In how many seconds to call
         again."""
@@ -121,7 +122,7 @@ class StatusWriter(BackgroundWriter):
         """Not at once again."""
         self._not_before = asyncio.get_running_loop().time() + TRY_AGAIN_SECONDS
 
-    async def _work(self, seen: ScanReport, in_flight: Sequence[OpenEpisode], refusals: Sequence[Refusal], halted: str) -> None:
+    async def _work(self, seen: ScanReport, in_flight: Sequence[OpenEpisode], refusals: Sequence[Refused], halted: str) -> None:
         self._published = under_way = object()
         published = await self.publish(seen, in_flight, refusals, halted)
         if published.failed:
@@ -132,7 +133,7 @@ class StatusWriter(BackgroundWriter):
             self._not_before = asyncio.get_running_loop().time() + PAUSE_SECONDS
 
     async def publish(
-        self, seen: ScanReport, in_flight: Sequence[OpenEpisode] = (), refusals: Sequence[Refusal] = (), halted: str = ""
+        self, seen: ScanReport, in_flight: Sequence[OpenEpisode] = (), refusals: Sequence[Refused] = (), halted: str = ""
     ) -> Published:
         """Write what differs; failures are in the answer."""
         written, failed, unseen = 0, [], ""

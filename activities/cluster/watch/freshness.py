@@ -251,7 +251,8 @@ class WatchProgress:
         return {
             key: copy
             for key, copy in self._copies().items()
-            if self._counted(key, marks) > _reached(copy) and not self._is_gone(copy)
+            if self._counted(key, marks) > max(copy.newest_change, version_number(copy.resource_version))
+            if not self._is_gone(copy)
         }
 
     def drop(self, marks: Marks, keys: Collection[str]) -> None:
@@ -289,7 +290,3 @@ class WatchProgress:
 
     def _is_gone(self, copy: Following) -> bool:
         return copy.absent and copy.unknown_for() >= self._believed_gone
-
-
-def _reached(copy: Following) -> int:
-    return max(copy.newest_change, version_number(copy.resource_version))

@@ -64,7 +64,7 @@ async def take_snapshot(
     for check in cluster.checks:
         cluster.templates[check.ref.key] = await see_templates(check, connections, kinds)
     cluster.judge_templates()
-    reading.conflicts.hold(now)
+    reading.conflicts.hold_back(now)
     cluster.finish()
     return cluster
 

@@ -179,7 +179,7 @@ class ClusterView:
         open spell. doubt: why nothing that this worker sees may be acted on, "" for no reason."""
         now = self._clock()
         self._note_freshness()
-        self.watches.hold(now)
+        self.watches.hold_back(now)
         fault = self._inventory_fault(known_inventory, len(self.ledger), now) if self.synced else ""
         view = self._state(now, doubt or self._trouble() or self._progress.behind(marks) or fault)
         self._note_blindness(view, now)
@@ -220,11 +220,11 @@ class ClusterView:
     def doubt(self) -> str:
         """Why nothing may be said of single targets by what this view shows (S18), "" where it may.
 
-        Also on a worker that has reported nothing yet: what is held is held from here on.
+        Also on a worker that has reported nothing yet: what is to be held back is so from here on.
         """
         now = self._clock()
         self._note_freshness()
-        self.watches.hold(now)
+        self.watches.hold_back(now)
         fault = self._inventory_fault(self._believed, len(self.ledger), now) if self.synced else ""
         return self._state(now, self._trouble() or fault).stale
 
@@ -356,7 +356,7 @@ class ClusterView:
             why = f"can't list {listed(missing)}" if missing else ""
             if dialect is Dialect.CLUSTER_API:
                 why = self._management.lost() or why
-            self.ledger.hold(dialect, OpenReason.STALE_MACHINES, why)
+            self.ledger.hold_back(dialect, OpenReason.STALE_MACHINES, why)
             if dialect is Dialect.NODE_FENCING:
                 self.watches.intake.doubt_policies(why)
 

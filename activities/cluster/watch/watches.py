@@ -399,7 +399,7 @@ class Watches:
         now = self._clock()
         assert kind.dialect is not None
         self.conflicts.lease_changed(kind.dialect, key, found, now)
-        self._changed(lambda: self.conflicts.hold(now))
+        self._changed(lambda: self.conflicts.hold_back(now))
 
     def _request_changed(self, kind: ReadKind, key: str, found: JsonObject | None) -> None:
         namespace, _, name = key.rpartition("/")
@@ -409,19 +409,19 @@ class Watches:
 
         def change() -> None:
             self.requests.put(kind.resource.ref(name, namespace), found)
-            self.requests.hold(now)
+            self.requests.hold_back(now)
 
         self._changed(change)
 
     def _request_leader_changed(self, _kind: ReadKind, key: str, found: JsonObject | None) -> None:
         now = self._clock()
         self.requests.lease_changed(key, found, now)
-        self._changed(lambda: self.requests.hold(now))
+        self._changed(lambda: self.requests.hold_back(now))
 
-    def hold(self, now: datetime) -> None:
-        """Hold what other controllers act on at that moment."""
-        self.conflicts.hold(now)
-        self.requests.hold(now)
+    def hold_back(self, now: datetime) -> None:
+        """Hold back what other controllers act on at that moment."""
+        self.conflicts.hold_back(now)
+        self.requests.hold_back(now)
 
     def _changed(self, change: Callable[[], object]) -> None:
         before = (self._ledger.version, self._at_risk.version, self._preservation_index.version)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from activities.cluster.acts.drain import Drain
 from activities.cluster.api.paths import CONFIG_MAPS
 from activities.contracts.target import DrainRequest, DrainResult
 from activities.errors import ErrorType
@@ -342,6 +343,22 @@ async def test_s52_where_the_mode_is_not_known_a_person_s_drain_goes_on(ready: W
     with refused(ErrorType.NOT_LICENSED, "the mode could not be read: an older scanner"):
         await drain(ready)
     assert (await drain(ready, need=Need(kind=NeedKind.PERSON))).evicted == 1
+
+
+async def test_s20_what_is_said_while_the_volumes_of_a_silent_node_are_read_evicts_nothing(
+    dead: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S20, S52: that may take seconds, and comes after the look."""
+    await dead.add_pod("web-1", owner="ReplicaSet")
+
+    async def meanwhile(*_: object) -> list[object]:
+        dead.permits.set = ClusterModes(setting=Mode.OBSERVE)
+        return []
+
+    monkeypatch.setattr(Drain, "_held_by_volumes", meanwhile)
+    with refused(ErrorType.VETOED, "its mode is observe"):
+        await drain(dead)
+    assert len(await dead.pods()) == 1
 
 
 class TestNotReady:

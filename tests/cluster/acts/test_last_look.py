@@ -29,7 +29,7 @@ from policy.checks.fence_policies import FencePolicies, PolicySource
 from policy.episode.gate import LOOKED_AT, Operation
 from policy.episode.messages import Kind, Need, NeedKind
 from policy.episode.modes import ClusterModes
-from policy.fence.power import PowerAct
+from policy.fence.power import RESTORING, PowerAct
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
 from policy.preservation.kept_machine import CONDITION, TAINT
 from policy.preservation.requests import ISOLATE_ANNOTATION
@@ -434,6 +434,25 @@ class TestKeptMachines:
         assert (await look(kept, **ours, **RESTORES)).verdict is GO
         await annotated(**{ISOLATE_ANNOTATION: "true"})(kept)
         assert (await look(kept, **ours)).verdict is GO
+
+    @pytest.mark.parametrize("act", PowerAct)
+    async def test_s21_a_preservation_is_licensed_to_cut_off_and_to_give_back(self, kept: World, act: PowerAct) -> None:
+        """S21: any client of Temporal may run a workflow of that type, which asks for more than ours does."""
+        await kept.add_template()
+        await kept.put_mark(replace(our_mark(), kind=Kind.PRESERVATION.value))
+        ours = {"target": await kept.pinned(kind=Kind.PRESERVATION.value), "need": TO_CUT_OFF}
+        wanted = LicenceWanted(act=act, not_after=NOW + timedelta(seconds=10))
+        asked = RESTORES if act in RESTORING else {"configured": Configured()}
+        request = await kept.look(**ours, **asked, licenses=wanted)
+        found: LookResult = await ActivityEnvironment().run(kept.target.last_look, request)
+        assert found.verdict is GO
+        assert bool(found.licence) is (act not in {PowerAct.OFF, PowerAct.ON, PowerAct.TERMINATE})
+
+    @pytest.mark.parametrize("operation", [Operation.REMOVE, Operation.HAND_OVER, Operation.DELETE_NODE])
+    async def test_s21_its_own_preservation_deletes_nothing(self, kept: World, operation: Operation) -> None:
+        await kept.put_mark(replace(our_mark(), kind=Kind.PRESERVATION.value))
+        ours = {"target": await kept.pinned(kind=Kind.PRESERVATION.value), "need": TO_CUT_OFF}
+        assert (await look(kept, **ours, operation=operation)).verdict is VETOED
 
     @pytest.mark.parametrize("holds", ["nobody", "a fencing", "another preservation"])
     async def test_who_only_says_that_he_preserves_it_is_no_preservation(self, kept: World, holds: str) -> None:

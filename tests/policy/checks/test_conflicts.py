@@ -54,9 +54,9 @@ def test_a_lease_that_changes_before_our_eyes_is_renewed_whatever_its_leader_s_c
 
 def test_a_held_dialect_is_judged_and_admits_no_node() -> None:
     ledger = ledger_of(a_check(), a_node("n0", "Unknown", 60), *(a_node(f"n{number}") for number in (1, 2, 3)))
-    ledger.hold(Dialect.MEDIK8S, OpenReason.OBSERVE_ONLY, "another controller acts")
+    ledger.hold_back(Dialect.MEDIK8S, OpenReason.OBSERVE_ONLY, "another controller acts")
     parts = ledger.report_parts(NOW)
     assert (parts.checks[0].unhealthy, parts.checks[0].reason, parts.candidates) == (1, OpenReason.OBSERVE_ONLY, ())
-    ledger.hold(Dialect.OPENSHIFT, OpenReason.OBSERVE_ONLY, "theirs")
-    ledger.hold(Dialect.MEDIK8S, OpenReason.OBSERVE_ONLY, "")
+    ledger.hold_back(Dialect.OPENSHIFT, OpenReason.OBSERVE_ONLY, "theirs")
+    ledger.hold_back(Dialect.MEDIK8S, OpenReason.OBSERVE_ONLY, "")
     assert [candidate.node for candidate in ledger.report_parts(NOW).candidates] == ["n0"]

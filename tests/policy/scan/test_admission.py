@@ -829,7 +829,7 @@ def test_why_a_wish_is_not_carried_out_and_whether_that_is_final(
     """Only what nothing but another object could mend is final: its operator then goes on to something else."""
     request = a_fencing_request(**changes)
     ledger = ledger_of(node, a_check(), request)
-    ledger.hold_requests(held)
+    ledger.hold_back_requests(held)
     found = [each.refused for each in ledger.report_parts(NOW).candidates]
     if words is None:
         assert found == []
@@ -846,7 +846,7 @@ def test_only_a_change_is_news() -> None:
     ledger.put_request(a_fencing_request())
     version = ledger.version
     ledger.put_request(a_fencing_request())
-    ledger.hold_requests("")
+    ledger.hold_back_requests("")
     ledger.remove_request("FenceAgentsRemediation/medik8s/other")
     assert ledger.version == version
     ledger.put_request(a_fencing_request(ended="deleted"))
@@ -924,7 +924,7 @@ def test_whatever_a_tenant_asks_for_is_admitted_never_and_changes_nothing_for_ot
         ref = replace(found.ref, name=f"{node}-{name}", namespace="tenant")
         ledger.put_request(replace(found, ref=ref, created=ago(age)))
     for each in (without, ledger):
-        each.hold_requests("another controller acts" if held else "")
+        each.hold_back_requests("another controller acts" if held else "")
     alone, together = (report_of(each.report_parts(NOW)) for each in (without, ledger))
     admitted = [admit(each, (), cap=5, now=NOW).admitted for each in (alone, together)]
     assert admitted[0] == admitted[1]
