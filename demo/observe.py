@@ -128,7 +128,7 @@ class ObserveDemo(Demo):
                 await self._command("mode", "set", "repair", "-l", "rack=r3", "--reason", "observed for 30 days")
                 await self._break(simulation, ARMED)
                 await _until(lambda: self._is_repaired(warden, ARMED))
-                self._say(f"{ARMED} of rack r3 was repaired by itself. One command takes that back:")
+                self._say(f"nodewarden repaired {ARMED} of rack r3. One command takes that back:")
                 await self._command("mode", "unset", "-l", "rack=r3", "--reason", "enough for today")
                 await self._break(simulation, AGAIN)
                 await _until(lambda: self._has_spell(warden, AGAIN))

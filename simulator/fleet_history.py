@@ -80,11 +80,10 @@ class Sickness:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
     """Of one sickness that outlasts the time-out. begins: since the start of the month, None where the breaker held it to the
-    end. braked: the breaker held it for a while."""
+    end."""
 
     verdict: Verdict
     begins: timedelta | None
-    braked: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,13 +152,12 @@ class FleetHistory:
     def _repair(self, sick: Sickness, due: timedelta) -> Repair:
         opened, closed = self.outage
         begins = closed if opened <= due < closed else due
-        braked = due < closed and (sick.ended or MONTH) > opened
         if sick.ended is None:
-            return Repair(verdict=Verdict.DEAD, begins=begins, braked=braked)
+            return Repair(verdict=Verdict.DEAD, begins=begins)
         if sick.ended <= begins:
-            return Repair(verdict=Verdict.HELD, begins=None, braked=braked)
+            return Repair(verdict=Verdict.HELD, begins=None)
         soon = Verdict.FALSE if sick.ended - begins < REPAIR else Verdict.LATER
-        return Repair(verdict=Verdict.PEOPLE if sick.fate in _BY_PEOPLE else soon, begins=begins, braked=braked)
+        return Repair(verdict=Verdict.PEOPLE if sick.fate in _BY_PEOPLE else soon, begins=begins)
 
     def events(self, start: datetime) -> list[Event]:
         """All changes of Nodes in their order, those of the beginning first."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
@@ -49,6 +49,8 @@ class Judgement(StrEnum):
     OTHERS = "repaired-by-others"
     OURS = "repaired"
     """By an episode of ours, because the check was armed or a person asked."""
+    BEGUN = "episode-began"
+    """An episode of ours began, and the node is not back by it: released, aborted, or its end is not known (it may be open)."""
     STILL_SICK = "still-sick"
     """For longer than a repair takes."""
     UNDECIDED = "undecided"
@@ -66,11 +68,19 @@ DECIDED = frozenset({Judgement.FALSE, Judgement.LATER, Judgement.OTHERS, Judgeme
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSpell:
     """A spell, and the workflow that records it: its own, that of its storm, or the scanner's while the spell lasts. page: the
-    address of our page about that moment, "" where the settings name none."""
+    address of our page about that moment, "" where the settings name none. outcome: of the episode of ours that ended the spell,
+    None where none did, and where its end is not known."""
 
     spell: Spell
     workflow_id: str = ""
     page: str = ""
+    outcome: Outcome | None = None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the next spell may be of the same sickness: a record was closed, or an episode ended and did not repair."""
+        ended_unrepaired = self.outcome is not None and self.outcome not in REPAIRED
+        return self.spell.ending is Ending.STILL_SICK or (self.spell.ending is Ending.OURS and ended_unrepaired)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,26 +125,29 @@ class RepairsByOthers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrakeTally:
-    """What one rule held, and in how many storms. rightly: the node came back by itself. wrongly: it had to be repaired, or
-    stayed sick. The rest is not decided. held: the time, summed over the spells."""
+    """What one rule held to the end of a spell, and in how many storms. rightly: the node came back by itself. wrongly: it had to
+    be repaired, or stayed sick. held: the time, summed over the spells."""
 
     code: str
     spells: int
     storms: int
     rightly: int
     wrongly: int
+    undecided: int
     held: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LongerTimeout:
-    """Had the time-out been longer by `longer`: so many repairs, so many of them false. later: how much longer the nodes that
-    need a repair would have been sick, all together."""
+    """Had the time-out been longer by `longer`: so many repairs, so many of them false. later: how much later the others would
+    have begun, all together. undecided: spells that last and are in none of these, as it is not known yet whether a repair would
+    have begun, or whether it would have been false."""
 
     longer: timedelta
     repairs: int
     false_repairs: int
     later: timedelta
+    undecided: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +214,10 @@ def compare(
     """The report on the time from midnight (UTC) of `since` to `now`. episodes: ended ones of the whole cluster. check: the key
     of one, or its name alone; "" for all."""
     since = since.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    recorded = [each for each in joined(spells) if since <= each.spell.due <= now]
+    episodes = tuple(episodes)
+    outcomes = {each.incident: each.outcome for each in episodes}
+    known = (replace(each, outcome=outcomes.get(each.spell.incident)) for each in spells)
+    recorded = [each for each in joined(known) if since <= each.spell.due <= now]
     days = [each for each in node_days if f"{since:%Y-%m-%d}" <= each.day <= f"{now.astimezone(UTC):%Y-%m-%d}"]
     ended = [each for each in episodes if since <= each.ended <= now]
     found = {each.spell.check for each in recorded} | {each.check for each in days} | {each.check for each in ended}
@@ -218,12 +234,13 @@ def compare(
 
 
 def joined(spells: Iterable[RecordedSpell]) -> list[RecordedSpell]:
-    """One for each sickness: a record that was closed while the node was sick goes on in the next one."""
+    """One for each sickness: what `goes_on` does so in the next spell."""
     found = list[RecordedSpell]()
     for each in sorted(spells, key=lambda each: (each.spell.node, each.spell.check, each.spell.due)):
         last, spell = found[-1].spell if found else None, each.spell
-        if last is not None and last.ending is Ending.STILL_SICK and _sickness(last) == _sickness(spell):
-            both = replace(last, held=last.held + spell.held, ended=spell.ended, ending=spell.ending, traces=spell.traces)
+        if last is not None and found[-1].goes_on and _sickness(last) == _sickness(spell):
+            both = replace(last, held=last.held + spell.held, ended=spell.ended, ending=spell.ending)
+            both = replace(both, traces=spell.traces, incident=spell.incident)
             found[-1] = replace(each, spell=both)
         else:
             found.append(each)
@@ -256,8 +273,8 @@ def cases_of(
     found = []
     for each in sorted(spells, key=lambda each: (each.spell.due, each.spell.node)):
         begun = begins(each.spell, due(each.spell), now)
-        judged = _judge(each.spell, begun, usual, now)
-        found.append(JudgedSpell(spell=each.spell, judgement=judged, begins=begun, workflow_id=each.workflow_id, page=each.page))
+        known = {of.name: getattr(each, of.name) for of in fields(RecordedSpell)}
+        found.append(JudgedSpell(**known, judgement=_judge(each, begun, usual, now), begins=begun))
     return tuple(found)
 
 
@@ -278,19 +295,20 @@ def begins(spell: Spell, due: datetime | None, now: datetime) -> datetime | None
     return at if longer and begins(spell, spell.due, now) is not None else None
 
 
-def _judge(spell: Spell, begun: datetime | None, usual: timedelta, now: datetime) -> Judgement:
+def _judge(recorded: RecordedSpell, begun: datetime | None, usual: timedelta, now: datetime) -> Judgement:
+    spell = recorded.spell
     if begun is None:
         return Judgement.HELD
     if spell.ended is None or spell.ending is None:
         return Judgement.STILL_SICK if now - begun > usual else Judgement.UNDECIDED
     if spell.ending is Ending.CAME_BACK:
         return Judgement.FALSE if spell.ended - begun <= usual else Judgement.LATER
-    return _JUDGED[spell.ending]
+    return Judgement.OURS if recorded.outcome in REPAIRED else _JUDGED[spell.ending]
 
 
 _JUDGED = {
     Ending.OTHERS: Judgement.OTHERS,
-    Ending.OURS: Judgement.OURS,
+    Ending.OURS: Judgement.BEGUN,
     Ending.STILL_SICK: Judgement.STILL_SICK,
     Ending.NOT_OURS: Judgement.NOT_WATCHED,
 }
@@ -321,7 +339,7 @@ def _compare(
         share=share_of(false, sum(counts[each] for each in DECIDED)),
         rate=rate_of(false, observed),
         others=_by_others(cases, usual),
-        brakes=_brakes([each.spell for each in mine], now),
+        brakes=_brakes(mine, now),
         timeouts=tuple(_with_longer(mine, longer, usual, now) for longer in LONGER),
         armed=_armed([each for each in episodes if each.check == key], [each.spell for each in recorded], episodes, now),
         cases=cases,
@@ -341,33 +359,40 @@ def _by_others(cases: Iterable[JudgedSpell], usual: timedelta) -> RepairsByOther
     return RepairsByOthers(after=half, after_p90=most, sooner=quantile(sooner, 0.5), sooner_p90=quantile(sooner, 0.9))
 
 
-def _brakes(spells: Iterable[Spell], now: datetime) -> tuple[BrakeTally, ...]:
-    """The rule that held most spells first."""
-    held = defaultdict[str, dict[Spell, timedelta]](dict)
-    for spell in spells:
-        for span in spell.held:
-            if span.code != MODE:
-                so_far = held[span.code].get(spell, _NONE)
-                held[span.code][spell] = so_far + (span.until or spell.ended or now) - span.since
-    tallies = (
-        BrakeTally(
+def _brakes(recorded: Iterable[RecordedSpell], now: datetime) -> tuple[BrakeTally, ...]:
+    """The rule that held most spells first. One that let go earlier decided nothing."""
+    held = defaultdict[str, list[RecordedSpell]](list)
+    for each in recorded:
+        if each.spell.held and each.spell.held[-1].code != MODE:
+            held[each.spell.held[-1].code].append(each)
+    tallies = list[BrakeTally]()
+    for code, found in held.items():
+        ends = Counter(each.spell.ending for each in found)
+        wrongly = ends[Ending.OTHERS] + ends[Ending.STILL_SICK] + sum(each.outcome in REPAIRED for each in found)
+        spans = ((span, each.spell.ended or now) for each in found for span in each.spell.held if span.code == code)
+        tally = BrakeTally(
             code=code,
             spells=len(found),
-            storms=len({spell.storm for spell in found} - {""}),
-            rightly=sum(spell.ending is Ending.CAME_BACK for spell in found),
-            wrongly=sum(spell.ending in {Ending.OTHERS, Ending.OURS, Ending.STILL_SICK} for spell in found),
-            held=sum(found.values(), _NONE),
+            storms=len({each.spell.storm for each in found} - {""}),
+            rightly=ends[Ending.CAME_BACK],
+            wrongly=wrongly,
+            undecided=len(found) - ends[Ending.CAME_BACK] - wrongly,
+            held=sum(((span.until or end) - span.since for span, end in spans), _NONE),
         )
-        for code, found in held.items()
-    )
+        tallies.append(tally)
     return tuple(sorted(tallies, key=lambda each: (-each.spells, each.code)))
 
 
 def _with_longer(mine: Sequence[RecordedSpell], longer: timedelta, usual: timedelta, now: datetime) -> LongerTimeout:
     found = cases_of(mine, usual, now, lambda spell: spell.due + longer)
-    begun = [(each, begins(each.spell, each.spell.due, now)) for each in found if each.begins is not None]
-    needed = [each.begins - today for each, today in begun if each.begins and today and each.judgement is not Judgement.FALSE]
-    return LongerTimeout(longer=longer, repairs=len(begun), false_repairs=len(begun) - len(needed), later=sum(needed, _NONE))
+    today = [(each, begins(each.spell, each.spell.due, now)) for each in found]
+    open_now = [each for each, at in today if at is not None and each.spell.ended is None]
+    undecided = sum(each.judgement in {Judgement.HELD, Judgement.UNDECIDED} for each in open_now)
+    begun = [(each, at) for each, at in today if each.begins is not None and each.judgement is not Judgement.UNDECIDED]
+    needed = [each.begins - at for each, at in begun if each.begins and at and each.judgement is not Judgement.FALSE]
+    false = len(begun) - len(needed)
+    later = sum(needed, _NONE)
+    return LongerTimeout(longer=longer, repairs=len(begun), false_repairs=false, later=later, undecided=undecided)
 
 
 def _armed(

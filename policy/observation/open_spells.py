@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate, islice, takewhile
 
+from policy.episode.gate import MODE
 from policy.episode.messages import NeedKind
 from policy.episode.permits import Permit
 from policy.observation.spells import Ending, HeldSpan, NodeDays, Spell
@@ -174,12 +175,12 @@ def _named(spell: Spell | WatchedNode) -> int:
 
 
 def _held_now(spell: Spell, found: WatchedNode, now: datetime, *, most: int) -> Spell:
-    """The same code goes on, whatever its sentence says by now."""
+    """The same code goes on, with what its sentence says by now; a mode that was set in another way is another span."""
     last = spell.held[-1] if spell.held else None
     spell = spell if spell.uid or not found.uid else replace(spell, uid=found.uid, boot_id=found.boot_id)
-    if last is not None and last.code == found.code:
-        return spell
     span = HeldSpan(code=found.code, message=_cut(found.message), since=now)
+    if last is not None and last.code == found.code and (found.code != MODE or last.message == span.message):
+        return replace(spell, held=(*spell.held[:-1], replace(last, message=span.message)))
     before = (*spell.held[:-1], replace(last, until=now)) if last is not None else ()
     return replace(spell, held=(*before[:1], *before[1:][-(most - 2) or len(before) :], span))
 

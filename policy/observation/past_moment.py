@@ -55,6 +55,9 @@ def sentences(spells: Iterable[Spell], moment: datetime) -> Iterator[str]:
         if not is_about(spell, moment):
             continue
         if spell.ended is not None and spell.ended <= moment:
+            if spell.ending is Ending.OURS:
+                yield f"not repaired until {clock(spell.ended)} ({spell.cause}, under {spell.check}), when {ending(spell)}"
+                continue
             yield f"it had been sick until {clock(spell.ended)} ({spell.cause}, under {spell.check}): {ending(spell)}"
             continue
         yield f"it was sick since {clock(spell.since)}: {spell.cause}, under {spell.check}"

@@ -25,12 +25,17 @@ class Ending(StrEnum):
     """It was well again, and no trace of another hand was found."""
     OTHERS = "repaired-by-others"
     """A person or another system rebooted, cordoned, replaced or deleted it, or switched it off or on."""
-    OURS = "repaired"
-    """An episode of ours began for it: `Spell.incident`."""
+    OURS = "episode-began"
+    """An episode of ours began for it: `Spell.incident`. What became of the node is that episode's outcome."""
     STILL_SICK = "still-sick"
     """The record was closed (it had lasted for too long, or the scanner was stopped) while the node was sick."""
     NOT_OURS = "not-watched"
     """No check asks for it any more: the check, its selector or its time-out changed, or the check was deleted."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Ending | None:
+        """Earlier builds wrote `repaired` where an episode began."""
+        return cls.OURS if value == "repaired" else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +62,9 @@ class Spell:
     check: the key of the health check that asks. cause: what is wrong, as one stable word (`ReadyUnknown`). steps: what would
     have been done, in its order, in words. place: how many candidates stood before it when it came due. mode: the one that
     held for it then. boot_id, uid: of the Node at `due`. held: what kept it, oldest span first, the same code never twice in a
-    row. ended: None while it lasts. ending, traces: what became of it and by which signs (`another boot id`, `cordoned by
-    kubectl`). incident: of our episode, "" for none. storm: the id that all spells of one storm share, "" outside of one.
+    row but for the mode. ended: None while it lasts. ending, traces: what became of it and by which signs (`another boot id`,
+    `cordoned by kubectl`). incident: of our episode, "" for none. storm: the id that all spells of one storm share, ""
+    outside of one.
     """
 
     node: str

@@ -16,6 +16,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from policy.episode.gate import MODE
+from policy.episode.messages import REPAIRED
 from policy.observation.comparison import (
     FEWEST_CASES,
     FEWEST_DAYS,
@@ -45,6 +46,7 @@ BECAME = {
     Judgement.LATER: "came back by itself, but later",
     Judgement.OTHERS: "repaired by others",
     Judgement.OURS: "repaired by nodewarden",
+    Judgement.BEGUN: "an episode began, not known to have repaired it",
     Judgement.STILL_SICK: "still sick",
     Judgement.UNDECIDED: "not decided yet",
     Judgement.NOT_WATCHED: "no check asks any more",
@@ -79,17 +81,23 @@ def _of_check(found: Comparison, check: CheckComparison) -> Iterator[ReportPart]
     yield ReportPart(heading=check.check, lines=tuple(_answers(found, check)))
     if check.would_repair:
         rows = [
-            (f"+{span(each.longer)}" if each.longer else "as it is", str(each.repairs), str(each.false_repairs), span(each.later))
+            (
+                f"+{span(each.longer)}" if each.longer else "as it is",
+                str(each.repairs),
+                str(each.false_repairs),
+                str(each.undecided),
+                span(each.later),
+            )
             for each in check.timeouts
         ]
-        names = ("TIME-OUT", "REPAIRS", "FALSE", "LATER, IN ALL")
+        names = ("TIME-OUT", "REPAIRS", "FALSE", "UNDECIDED", "LATER, IN ALL")
         yield ReportPart(heading="Had the time-out been longer", columns=names, rows=rows)
     if check.brakes:
         rows = [
-            (each.code, str(each.spells), str(each.storms), str(each.rightly), str(each.wrongly), span(each.held))
+            (each.code, *map(str, (each.spells, each.storms, each.rightly, each.wrongly, each.undecided)), span(each.held))
             for each in check.brakes
         ]
-        names = ("HELD BY", "SPELLS", "STORMS", "RIGHTLY", "WRONGLY", "IN ALL")
+        names = ("HELD BY", "SPELLS", "STORMS", "RIGHTLY", "WRONGLY", "UNDECIDED", "IN ALL")
         why = "Rightly: the node came back by itself. Wrongly: it had to be repaired, or stayed sick."
         yield ReportPart(heading="What held nodes", lines=(why,), columns=names, rows=rows)
     if check.armed is not None:
@@ -146,10 +154,11 @@ def _of_armed(armed: ArmedTally) -> Iterator[str]:
 
 
 def _estimate(found: Estimate, needed: str, *, percent: bool = False) -> str:
-    """`1.4 (95 %: 0.37 to 3.5)`; an interval that is too wide to say anything is left out. needed: of what, at least."""
+    """`1.4 (95 %: 0.37 to 3.5)`; no number where it would say nothing. needed: of what, at least."""
+    if not found.enough:
+        return f"too few to say, {needed} are needed"
     value, low, high = (_figure(each * (100 if percent else 1)) for each in (found.value, found.low, found.high))
-    shown = f"{value}{' %' if percent else ''}"
-    return f"{shown} (95 %: {low} to {high})" if found.enough else f"{shown}: too few to say, {needed} are needed"
+    return f"{value}{' %' if percent else ''} (95 %: {low} to {high})"
 
 
 def _figure(number: float) -> str:
@@ -160,8 +169,12 @@ def _became(each: JudgedSpell) -> str:
     codes = dict.fromkeys(held.code for held in each.spell.held if held.code != MODE)
     by = f" by {', '.join(codes)}" if each.judgement is Judgement.HELD and codes else ""
     traces = f" ({', '.join(each.spell.traces)})" if each.spell.traces else ""
-    late = each.judgement is Judgement.HELD and each.spell.ending is Ending.OURS
-    became = f"{BECAME[Judgement.OURS]} after it was held" if late else BECAME[each.judgement]
+    became = BECAME[each.judgement]
+    if each.spell.ending is Ending.OURS and each.spell.ended is not None:
+        became = f"an episode began at {written(each.spell.ended)}"
+        became += f", and ended {each.outcome}" if each.outcome is not None else ""
+        became = BECAME[Judgement.OURS] if each.outcome in REPAIRED else became
+        became += " after it was held" if each.judgement is Judgement.HELD else ""
     return in_a_line(became + by + traces)
 
 

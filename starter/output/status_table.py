@@ -8,6 +8,7 @@ Pure rendering of a `ClusterStatus` at a moment, so that countdowns move without
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -17,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from policy.checks.verdicts import SICKNESS, Health
+from policy.episode.gate import MODE
 from policy.episode.messages import EpisodeStatus, Phase
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, fenceable
 from policy.observation.past_moment import ending
@@ -61,8 +63,10 @@ def render(status: ClusterStatus, *, now: datetime, where: str = "") -> Renderab
             parts.append(Text(f"… and {status.left_out} more open episodes", style="dim"))
     if scanner is not None and (scanner.queue or scanner.refused or scanner.held_off):
         parts.append(_waiting(status, now))
-    if scanner is not None and scanner.spells:
-        parts.append(_would_have(scanner, now))
+    at_work = {each.node for each in (*status.episodes, *status.silent)}
+    if scanner is not None and (spells := [each for each in scanner.spells if each.ended or each.node not in at_work]):
+        hidden = len(scanner.spells) - len(spells)
+        parts.append(_would_have(replace(scanner, spells=tuple(spells), open_spells=scanner.open_spells - hidden), now))
     if scanner is None and report is not None:
         parts.append(Text(f"as the scanner saw it last, at {written(seen_at(report) or report.at)}:", style="yellow"))
     at_risk = _still_at_risk(status, report)
@@ -226,14 +230,18 @@ def _waiting(status: ClusterStatus, now: datetime) -> RenderableType:
 
 def _would_have(scanner: ScannerStatus, now: datetime) -> RenderableType:
     """Due nodes that are not repaired. Where the table of those that wait has said what holds one, only the code is repeated; a
-    spell keeps the beginning of that sentence."""
-    above = {(each.node, each.message[:ALIKE]) for each in scanner.refused}
+    spell keeps the beginning of that sentence. Of a node that the mode holds it has what would hold it in mode repair."""
+    above = {each.node: each for each in scanner.refused}
     table = columns("WOULD HAVE", "SICK FOR", "WHAT HOLDS IT", flexible="WHAT HOLDS IT")
     for spell in scanner.spells[:MOST_SPELLS]:
         last = spell.held[-1] if spell.held else None
         held = held_by(last.code, last.message) if last is not None else ""
-        if last is not None and (spell.node, last.message[:ALIKE]) in above:
-            held = f"{last.code}, as above"
+        if last is not None and (refused := above.get(spell.node)) is not None:
+            if last.message[:ALIKE] == refused.message[:ALIKE]:
+                held = f"{last.code}, as above"
+            else:
+                more_than_mode = refused.reason == AdmissionRefusal.MODE and last.code != MODE
+                held = f"{refused.reason}, as above" + (f"; in mode repair also {held}" if more_than_mode else "")
         table.add_row(spell.node, wording.span((spell.ended or now) - spell.since), Text(ending(spell) or held))
     more = scanner.open_spells - sum(each.ended is None for each in scanner.spells[:MOST_SPELLS])
     return Group(table, Text(f"… and {counted(more, 'more node')}", style="dim")) if more > 0 else table

@@ -57,6 +57,6 @@ async def test_the_month_is_told_as_it_was_and_a_rack_is_armed_and_taken_back(tm
         await demo.says("What `nodewarden compare` says of it, by the clock of that server, which is", within=150)
         await demo.says("has the same counts: 31", within=30)
         await demo.says("the mode of nodes with rack=r3 is repair", within=120)
-        await demo.says("node-7 of rack r3 was repaired by itself.", within=90)
+        await demo.says("nodewarden repaired node-7 of rack r3.", within=90)
         await demo.says("Of three sick nodes node-7 was restarted, and no other machine was touched.", within=60)
         assert await demo.ended() == 0

@@ -18,6 +18,7 @@ from jsonschema import Draft202012Validator
 
 from activities.contracts import search
 from policy.episode.gate import MODE
+from policy.episode.messages import Outcome
 from policy.observation.comparison import compare
 from policy.observation.past_moment import would_have
 from policy.observation.spells import Ending, ObservationRecord, Spell
@@ -29,7 +30,7 @@ from starter.output.comparison import as_markdown, as_text, parts
 from starter.plans import spell_file
 from starter.web.views import Views
 from tests.docs.reading import DOCS
-from tests.policy.observation.builders import CHECK, NOON, held, minutes, node_days, recorded, spell
+from tests.policy.observation.builders import CHECK, NOON, held, minutes, node_days, recorded, repaired, spell
 from tests.starter.builders import drawn, nodewarden
 from tests.unlocked import unlocked
 from workers.errors import SettingsError
@@ -72,12 +73,29 @@ def test_it_fits_eighty_columns_and_links_each_case() -> None:
 def test_a_node_that_was_repaired_after_it_was_held_is_not_said_to_have_had_no_repair() -> None:
     capped = (held("CapReached", NOON, NOON + minutes(3)),)
     spells = [spell(f"node-{each}", held=capped, ending=each, mode=Mode.REPAIR) for each in (Ending.OURS, Ending.CAME_BACK)]
-    found = compare(recorded(*spells), (), (), since=NOON - timedelta(days=1), now=NOW)
+    ours = repaired("node", NOON + minutes(9))
+    released = replace(ours, incident="i-2", outcome=Outcome.RELEASED)
+    spells[0] = replace(spells[0], incident=ours.incident)
+    spells += [replace(spells[0], node=f"node-{each}", incident=each) for each in ("i-2", "i-3")]
+    found = compare(recorded(*spells), (), (ours, released), since=NOON - timedelta(days=1), now=NOW)
     *_, cases = parts(ClusterComparison(cluster="prod", comparison=found))
     assert {row[0]: row[2] for row in cases.rows} == {
         f"node-{Ending.OURS}": "repaired by nodewarden after it was held by CapReached",
+        "node-i-2": "an episode began at 2026-11-28T12:03:00Z, and ended released after it was held by CapReached",
+        "node-i-3": "an episode began at 2026-11-28T12:03:00Z after it was held by CapReached",
         f"node-{Ending.CAME_BACK}": "no repair: held by CapReached",
     }
+
+
+def test_a_rate_of_too_few_days_has_no_number_and_the_counts_of_what_held_nodes_add_up() -> None:
+    due = NOW - minutes(2)
+    paused = [spell(f"p-{each}", held=(held("Paused", due),), lasted=None, due=due) for each in (1, 2)]
+    found = compare(recorded(spell(), *paused), (node_days(0.05),), (), since=NOON - timedelta(days=1), now=NOW)
+    shown = parts(ClusterComparison(cluster="prod", comparison=found))
+    assert "False repairs in 1,000 node-days: too few to say, 100 node-days are needed." in shown[1].lines
+    (brakes,) = (each for each in shown if each.heading == "What held nodes")
+    row = dict(zip(brakes.columns, brakes.rows[0], strict=True))
+    assert (row["SPELLS"], row["RIGHTLY"], row["WRONGLY"], row["UNDECIDED"]) == ("2", "0", "0", "2")
 
 
 def test_markdown_takes_no_name_for_markup() -> None:
@@ -241,7 +259,7 @@ async def test_a_longer_time_out_is_tried_on_exported_spells(tmp_path: Path) -> 
     assert "at 2026-11-28T12:00:00Z, false repair: came back by itself → not due" in " ".join(text.split())
     ours = exported(tmp_path / "ours.jsonl", spell("d", lasted=minutes(3), ending=Ending.OURS), checks=checks())
     (check,) = json.loads((await replayed(tmp_path, ours, CHANGED.replace("DURATION", "10m"))).stdout)["checks"]
-    assert (check["repairs"], check["spells"][0]["after"]["judgement"]) == (1, "repaired"), "it was sick still"
+    assert (check["repairs"], check["spells"][0]["after"]["judgement"]) == (1, "episode-began"), "it was sick still"
     same = await replayed(tmp_path, file, CHANGED.replace("DURATION", "300s"))
     (check,) = json.loads(same.stdout)["checks"]
     assert (check["repairs"], check["falseRepairs"]) == (3, 1)

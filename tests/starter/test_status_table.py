@@ -166,6 +166,26 @@ def test_what_would_have_been_repaired_is_shown_with_what_holds_it() -> None:
     assert "node-2 2m00s mode, as above" in page
 
 
+def test_what_would_have_been_repaired_contradicts_nothing_above_it() -> None:
+    """Today's decision is that of the nodes that wait; and a node with an open episode is being repaired."""
+    held = HeldSpan(code="CapReached", message="1 of 1 permits are held: node-3", since=ago(60))
+    spell = Spell(node="node-2", check="c", cause="ReadyUnknown", since=ago(120), due=ago(60), held=(held,))
+    for reason, expected in (
+        ("Mode", "Mode, as above; in mode repair also CapReached: 1 of 1 permits are held: node-3"),
+        ("Paused", "Paused, as above"),
+    ):
+        waits = Refused(node="node-2", check=CHECK, reason=reason, message="something else holds it")
+        page = " ".join(
+            " ".join(drawn(status(scanner=scanner(report(row("node-1")), spells=(spell,), refused=(waits,))))).split()
+        )
+        assert page.partition("WHAT HOLDS IT ")[2].startswith(f"node-2 2m00s {expected}")
+    seen = scanner(report(row("node-1")), spells=(spell, replace(spell, node="node-4")), open_spells=2)
+    at_work = drawn(status(scanner=seen, episodes=(episode(node="node-2"),)))
+    first = next(index for index, line in enumerate(at_work) if line.startswith("WOULD HAVE"))
+    assert at_work[first + 1].startswith("node-4")
+    assert not any(line.startswith("node-2") or "more node" in line for line in at_work[first:])
+
+
 def test_a_remediation_shows_its_step_its_time_and_its_machine() -> None:
     at_work = episode(
         kind=Kind.REMEDIATION,

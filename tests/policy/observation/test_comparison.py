@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -52,7 +53,7 @@ JUDGED = {
     "back within a repair": (spell(lasted=USUAL_REPAIR), Judgement.FALSE),
     "back a second later": (spell(lasted=USUAL_REPAIR + timedelta(seconds=1)), Judgement.LATER),
     "rebooted by a person": (spell(ending=Ending.OTHERS), Judgement.OTHERS),
-    "repaired since it was armed": (spell(ending=Ending.OURS), Judgement.OURS),
+    "an episode began": (spell(ending=Ending.OURS), Judgement.BEGUN),
     "given up": (spell(ending=Ending.STILL_SICK), Judgement.STILL_SICK),
     "still sick": (spell(lasted=None), Judgement.STILL_SICK),
     "sick since a minute": (spell(lasted=None, due=NOW - minutes(1)), Judgement.UNDECIDED),
@@ -129,19 +130,48 @@ def test_repairs_by_others_say_how_much_sooner_ours_would_have_been() -> None:
     assert compared(spell()).others is None
 
 
+def begun_for(incident: str, **fields: Any) -> Spell:
+    return spell(ending=Ending.OURS, incident=incident, **fields)
+
+
+@pytest.mark.parametrize("outcome", [each for each in Outcome if each is not Outcome.REFUSED])
+def test_an_episode_that_began_counts_as_a_repair_only_if_it_brought_the_node_back(outcome: Outcome) -> None:
+    """Mode drain was set and unset: the episode drained the node, was released, and switched nothing off."""
+    paused = (held("Paused", NOON),)
+    episode = repaired("node-7", NOON + minutes(9), outcome=outcome)
+    check = compared(begun_for(episode.incident), episodes=(episode,))
+    brought_back = outcome in {Outcome.RECOVERED, Outcome.REPLACED}
+    assert check.judgements == {Judgement.OURS if brought_back else Judgement.BEGUN: 1}
+    assert (check.share is not None) is brought_back
+    kept = compared(begun_for(episode.incident, held=paused, mode=Mode.REPAIR), episodes=(episode,))
+    assert (kept.brakes[0].wrongly, kept.brakes[0].undecided) == ((1, 0) if brought_back else (0, 1))
+
+
+def test_a_sickness_that_goes_on_after_an_episode_is_no_second_case() -> None:
+    episode = repaired("node-7", NOON + minutes(4), outcome=Outcome.RELEASED)
+    first = begun_for(episode.incident)
+    after = replace(spell(due=NOON + minutes(5), lasted=minutes(30), ending=Ending.OTHERS), since=first.since)
+    check = compared(first, after, episodes=(episode,))
+    assert (check.would_repair, check.judgements) == (1, {Judgement.OTHERS: 1})
+    recovered = replace(episode, outcome=Outcome.RECOVERED)
+    assert compared(first, after, episodes=(recovered,)).would_repair == 2
+
+
 def test_a_breaker_was_right_where_the_nodes_came_back_by_themselves() -> None:
     breaker = (held("CircuitBreakerOpen", NOON, NOON + minutes(20)),)
     storm = [spell(f"z-{number}", lasted=minutes(20), held=breaker, storm="s-1") for number in range(3)]
     check = compared(
         *storm,
+        spell("dead", lasted=minutes(20), ending=Ending.OTHERS, held=breaker),
         spell(
-            "dead", lasted=minutes(90), ending=Ending.OTHERS, held=(*breaker, held(MODE, NOON + minutes(20), NOON + minutes(90)))
+            "later", lasted=minutes(90), ending=Ending.OTHERS, held=(*breaker, held(MODE, NOON + minutes(20), NOON + minutes(90)))
         ),
         spell("sick", lasted=None, held=(held("CircuitBreakerOpen", NOW - minutes(5)),), due=NOW - minutes(5)),
         spell("fine"),
     )
     (tally,) = check.brakes
-    assert (tally.code, tally.spells, tally.storms, tally.rightly, tally.wrongly) == ("CircuitBreakerOpen", 5, 1, 3, 1)
+    assert (tally.code, tally.spells, tally.storms) == ("CircuitBreakerOpen", 5, 1), "of the later one the mode held the rest"
+    assert (tally.rightly, tally.wrongly, tally.undecided) == (3, 1, 1)
     assert tally.held == minutes(4 * 20 + 5)
 
 
@@ -157,6 +187,15 @@ def test_a_longer_time_out_is_counted_from_the_spells() -> None:
     assert table[minutes(5)] == (2, 1, minutes(5)), "a is back before"
     assert table[minutes(15)] == (1, 0, minutes(15))
     assert table[minutes(60)] == (0, 0, minutes(0))
+
+
+def test_a_spell_that_lasts_is_not_decided_where_a_longer_time_out_is_not_over() -> None:
+    """Sick for 25 minutes since it was due, and another for two: neither has ended now."""
+    check = compared(*(spell(f"n-{each}", lasted=None, due=NOW - minutes(each)) for each in (25, 2)))
+    table = {each.longer: (each.repairs, each.false_repairs, each.undecided, each.later) for each in check.timeouts}
+    assert table[minutes(0)] == (1, 0, 1, minutes(0))
+    assert table[minutes(10)] == (1, 0, 1, minutes(10))
+    assert table[minutes(30)] == (0, 0, 2, minutes(0))
 
 
 def test_what_we_repaired_did_not_come_back_by_itself_under_a_longer_time_out() -> None:
@@ -271,11 +310,11 @@ def test_every_spell_is_judged_once_and_a_longer_time_out_begins_no_more(found: 
     assert [each.longer for each in check.timeouts] == list(LONGER)
     repairs = [each.repairs for each in check.timeouts]
     assert repairs == sorted(repairs, reverse=True)
-    assert repairs[0] == check.would_repair
+    assert repairs[0] + check.timeouts[0].undecided == check.would_repair
     assert check.timeouts[0].false_repairs == check.false_repairs
     assert check.timeouts[0].later == timedelta(0)
     for tally in check.brakes:
-        assert tally.rightly + tally.wrongly <= tally.spells <= len(found)
+        assert tally.rightly + tally.wrongly + tally.undecided == tally.spells <= len(found)
 
 
 # The exact intervals: against their definition in exact fractions, and against what scipy 1.17 computes.

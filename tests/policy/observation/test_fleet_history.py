@@ -128,7 +128,7 @@ def test_the_report_says_what_was_true(seed: int) -> None:
     assert others.after == waited[(len(waited) - 1) // 2]
     assert others.sooner == others.after - REPAIR
     (brake,) = found.brakes
-    braked = [sick.fate for sick, each in truth.repairs.items() if each.braked]
+    braked = [sick.fate for sick, each in truth.repairs.items() if each.verdict is Verdict.HELD]
     assert (brake.code, brake.spells, brake.storms) == (AdmissionRefusal.CIRCUIT_BREAKER, len(braked), 1)
     assert brake.rightly == sum(fate in {Fate.CAME_BACK, Fate.OUTAGE} for fate in braked)
     for row in found.timeouts:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from policy.episode.gate import MODE
 from policy.episode.messages import Kind
 from policy.episode.permits import Permit, PermitState
 from policy.observation import open_spells
@@ -79,11 +80,26 @@ def test_where_not_all_can_be_watched_each_has_its_turn() -> None:
 def test_what_holds_it_is_a_new_span_only_with_another_code() -> None:
     first = opened("a")
     same = next_spells(first, report("a"), refused("a", message="1 of 1 permits are held: y"), begun={}, now=LATER)
-    assert same.spells == first
+    (span,), (before,) = same.spells["a"].held, first["a"].held
+    assert span == replace(before, message="1 of 1 permits are held: y"), "today's decision"
     then = next_spells(first, report("a"), refused("a", reason=PAUSED, message="paused by ada"), begun={}, now=LATER)
     assert [(each.code, each.since, each.until) for each in then.spells["a"].held] == [
         ("CapReached", NOW, LATER),
         ("Paused", LATER, None),
+    ]
+
+
+def test_a_mode_that_is_another_ones_word_by_now_is_a_new_span() -> None:
+    """What was said of it earlier stays true of that time."""
+    spells = opened("a")
+    setting, unreadable = "the setting scan.mode is observe", "its label can't be read"
+    for minute, message in enumerate((setting, unreadable, unreadable), 1):
+        due = WatchedNode(node="a", standing=NodeStanding.DUE, check=CHECK.key, code=MODE, message=message)
+        at = NOW + timedelta(minutes=minute)
+        spells = next_spells(spells, report(watched=(due,)), (), begun={}, now=at).spells
+    assert [(each.code, each.message, each.since) for each in spells["a"].held[1:]] == [
+        (MODE, setting, LATER),
+        (MODE, unreadable, NOW + timedelta(minutes=2)),
     ]
 
 
@@ -259,6 +275,21 @@ def test_before_it_was_due_after_its_end_and_at_other_times() -> None:
         "it had been sick until 04:20 (ReadyUnknown, under NodeHealthCheck//workers): others repaired it (another boot id)"
     ]
     assert said(-1) == said(81) == []
+
+
+def test_what_ended_because_an_episode_began_was_not_well_by_then() -> None:
+    spell = replace(SPELL, ending=Ending.OURS, traces=(), incident="i-1")
+    (line,) = sentences([spell], SINCE + timedelta(minutes=30))
+    assert line.startswith("not repaired until 2026-11-28 03:20")
+    assert line.endswith("when an episode of ours began (incident i-1)")
+
+
+def test_records_of_earlier_builds_are_read() -> None:
+    """They called it repaired where an episode began."""
+    assert Ending("repaired") is Ending.OURS
+    assert Ending.OURS == "episode-began"
+    with pytest.raises(ValueError, match="healed"):
+        Ending("healed")
 
 
 def test_every_ending_has_its_words() -> None:
