@@ -183,7 +183,7 @@ class Demo:
         self._say("  2. python -m simulator break node-7 kubelet-stops \\")
         self._say(f"       --state-dir {from_here(self._state)}; nodewarden status --watch")
         self._say("  3. nodewarden fence node-5 --reason 'my first fencing' --wait")
-        self._say("  4. nodewarden mode set observe --reason 'only look'; docs/start.md arms rack r1 from there")
+        self._say("  4. nodewarden mode set observe --reason 'only look'; docs/start.md goes on")
         self._say(f"What the worker logs is in {from_here(self._state / LOG)}. Ctrl-C ends everything.")
 
     def _say(self, text: str) -> None:

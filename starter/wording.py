@@ -10,13 +10,20 @@ from typing import Protocol
 
 from policy.checks.verdicts import Health
 from policy.episode.advice import section_of
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Phase
+from policy.episode.messages import REPAIRED, EpisodeResult, EpisodeStatus, Outcome, Phase
 from policy.scan import pauses, readiness
 from policy.scan.readiness import Obstacle, ObstacleCode
 from policy.scan.scan_report import AtRisk, CheckReport, NodeAtRisk, TargetRow
 from policy.values.display_text import counted
+from policy.values.mode import Mode
 from policy.values.times import written
 from workflows.kit.messages import Backoff, ScannerStatus
+
+
+def end_style(outcome: str) -> str:
+    """The colour of an end: green for a repair, yellow where the node was given up or given back as it was, else red."""
+    return "green" if outcome in REPAIRED else "yellow" if outcome == Outcome.RELEASED else "red"
+
 
 HEALTH_STYLE = {Health.HEALTHY: "green", Health.SOON: "yellow", Health.UNHEALTHY: "red", Health.SKIPPED: "dim"}
 
@@ -63,10 +70,10 @@ def verdict(row: TargetRow, now: datetime) -> str:
 
 
 def blocked(scanner: ScannerStatus | None, now: datetime) -> str:
-    """Why no check may act now, whatever its own circuit breaker says, in a few words; "" where that decides."""
+    """Why no check may act now, whatever its own circuit breaker and modes say, in a few words; "" where they decide."""
     if scanner is None:
         return "no scanner answers"
-    return next((each.brief for each in obstacles(scanner, now)), "")
+    return next((each.brief for each in obstacles(scanner, now) if each.code is not ObstacleCode.MODE), "")
 
 
 def may_act(check: CheckReport, blocked: str = "") -> str:
@@ -75,11 +82,15 @@ def may_act(check: CheckReport, blocked: str = "") -> str:
         return f"not usable: {check.error.removeprefix(f'{check.ref.key}: ')}"  # its name stands beside it
     if check.paused:
         return f"paused: {check.paused}"
-    if not check.allowed:
+    if not check.closed:
         return f"circuit breaker open: {check.message or check.reason or 'no reason given'}"
     if blocked:
         return f"not now: {blocked}"
-    return check.no_targets or (f"may act: {check.message}" if check.message else f"may act on {check.remaining} more")
+    if not check.allowed:
+        return f"only observed: {check.message}"
+    observed, total = dict(check.modes).get(Mode.OBSERVE, 0), sum(number for _, number in check.modes)
+    limited = f"only on {total - observed} of {total}, the mode of the others is observe; " if observed else ""
+    return check.no_targets or limited + (f"may act: {check.message}" if check.message else f"may act on {check.remaining} more")
 
 
 def at_risk(row: NodeAtRisk, now: datetime) -> str:

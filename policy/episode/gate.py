@@ -16,7 +16,7 @@ from enum import StrEnum
 from functools import cache
 
 from policy.checks.fence_policies import FencePolicies, lease_wait, still_renewed
-from policy.episode.modes import ModeAnswer
+from policy.episode.modes import ARM, ModeAnswer
 from policy.objects.machines import PAUSED_ANNOTATION, SKIP_ANNOTATION, MachineView
 from policy.objects.nodes import EXCLUDE_LABEL, PRESERVE_ANNOTATION, NodeEvent, NodeView
 from policy.objects.scopes import CLUSTER, group_of
@@ -533,7 +533,8 @@ RULES: tuple[Rule, ...] = (
         programs_only=True,
         pools_too=True,
         spares=_within_mode,
-        unblocks="its mode has to be raised: `nodewarden mode` shows what sets it, `nodewarden mode set repair NODE` arms it",
+        unblocks=f"its mode has to be raised: `nodewarden mode` shows what sets it; `{ARM}` arms it, but where a label or an"
+        " annotation sets it, that has to go",
     ),
     Rule(
         name="cluster Lease",

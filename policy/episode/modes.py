@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 
-from policy.values.display_text import counted, in_a_line
+from policy.values.display_text import counted, in_a_line, some_of
 from policy.values.errors import PolicyError
 from policy.values.mode import MODE_KEY, Mode, most_cautious, read_mode
 from policy.values.selectors import Selector, read_selector
@@ -101,8 +101,8 @@ class ClusterModes:
         if mode is Mode.REPAIR:
             return ""
         what = "nodes are only observed, and not repaired" if mode is Mode.OBSERVE else f"programs go no further than {mode}"
-        others = len(self.rules) - (everywhere is not None)
-        some = f", but for nodes of {counted(others, 'rule')}" if others else ""
+        others = [rule.scope for rule in self.rules if rule is not everywhere]
+        some = f", but for {some_of(others, 3)}, which have rules of their own" if others else ""
         return f"{what}{some}: {why}; `nodewarden mode` shows it, `{ARM}` arms a node"
 
     def begun(self, *, repaired: bool) -> ClusterModes:

@@ -18,6 +18,7 @@ from policy.checks.verdicts import Health, JudgedTarget, Standing
 from policy.dialects.node_fencing import CLUSTER_CONFIG
 from policy.episode import gate
 from policy.episode.gate import WITHOUT_LABEL, WITHOUT_MACHINE_ANNOTATION
+from policy.episode.modes import ModeAnswer
 from policy.objects.machines import PAUSED_ANNOTATION
 from policy.objects.nodes import Condition
 from policy.remediation.ladder import Body, EscalationStep, body_of, fences_only, first_step, impossible, ladder_of, most_at_once
@@ -37,11 +38,12 @@ from policy.values.times import format_duration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOpinion:
-    """One check that covers the node. unblock: what would have to happen before it is acted on, in sentences; empty where
-    nothing is in the way, or nothing is wrong."""
+    """One check that covers the node. mode: of the node under it. unblock: what would have to happen before it is acted on, in
+    sentences; empty where nothing is in the way, or nothing is wrong."""
 
     check: CheckEvaluation
     target: TargetEvaluation
+    mode: ModeAnswer
     unblock: tuple[str, ...] = ()
 
     @property
@@ -85,7 +87,12 @@ def explain(
     targets = targets_named(known, name)
     keys = {key for target in targets for key in target.verdicts}
     opinions = [
-        CheckOpinion(check=evaluation, target=each, unblock=_unblock(known, evaluation, each, leased or {}))
+        CheckOpinion(
+            check=evaluation,
+            target=each,
+            mode=known.mode_of(each.node or each.target, evaluation.check.ref.key),
+            unblock=_unblock(known, evaluation, each, leased or {}),
+        )
         for evaluation in evaluate(known, keys)
         for each in evaluation.verdicts
         if any(_same(each, target) for target in targets)

@@ -446,7 +446,7 @@ class Ledger:
 
     def _note_mode(self, node: NodeView) -> None:
         mode = mode_of(self._modes, node.name, node.labels).mode
-        if mode is self._modes.default:
+        if mode is mode_of(self._modes, "", {}).mode:
             self._mode_exceptions.pop(node.name, None)
         else:
             self._mode_exceptions[node.name] = mode

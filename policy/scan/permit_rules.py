@@ -30,7 +30,7 @@ from policy.objects.machines import machine_behind
 from policy.objects.scopes import CLUSTER, GroupCount, group_phrase, scope_of
 from policy.remediation.control_plane import objection_by_count
 from policy.scan.ledger_snapshot import LedgerSnapshot
-from policy.scan.scan_report import Candidate, CheckReport, ScanReport
+from policy.scan.scan_report import OBSERVED, Candidate, CheckReport, ScanReport
 from policy.values.display_text import some_of
 from policy.values.times import format_duration, written
 
@@ -450,7 +450,7 @@ def _circuit_breaker(applicant: Applicant, limits: ObjectLimits) -> _Answer:
     own = (applicant.needs_closed or ())[:1]
     for key in (*(applicant.needs_closed or ()), *applicant.spends):
         check = limits.breakers.get(key)
-        if check is None or not check.allowed:
+        if check is None or not (check.allowed or check.reason == OBSERVED):
             why = check.message if check is not None else "the check is gone"
             return _OfCheck(
                 f"{key}: {why}" if key in own else f"{key} covers it too, and its circuit breaker is open: {why}", key
@@ -461,7 +461,7 @@ def _circuit_breaker(applicant: Applicant, limits: ObjectLimits) -> _Answer:
 def against_requests(check: CheckReport) -> str:
     """Why a check's open circuit breaker stops a request for any node, "" where it does not. A check that selects nothing,
     can't be read or is looked after from elsewhere stops no request."""
-    if check.allowed or check.error or not check.total or check.reason == OpenReason.ELSEWHERE:
+    if check.closed or check.error or not check.total or check.reason == OpenReason.ELSEWHERE:
         return ""
     also = "until it closes no request begins, not even on nodes that this check does not cover"
     how = f"; a person may override it for one node: `--override {CIRCUIT_BREAKER}` of `nodewarden fence`, remediate and ack-off"

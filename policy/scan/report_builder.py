@@ -45,6 +45,7 @@ from policy.scan.scan_report import (
     MAXIMUM_OBSERVATIONS,
     MAXIMUM_ROWS,
     MAXIMUM_WATCHED,
+    OBSERVED,
     Candidate,
     CheckReport,
     LeftOver,
@@ -224,9 +225,8 @@ def build_report_parts(
     observations = _observations(known, watching, notified)
     overlaps = overlapping(known)
     reports = [
-        replace(
-            _check_report(known, key, choice.waiting.get(key, Counter()), overlaps.get(key, ())),
-            modes=_counted_by_mode(known, key),
+        _within_modes(
+            _check_report(known, key, choice.waiting.get(key, Counter()), overlaps.get(key, ())), _counted_by_mode(known, key)
         )
         for key in known.checks
     ]
@@ -408,7 +408,8 @@ def _observation(known: LedgerSnapshot, name: str) -> Observation:
 
 
 def _counted_by_mode(known: LedgerSnapshot, key: str) -> tuple[tuple[Mode, int], ...]:
-    """How many targets of a check are in which mode: all in that of the cluster, but for those that a rule or a label excepts."""
+    """How many targets of a check are in which mode: all in that of a Node without labels, but for those that a rule or a label
+    excepts."""
     check, most = known.checks[key], known.mode_of("", key).mode
     ceiling = Mode.REPAIR if check.mode is None else read_mode(check.mode)[0]
     counted = Counter({most: known.counts[key].total})
@@ -418,6 +419,14 @@ def _counted_by_mode(known: LedgerSnapshot, key: str) -> tuple[tuple[Mode, int],
         counted[most] -= covered
         counted[most_cautious((mode, ceiling))] += covered
     return tuple(sorted((mode, number) for mode, number in counted.items() if number))
+
+
+def _within_modes(report: CheckReport, modes: tuple[tuple[Mode, int], ...]) -> CheckReport:
+    """With the modes of its targets: where all are only observed, no program acts, whatever the circuit breaker says."""
+    if report.allowed and {mode for mode, _ in modes} == {Mode.OBSERVE}:
+        message = f"the mode of all its targets is observe; {report.message}"
+        report = replace(report, allowed=False, reason=OBSERVED, message=message)
+    return replace(report, modes=modes)
 
 
 def _modes(known: LedgerSnapshot, name: str, checks: tuple[str, ...]) -> str:

@@ -62,10 +62,14 @@ class SeenVersion:
     version: str
 
 
+OBSERVED = "Observed"
+"""The reason of a check that is not `allowed` because the mode of all its targets is observe. It binds no person (S52)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport(StandingCounts):
-    """One health check: its counts and whether its circuit breaker lets us act. `error` is set for an object that cannot be
-    used.
+    """One health check: its counts and whether its circuit breaker, and the mode of any of its targets, let us act. `error` is
+    set for an object that cannot be used.
 
     unhealthy: those that need remediation. The dialects' own status counts as unhealthy every target that is not healthy, so
     also soon, starting, deleting, excluded and recovering ones. left_out ones are not in the total at all. remaining: how many
@@ -100,6 +104,11 @@ class CheckReport(StandingCounts):
     """The threshold alone would open the circuit breaker."""
     at_once: int | None = None
     """How many of its targets may be remediated at once (`nodewarden.io/max-in-flight`); None where it sets no limit."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether its circuit breaker lets us act, whatever the mode of its targets is."""
+        return self.allowed or self.reason == OBSERVED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

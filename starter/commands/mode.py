@@ -27,7 +27,7 @@ SHOWN = 8
 app = typer.Typer(help="Show and set how far programs may go with nodes: observe, cordon, drain or repair.")
 
 NodesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="NODE...", help="Names of nodes; none: all.", autocompletion=complete_nodes)
+    list[str] | None, typer.Argument(metavar="NODE...", help="Names of nodes.", autocompletion=complete_nodes)
 ]
 SelectorOption = Annotated[str, typer.Option("--selector", "-l", help="Nodes with these labels, as kubectl's, such as rack=r7.")]
 WhyOption = Annotated[str, typer.Option("--reason", "-r", help="Why, as `nodewarden mode` shows it.")]
@@ -94,25 +94,23 @@ def _as_text(found: ModesAnswer) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from policy.values.display_text import counted
+    from policy.values.display_text import counted, some_of
     from policy.values.mode import Mode
-    from starter.output.status_table import columns
 
-    parts: list[RenderableType] = [Text(f"nodes without a rule: {found.default} ({found.why})")]
+    of_all = any(not (rule.nodes or rule.selector) for rule in found.rules)
+    parts: list[RenderableType] = [] if of_all else [Text(f"nodes without a rule: {found.default} ({found.why})")]
     for rule in reversed(found.rules):
         parts.append(Text(f"{rule.mode}: {rule}"))
         if rule in found.idle:
             parts.append(Text("  it covers no node now", style="yellow"))
     if found.unread:
         return Group(*parts, Text(found.unread, style="yellow"))
-    table = columns("mode", "nodes", "health check", "why", flexible="why")
     for line in found.nodes:
-        more = len(line.nodes) - SHOWN
-        names = ", ".join(line.nodes[:SHOWN]) + (f" and {more} more" if more > 0 else "")
-        shown = Text(names) if len(names) <= 40 else Text(counted(len(line.nodes), "node"))
-        style = "" if line.mode is Mode.REPAIR else "yellow"
-        table.add_row(Text(line.mode.value, style=style), shown, line.check or "(none)", line.why)
-    return Group(*parts, Text(), table)
+        names = some_of(line.nodes, SHOWN)
+        shown = names if len(names) <= 40 else counted(len(line.nodes), "node")
+        mode = (line.mode.value, "" if line.mode is Mode.REPAIR else "yellow")
+        parts.append(Text.assemble("\n", mode, f": {shown} under {line.check or 'no health check'}: {line.why}"))
+    return Group(*parts)
 
 
 @app.command("set")
@@ -145,12 +143,16 @@ async def unset(
     node: NodesArgument = None,
     *,
     selector: SelectorOption = "",
+    everything: Annotated[bool, typer.Option("--all", help="Every rule, of all nodes.")] = False,
     reason: WhyOption,
     who: WhoOption = "",
     cluster: ClusterOption = "",
     output: OutputOption = None,
 ) -> None:
-    """Take the rule of exactly these nodes back, or all rules: what was set before, or the setting scan.mode, holds again."""
+    """Take the rule of exactly these nodes back, or with --all every rule: what was set before, or the setting scan.mode, holds
+    again. Exit code 2: neither nodes nor a selector nor --all, since that may arm all nodes at once."""
+    if everything is bool(node or selector):
+        raise SettingsError("expected nodes, --selector or --all, which takes every rule back and may arm all nodes at once")
     await _say(context, None, node, selector, reason=reason, who=who, cluster=cluster, output=output)
 
 

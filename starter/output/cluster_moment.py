@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 AROUND = timedelta(minutes=10)
 EARLIEST = datetime(2020, 1, 1, tzinfo=UTC)
-NOT_RECORDED = "conditions of nodes that were not due for a repair; circuit breakers and holds that kept no due node from one"
+NOT_RECORDED = (
+    "conditions of nodes that were not due for a repair; circuit breakers, holds and modes that kept no due node from one"
+)
 
 
 class Stood(StrEnum):
@@ -189,7 +191,7 @@ def sections(found: ClusterMoment) -> Sections:
         pauses.append("no scanner is on record of that moment: none ran, or Temporal has forgotten it")
     parts: Sections = [
         (f"{f'{found.node} of ' if found.node else ''}{found.cluster} at {zoned(found.at)}", ()),
-        ("What kept everything from being begun", [(None, each) for each in pauses or ("nothing that is on record",)]),
+        ("What kept everything from being begun", [(None, each) for each in pauses or ("no pause that is on record",)]),
     ]
     held = [
         (None, f"{node}: {'; '.join(sentences([each for each in found.spells if each.node == node], found.at))}")

@@ -25,6 +25,7 @@ from policy.observation.spells import Spell
 from policy.scan.evaluation import TargetEvaluation
 from policy.scan.explanation import CheckOpinion, Explanation, Outlook, conclude
 from policy.scan.permit_rules import AdmissionRefusal
+from policy.values.mode import Mode
 from policy.values.times import written
 from starter import wording
 from starter.output import outlooks
@@ -146,7 +147,7 @@ def as_text(answer: NodeExplanation) -> RenderableType:
     if explanation is not None:
         asked = answer.scanner is not None or answer.halted  # of files no scanner is asked
         blocked = wording.blocked(answer.scanner, answer.at) if asked else ""
-        parts += [_opinion(opinion, blocked=blocked) for opinion in explanation.opinions]
+        parts += [_opinion(opinion, blocked=blocked, asked=answer.scanner is not None) for opinion in explanation.opinions]
         if explanation.bystanders:
             parts.append(Text("\nNot covered by", style="bold"))
             parts += [Text(f"  {each.check}: {each.why}", style="dim") for each in explanation.bystanders]
@@ -211,7 +212,7 @@ def kept_from(answer: NodeExplanation) -> list[str]:
     return [*held, *(f"not begun ({each.reason}): {each.message}" for each in refused)]
 
 
-def _opinion(opinion: CheckOpinion, *, blocked: str) -> RenderableType:
+def _opinion(opinion: CheckOpinion, *, blocked: str, asked: bool) -> RenderableType:
     check, target = opinion.check, opinion.target
     verdict, breaker = target.verdict, check.breaker
     table = Table.grid(padding=(0, 1))
@@ -222,6 +223,7 @@ def _opinion(opinion: CheckOpinion, *, blocked: str) -> RenderableType:
     said = in_one_line(target.message) or verdict.reason
     judged.append(f": {said}" if said else "", style="default")
     table.add_row("  verdict", judged)
+    blocked = blocked or ("its mode is observe" if opinion.mode.mode is Mode.OBSERVE else "")
     if breaker.allowed and blocked:
         may = Text("not now", style="red").append(f": {blocked}", style="default")
     else:
@@ -229,6 +231,8 @@ def _opinion(opinion: CheckOpinion, *, blocked: str) -> RenderableType:
         may = Text(said, style="green" if breaker.allowed else "red")
         may.append(f": {breaker.message}", style="default")
     table.add_row("  may act", may)
+    if asked:
+        table.add_row("  mode", f"{opinion.mode.mode}: {opinion.mode.why}")
     table.add_row("  action", target.action.value)
     if target.held_by and not opinion.is_held_by_own_breaker:
         table.add_row("  held by", Text(target.held_by, style="red"))

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from policy.episode.messages import GOOD_ENDS, Outcome
+from policy.episode.messages import Outcome
 from policy.observation.past_moment import would_have
 from policy.observation.spells import OBSERVATION, Ending, Spell
 from policy.scan.pauses import PastPause
@@ -90,7 +90,7 @@ class _Line:
 
 
 def _of_episode(each: EndedEpisode) -> _Line:
-    outcome = Text(each.outcome, style="green" if each.outcome in GOOD_ENDS else "red")
+    outcome = Text(each.outcome, style=wording.end_style(each.outcome))
     took = wording.span(each.ended - each.started)
     return _Line(
         cells=(each.node, each.kind.value, outcome, written(each.started), took, each.incident or "-"),

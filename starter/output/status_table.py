@@ -19,7 +19,7 @@ from rich.text import Text
 
 from policy.checks.verdicts import SICKNESS, Health
 from policy.episode.gate import MODE
-from policy.episode.messages import GOOD_ENDS, EpisodeStatus, Phase
+from policy.episode.messages import EpisodeStatus, Phase
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, fenceable
 from policy.observation.past_moment import ending
 from policy.observation.spells import held_by
@@ -262,7 +262,7 @@ def _at_risk(found: AtRisk, now: datetime) -> RenderableType:
 def _ended(status: ClusterStatus, now: datetime) -> RenderableType:
     table = columns("ENDED", "AGE", "HOW", flexible="HOW")
     for result in status.ended:
-        style = "green" if result.outcome in GOOD_ENDS else "red"
+        style = wording.end_style(result.outcome)
         table.add_row(result.node, wording.span(now - result.ended), Text(wording.ending(result), style=style))
     return table
 

@@ -17,7 +17,7 @@ from policy.fence.config import FenceStep
 from policy.scan import permit_rules
 from policy.scan.pauses import Pause
 from policy.scan.permit_rules import AdmissionRefusal
-from policy.scan.readiness import BLIND, BY_PEOPLE, opened_breakers, seen_at
+from policy.scan.readiness import BLIND, BY_PEOPLE, ObstacleCode, opened_breakers, seen_at
 from policy.scan.scan_report import AtRisk, CheckReport, NodeAtRisk, ScanReport, TargetRow
 from policy.values.display_text import counted, some_of
 from policy.values.object_refs import in_natural_order
@@ -111,11 +111,11 @@ def overview_of(status: ClusterStatus) -> Overview:
     return Overview(
         cluster=status.cluster,
         at=status.at,
-        headline=_headline(alarms, notices),
+        headline=_headline(alarms, notices, next((each.text for each in found if each.code is ObstacleCode.MODE), "")),
         also=(*alarms[1:], *notices) if alarms else notices[1:],
         safe=not alarms,
         stops=(*halts, *stops),
-        blocked=(*halts, *others),
+        blocked=(*halts, *(each.text for each in found if each.code not in {*BY_PEOPLE, ObstacleCode.MODE})),
         obstacle=wording.blocked(scanner, status.at),
         seen=seen_at(report) if report is not None else None,
         blind=next((each.text for each in found if each.code in BLIND), status.problem),
@@ -148,9 +148,10 @@ def _breakers(report: ScanReport) -> Iterator[OpenBreaker]:
         yield OpenBreaker(check=check.ref.key, why=check.message, nodes=tuple(kept[:MOST_NAMED]), of=check.unhealthy)
 
 
-def _headline(alarms: tuple[str, ...], notices: tuple[str, ...]) -> str:
+def _headline(alarms: tuple[str, ...], notices: tuple[str, ...], mode: str) -> str:
+    """mode: how far programs may go, where it is not all the way. That makes nothing unsafe."""
     if alarms:
-        return f"No: {alarms[0]}"
+        return f"{'It holds back' if alarms[0] == mode else 'No'}: {alarms[0]}"
     return f"Yes, but {notices[0]}" if notices else "Yes: nodes are watched, and may be acted on"
 
 
@@ -175,7 +176,7 @@ def _risks(found: AtRisk) -> Iterator[str]:
 
 def stop_of(check: CheckReport) -> str:
     """What keeps the scanner from acting under that check, "" where nothing does."""
-    return f"{check.ref.key}: {wording.may_act(check)}" if check.error or check.paused or not check.allowed else ""
+    return f"{check.ref.key}: {wording.may_act(check)}" if check.error or check.paused or not check.closed else ""
 
 
 def _waiting(scanner: ScannerStatus, status: ClusterStatus) -> Iterator[WaitingNode]:

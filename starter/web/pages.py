@@ -17,7 +17,7 @@ from starlette.templating import Jinja2Templates
 
 from activities.contracts.episode_start import queries
 from policy.episode.advice import ONLY_IF, advice, section_of
-from policy.episode.messages import GOOD_ENDS, episode_id, scanner_id
+from policy.episode.messages import episode_id, scanner_id
 from policy.fence.config import method_summary
 from policy.fence.device_check import fenceable
 from policy.objects.scopes import POOL, group_phrase
@@ -98,6 +98,7 @@ _FILTERS: dict[str, Any] = {
     "seconds": lambda seconds: wording.span(timedelta(seconds=seconds)),
     "left": lambda left: wording.span(timedelta(seconds=math.ceil(left.total_seconds()))),
     "may_act": wording.may_act,
+    "end_style": wording.end_style,
     "colour": lambda row: COLOUR[wording.HEALTH_STYLE[row.health]],
     "health": lambda health: COLOUR[wording.HEALTH_STYLE[health]],
     "kept_by": wording.kept_by,
@@ -139,7 +140,6 @@ def render(request: Request, template: str, title: str, *, cluster: str = "", st
             "static": "/static",
             "vendor": "/vendor",
             "now": datetime.now(UTC),
-            "good": GOOD_ENDS,
             "temporal": views_of(request).temporal,
             "docs": views_of(request).docs,
             "queries": queries(cluster),

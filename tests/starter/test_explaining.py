@@ -16,6 +16,7 @@ from policy.checks.verdicts import Health, Standing, Verdict
 from policy.dialects import parse
 from policy.episode.events import When
 from policy.episode.messages import EpisodeStatus, Kind, OffProof, Phase
+from policy.episode.modes import ModeAnswer, ModeRule
 from policy.episode.permits import Permit, PermitState
 from policy.fence.device_check import DeviceToCheck, NodeToCheck, held_rows, report_of
 from policy.fence.plan import PowerDevice
@@ -26,14 +27,18 @@ from policy.scan.explanation import CheckOpinion, Explanation
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import ObstacleCode, alarms
 from policy.scan.scan_report import AtRisk, ClusterLease, NodeAtRisk, ViewState
+from policy.values.mode import Mode
+from policy.values.times import written
 from simulator.api.server import ApiServer
 from simulator.client import ApiClient
 from starter import wording
 from starter.client import Nodewarden
+from starter.commands.mode import _as_text as modes_as_text
 from starter.handles.episodes import NodeEpisodes
 from starter.handles.status import PreservedNode, PreservedNodes
 from starter.output import status_table
 from starter.output.explanation import NodeExplanation, as_model, as_text, conclusion, scanner_lines
+from starter.output.models import ModeLine, ModesAnswer
 from tests.starter import builders
 from tests.starter.builders import (
     CHECK,
@@ -81,7 +86,16 @@ def fence_is_due() -> Explanation:
         verdicts=(target,),
         next_look=None,
     )
-    return Explanation(node="node-7", found=True, ready="False", opinions=(CheckOpinion(check=evaluated, target=target),))
+    return Explanation(
+        node="node-7",
+        found=True,
+        ready="False",
+        opinions=(
+            CheckOpinion(
+                check=evaluated, target=target, mode=ModeAnswer(mode=Mode.REPAIR, why="the setting scan.mode is repair")
+            ),
+        ),
+    )
 
 
 def explained(
@@ -296,6 +310,26 @@ async def test_a_mode_that_there_is_not_is_named_with_those_that_there_are(at_ho
         result = await nodewarden("mode", "set", level, "node-1", "--reason", "x")
         expected = f"nodewarden: MODE: expected observe, cordon, drain or repair, got {level!r}\n"
         assert (result.exit_code, result.stderr) == (2, expected)
+
+
+async def test_all_rules_of_modes_are_taken_back_only_where_that_is_asked_for(at_home: ApiClient, warden: Nodewarden) -> None:
+    """S52: a forgotten -l armed all nodes at once."""
+    for words in ((), ("node-1", "--all"), ("-l", "a=b", "--all")):
+        result = await nodewarden("mode", "unset", *words, "--reason", "x")
+        assert (result.exit_code, "or --all, which takes every rule back" in result.stderr) == (2, True)
+    result = await nodewarden("mode", "unset", "--all", "--reason", "x")
+    assert result.exit_code != 2
+
+
+def test_the_modes_are_a_line_each_and_nodes_without_a_rule_are_named_only_where_there_may_be_some() -> None:
+    rule = ModeRule(mode=Mode.OBSERVE, by="ada, verified by Kubernetes", reason="only look", at=NOW)
+    line = ModeLine(mode=Mode.OBSERVE, check="NodeHealthCheck/workers", nodes=("node-1", "node-2"), why=str(rule), problem="")
+    for rules in ((), (rule,)):
+        found = ModesAnswer(cluster="c", default=Mode.REPAIR, why="w", rules=rules, nodes=(line,), unread=None)
+        shown = builders.drawn(modes_as_text(found), width=80)
+        assert shown[0].startswith("observe: set for all" if rules else "nodes without a rule: repair (w)")
+        assert any(written(NOW) in each for each in shown[-3:])
+        assert "observe: node-1, node-2 under NodeHealthCheck/workers: set for all nodes" in " ".join(shown)
 
 
 async def test_a_node_without_an_episode_is_there_all_the_same(at_home: ApiClient, warden: Nodewarden, cluster: str) -> None:

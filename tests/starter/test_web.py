@@ -16,6 +16,7 @@ from activities.contracts.episode_start import TemporalUi
 from policy.checks.circuit_breakers import OpenReason
 from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Phase, RecordEntry
+from policy.episode.modes import ClusterModes
 from policy.episode.operator_commands import AcceptedCommand, Verb
 from policy.episode.permits import PermitRequest
 from policy.fence.device_check import DeviceReport, DeviceRow
@@ -25,6 +26,7 @@ from policy.scan.admission import Refused
 from policy.scan.pauses import Pause, Pauses, described
 from policy.scan.permit_rules import AdmissionRefusal, unblocks
 from policy.scan.scan_report import AtRisk, ClusterLease, NodeAtRisk, ViewState
+from policy.values.mode import Mode
 from starter.client import Nodewarden
 from starter.errors import MissingError, SilentError
 from starter.handles.episodes import NodeEpisodes, SilentEpisode
@@ -172,6 +174,8 @@ CLOSED = check(allowed=False, message="5 of 9 healthy")
         ({"scanner": scanner(report(view=STALE))}, "No: view not live: no news"),
         ({"scanner": scanner(report(lease=ELSEWHERE))}, "No: the cluster Lease is not held"),
         ({"scanner": scanner(report(checks=(CLOSED,)))}, "No: NodeHealthCheck/workers: circuit breaker open"),
+        ({"scanner": scanner(report(), modes=ClusterModes(setting=Mode.OBSERVE))}, "It holds back: nodes are only observed"),
+        ({"scanner": scanner(report(), modes=ClusterModes(setting=Mode.OBSERVE), pauses=(PAUSE,))}, "No: paused by ann"),
         ({"episodes": (episode(phase=Phase.NEEDS_HUMAN),)}, "Yes, but 1 episode waits for a person"),
     ],
 )

@@ -194,7 +194,7 @@ async def test_everything_at_a_moment_is_in_the_zone_of_the_form_with_a_way_to_e
     assert "because Ready is &lt;Unknown&gt;; last, 1m00s earlier: power off: failed: try x" in plain
     assert "Not shown conditions of nodes that were not due for a repair" in plain
     scripted.heard = ()
-    assert "nothing that is on record" in await text(page, f"/c/{CLUSTER}/history?at=2026-11-20T03:12")
+    assert "no pause that is on record" in await text(page, f"/c/{CLUSTER}/history?at=2026-11-20T03:12")
     for bad in ("noon", "2126-01-01T00:00", "2026-11-20T03:12&offset=east"):
         body = await text(page, f"/c/{CLUSTER}/history?at={bad}")
         assert "at: expected a moment such as 03:12" in body

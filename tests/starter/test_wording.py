@@ -136,3 +136,9 @@ def test_so_are_the_cells_of_a_table_whatever_they_are_made_of() -> None:
 
 def test_a_word_without_a_joint_is_not_lost() -> None:
     assert "".join(drawn(Text("x" * 50), width=20)) == "x" * 50
+
+
+def test_what_was_given_up_is_not_shown_as_repaired() -> None:
+    """The node is as sick as before: green is for what works again."""
+    styles = [wording.end_style(each) for each in ("recovered", "replaced", "released", "aborted")]
+    assert styles == ["green", "green", "yellow", "red"]

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from activities.cluster.objects.check_statuses import allowed
 from policy.checks.fence_policies import FencePolicies, StormRule
 from policy.checks.health_check import HealthCheck
 from policy.checks.inventory import ControlPlane
@@ -24,12 +25,13 @@ from policy.remediation.strategies import Action
 from policy.scan.admission import admit
 from policy.scan.evaluation import evaluate
 from policy.scan.ledger import Ledger
-from policy.scan.permit_rules import AdmissionRefusal
+from policy.scan.permit_rules import AdmissionRefusal, against_requests
 from policy.scan.report_builder import NOT_COVERED, Urgency, stamp_of, urgency
 from policy.scan.scan_report import (
     MAXIMUM_CANDIDATES,
     MAXIMUM_OBSERVATIONS,
     MAXIMUM_ROWS,
+    OBSERVED,
     AtRisk,
     ClusterLease,
     NodeAtRisk,
@@ -39,6 +41,7 @@ from policy.scan.scan_report import (
 )
 from policy.values.mode import MODE_KEY, Mode
 from policy.values.object_refs import Dialect, ObjectRef
+from starter.wording import may_act
 from tests.policy.builders import (
     NOW,
     WORKER,
@@ -418,7 +421,43 @@ def test_the_rule_for_all_nodes_is_not_counted_among_its_exceptions() -> None:
         for rules in ([(Mode.OBSERVE, "")], [(Mode.OBSERVE, ""), (Mode.REPAIR, "rack=r1")])
     )
     assert ClusterModes(rules=alone).limited.startswith("nodes are only observed, and not repaired: set for all nodes")
-    assert ClusterModes(rules=armed).limited.startswith("nodes are only observed, and not repaired, but for nodes of 1 rule: ")
+    assert ClusterModes(rules=armed).limited.startswith(
+        "nodes are only observed, and not repaired, but for nodes with rack=r1, which "
+    )
+    many = tuple(ModeRule(mode=Mode.REPAIR, by="ada", reason="r", at=NOW, nodes=(f"node-{each}",)) for each in range(5))
+    said = ClusterModes(setting=Mode.OBSERVE, rules=many).limited
+    assert ", but for node-0, node-1, node-2 and 2 more, which have rules of their own: the setting scan.mode is observe" in said
+
+
+def test_s52_nodes_of_a_rack_that_is_armed_against_a_rule_for_all_are_counted_in_their_own_mode() -> None:
+    """Also where the rule of the rack and the setting say the same, and the rule for all says another mode."""
+    nodes = [replace(each, labels={**each.labels, "rack": f"r{n}"}) for n, each in enumerate(map(a_node, ("n-0", "n-1", "n-2")))]
+    for before in (True, False):
+        ledger = ledger_of(a_check(), *(nodes if before else ()))
+        everywhere, rack = (
+            ModeRule(mode=mode, by="ada", reason="r", at=NOW, selector=selector)
+            for mode, selector in ((Mode.OBSERVE, ""), (Mode.REPAIR, "rack=r1"))
+        )
+        ledger.put_modes(ClusterModes(setting=Mode.REPAIR, rules=(everywhere, rack)))
+        for node in () if before else nodes:
+            ledger.put_node(node, NOW)
+        (check,) = ledger.report_parts(NOW, ()).checks
+        assert (check.modes, check.allowed) == (((Mode.OBSERVE, 2), (Mode.REPAIR, 1)), True)
+        assert [ledger.is_observed(each.name) for each in nodes] == [True, False, True]
+        assert may_act(check).startswith("only on 1 of 3, the mode of the others is observe; may act: ")
+
+
+def test_s52_a_check_of_nothing_but_observed_nodes_is_not_allowed_and_stops_no_person() -> None:
+    """The same answer in its status, in JSON, on the page and in the table; its circuit breaker is closed all the same."""
+    ledger = ledger_of(a_check(), a_node("node-1"), a_node("node-2"), a_node("node-3"))
+    ledger.put_modes(ClusterModes(setting=Mode.OBSERVE))
+    (check,) = ledger.report_parts(NOW, ()).checks
+    assert (check.allowed, check.closed, check.reason) == (False, True, OBSERVED)
+    assert may_act(check).startswith("only observed: the mode of all its targets is observe; ")
+    assert against_requests(check) == ""
+    condition = allowed(check)
+    assert (condition.status, condition.reason, condition.message) == ("False", OBSERVED, check.message)
+    assert admit(a_report(a_candidate("node-1"), checks=(check,)), (), cap=1, now=NOW).admitted
 
 
 def test_a_rule_that_names_a_machine_without_a_node_counts_for_it() -> None:
