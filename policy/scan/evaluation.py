@@ -73,26 +73,28 @@ class CheckEvaluation:
     warnings: tuple[str, ...] = ()
 
 
-def evaluate(known: LedgerSnapshot, keys: Collection[str] | None = None) -> tuple[CheckEvaluation, ...]:
+def evaluate(snapshot: LedgerSnapshot, keys: Collection[str] | None = None) -> tuple[CheckEvaluation, ...]:
     """The evaluation of all checks, or of those with these keys, sorted by key."""
-    chosen = sorted(known.checks if keys is None else known.checks.keys() & set(keys))
-    overlaps = overlapping(known)
-    guard = _ControlPlaneGuard(known)
-    return tuple(_evaluate(known, key, guard, overlaps.get(key, ())) for key in chosen)
+    chosen = sorted(snapshot.checks if keys is None else snapshot.checks.keys() & set(keys))
+    overlaps = overlapping(snapshot)
+    guard = _ControlPlaneGuard(snapshot)
+    return tuple(_evaluate(snapshot, key, guard, overlaps.get(key, ())) for key in chosen)
 
 
-def _evaluate(known: LedgerSnapshot, key: str, guard: _ControlPlaneGuard, overlaps: tuple[str, ...]) -> CheckEvaluation:
-    check, breaker, counts = known.checks[key], known.breakers[key], known.counts[key]
-    storm = known.storms.get(key, Storm())
-    targets = [target for target in (known.machines if check.of_machines else known.nodes).values() if key in target.verdicts]
+def _evaluate(snapshot: LedgerSnapshot, key: str, guard: _ControlPlaneGuard, overlaps: tuple[str, ...]) -> CheckEvaluation:
+    check, breaker, counts = snapshot.checks[key], snapshot.breakers[key], snapshot.counts[key]
+    storm = snapshot.storms.get(key, Storm())
+    targets = [
+        target for target in (snapshot.machines if check.of_machines else snapshot.nodes).values() if key in target.verdicts
+    ]
     targets.sort(key=lambda target: (target.verdicts[key].since or NEVER, target.key))
-    judged = [_judge(known, check, breaker, target, guard) for target in targets]
-    judged += _orphans(known, check)
+    judged = [_judge(snapshot, check, breaker, target, guard) for target in targets]
+    judged += _orphans(snapshot, check)
     judged.sort(key=lambda each: (each.target, each.machine, each.node, each.message))
     warnings = (
         *check.warnings,
-        *notices(known, check, overlaps),
-        *_objects_missing(known, check, targets),
+        *notices(snapshot, check, overlaps),
+        *_objects_missing(snapshot, check, targets),
         *_exclusion_misspelled(targets),
     )
     return CheckEvaluation(
@@ -101,17 +103,17 @@ def _evaluate(known: LedgerSnapshot, key: str, guard: _ControlPlaneGuard, overla
         breaker=breaker,
         storm=storm,
         verdicts=tuple(judged),
-        next_look=_next_look(known.now, check, breaker, storm, judged),
+        next_look=_next_look(snapshot.now, check, breaker, storm, judged),
         warnings=warnings,
     )
 
 
-def _objects_missing(known: LedgerSnapshot, check: HealthCheck, targets: Iterable[JudgedTarget]) -> tuple[str, ...]:
+def _objects_missing(snapshot: LedgerSnapshot, check: HealthCheck, targets: Iterable[JudgedTarget]) -> tuple[str, ...]:
     """The warning that the files seem to lack some of the objects."""
     targets = tuple(targets)
-    if not (known.machines if check.of_machines else known.nodes):
+    if not (snapshot.machines if check.of_machines else snapshot.nodes):
         return (f"there is no {'Machine' if check.of_machines else 'Node'} here",)
-    if known.nodes or not any(target.machine is not None and target.machine.node_name for target in targets):
+    if snapshot.nodes or not any(target.machine is not None and target.machine.node_name for target in targets):
         return ()
     return ("there is no Node at all here: every Machine that refers to one seems to have lost it",)
 
@@ -123,15 +125,15 @@ def _exclusion_misspelled(targets: Iterable[JudgedTarget]) -> tuple[str, ...]:
 
 
 def _judge(
-    known: LedgerSnapshot, check: HealthCheck, breaker: CircuitBreaker, target: JudgedTarget, guard: _ControlPlaneGuard
+    snapshot: LedgerSnapshot, check: HealthCheck, breaker: CircuitBreaker, target: JudgedTarget, guard: _ControlPlaneGuard
 ) -> TargetEvaluation:
     verdict = target.verdicts[check.ref.key]
     wanted = remedy(check, target, verdict)
     action, held = wanted.action, _Held()
-    if action in RESTORING and known.is_at_rest(check.ref.key):
+    if action in RESTORING and snapshot.is_at_rest(check.ref.key):
         action, held = Action.NONE, _Held(breaker.message, under=check.ref.key)
     if action in _ACTS:
-        held = _held_by(known, check, breaker, target)
+        held = _held_by(snapshot, check, breaker, target)
         if held.why:
             action = Action.NONE
         else:
@@ -144,7 +146,7 @@ def _judge(
         node=target.node_name,
         machine=target.machine.name if target.machine is not None else "",
         verdict=verdict,
-        due_in=_due_in(known.now, check, verdict),
+        due_in=_due_in(snapshot.now, check, verdict),
         action=action,
         held_by=held.why,
         held_under=held.under,
@@ -163,19 +165,19 @@ class _Held(NamedTuple):
     vetoed_by: str = ""
 
 
-def _held_by(known: LedgerSnapshot, check: HealthCheck, breaker: CircuitBreaker, target: JudgedTarget) -> _Held:
+def _held_by(snapshot: LedgerSnapshot, check: HealthCheck, breaker: CircuitBreaker, target: JudgedTarget) -> _Held:
     """Why the check's remedy may not be carried out now: the first rule of a permit that objects, or another check's remedy
     that goes first."""
     victim, key = target.victim, check.ref.key
-    applicant = judged_by_objects(known, victim, key)
-    if (found := next(objections(applicant, ObjectLimits.of(known)), None)) is not None:
+    applicant = judged_by_objects(snapshot, victim, key)
+    if (found := next(objections(applicant, ObjectLimits.of(snapshot)), None)) is not None:
         own = found.code is AdmissionRefusal.CIRCUIT_BREAKER and found.check == key
         vetoed_by = applicant.vetoed_by if found.code in {AdmissionRefusal.HELD_OFF, AdmissionRefusal.MODE} else ""
         words = f"its open circuit breaker ({breaker.reason}): {breaker.message}" if own else found.message
         return _Held(words, found.check, found.code, vetoed_by)
-    first = gives_the_remedy(known, victim)
+    first = gives_the_remedy(snapshot, victim)
     if first and first != key:
-        opinions = known.verdicts_on(victim)
+        opinions = snapshot.verdicts_on(victim)
         deadlines = {pair[1].expired for pair in opinions[first]} & {pair[1].expired for pair in opinions[key]}
         why = "of two with one deadline the name decides" if deadlines else "its deadline expired first"
         return _Held(f"{first} gives the remedy: {why}", first)
@@ -210,13 +212,13 @@ def _next_look(
     return min(waits, default=None)
 
 
-def _orphans(known: LedgerSnapshot, check: HealthCheck) -> list[TargetEvaluation]:
+def _orphans(snapshot: LedgerSnapshot, check: HealthCheck) -> list[TargetEvaluation]:
     """Own remediation objects of nodes that the check does not select: they are taken back (medik8s)."""
     if check.of_machines:
         return []
     found = []
-    for remediation in known.remediations.values():
-        node = known.nodes.get(remediation.target)
+    for remediation in snapshot.remediations.values():
+        node = snapshot.nodes.get(remediation.target)
         if (node is not None and check.ref.key in node.verdicts) or not (check.makes(remediation) and check.owns(remediation)):
             continue
         expected = orphaned(remediation, check)
@@ -244,12 +246,14 @@ class _ControlPlaneGuard:
     quorum of the Ready members (S15). Before a Cluster API control plane is initialized there is nothing to guard.
     """
 
-    def __init__(self, known: LedgerSnapshot) -> None:
-        self._known = known
+    def __init__(self, snapshot: LedgerSnapshot) -> None:
+        self._known = snapshot
         self._taken = sorted(
-            target.node_name for target in known.nodes.values() if target.control_plane and (target.marked or target.remediations)
+            target.node_name
+            for target in snapshot.nodes.values()
+            if target.control_plane and (target.marked or target.remediations)
         )
-        for check, target in in_turn(known):
+        for check, target in in_turn(snapshot):
             if self._is_member(target) and not self.objection(check, target).why:
                 self._taken.append(target.victim)
 

@@ -80,20 +80,20 @@ class Explanation:
 
 
 def explain(
-    known: LedgerSnapshot, name: str, owners: Mapping[str, OwnersRules] | None = None, leased: Mapping[str, str] | None = None
+    snapshot: LedgerSnapshot, name: str, owners: Mapping[str, OwnersRules] | None = None, leased: Mapping[str, str] | None = None
 ) -> Explanation:
     """All checks' opinions of the node, or Machine, of that name. owners: see `outlook`. leased: nodes with a node lease of
     another holder, and the holder in words."""
-    targets = targets_named(known, name)
+    targets = targets_named(snapshot, name)
     keys = {key for target in targets for key in target.verdicts}
     opinions = [
         CheckOpinion(
             check=evaluation,
             target=each,
-            mode=known.mode_of(each.node or each.target, evaluation.check.ref.key),
-            unblock=_unblock(known, evaluation, each, leased or {}),
+            mode=snapshot.mode_of(each.node or each.target, evaluation.check.ref.key),
+            unblock=_unblock(snapshot, evaluation, each, leased or {}),
         )
-        for evaluation in evaluate(known, keys)
+        for evaluation in evaluate(snapshot, keys)
         for each in evaluation.verdicts
         if any(_same(each, target) for target in targets)
     ]
@@ -105,9 +105,9 @@ def explain(
         ready=ready.status if ready is not None else "",
         conditions=node.conditions if node is not None else (),
         opinions=tuple(opinions),
-        bystanders=tuple(_bystanders(known, targets, keys)),
-        outlook=outlook(known, name, owners),
-        names=() if targets else tuple(known.nodes),
+        bystanders=tuple(_bystanders(snapshot, targets, keys)),
+        outlook=outlook(snapshot, name, owners),
+        names=() if targets else tuple(snapshot.nodes),
     )
 
 
@@ -117,10 +117,10 @@ def _same(each: TargetEvaluation, target: JudgedTarget) -> bool:
     return not each.machine and each.target == target.name
 
 
-def _bystanders(known: LedgerSnapshot, targets: list[JudgedTarget], covering: set[str]) -> Iterable[Bystander]:
-    for bad in known.bad.values():
+def _bystanders(snapshot: LedgerSnapshot, targets: list[JudgedTarget], covering: set[str]) -> Iterable[Bystander]:
+    for bad in snapshot.bad.values():
         yield Bystander(check=bad.ref.key, why=f"it can't be used, so this is not known: {bad.error}", unusable=True)
-    for key, check in sorted(known.checks.items()):
+    for key, check in sorted(snapshot.checks.items()):
         if key not in covering:
             yield Bystander(check=key, why=_why_not_covered(check, targets))
 
@@ -166,7 +166,7 @@ def _stated(requirement: Requirement) -> str:
 
 
 def _unblock(
-    known: LedgerSnapshot, evaluation: CheckEvaluation, each: TargetEvaluation, leased: Mapping[str, str]
+    snapshot: LedgerSnapshot, evaluation: CheckEvaluation, each: TargetEvaluation, leased: Mapping[str, str]
 ) -> tuple[str, ...]:
     verdict = each.verdict
     if verdict.standing is Standing.LEFT_OUT:
@@ -179,8 +179,8 @@ def _unblock(
         return (f"nothing is done until its time-out, {wait}",)
     if verdict.standing is not Standing.UNHEALTHY:
         return ()
-    found = [_ends(known, evaluation, each)]
-    mode = known.mode_of(each.node or each.target, evaluation.check.ref.key)
+    found = [_ends(snapshot, evaluation, each)]
+    mode = snapshot.mode_of(each.node or each.target, evaluation.check.ref.key)
     if mode.mode in {Mode.CORDON, Mode.DRAIN}:
         found.append(f"{mode}; for more {gate.unblocks(gate.MODE)}")
     if holder := leased.get(each.node or each.target, ""):
@@ -190,25 +190,25 @@ def _unblock(
     return tuple(words for words in found if words)
 
 
-def _ends(known: LedgerSnapshot, evaluation: CheckEvaluation, each: TargetEvaluation) -> str:
+def _ends(snapshot: LedgerSnapshot, evaluation: CheckEvaluation, each: TargetEvaluation) -> str:
     """What would lift the objection that holds the target back, "" where nothing would, or nothing but time."""
     key = each.held_under
     match each.held_by_rule:
         case AdmissionRefusal.HELD_OFF | AdmissionRefusal.MODE:
             return gate.unblocks(each.vetoed_by)
         case AdmissionRefusal.CIRCUIT_BREAKER:
-            ends = closes(known.checks[key], known.counts[key], known.breakers[key])
+            ends = closes(snapshot.checks[key], snapshot.counts[key], snapshot.breakers[key])
             return ends if key == evaluation.check.ref.key else f"{key}: {ends}"
         case AdmissionRefusal.THRESHOLD:
-            return f"{key}: {_more_healthy(known.checks[key], known.counts[key], beyond=1)}"
+            return f"{key}: {_more_healthy(snapshot.checks[key], snapshot.counts[key], beyond=1)}"
         case AdmissionRefusal.CONTROL_PLANE:
             return "another control-plane member must be well, or its episode over, first"
-    return _policy_unblocks(known, each)
+    return _policy_unblocks(snapshot, each)
 
 
-def _policy_unblocks(known: LedgerSnapshot, each: TargetEvaluation) -> str:
+def _policy_unblocks(snapshot: LedgerSnapshot, each: TargetEvaluation) -> str:
     """What the limit of the fence policies that holds the target back waits for, with its numbers; "" where none does."""
-    policies = known.policies
+    policies = snapshot.policies
     match each.held_by_rule:
         case AdmissionRefusal.BAD_POLICIES:
             return f"correct the fence policies: {policies.problem}"
@@ -219,7 +219,7 @@ def _policy_unblocks(known: LedgerSnapshot, each: TargetEvaluation) -> str:
         case AdmissionRefusal.STORAGE_DOWN:
             return f"fewer than {policies.storage_percentage}% of the nodes may say that they have lost their storage"
         case AdmissionRefusal.SCOPE_STORM:
-            applicant, limits = judged_by_objects(known, each.node or each.target), ObjectLimits.of(known)
+            applicant, limits = judged_by_objects(snapshot, each.node or each.target), ObjectLimits.of(snapshot)
             storm = policies.storm(applicant.groups, limits.count_of, limits.going_down(applicant))
             return storm.unblocks if storm is not None else ""
     return ""
@@ -385,41 +385,41 @@ class Outlook:
     owners_own: OwnersTurn | None = None
 
 
-def targets_named(known: LedgerSnapshot, name: str) -> list[JudgedTarget]:
+def targets_named(snapshot: LedgerSnapshot, name: str) -> list[JudgedTarget]:
     """The targets of a Node, of a Machine, or of the victim name of a Machine without a Node."""
-    found = list(known.together(name))
-    alike = (target for target in known.machines.values() if name in {target.name, target.victim_name})
+    found = list(snapshot.together(name))
+    alike = (target for target in snapshot.machines.values() if name in {target.name, target.victim_name})
     return found + [target for target in alike if target not in found]
 
 
-def outlook(known: LedgerSnapshot, name: str, owners: Mapping[str, OwnersRules] | None = None) -> Outlook | None:
+def outlook(snapshot: LedgerSnapshot, name: str, owners: Mapping[str, OwnersRules] | None = None) -> Outlook | None:
     """How the scanner would have it remediated; None where no check covers it. owners: by namespace and name of the
     KubeadmControlPlane."""
-    targets = targets_named(known, name)
-    opinions = known.verdicts_on(targets[0].victim) if targets else {}
+    targets = targets_named(snapshot, name)
+    opinions = snapshot.verdicts_on(targets[0].victim) if targets else {}
     if not opinions:
         return None
     offended = [key for key, pairs in opinions.items() if any(verdict.calls_for_action for _, verdict in pairs)] or [*opinions]
-    key = gives_the_remedy(known, targets[0].victim) or min(offended)
+    key = gives_the_remedy(snapshot, targets[0].victim) or min(offended)
     target = min((each for each, _ in opinions[key]), key=lambda each: each.key)
-    checks = [known.checks[each] for each in offended]
-    turn = turn_of(target, checks, known.now, retries=known.retries)
-    found = _drawn(known.checks[key], target.victim_name, body_of(target), None, turn.failed, live=False)
+    checks = [snapshot.checks[each] for each in offended]
+    turn = turn_of(target, checks, snapshot.now, retries=snapshot.retries)
+    found = _drawn(snapshot.checks[key], target.victim_name, body_of(target), None, turn.failed, live=False)
     if found.plain:
         turn = NO_TURN
     return _remembering(
         found,
-        known,
+        snapshot,
         target,
-        rules=None if found.plain else rules_for(target, checks, known.retries),
+        rules=None if found.plain else rules_for(target, checks, snapshot.retries),
         turn=turn,
-        in_flight=tuple(_in_flight(known, check) for check in checks if check.max_in_flight is not None),
+        in_flight=tuple(_in_flight(snapshot, check) for check in checks if check.max_in_flight is not None),
         owners=owners or {},
     )
 
 
 def outlook_by_hand(
-    known: LedgerSnapshot,
+    snapshot: LedgerSnapshot,
     name: str,
     *,
     named: tuple[EscalationStep, ...] | None = None,
@@ -431,11 +431,11 @@ def outlook_by_hand(
 
     named: the steps that the person named. body: as a live look has found it, None where only the snapshot is known.
     """
-    targets = targets_named(known, name)
+    targets = targets_named(snapshot, name)
     if not targets and body is None:
         return None
     victim = targets[0].victim_name if targets else name
-    opinions = [known.checks[key] for key in (known.verdicts_on(targets[0].victim) if targets else ())]
+    opinions = [snapshot.checks[key] for key in (snapshot.verdicts_on(targets[0].victim) if targets else ())]
     covering = sorted(
         (check for check in opinions if check.dialect in _BY_HAND),
         key=lambda check: (_BY_HAND.index(check.dialect), check.ref.key),
@@ -447,7 +447,7 @@ def outlook_by_hand(
     found = _drawn(check, victim, seen, named, (), live=body is not None)
     if target is None:
         return found
-    return _remembering(found, known, target, rules=None, turn=NO_TURN, in_flight=(), owners=owners or {})
+    return _remembering(found, snapshot, target, rules=None, turn=NO_TURN, in_flight=(), owners=owners or {})
 
 
 def _drawn(
@@ -486,7 +486,7 @@ def _drawn(
 
 def _remembering(
     found: Outlook,
-    known: LedgerSnapshot,
+    snapshot: LedgerSnapshot,
     target: JudgedTarget,
     *,
     rules: RetryRules | None,
@@ -507,12 +507,12 @@ def _remembering(
         rules=rules,
         turn=turn,
         in_flight=in_flight,
-        owners_own=_owners_own(known, target, last, owners),
+        owners_own=_owners_own(snapshot, target, last, owners),
     )
 
 
 def _owners_own(
-    known: LedgerSnapshot, target: JudgedTarget, last: LastRemediation | None, owners: Mapping[str, OwnersRules]
+    snapshot: LedgerSnapshot, target: JudgedTarget, last: LastRemediation | None, owners: Mapping[str, OwnersRules]
 ) -> OwnersTurn | None:
     machine = target.machine
     kind, _, name = machine.controller.partition("/") if machine is not None else ("", "", "")
@@ -521,12 +521,12 @@ def _owners_own(
     found = owners.get(f"{machine.namespace}/{name}", OwnersRules(problem="it is not among the objects that were read"))
     if found.rules is None:
         return OwnersTurn(owner=machine.controller, problem=found.problem)
-    return OwnersTurn(owner=machine.controller, rules=found.rules, turn=next_turn(last, found.rules, known.now))
+    return OwnersTurn(owner=machine.controller, rules=found.rules, turn=next_turn(last, found.rules, snapshot.now))
 
 
-def _in_flight(known: LedgerSnapshot, check: HealthCheck) -> ConcurrencyLimit:
+def _in_flight(snapshot: LedgerSnapshot, check: HealthCheck) -> ConcurrencyLimit:
     assert check.max_in_flight is not None
-    total = known.counts[check.ref.key].total
+    total = snapshot.counts[check.ref.key].total
     return ConcurrencyLimit(
         check=check.ref.key, limit=check.max_in_flight, most=most_at_once(check.max_in_flight, total), total=total
     )

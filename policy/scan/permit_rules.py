@@ -166,9 +166,9 @@ class ObjectLimits:
         self.count_of = count_of
 
     @classmethod
-    def of(cls, known: LedgerSnapshot) -> ObjectLimits:
+    def of(cls, snapshot: LedgerSnapshot) -> ObjectLimits:
         """The limits as a ledger counts them at this moment."""
-        return cls(known.policies, known.breakers, known.groups.of)
+        return cls(snapshot.policies, snapshot.breakers, snapshot.groups.of)
 
     def spare(self, key: str) -> int:
         """How many more of the check's healthy targets may be disrupted."""

@@ -71,37 +71,37 @@ SICK_AGAIN = timedelta(minutes=1)
 """A Machine that fell sick within this time is still left to an owner that has no permit."""
 
 
-def left_over(known: LedgerSnapshot, watching: frozenset[str]) -> tuple[LeftOver, ...]:
+def left_over(snapshot: LedgerSnapshot, watching: frozenset[str]) -> tuple[LeftOver, ...]:
     """The left-over objects, by name, as many as a report has room for. watching: nodes with an open episode, or that are held
     off."""
     found: dict[str, LeftOver] = {}
-    for key, check in sorted(known.checks.items()):
-        if known.controllers.get(check.dialect) or known.is_at_rest(key):
+    for key, check in sorted(snapshot.checks.items()):
+        if snapshot.controllers.get(check.dialect) or snapshot.is_at_rest(key):
             continue
-        for one in (*_objects(known, key, check), *_wishes(known, key, check)):
+        for one in (*_objects(snapshot, key, check), *_wishes(snapshot, key, check)):
             if one.node not in watching:
                 found.setdefault(one.node, one)
     return tuple(found[node] for node in sorted(found)[:MAXIMUM_LEFT_OVER])
 
 
-def _objects(known: LedgerSnapshot, key: str, check: HealthCheck) -> Iterator[LeftOver]:
-    if not known.remediations or all(is_own_template(rung.template) for rung in check.rungs):
+def _objects(snapshot: LedgerSnapshot, key: str, check: HealthCheck) -> Iterator[LeftOver]:
+    if not snapshot.remediations or all(is_own_template(rung.template) for rung in check.rungs):
         return
-    for remediation in known.remediations.values():
+    for remediation in snapshot.remediations.values():
         if remediation.deleting or not check.makes(remediation):
             continue
-        one = _of_machine(known, key, check, remediation) if check.of_machines else _of_node(known, key, check, remediation)
+        one = _of_machine(snapshot, key, check, remediation) if check.of_machines else _of_node(snapshot, key, check, remediation)
         if one is not None:
             yield one
 
 
-def _wishes(known: LedgerSnapshot, key: str, check: HealthCheck) -> Iterator[LeftOver]:
+def _wishes(snapshot: LedgerSnapshot, key: str, check: HealthCheck) -> Iterator[LeftOver]:
     """Machines that are well, while their owner is still asked to remediate them. It would do so as soon as a check calls one
     of them unhealthy again: without a permit, under an open circuit breaker, and although it is preserved (S14, S15, S17,
     S27)."""
     if check.dialect is not Dialect.CLUSTER_API:
         return
-    for target in known.machines.values():
+    for target in snapshot.machines.values():
         machine, verdict = target.machine, target.verdicts.get(key)
         if machine is None or machine.deleting or verdict is None or verdict.health is not Health.HEALTHY:
             continue
@@ -120,10 +120,10 @@ def _wishes(known: LedgerSnapshot, key: str, check: HealthCheck) -> Iterator[Lef
         )
 
 
-def _of_node(known: LedgerSnapshot, key: str, check: HealthCheck, remediation: RemediationObject) -> LeftOver | None:
+def _of_node(snapshot: LedgerSnapshot, key: str, check: HealthCheck, remediation: RemediationObject) -> LeftOver | None:
     if not check.owns(remediation):
         return None
-    target = known.nodes.get(remediation.target)
+    target = snapshot.nodes.get(remediation.target)
     if target is None or key not in target.verdicts:
         gone = orphaned(remediation, check)
         return (
@@ -134,9 +134,9 @@ def _of_node(known: LedgerSnapshot, key: str, check: HealthCheck, remediation: R
     return _left_over(check, remediation, remediation.target, target, "its node is well")
 
 
-def _of_machine(known: LedgerSnapshot, key: str, check: HealthCheck, remediation: RemediationObject) -> LeftOver | None:
+def _of_machine(snapshot: LedgerSnapshot, key: str, check: HealthCheck, remediation: RemediationObject) -> LeftOver | None:
     """The object was made for the Machine, which owns it: garbage collection deletes it with the Machine."""
-    target = known.machines.get(f"{check.dialect}/{remediation.ref.namespace}/{remediation.target}")
+    target = snapshot.machines.get(f"{check.dialect}/{remediation.ref.namespace}/{remediation.target}")
     verdict = target.verdicts.get(key) if target is not None else None
     owned = any(owner.kind == "Machine" and owner.name == remediation.target for owner in remediation.owners)
     if target is None or verdict is None or verdict.health is not Health.HEALTHY or not owned:
@@ -212,7 +212,7 @@ def shown(target: JudgedTarget) -> object:
 
 
 def build_report_parts(
-    known: LedgerSnapshot,
+    snapshot: LedgerSnapshot,
     *,
     watching: frozenset[str],
     notified: Mapping[str, str],
@@ -221,14 +221,15 @@ def build_report_parts(
 ) -> ReportParts:
     """The report's parts. notified: the stamp of the last observation that each episode has been sent (`stamp_of`), by node;
     names: of all Nodes in order; spells: nodes with an open spell."""
-    choice = choose(known, watching)
-    observations = _observations(known, watching, notified)
-    overlaps = overlapping(known)
+    choice = choose(snapshot, watching)
+    observations = _observations(snapshot, watching, notified)
+    overlaps = overlapping(snapshot)
     reports = [
         _within_modes(
-            _check_report(known, key, choice.waiting.get(key, Counter()), overlaps.get(key, ())), _counted_by_mode(known, key)
+            _check_report(snapshot, key, choice.waiting.get(key, Counter()), overlaps.get(key, ())),
+            _counted_by_mode(snapshot, key),
         )
-        for key in known.checks
+        for key in snapshot.checks
     ]
     reports += [
         CheckReport(
@@ -239,31 +240,31 @@ def build_report_parts(
             reason=bad.reason,
             message=bad.error,
             error=bad.error,
-            another_controller=known.controllers.get(dialect_of(bad.ref), ""),
+            another_controller=snapshot.controllers.get(dialect_of(bad.ref), ""),
         )
-        for bad in known.bad.values()
+        for bad in snapshot.bad.values()
     ]
     return ReportParts(
-        inventory=len(known.nodes),
+        inventory=len(snapshot.nodes),
         checks=tuple(sorted(reports, key=lambda report: report.ref.key)),
         candidates=choice.candidates,
         candidates_left_out=choice.left_out,
         observations=observations,
-        control_plane=known.control_plane,
-        rows=_rows(known, watching, names),
-        next_due=known.next_due,
-        policies=known.policies,
-        groups=_groups(known, choice.candidates, observations),
-        left_over=left_over(known, watching),
-        watched=_watched(known, spells, watching, choice.candidates),
+        control_plane=snapshot.control_plane,
+        rows=_rows(snapshot, watching, names),
+        next_due=snapshot.next_due,
+        policies=snapshot.policies,
+        groups=_groups(snapshot, choice.candidates, observations),
+        left_over=left_over(snapshot, watching),
+        watched=_watched(snapshot, spells, watching, choice.candidates),
     )
 
 
 def _groups(
-    known: LedgerSnapshot, candidates: Iterable[Candidate], observations: Iterable[Observation]
+    snapshot: LedgerSnapshot, candidates: Iterable[Candidate], observations: Iterable[Observation]
 ) -> tuple[GroupCount, ...]:
     """The cluster, then the groups that a decision may ask for, then groups in a storm, for people. Empty without policies."""
-    policies, tally = known.policies, known.groups
+    policies, tally = snapshot.policies, snapshot.groups
     if not policies.storms and policies.storage_percentage is None:
         return ()
     in_report = (*(each.groups for each in candidates), *(each.groups for each in observations))
@@ -275,27 +276,27 @@ def _groups(
 # Checks ---------------------------------------------------------------------------------------------------------------
 
 
-def overlapping(known: LedgerSnapshot) -> dict[str, tuple[str, ...]]:
+def overlapping(snapshot: LedgerSnapshot) -> dict[str, tuple[str, ...]]:
     """Which checks share a sick victim with which others. Only sick victims are looked at: healthy overlaps do no harm yet."""
     found: defaultdict[str, set[str]] = defaultdict(set)
-    for target in known.sick.values():
+    for target in snapshot.sick.values():
         if all(verdict.health is Health.HEALTHY for verdict in target.verdicts.values()):
             continue
-        keys = known.verdicts_on(target.victim).keys()
+        keys = snapshot.verdicts_on(target.victim).keys()
         if len(keys) > 1:
             for key in keys:
                 found[key] |= keys - {key}
     return {key: tuple(sorted(others)) for key, others in found.items()}
 
 
-def _check_report(known: LedgerSnapshot, key: str, waiting: Counter[str], overlaps: tuple[str, ...]) -> CheckReport:
-    check, counts, breaker = known.checks[key], known.counts[key], known.breakers[key]
+def _check_report(snapshot: LedgerSnapshot, key: str, waiting: Counter[str], overlaps: tuple[str, ...]) -> CheckReport:
+    check, counts, breaker = snapshot.checks[key], snapshot.counts[key], snapshot.breakers[key]
     held_back = [
         f"{number} unhealthy {'node waits' if number == 1 else 'nodes wait'} because {other} selects them too and "
-        + ("gives the remedy" if known.breakers[other].allowed else "has its circuit breaker open")
+        + ("gives the remedy" if snapshot.breakers[other].allowed else "has its circuit breaker open")
         for other, number in sorted(waiting.items())
     ]
-    storm = known.storms.get(key, Storm())
+    storm = snapshot.storms.get(key, Storm())
     return CheckReport(
         ref=check.ref,
         uid=check.uid,
@@ -308,37 +309,37 @@ def _check_report(known: LedgerSnapshot, key: str, waiting: Counter[str], overla
         paused=check.paused,
         reason=breaker.reason.value,
         message="; ".join((breaker.message, *held_back)),
-        warnings=(*check.warnings, *notices(known, check, overlaps)),
+        warnings=(*check.warnings, *notices(snapshot, check, overlaps)),
         overlaps=overlaps[:MAXIMUM_OVERLAPS],
         mixed_control_plane=mixed_control_plane(check, counts),
-        no_targets=no_targets(known, check),
+        no_targets=no_targets(snapshot, check),
         storm_active=storm.active,
         storm_cooling=storm.cooling,
-        another_controller=known.controllers.get(check.dialect, ""),
+        another_controller=snapshot.controllers.get(check.dialect, ""),
         breached=breaker.breached,
         at_once=most_at_once(check.max_in_flight, counts.total) if check.max_in_flight is not None else None,
     )
 
 
-def notices(known: LedgerSnapshot, check: HealthCheck, overlaps: tuple[str, ...]) -> tuple[str, ...]:
+def notices(snapshot: LedgerSnapshot, check: HealthCheck, overlaps: tuple[str, ...]) -> tuple[str, ...]:
     """Warnings for a check's owner: it has no targets, a Cluster of its Nodes is paused (a check of Cluster API's says so
     itself), other checks cover its sick targets, or its budget could cost quorum."""
-    found = [empty] if (empty := no_targets(known, check)) else []
-    paused = [each for each in known.clusters.values() if each.paused and check.dialect is not Dialect.CLUSTER_API]
+    found = [empty] if (empty := no_targets(snapshot, check)) else []
+    paused = [each for each in snapshot.clusters.values() if each.paused and check.dialect is not Dialect.CLUSTER_API]
     covered = (
-        {cluster_named_by(each.node) for each in known.nodes.values() if check.ref.key in each.verdicts} if paused else set()
+        {cluster_named_by(each.node) for each in snapshot.nodes.values() if check.ref.key in each.verdicts} if paused else set()
     )
     found += [f"{each.paused}: nothing is begun for its nodes" for each in paused if each.key in covered]
     if overlaps:
         found.append(f"its sick targets are covered by {some_of(overlaps, MAXIMUM_OVERLAPS)} too")
-    if mixed_control_plane(check, known.counts[check.ref.key]):
+    if mixed_control_plane(check, snapshot.counts[check.ref.key]):
         found.append("it covers control-plane and worker machines: give them a check each, or set maxUnhealthy to 1")
     return tuple(found)
 
 
-def no_targets(known: LedgerSnapshot, check: HealthCheck) -> str:
+def no_targets(snapshot: LedgerSnapshot, check: HealthCheck) -> str:
     """The warning that it selects no target, "" where it does, or where no object of the kind exists."""
-    counts, there = known.counts[check.ref.key], known.machines if check.of_machines else known.nodes
+    counts, there = snapshot.counts[check.ref.key], snapshot.machines if check.of_machines else snapshot.nodes
     if counts.total or counts.left_out or not there:
         return ""
     return f"it selects none of the {'Machines' if check.of_machines else 'Nodes'} here"
@@ -356,35 +357,35 @@ def mixed_control_plane(check: HealthCheck, counts: Counts) -> bool:
 # What episodes see --------------------------------------------------------------------------------------------------
 
 
-def _observations(known: LedgerSnapshot, watching: frozenset[str], notified: Mapping[str, str]) -> tuple[Observation, ...]:
+def _observations(snapshot: LedgerSnapshot, watching: frozenset[str], notified: Mapping[str, str]) -> tuple[Observation, ...]:
     """Watched nodes first: an open episode must learn about its node whatever the number of stray marks. Preserved nodes come
     last of them: there may be thousands, for days, and they must not hide a node on which an episode acts (S14)."""
-    watched = [_observation(known, name) for name in sorted(watching)]
+    watched = [_observation(snapshot, name) for name in sorted(watching)]
     room = MAXIMUM_OBSERVATIONS - len(watched)
     if room < 0:
         # The control plane comes first: every look at one member needs all of them (S15). Then observations that the episode
         # has not been sent yet, so that none of them waits for ever.
-        members = {seen.node for seen in watched if any(target.control_plane for target in known.called(seen.node))}
+        members = {seen.node for seen in watched if any(target.control_plane for target in snapshot.called(seen.node))}
         watched.sort(key=lambda seen: (seen.node not in members, notified.get(seen.node) == stamp_of(seen)))
-    marked = ((target.node is not None and kept(target.node), name) for name, target in known.marked.items())
+    marked = ((target.node is not None and kept(target.node), name) for name, target in snapshot.marked.items())
     strays = nsmallest(max(room, 0), (each for each in marked if each[1] not in watching))
-    return (*watched[:MAXIMUM_OBSERVATIONS], *(_observation(known, name) for _, name in strays))
+    return (*watched[:MAXIMUM_OBSERVATIONS], *(_observation(snapshot, name) for _, name in strays))
 
 
-def _observation(known: LedgerSnapshot, name: str) -> Observation:
-    target = known.nodes.get(name)
-    checks = tuple(sorted({key for each in known.called(name) for key in known.verdicts_on(each.victim)}))
+def _observation(snapshot: LedgerSnapshot, name: str) -> Observation:
+    target = snapshot.nodes.get(name)
+    checks = tuple(sorted({key for each in snapshot.called(name) for key in snapshot.verdicts_on(each.victim)}))
     # A given-up object still counts: the episode that parked over it may end only once the object is gone.
-    asked_by = tuple(sorted(each.uid for each in known.requests.values() if not each.withdrawn and each.node == name))
+    asked_by = tuple(sorted(each.uid for each in snapshot.requests.values() if not each.withdrawn and each.node == name))
     if target is None or target.node is None:
-        return Observation(node=name, present=False, asked_by=asked_by, others=_others(known, name), checks=checks)
+        return Observation(node=name, present=False, asked_by=asked_by, others=_others(snapshot, name), checks=checks)
     view, incident, problem = target.node, "", ""
     try:
         mark = mark_of(view)
         incident = mark.incident if mark else ""
     except PolicyError as error:
         problem = str(error)
-    verdicts = [verdict for pairs in known.verdicts_on(name).values() for _, verdict in pairs]
+    verdicts = [verdict for pairs in snapshot.verdicts_on(name).values() for _, verdict in pairs]
     unhealthy = any(verdict.calls_for_action for verdict in verdicts)
     return Observation(
         node=name,
@@ -398,23 +399,23 @@ def _observation(known: LedgerSnapshot, name: str) -> Observation:
         incident=incident,
         mark_problem=problem,
         soon=not unhealthy and any(verdict.health is Health.SOON for verdict in verdicts),
-        groups=known.groups.groups_of(view),
+        groups=snapshot.groups.groups_of(view),
         asked_by=asked_by,
         preserved=kept(view),
         confirmed_well=CONFIRMED_ANNOTATION in view.annotations,
-        others="; ".join(filter(None, (_modes(known, name, checks), _others(known, name)))),
+        others="; ".join(filter(None, (_modes(snapshot, name, checks), _others(snapshot, name)))),
         checks=checks,
     )
 
 
-def _counted_by_mode(known: LedgerSnapshot, key: str) -> tuple[tuple[Mode, int], ...]:
+def _counted_by_mode(snapshot: LedgerSnapshot, key: str) -> tuple[tuple[Mode, int], ...]:
     """How many targets of a check are in which mode: all in that of a Node without labels, but for those that a rule or a label
     excepts."""
-    check, most = known.checks[key], known.mode_of("", key).mode
+    check, most = snapshot.checks[key], snapshot.mode_of("", key).mode
     ceiling = Mode.REPAIR if check.mode is None else read_mode(check.mode)[0]
-    counted = Counter({most: known.counts[key].total})
-    for name, mode in known.mode_exceptions.items():
-        own = known.machines_of.get(name, {}).values() if check.of_machines else (known.nodes[name],)
+    counted = Counter({most: snapshot.counts[key].total})
+    for name, mode in snapshot.mode_exceptions.items():
+        own = snapshot.machines_of.get(name, {}).values() if check.of_machines else (snapshot.nodes[name],)
         covered = sum(key in each.verdicts and each.verdicts[key].standing is not Standing.LEFT_OUT for each in own)
         counted[most] -= covered
         counted[most_cautious((mode, ceiling))] += covered
@@ -429,16 +430,16 @@ def _within_modes(report: CheckReport, modes: tuple[tuple[Mode, int], ...]) -> C
     return replace(report, modes=modes)
 
 
-def _modes(known: LedgerSnapshot, name: str, checks: tuple[str, ...]) -> str:
+def _modes(snapshot: LedgerSnapshot, name: str, checks: tuple[str, ...]) -> str:
     """An episode that rests because of its mode looks again when that changes; "" in mode repair."""
-    modes = sorted({known.mode_of(name, key).mode for key in ("", *checks)} - {Mode.REPAIR})
+    modes = sorted({snapshot.mode_of(name, key).mode for key in ("", *checks)} - {Mode.REPAIR})
     return f"mode {', '.join(modes)}" if modes else ""
 
 
-def _others(known: LedgerSnapshot, name: str) -> str:
+def _others(snapshot: LedgerSnapshot, name: str) -> str:
     """The state of a victim's Machines and remediation objects: when it changes, an episode that waits for them looks again."""
     states: list[str] = []
-    for target in known.called(name):
+    for target in snapshot.called(name):
         if (machine := target.machine) is not None:
             asked = machine.condition(OWNER_REMEDIATED)
             owner = f"{asked.status} {asked.reason}" if asked is not None else ""
@@ -455,7 +456,7 @@ def _others(known: LedgerSnapshot, name: str) -> str:
 
 
 def _watched(
-    known: LedgerSnapshot, spells: frozenset[str], watching: frozenset[str], candidates: tuple[Candidate, ...]
+    snapshot: LedgerSnapshot, spells: frozenset[str], watching: frozenset[str], candidates: tuple[Candidate, ...]
 ) -> tuple[WatchedNode, ...]:
     """The nodes with an open spell, then other due ones, the oldest first: whatever keeps them from the list of candidates. Of
     the ones that are candidates the candidate says all."""
@@ -464,22 +465,22 @@ def _watched(
     left = offered.union(asked, watching)
     others = {
         (verdict.since or NEVER, target.victim_name): None
-        for target in known.sick.values()
+        for target in snapshot.sick.values()
         for verdict in target.verdicts.values()
         if verdict.standing is Standing.UNHEALTHY
         and target.victim_name not in left
-        and target.victim_name not in known.exempt.unsettled
+        and target.victim_name not in snapshot.exempt.unsettled
     }
     more = dict.fromkeys(name for _, name in nsmallest(MAXIMUM_WATCHED, others))
-    return tuple(_watched_node(known, name) for name in [*asked, *more][:MAXIMUM_WATCHED])
+    return tuple(_watched_node(snapshot, name) for name in [*asked, *more][:MAXIMUM_WATCHED])
 
 
-def _watched_node(known: LedgerSnapshot, name: str) -> WatchedNode:
-    targets = known.called(name)
+def _watched_node(snapshot: LedgerSnapshot, name: str) -> WatchedNode:
+    targets = snapshot.called(name)
     if not targets:
         return WatchedNode(node=name, standing=NodeStanding.GONE)
     victim, view = targets[0].victim, next((each.node for each in targets if each.node is not None), None)
-    opinions, choice = known.verdicts_on(victim), due_under(known, victim)
+    opinions, choice = snapshot.verdicts_on(victim), due_under(snapshot, victim)
     seen = WatchedNode(
         node=name,
         standing=NodeStanding.UNCOVERED if not opinions else NodeStanding.WELL,
@@ -491,7 +492,7 @@ def _watched_node(known: LedgerSnapshot, name: str) -> WatchedNode:
     if choice is None:
         well = all(verdict.health is Health.HEALTHY for pairs in opinions.values() for _, verdict in pairs)
         return seen if well else replace(seen, standing=NodeStanding.UNCLEAR)
-    held = _held_by(known, victim, name, choice.key)
+    held = _held_by(snapshot, victim, name, choice.key)
     return replace(
         seen,
         standing=NodeStanding.DUE,
@@ -499,20 +500,20 @@ def _watched_node(known: LedgerSnapshot, name: str) -> WatchedNode:
         cause=choice.verdict.reason,
         since=choice.since,
         steps=tuple(each.name for each in choice.steps),
-        mode=known.mode_of(victim, choice.key).mode,
+        mode=snapshot.mode_of(victim, choice.key).mode,
         code=held[0],
         message=held[1],
     )
 
 
-def _held_by(known: LedgerSnapshot, victim: str, name: str, key: str) -> tuple[str, str]:
+def _held_by(snapshot: LedgerSnapshot, victim: str, name: str, key: str) -> tuple[str, str]:
     """What keeps a due node from being a candidate, or keeps others before it: a code and a sentence. The mode only where nothing
     else does."""
-    alone = left_alone(known, victim, key, exempt=known.exempt.kept.get(name, ""))
+    alone = left_alone(snapshot, victim, key, exempt=snapshot.exempt.kept.get(name, ""))
     if alone is not None and alone.rule != MODE:
         return alone.rule, alone.words
-    applicant = judged_by_objects(known, victim, key)
-    if (found := beside_mode(permit_objections(applicant, ObjectLimits.of(known)), applicant)) is not None:
+    applicant = judged_by_objects(snapshot, victim, key)
+    if (found := beside_mode(permit_objections(applicant, ObjectLimits.of(snapshot)), applicant)) is not None:
         return found.code.value, found.message
     if alone is not None:
         return alone.rule, alone.words
@@ -522,35 +523,35 @@ def _held_by(known: LedgerSnapshot, victim: str, name: str, key: str) -> tuple[s
 # What people see ----------------------------------------------------------------------------------------------------
 
 
-def _rows(known: LedgerSnapshot, watching: frozenset[str], names: Iterator[str]) -> tuple[TargetRow, ...]:
+def _rows(snapshot: LedgerSnapshot, watching: frozenset[str], names: Iterator[str]) -> tuple[TargetRow, ...]:
     """The sickest first, then those in an episode, then as many others as there is room for."""
-    sick = {target.victim for target in known.sick.values()}
-    shown_first = nsmallest(MAXIMUM_ROWS, (_sickness(known, victim) for victim in sick))
+    sick = {target.victim for target in snapshot.sick.values()}
+    shown_first = nsmallest(MAXIMUM_ROWS, (_sickness(snapshot, victim) for victim in sick))
     chosen = [victim for *_, victim in shown_first]
-    in_hand = sorted(name for name in watching.union(known.marked) if name in known.nodes and name not in sick)
+    in_hand = sorted(name for name in watching.union(snapshot.marked) if name in snapshot.nodes and name not in sick)
     chosen += in_hand[: MAXIMUM_ROWS - len(chosen)]
     seen = set(chosen)
     chosen += islice((name for name in names if name not in sick and name not in seen), MAXIMUM_ROWS - len(chosen))
-    return tuple(_row(known, victim) for victim in chosen)
+    return tuple(_row(snapshot, victim) for victim in chosen)
 
 
-def worst(known: LedgerSnapshot, victim: str) -> tuple[str, JudgedTarget, Verdict] | None:
+def worst(snapshot: LedgerSnapshot, victim: str) -> tuple[str, JudgedTarget, Verdict] | None:
     """The gravest verdict, its check and its target: the oldest of the sickest, None where no check covers the victim."""
-    choices = [(key, target, verdict) for key, pairs in known.verdicts_on(victim).items() for target, verdict in pairs]
+    choices = [(key, target, verdict) for key, pairs in snapshot.verdicts_on(victim).items() for target, verdict in pairs]
     if not choices:
         return None
     return min(choices, key=lambda each: (SICKNESS[each[2].health], each[2].since or NEVER, each[0], each[1].key))
 
 
-def _sickness(known: LedgerSnapshot, victim: str) -> tuple[int, datetime, str]:
-    gravest = worst(known, victim)
+def _sickness(snapshot: LedgerSnapshot, victim: str) -> tuple[int, datetime, str]:
+    gravest = worst(snapshot, victim)
     if gravest is None:
         return SICKNESS[Health.SKIPPED], NEVER, victim  # left out of every total
     return SICKNESS[gravest[2].health], gravest[2].since or NEVER, victim
 
 
-def _row(known: LedgerSnapshot, victim: str) -> TargetRow:
-    gravest, node = worst(known, victim), known.nodes.get(victim)
+def _row(snapshot: LedgerSnapshot, victim: str) -> TargetRow:
+    gravest, node = worst(snapshot, victim), snapshot.nodes.get(victim)
     key, target, verdict = gravest or ("", node, Verdict(health=Health.SKIPPED, standing=Standing.LEFT_OUT, reason=NOT_COVERED))
     view = node.node if node is not None else None
     machine = target.machine if target is not None else None

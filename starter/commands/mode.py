@@ -70,16 +70,16 @@ async def _known(session: Session, settings: Settings, modes: ClusterModes) -> t
     return found.ledger.known(datetime.now(UTC)), ""
 
 
-def _lines(known: LedgerSnapshot) -> tuple[ModeLine, ...]:
+def _lines(snapshot: LedgerSnapshot) -> tuple[ModeLine, ...]:
     """All Nodes under the checks that cover them or their Machines, the most cautious first."""
     from policy.values.mode import Mode
     from policy.values.object_refs import in_natural_order
     from starter.output.models import ModeLine
 
     found: defaultdict[tuple[str, ModeAnswer], set[str]] = defaultdict(set)
-    for name in known.nodes:
-        for key in known.verdicts_on(name) or ("",):
-            found[key, known.mode_of(name, key)].add(name)
+    for name in snapshot.nodes:
+        for key in snapshot.verdicts_on(name) or ("",):
+            found[key, snapshot.mode_of(name, key)].add(name)
     lines = (
         ModeLine(
             mode=answer.mode, check=key, nodes=tuple(sorted(names, key=in_natural_order)), why=answer.why, problem=answer.problem

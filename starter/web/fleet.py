@@ -127,12 +127,12 @@ def _ordered(found: Counter[NodeState]) -> dict[NodeState, int]:
     return {state: found[state] for state in NodeState if found[state]}
 
 
-def _seen(known: LedgerSnapshot, target: JudgedTarget, persons: Mapping[str, str]) -> OddNode:
+def _seen(snapshot: LedgerSnapshot, target: JudgedTarget, persons: Mapping[str, str]) -> OddNode:
     node = target.node
     assert node is not None, "only Nodes are asked about"
     if node.name in persons:
         return OddNode(node=node.name, state=NodeState.NEEDS_PERSON, said=persons[node.name], cordoned=node.unschedulable)
-    verdicts = [verdict for each in known.together(node.name) for verdict in each.verdicts.values()]
+    verdicts = [verdict for each in snapshot.together(node.name) for verdict in each.verdicts.values()]
     worst = min(verdicts, key=_badness, default=None)
     ready = node.condition("Ready")
     said = f"Ready is {ready.status}" if ready is not None else "does not say whether it is Ready"

@@ -348,17 +348,17 @@ SILENT = frozenset({OpenReason.ELSEWHERE, OpenReason.OBSERVE_ONLY, OpenReason.PA
 known."""
 
 
-def target_happenings(known: LedgerSnapshot, key: str) -> Iterator[Happening]:
+def target_happenings(snapshot: LedgerSnapshot, key: str) -> Iterator[Happening]:
     """Events about the check's targets; each holds for as long as it is true, so it is told once in a while."""
-    check = known.checks.get(key)
-    if check is None or known.breakers[key].reason in SILENT:
+    check = snapshot.checks.get(key)
+    if check is None or snapshot.breakers[key].reason in SILENT:
         return
-    if check.of_machines and known.breakers[key].reason is OpenReason.TOO_MANY_UNHEALTHY and known.counts[key].unhealthy:
+    if check.of_machines and snapshot.breakers[key].reason is OpenReason.TOO_MANY_UNHEALTHY and snapshot.counts[key].unhealthy:
         limit = check.unhealthy_range or check.max_unhealthy
         message = f"Remediation restricted: the number of not started or unhealthy machines is beyond {limit}"
         yield Happening(about=check.ref, uid=check.uid, reason=RESTRICTED, message=message, warning=True)
     published = 0
-    for target in known.sick.values():
+    for target in snapshot.sick.values():
         verdict = target.verdicts.get(key)
         if verdict is None or published >= MOST_EVENTS:
             continue
@@ -416,9 +416,9 @@ class MachineConditions:
         self._record = record
         self._put_off: set[str] = set()
 
-    async def write(self, known: LedgerSnapshot, keys: Collection[str], *, seconds: float) -> list[str]:
+    async def write(self, snapshot: LedgerSnapshot, keys: Collection[str], *, seconds: float) -> list[str]:
         """As the checks of those keys have it. What failed, or has to wait for the next time."""
-        opinions = sorted(differing(known, keys), key=lambda each: each.machine.key in self._put_off)
+        opinions = sorted(differing(snapshot, keys), key=lambda each: each.machine.key in self._put_off)
         queue, left, failed, refused = iter(opinions), len(opinions), list[str](), set[str]()
         end = asyncio.get_running_loop().time() + seconds
 
@@ -443,16 +443,16 @@ class MachineConditions:
         return [*failed, f"conditions of {left} Machines"] if left else failed
 
 
-def differing(known: LedgerSnapshot, keys: Collection[str]) -> list[MachineOpinion]:
+def differing(snapshot: LedgerSnapshot, keys: Collection[str]) -> list[MachineOpinion]:
     """For each Machine the opinion that counts, of several checks the worst, where another one stands there. Where no check
     has one, there is none."""
     checks = [
         check
-        for key, check in known.checks.items()
-        if key in keys and check.dialect is Dialect.CLUSTER_API and known.breakers[key].reason not in SILENT
+        for key, check in snapshot.checks.items()
+        if key in keys and check.dialect is Dialect.CLUSTER_API and snapshot.breakers[key].reason not in SILENT
     ]
     found: list[MachineOpinion] = []
-    for target in known.machines.values() if checks else ():
+    for target in snapshot.machines.values() if checks else ():
         verdicts = [(check, target.verdicts[check.ref.key]) for check in checks if check.ref.key in target.verdicts]
         opinions = [(check, verdict, said) for check, verdict in verdicts if (said := _condition(verdict)) is not None]
         if not opinions or target.machine is None:
