@@ -515,11 +515,9 @@ async def test_the_cluster_at_a_moment_has_each_episode_once_also_one_that_went_
         while (await at(moment), await at(now)) != (then, after):
             await asyncio.sleep(0.2)
     printed = json.loads((await nodewarden("history", "--at", written(moment), "-c", cluster, "-o", "json")).stdout)
-    assert [(each["node"], each["stood"]) for each in printed["episodes"]] == [
-        ("node-1", "open"),
-        ("long-2", "open"),
-        ("node-3", "began"),
-    ]
+    stood = [(each["node"], each["stood"]) for each in printed["episodes"]]
+    assert sorted(stood) == [each[:2] for each in then]  # the two that were open began in one moment, or nearly
+    assert stood[-1] == ("node-3", "began")
     assert (printed["at"], printed["zone"], printed["pauses"][0]["pause"]["reason"]) == (written(moment), "UTC", "drill")
     said = " ".join((await nodewarden("history", "--at", written(moment), "-c", cluster)).stdout.split())
     assert said.startswith(f"{cluster} at {zoned(moment)}")
