@@ -50,8 +50,8 @@ from policy.episode.operator_commands import ANSWERS, ActionName, NodeActionSpec
 from policy.episode.permits import PermitQuestion, PermitQuestions
 from policy.fence.credential_hosts import CredentialHosts
 from policy.fence.templates import GROUP, KIND, VERSION
-from policy.observation.offenders import FoundRepairs, OffenderAnswer, OffenderRules, hardware_of, offence
-from policy.observation.spells import OBSERVATION, ObservationRecord
+from policy.history.offenders import FoundRepairs, OffenderAnswer, OffenderRules, hardware_of, offence
+from policy.history.spells import OBSERVATION, ObservationRecord
 from policy.values.display_text import counted, in_a_line
 from policy.values.object_refs import ObjectRef
 

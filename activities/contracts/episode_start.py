@@ -15,7 +15,7 @@ from temporalio.common import TypedSearchAttributes, WorkflowIDConflictPolicy
 
 from activities.contracts import search
 from policy.episode.messages import EpisodeInput, Kind, episode_id
-from policy.observation.spells import OBSERVATION
+from policy.history.spells import OBSERVATION
 from policy.values.display_text import without_calls
 
 SUMMARY_LENGTH = 200

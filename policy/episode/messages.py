@@ -488,7 +488,7 @@ class EpisodeResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class SeenNode:
     """The node of an episode, as a scan or a live look has seen it. present False: the Node object is gone.
 
     incident: of the mark that it carries ("" for none), so that a mark without an open episode is noticed. unhealthy: a check

@@ -252,7 +252,7 @@ def digest(parts: ReportParts, *, view: ViewState, lease: ClusterLease, cluster_
         parts.checks,
         parts.candidates,
         parts.candidates_left_out,
-        parts.observations,
+        parts.seen_nodes,
         parts.control_plane,
         parts.policies,
         parts.groups,

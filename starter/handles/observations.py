@@ -16,9 +16,9 @@ from temporalio.client import Client, WorkflowHandle
 from activities.contracts.episode_start import page_of
 from activities.contracts.search import NODE_DAYS, STORM
 from policy.episode.messages import EpisodeResult, scanner_id
-from policy.observation.comparison import Comparison, RecordedSpell, compare
-from policy.observation.past_moment import LATELY, is_about
-from policy.observation.spells import OBSERVATION, NodeDays, ObservationRecord, ScannerSpells, Spell, unsound
+from policy.history.comparison import Comparison, RecordedSpell, compare
+from policy.history.past_moment import LATELY, is_about
+from policy.history.spells import OBSERVATION, NodeDays, ObservationRecord, ScannerSpells, Spell, unsound
 from policy.values.times import written
 from starter.errors import RequestError
 from starter.handles.calls import result_of

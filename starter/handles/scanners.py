@@ -28,7 +28,7 @@ from policy.episode.messages import device_check_id, scanner_id
 from policy.episode.modes import MODES_MEMO, REPAIRS, ClusterModes
 from policy.episode.operator_commands import NodeActionSpec, Verb
 from policy.fence.device_check import DeviceMemory, DeviceReport
-from policy.observation.spells import ScannerSpells
+from policy.history.spells import ScannerSpells
 from policy.scan.pauses import PAUSES_MEMO, Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, RepeatAlarm
 from policy.values.mode import Mode

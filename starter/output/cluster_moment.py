@@ -18,8 +18,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from policy.episode.messages import Kind, Outcome, RecordEntry
-from policy.observation.past_moment import sentences
-from policy.observation.spells import Spell
+from policy.history.past_moment import sentences
+from policy.history.spells import Spell
 from policy.scan.pauses import Pauses
 from policy.values.times import as_of, read_as_of
 from starter import wording

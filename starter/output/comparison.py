@@ -1,6 +1,6 @@
 """What `nodewarden compare` and the page's view *Would have* show: the same parts as text, as Markdown and as HTML.
 
-The numbers are those of `policy/observation/comparison.py`; here they only become sentences and tables.
+The numbers are those of `policy/history/comparison.py`; here they only become sentences and tables.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rich.text import Text
 
 from policy.episode.gate import MODE
 from policy.episode.messages import REPAIRED
-from policy.observation.comparison import (
+from policy.history.comparison import (
     FEWEST_CASES,
     FEWEST_DAYS,
     FEWEST_REPAIRS,
@@ -29,8 +29,8 @@ from policy.observation.comparison import (
     JudgedSpell,
     Judgement,
 )
-from policy.observation.replay import ReplayedCheck
-from policy.observation.spells import Ending
+from policy.history.replay import ReplayedCheck
+from policy.history.spells import Ending
 from policy.values.display_text import counted, in_a_line
 from policy.values.times import written
 from starter.handles.observations import ClusterComparison

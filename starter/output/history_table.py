@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from policy.episode.messages import Outcome
-from policy.observation.past_moment import would_have
-from policy.observation.spells import OBSERVATION, Ending, Spell
+from policy.history.past_moment import would_have
+from policy.history.spells import OBSERVATION, Ending, Spell
 from policy.scan.pauses import PastPause
 from policy.scan.pauses import since as pauses_since
 from policy.values.times import written

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from policy.observation.outcomes import OutcomesReport, StepOutcomes
+from policy.history.outcomes import OutcomesReport, StepOutcomes
 from policy.values.times import written
 from starter import wording
 from starter.output.console import Sentences

@@ -21,8 +21,8 @@ from policy.checks.verdicts import SICKNESS, Health
 from policy.episode.gate import MODE
 from policy.episode.messages import EpisodeStatus, Phase
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, fenceable
-from policy.observation.past_moment import ending
-from policy.observation.spells import held_by
+from policy.history.past_moment import ending
+from policy.history.spells import held_by
 from policy.scan import readiness
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import ObstacleCode, opened_breakers, seen_at

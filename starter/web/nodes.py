@@ -23,9 +23,9 @@ from policy.checks.verdicts import Health
 from policy.episode.gate import MAY_NOT_ACT
 from policy.episode.messages import GOOD_ENDS, EpisodeStatus, Kind, Outcome, Phase, RecordEntry
 from policy.fence.device_check import DeviceRow
+from policy.history import past_moment
+from policy.history.spells import Spell
 from policy.objects.nodes import READY
-from policy.observation import past_moment
-from policy.observation.spells import Spell
 from policy.scan.pauses import Pauses, since
 from policy.scan.scan_report import TargetRow
 from policy.values.times import read_as_of, written

@@ -21,7 +21,7 @@ from activities.contracts.metrics import TABLE
 from policy.episode.decisions import MEANINGS, VERSION, Decision, DecisionKind
 from policy.episode.messages import EpisodeResult, FencingInput, PreservationInput, RemediationInput
 from policy.episode.phases import ARROWS, Arrows
-from policy.observation.spells import ObservationRecord
+from policy.history.spells import ObservationRecord
 from policy.values.times import format_duration
 from starter.cli import app
 from starter.commands import answers

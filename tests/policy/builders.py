@@ -12,7 +12,7 @@ from policy.checks.rules import rules_of
 from policy.checks.verdicts import JudgedTarget, Verdict
 from policy.dialects import parse
 from policy.episode.fencing_requests import FencingRequest
-from policy.episode.messages import Kind, Observation, Pinned
+from policy.episode.messages import Kind, Pinned, SeenNode
 from policy.episode.permits import Permit, PermitState
 from policy.fence.config import FenceConfig, Method
 from policy.fence.configmap_methods import ConfigMap, Found, LookupKind, ObjectLookup, ObjectName
@@ -178,7 +178,7 @@ def pinned(**fields: object) -> Pinned:
     return Pinned(**values)  # type: ignore[arg-type]
 
 
-def seen(**fields: object) -> Observation:
+def seen(**fields: object) -> SeenNode:
     values: dict[str, object] = {
         "node": "node-1",
         "uid": "uid-1",
@@ -187,7 +187,7 @@ def seen(**fields: object) -> Observation:
         "boot_id": "boot-1",
         "ready": True,
     } | fields
-    return Observation(**values)  # type: ignore[arg-type]
+    return SeenNode(**values)  # type: ignore[arg-type]
 
 
 # ConfigMaps as people write them, and the reader run on them.
@@ -304,7 +304,7 @@ def report_of(parts: ReportParts) -> ScanReport:
         checks=parts.checks,
         candidates=parts.candidates,
         candidates_left_out=parts.candidates_left_out,
-        observations=parts.observations,
+        seen_nodes=parts.seen_nodes,
         control_plane=parts.control_plane,
         policies=parts.policies,
         groups=parts.groups,

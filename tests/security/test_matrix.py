@@ -660,7 +660,7 @@ class Impostor:
                 seen = {"verdict": "go", "reason": "", "at": datetime.now(UTC).isoformat(), "licence": f"x.{'0' * 32}"}
                 pinned = request["target"]["pinned"]
                 known = ("node", "uid", "boot_id", "provider_id", "system_uuid")
-                return seen | {"observation": {key: pinned[key] for key in known if key in pinned}}
+                return seen | {"seen": {key: pinned[key] for key in known if key in pinned}}
         raise ApplicationError("left to others", next_retry_delay=timedelta(milliseconds=200))
 
 

@@ -19,9 +19,9 @@ from jsonschema import Draft202012Validator
 from activities.contracts import search
 from policy.episode.gate import MODE
 from policy.episode.messages import Outcome
-from policy.observation.comparison import compare
-from policy.observation.past_moment import would_have
-from policy.observation.spells import Ending, ObservationRecord, Spell
+from policy.history.comparison import compare
+from policy.history.past_moment import would_have
+from policy.history.spells import Ending, ObservationRecord, Spell
 from policy.values.display_text import visible
 from policy.values.mode import Mode
 from starter.client import Nodewarden
@@ -30,7 +30,7 @@ from starter.output.comparison import as_markdown, as_text, parts
 from starter.plans import spell_file
 from starter.web.views import Views
 from tests.docs.reading import DOCS
-from tests.policy.observation.builders import CHECK, NOON, held, minutes, node_days, recorded, repaired, spell
+from tests.policy.history.builders import CHECK, NOON, held, minutes, node_days, recorded, repaired, spell
 from tests.starter.builders import drawn, nodewarden
 from tests.unlocked import unlocked
 from workers.errors import SettingsError

@@ -17,11 +17,11 @@ from temporalio.testing import ActivityEnvironment
 from activities.contracts import search
 from activities.temporal_clients import MachineRepairs
 from policy.episode.messages import FencingInput, Kind, Outcome, episode_id
-from policy.observation.offenders import FoundRepairs, OffenderAnswer, OffenderRules
-from policy.observation.outcomes import OutcomesReport
+from policy.history.offenders import FoundRepairs, OffenderAnswer, OffenderRules
+from policy.history.outcomes import OutcomesReport
 from starter.client import Nodewarden
 from starter.output.repairs_tables import report_table
-from tests.policy.observation.test_outcomes import ISOLATED, NOW, OFF, fencing, outcomes
+from tests.policy.history.test_outcomes import ISOLATED, NOW, OFF, fencing, outcomes
 from tests.starter.builders import drawn, nodewarden
 from tests.starter.test_history import acknowledged, play
 

@@ -15,7 +15,7 @@ from policy.checks.verdicts import Health
 from policy.episode.messages import Kind, Phase
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.fence.device_check import DeviceRow
-from policy.observation.spells import Ending, HeldSpan, Spell
+from policy.history.spells import Ending, HeldSpan, Spell
 from policy.scan.admission import Refused
 from policy.scan.pauses import Pause
 from policy.scan.permit_rules import AdmissionRefusal

@@ -20,8 +20,8 @@ from policy.episode.modes import ClusterModes
 from policy.episode.operator_commands import AcceptedCommand, Verb
 from policy.episode.permits import PermitRequest
 from policy.fence.device_check import DeviceReport, DeviceRow
-from policy.observation.offenders import OffenderRules, Repair, RepairedMachine, machines
-from policy.observation.spells import Spell
+from policy.history.offenders import OffenderRules, Repair, RepairedMachine, machines
+from policy.history.spells import Spell
 from policy.scan.admission import Refused
 from policy.scan.pauses import Pause, Pauses, described
 from policy.scan.permit_rules import AdmissionRefusal, unblocks

@@ -12,7 +12,7 @@ import pytest
 
 from policy.episode.messages import Kind, Phase, RecordEntry
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
-from policy.observation.spells import HeldSpan, Spell
+from policy.history.spells import HeldSpan, Spell
 from policy.scan.pauses import PastPause, Pause
 from policy.values.times import as_of
 from starter.errors import UnreadableError

@@ -16,10 +16,10 @@ from policy.episode.operator_commands import Verb
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
 from policy.fence.power import PowerState
-from policy.observation.comparison import compare
-from policy.observation.offenders import OffenderRules, RepairedMachine
-from policy.observation.past_moment import is_about
-from policy.observation.spells import Ending, HeldSpan, Spell
+from policy.history.comparison import compare
+from policy.history.offenders import OffenderRules, RepairedMachine
+from policy.history.past_moment import is_about
+from policy.history.spells import Ending, HeldSpan, Spell
 from policy.scan.admission import Refused
 from policy.scan.pauses import PastPause, Pause, Pauses
 from policy.scan.permit_rules import AdmissionRefusal
@@ -30,7 +30,7 @@ from starter.handles.episodes import NodeEpisodes
 from starter.handles.history import EndedEpisode, EndedEpisodes, EpisodeRecord
 from starter.handles.observations import ClusterComparison, Observed, SpellsThen
 from starter.handles.status import ClusterStatus, PreservedNode, PreservedNodes
-from tests.policy.observation.builders import node_days, recorded, spell
+from tests.policy.history.builders import node_days, recorded, spell
 from tests.starter.builders import check, report, result, row, scanner
 from workflows.kit.messages import Backoff, ScannerStatus
 

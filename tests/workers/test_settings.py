@@ -14,7 +14,7 @@ from policy.checks.fence_policies import NO_POLICIES, FencePolicies, PolicySourc
 from policy.checks.health_check import RetryBackoff, RetryRules
 from policy.episode.events import When
 from policy.episode.notices import Severity, Wording
-from policy.observation.offenders import OffenderAnswer, OffenderRules
+from policy.history.offenders import OffenderAnswer, OffenderRules
 from policy.scan.repeat_alarm import RepeatAlarm
 from workers.configuration.clusters import ClusterSettings
 from workers.configuration.process_settings import LogFormat

@@ -9,7 +9,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.contracts import search
 from policy.episode.messages import Need, NeedKind, Outcome, Phase
-from policy.observation.offenders import FoundRepairs
+from policy.history.offenders import FoundRepairs
 from tests.workflows.fencing_run import fencing
 from tests.workflows.remediation_run import FENCE, MINUTE, REBOOT, Play, Remediated
 from tests.workflows.world import World, plan

@@ -14,7 +14,7 @@ from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import Kind
 from policy.episode.modes import ClusterModes, ModeRule
 from policy.episode.permits import NeedsPerson, Permit, PermitDecision, PermitRequest, PermitState, Portion, Replacing
-from policy.observation.spells import Ending, HeldSpan, NodeDays, Spell
+from policy.history.spells import Ending, HeldSpan, NodeDays, Spell
 from policy.scan.pauses import PastPause, Pause
 from policy.scan.repeat_alarm import PastIncident, Repetition
 from policy.values.mode import Mode

@@ -17,7 +17,7 @@ from temporalio.testing import WorkflowEnvironment
 from activities.contracts.episodes import DescribeResult, EpisodeActivities, EpisodeDescription, FoundOpen
 from policy.checks.health_check import HealthCheck
 from policy.checks.inventory import ControlPlane
-from policy.episode.messages import Kind, Observation
+from policy.episode.messages import Kind, SeenNode
 from policy.episode.permits import Permit, PermitDecision, PermitQuestion, PermitQuestions, PermitState, Release
 from policy.objects.nodes import Condition, NodeView
 from policy.scan.scan_report import ScanReport
@@ -329,7 +329,7 @@ async def test_one_that_asks_while_more_wait_than_a_report_names_is_held_to_its_
     async with scanning(env, world, concurrency=90) as scan:
         await scan.has_opened(1)
         world.show(report_of(ledger, ("node-1", "node-59") if is_told else ("node-1",)))
-        await scan.until(lambda status: len(status.report.observations if status.report is not None else ()) == 1 + is_told)
+        await scan.until(lambda status: len(status.report.seen_nodes if status.report is not None else ()) == 1 + is_told)
         answer = await scan.ask("node-59")
         assert (answer.decision, answer.reason) == (
             PermitDecision.QUEUED,
@@ -455,7 +455,7 @@ async def test_a_held_episode_makes_room_and_has_not_failed(env: WorkflowEnviron
 
 AFTER_RESET = ScannerState(started=NOW, known=True, described_at=NOW)
 """It believes that it knows all open episodes."""
-LOST = Observation(node="node-1", uid="uid-node-1", unhealthy=True, incident="i-1", provider_id="sim:///1")
+LOST = SeenNode(node="node-1", uid="uid-node-1", unhealthy=True, incident="i-1", provider_id="sim:///1")
 OPEN_EPISODE = EpisodeDescription(
     node="node-1", known=True, open=True, workflow_id="episode", incident="i-1", permit=True, control_plane=False
 )
@@ -463,7 +463,7 @@ OPEN_EPISODE = EpisodeDescription(
 
 def marked(*nodes: str, **changes: object) -> ScanReport:
     """node-1 carries a mark, these are candidates."""
-    return report(*nodes, **({"observations": (LOST,)} | changes))
+    return report(*nodes, **({"seen_nodes": (LOST,)} | changes))
 
 
 async def test_a_marked_node_without_a_line_counts_until_its_episode_is_described_as_closed(env: WorkflowEnvironment) -> None:
@@ -547,7 +547,7 @@ async def test_a_mark_without_an_episode_counts_no_longer_than_it_takes_to_ask(
 async def test_a_stranger_counts_in_the_last_look_at_a_member_of_the_control_plane(env: WorkflowEnvironment) -> None:
     """S15, S14: its line was lost, and it may have off the one member that the others can spare."""
     own = a_permit("cp-1", control_plane=True)
-    seen = report(observations=(LOST,), control_plane=ControlPlane(members=3, ready=3))
+    seen = report(seen_nodes=(LOST,), control_plane=ControlPlane(members=3, ready=3))
     world = ScriptedCluster(
         seen, known={"node-1": OPEN_EPISODE, "cp-1": replace(OPEN_EPISODE, node="cp-1", incident=own.incident)}
     )

@@ -30,8 +30,8 @@ from policy.checks.health_check import (
     RetryBackoff,
     RetryRules,
 )
+from policy.history.offenders import OffenderAnswer, OffenderRules
 from policy.objects.scopes import CLUSTER
-from policy.observation.offenders import OffenderAnswer, OffenderRules
 from policy.preservation.requests import Pool, pool_of
 from policy.remediation.remediation_objects import REMEDIATORS, Remediator
 from policy.scan.repeat_alarm import RepeatAlarm

@@ -9,7 +9,7 @@ from temporalio import workflow
 
 from policy.episode.messages import EpisodeResult, Kind, PreservationUpdate
 from policy.episode.operator_commands import CIRCUIT_BREAKER, DEVICE_READS_ON, Verb, override_problem
-from policy.observation.spells import OBSERVATION, ObservationRecord
+from policy.history.spells import OBSERVATION, ObservationRecord
 from policy.values.times import format_duration, written
 from workflows.episode.attestation import refused, require_name_and_reason
 from workflows.episode.conversation import NOT_ATTESTED, EpisodeConversation, opened

@@ -39,15 +39,15 @@ from policy.episode.permits import (
     Release,
     portion_of,
 )
+from policy.history.spells import ScannerSpells
 from policy.objects.scopes import CLUSTER
-from policy.observation.spells import ScannerSpells
 from policy.scan import pauses, repeat_alarm
 from policy.scan.admission import Refused, admit, orphans
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import another_cluster
 from policy.scan.report_builder import plainly_sick, stamp_of
-from policy.scan.scan_report import MAXIMUM_OBSERVATIONS, ScanReport
+from policy.scan.scan_report import MAXIMUM_SEEN, ScanReport
 from policy.values.display_text import some_of, without_calls
 from policy.values.mode import Mode, read_mode
 from policy.values.times import format_duration
@@ -278,7 +278,7 @@ class HealthScanner:
             inventory=report.inventory if report is not None else 0,
             work_in_hand=bool(self._asking or state.permits or state.queue),
             # Of the nodes that are held off as many as there is room for: what becomes of them matters to us, too.
-            watching=tuple(dict.fromkeys((*in_hand, *held_off[: max(MAXIMUM_OBSERVATIONS - len(in_hand), 0)], *self._asking))),
+            watching=tuple(dict.fromkeys((*in_hand, *held_off[: max(MAXIMUM_SEEN - len(in_hand), 0)], *self._asking))),
             notified=tuple(state.notified.items()),
             wait=self._input.wait,
             check_versions=report.check_versions if report is not None else (),
@@ -384,7 +384,7 @@ class HealthScanner:
         report = self._state.report
         if report is None or not set(report.policies.scopes) - {CLUSTER}:
             return True
-        return any(seen.node == node for seen in report.observations)
+        return any(seen.node == node for seen in report.seen_nodes)
 
     # Preserve -------------------------------------------------------------------------------------------------------
 
@@ -457,7 +457,7 @@ class HealthScanner:
             known = [*(permit.incident for permit in self._permits.counted(report)), *backoff.closing(state)]
             reserved += [
                 self._permits.reserve_for_clean_up(orphan)
-                for orphan in orphans(report.observations, known)
+                for orphan in orphans(report.seen_nodes, known)
                 if orphan.node not in state.settling and orphan.node not in state.permits
             ]
             reserved += [
@@ -589,7 +589,7 @@ class HealthScanner:
         if report is None or report.view.stale:
             return
         state.notified = {node: stamp for node, stamp in state.notified.items() if node in state.permits}
-        stamps = {each: stamp_of(each) for each in report.observations if each.node in state.permits}
+        stamps = {each: stamp_of(each) for each in report.seen_nodes if each.node in state.permits}
         state.notified |= {
             each.node: stamp for each, stamp in stamps.items() if state.notified.get(each.node) == AS_FOUND and plainly_sick(each)
         }
@@ -600,7 +600,7 @@ class HealthScanner:
         try:
             result = await options.execute(
                 EpisodeActivities.notify,
-                NotifyRequest(cluster=self._input.cluster, observations=changed),
+                NotifyRequest(cluster=self._input.cluster, seen_nodes=changed),
                 options.temporal_call(),
                 f"notifies episodes of their nodes: {names}"[:200],
             )

@@ -16,7 +16,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from policy.episode.advice import advice, ways
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Observation, Outcome, Phase, RecordEntry, episode_id
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase, RecordEntry, SeenNode, episode_id
 from policy.episode.operator_commands import CIRCUIT_BREAKER, AcceptedCommand, NodeActionSpec, Verb, one_line, override_problem
 from workflows.episode.attestation import (
     Command,
@@ -159,9 +159,9 @@ class EpisodeConversation:
         return tuple(self.episode.state.record)
 
     @workflow.signal(description="Look at the node now.")
-    def observe(self, observation: Observation) -> None:
+    def node_changed(self, seen: SeenNode) -> None:
         """The scanner saw a change of our node."""
-        self.episode.observe(observation)
+        self.episode.node_changed(seen)
 
     @workflow.signal(description="The scanner grants the permit that the episode waits for (not for people).")
     def permit_granted(self) -> None:

@@ -28,12 +28,12 @@ from policy.episode.messages import (
     EpisodeStatus,
     Need,
     NeedKind,
-    Observation,
     Outcome,
     Phase,
     Pinned,
     Reading,
     RecordEntry,
+    SeenNode,
     scanner_id,
 )
 from policy.episode.operator_commands import CIRCUIT_BREAKER, VERIFIED, SealedCommand, one_line
@@ -42,8 +42,8 @@ from policy.fence.config import FenceStep
 from policy.fence.device_check import devices_of
 from policy.fence.plan import FencingPlan, PowerDevice, sealed_anew
 from policy.fence.power import PowerState
+from policy.history.offenders import NO_REPAIRS, FoundRepairs, hardware_of
 from policy.objects.marks import NOTHING_ADDED, Added
-from policy.observation.offenders import NO_REPAIRS, FoundRepairs, hardware_of
 from policy.values.display_text import without_calls
 from policy.values.times import LATEST, written
 from workflows.episode.publisher import Publisher
@@ -351,14 +351,14 @@ class Episode:
 
     # What people and the scanner say --------------------------------------------------------------------------------
 
-    def observe(self, observation: Observation) -> None:
-        """The node changed (signal `observe` of the scanner). A level: the latest is all that counts. It is a hint, and proves
-        nothing: anybody who can signal may have sent it (S42)."""
-        self.state.observation = observation
-        self._drop_acknowledgement_of_another_boot(observation)
+    def node_changed(self, seen: SeenNode) -> None:
+        """The scanner's signal. A level: the latest is all that counts. It is a hint, and proves nothing: anybody who can signal
+        may have sent it (S42)."""
+        self.state.last_seen = seen
+        self._drop_acknowledgement_of_another_boot(seen)
         self.state.unseen = True
 
-    def _drop_acknowledgement_of_another_boot(self, seen: Observation) -> None:
+    def _drop_acknowledgement_of_another_boot(self, seen: SeenNode) -> None:
         """A person saw one boot of the machine off; that says nothing of another boot (S6, S8)."""
         word = self.state.acknowledgement
         if word is None or self.state.pinned is None or not seen.present or seen.boot_id in {"", self.state.acknowledged_boot}:
@@ -394,7 +394,7 @@ class Episode:
             at=workflow.now(),
             despite="".join(f", although {each.endpoint} says on" for each in self.devices_on),
         )
-        seen = self.state.observation
+        seen = self.state.last_seen
         self.state.acknowledged_boot = (seen.boot_id if seen is not None else "") or (
             self.state.pinned.boot_id if self.state.pinned else ""
         )
@@ -495,13 +495,13 @@ class Episode:
         except ActivityError:
             self.state.unseen = self.state.unseen or unseen
             raise
-        self.see(result.observation)
-        self._drop_acknowledgement_of_another_boot(result.observation)
+        self.see(result.seen)
+        self._drop_acknowledgement_of_another_boot(result.seen)
         return result
 
-    def see(self, observation: Observation | None) -> None:
+    def see(self, seen: SeenNode | None) -> None:
         """The node was read live."""
-        self.state.observation = self.state.looked = observation
+        self.state.last_seen = self.state.last_look = seen
 
     # Waiting --------------------------------------------------------------------------------------------------------
 
@@ -645,7 +645,7 @@ class Episode:
 
     def permit_request(self, need: Need) -> PermitRequest:
         """What the scanner is asked for, once the target is pinned. What is not known of it is what guards it best (S15)."""
-        pinned, seen = self.target.pinned, self.state.observation
+        pinned, seen = self.target.pinned, self.state.last_seen
         return PermitRequest(
             node=self.state.node,
             workflow_id=workflow.info().workflow_id,

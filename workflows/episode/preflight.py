@@ -283,7 +283,7 @@ class Preflight:
 
         def why_not_wait() -> str:
             late = self.deadline is not None and workflow.now() > self.deadline
-            seen = self._episode.state.observation
+            seen = self._episode.state.last_seen
             # The way back needs no permit; a person's need does not pass with the node's return.
             passed = seen is not None and (not seen.present or (seen.ready and not seen.unhealthy))
             passed = passed and self.need.kind is not NeedKind.PERSON
@@ -336,7 +336,7 @@ class Preflight:
             return
         if result.verdict is LookVerdict.NEED_GONE:
             raise NeedGone(result.reason)
-        if result.verdict is LookVerdict.VETOED and not result.observation.soon:
+        if result.verdict is LookVerdict.VETOED and not result.seen.soon:
             raise Vetoed(result.reason)
 
     async def need_is_gone(self) -> bool:
@@ -363,7 +363,7 @@ class Preflight:
                 raise
             self._episode.note("look", "failed", interrupt.reason)
             return None
-        if result.observation.present and result.observation.ready:
+        if result.seen.present and result.seen.ready:
             return None
         if result.verdict is LookVerdict.TARGET_CHANGED:
             raise TargetChanged(result.reason)

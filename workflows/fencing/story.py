@@ -336,7 +336,7 @@ class FencingStory:
             self.episode.seal_anew(pin.plan)  # the key that had sealed them may be lost
             return ""
         before = case.pinned_node.pinned
-        if before.uid != pin.pinned.uid and (pin.observation is None or not same_machine(before, pin.observation)):
+        if before.uid != pin.pinned.uid and (pin.seen is None or not same_machine(before, pin.seen)):
             return f"another machine has taken the name {before.node}"
         if word and pin.pinned.boot_id not in {"", before.boot_id}:
             case.power.end_proof()
@@ -413,7 +413,7 @@ class FencingStory:
             pin.need.check_key,
             pin.control_plane,
         )
-        episode.see(pin.observation)
+        episode.see(pin.seen)
         episode.state.pinned = pin.pinned
         episode.state.acknowledged_boot = episode.state.acknowledged_boot or pin.pinned.boot_id
         episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason, since=pin.need.since)

@@ -579,7 +579,7 @@ class ExternalRemediation(LadderStep):
             found = await target.look_after(self._state)
             goes, lost = seen.node_deletion == "True", f"{target.name} is gone" if found is not None and found.gone else ""
         else:
-            goes, lost, node = node_goes, "", self._episode.state.looked
+            goes, lost, node = node_goes, "", self._episode.state.last_look
             if target.has_node and node is not None and not (node.present and node.uid == target.pin.pinned.uid):
                 lost = "the Node is another object now" if node.present else "the Node was deleted"
         if lost:
@@ -599,7 +599,7 @@ class ExternalRemediation(LadderStep):
     async def _delay(self, seen: External) -> str:
         """What the node's health must still wait for, "" for nothing (healthyDelay of medik8s)."""
         delay = self._target.pin.healthy_delay
-        observed = self._episode.state.looked
+        observed = self._episode.state.last_look
         if not delay or (observed is not None and observed.confirmed_well):
             return ""
         since = seen.well_since

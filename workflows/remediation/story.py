@@ -244,7 +244,7 @@ class RemediationStory:
         )
         episode.state.owner, episode.state.removes = pin.owner, removes(pin.ladder)
         episode.state.machine = f"{pin.machine.namespace}/{pin.machine.name}" if pin.machine is not None else ""
-        episode.see(pin.observation)
+        episode.see(pin.seen)
         episode.state.pinned = pin.pinned
         episode.note_repairs(pin.repairs)
         episode.publisher.learn_of_stream(pin.streams)
@@ -344,7 +344,7 @@ class RemediationStory:
     @property
     def _node_is_gone(self) -> bool:
         """Whether the latest look has found no Node of the name."""
-        seen = self.episode.state.looked
+        seen = self.episode.state.last_look
         return self.target.has_node and seen is not None and not seen.present
 
     async def _bring_back(self, off: FencingStep, problem: str) -> None:
@@ -437,7 +437,7 @@ class RemediationStory:
             return ""
         if doubt := next(filter(None, (step.doubt() for step in self._steps if isinstance(step, FencingStep))), ""):
             return f"; but {doubt}"
-        seen = self.episode.state.looked
+        seen = self.episode.state.last_look
         back = seen is not None and seen.present and seen.ready
         return TO_SWITCH_ON if self.left_off is not None and not back else ""
 

@@ -14,7 +14,7 @@ from temporalio.exceptions import ActivityError
 
 from activities.contracts.episodes import DescribeRequest, EpisodeActivities, EpisodeDescription, FindRequest, FoundOpen
 from activities.errors import error_message
-from policy.episode.messages import FencingInput, Kind, Need, NeedKind, Observation, RemediationInput, episode_id
+from policy.episode.messages import FencingInput, Kind, Need, NeedKind, RemediationInput, SeenNode, episode_id
 from policy.episode.permits import Permit, PermitAnswer, PermitQuestion, PermitRequest, PermitState
 from policy.remediation.ladder import removes
 from policy.scan import pauses
@@ -54,7 +54,7 @@ def strangers(cluster: str, state: ScannerState, report: ScanReport) -> tuple[Pe
             groups=seen.groups,
             found=True,
         )
-        for seen in report.observations
+        for seen in report.seen_nodes
         if seen.incident and seen.node not in state.permits and seen.incident not in just_released
         and state.described.get(seen.incident, True)
     )  # fmt: skip
@@ -98,7 +98,7 @@ class Holders:
             found = await self._find_open()
         if found is not None:
             self.repaired, self.former = found.repaired, found.former
-            marked = (seen.node for seen in report.observations if seen.incident or seen.mark_problem)
+            marked = (seen.node for seen in report.seen_nodes if seen.incident or seen.mark_problem)
             # Those may be opening: that there is no episode yet says nothing.
             reserved = {permit.node for permit in state.permits.values() if permit.holding is PermitState.RESERVED}
             nodes = tuple(sorted({*found.nodes, *marked, *state.permits} - reserved))
@@ -117,7 +117,7 @@ class Holders:
         new = not self.problem and any(each.incident not in state.described for each in found)
         if not new and state.described_at is not None and workflow.now() - state.described_at < DESCRIBE_EVERY:
             return ()
-        marked = (seen.node for seen in report.observations if seen.incident)
+        marked = (seen.node for seen in report.seen_nodes if seen.incident)
         return tuple(sorted({*state.nodes_in_hand(), *marked, *state.need_person} - opening))
 
     async def describe(self, nodes: tuple[str, ...], report: ScanReport) -> bool:
@@ -128,7 +128,7 @@ class Holders:
         """
         state = self._state
         state.described_at = workflow.now()
-        marks = {seen.node: seen.incident for seen in report.observations if seen.incident}
+        marks = {seen.node: seen.incident for seen in report.seen_nodes if seen.incident}
         before = (dict(state.permits), list(state.queue), state.described)
         if await self._describe(nodes):
             permits = {permit.incident for permit in state.permits.values()}
@@ -188,7 +188,7 @@ class Permits:
         which may have done anything under the one they had (S14). own: the permit of the one that asks. If each of those that
         were found waited for the others, none would ever go on.
         """
-        marks = {each.incident for each in report.observations} if own is None or not own.found else set[str]()
+        marks = {each.incident for each in report.seen_nodes} if own is None or not own.found else set[str]()
         waiting = marks.intersection(each.incident for each in self._state.queue)
         permits = (
             replace(permit, holding=PermitState.OPEN) if permit.found and permit.incident in waiting else permit
@@ -280,7 +280,7 @@ class Permits:
             permit_granted=holding is not PermitState.PARKED,
         )
 
-    def reserve_for_clean_up(self, orphan: Observation) -> FencingInput:
+    def reserve_for_clean_up(self, orphan: SeenNode) -> FencingInput:
         """A healthy node with the mark of an episode that is not open."""
         reason = f"carries the mark of incident {orphan.incident}, which is not open"
         permit = self._reserve_without_disruption(orphan.node, orphan.uid, Kind.FENCING, reason)

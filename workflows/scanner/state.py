@@ -16,7 +16,7 @@ from policy.episode.decisions import Decision
 from policy.episode.messages import Kind
 from policy.episode.modes import REPAIRS, ClusterModes
 from policy.episode.permits import NeedsPerson, Permit, PermitRequest, PermitState, Portion, Replacing
-from policy.observation.spells import NodeDays, Spell
+from policy.history.spells import NodeDays, Spell
 from policy.scan.pauses import Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, PastIncident, RepeatAlarm, Repetition
 from policy.scan.scan_report import ScanReport
@@ -88,7 +88,7 @@ class ScannerState:
 
     # What was seen and not repaired (`spells.py`)
     spells: dict[str, Spell] = field(default_factory=dict)
-    """The open ones, by node; bounded in `policy/observation/open_spells.py`."""
+    """The open ones, by node; bounded in `policy/history/open_spells.py`."""
     spells_left_out: int = 0
     """How many due nodes of the last report had no room among them."""
     spells_ended: list[Spell] = field(default_factory=list)

@@ -29,8 +29,8 @@ from activities.cluster.objects.live_node import (
     LiveNode,
     Operations,
     append_taint,
-    observe,
     remove_taints,
+    seen_node,
     set_annotations,
     unchanged_since_read,
 )
@@ -445,7 +445,7 @@ def _hold(
         zone=sight.node.view.zone if sight.node is not None else "",
         recovered=decision.recovered,
         ready=sight.node is not None and sight.node.view.ready,
-        left_by=observe(held.node_name, sight.node.view).incident if sight.node is not None else "",
+        left_by=seen_node(held.node_name, sight.node.view).incident if sight.node is not None else "",
     )
 
 

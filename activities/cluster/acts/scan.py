@@ -37,8 +37,8 @@ from activities.contracts.scan import ObservationActivities, RecordRequest, Reco
 from activities.decision_stream import RecordDecisions
 from activities.errors import ErrorType
 from activities.notification_sender import Notify, discard_notice
-from policy.observation.open_spells import LONGEST, with_traces
-from policy.observation.spells import Ending, ObservationRecord, Spell
+from policy.history.open_spells import LONGEST, with_traces
+from policy.history.spells import Ending, ObservationRecord, Spell
 from policy.scan.report_builder import Urgency, urgency
 from policy.scan.scan_report import ScanReport
 from policy.values.display_text import in_a_line

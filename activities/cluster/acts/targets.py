@@ -26,9 +26,9 @@ from activities.cluster.objects.live_node import (
     all_names,
     edit_node,
     find_node,
-    observe,
     pinned_of,
     readable_mark,
+    seen_node,
 )
 from activities.cluster.objects.marks import mark_edit
 from activities.cluster.report.nodefences import EpisodePublisher, NodeFences
@@ -123,7 +123,7 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
             control_plane=view.control_plane,
             adopted_incident=mark.incident if mark is not None and adopted else "",
             adopted_paths=paths,
-            observation=observe(view.name, view),
+            seen=seen_node(view.name, view),
             added=added,
             repairs=repairs,
             streams=self._served.record is not None,
@@ -167,7 +167,7 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         found = {"devices_compared": request.configured is not None, "preserving": target.kind == Kind.PRESERVATION.value}
         if wanted is None or result.verdict is not LookVerdict.GO:
             return ""
-        if not licenses(request.operation, wanted.act, target.pinned, result.observation, **found):
+        if not licenses(request.operation, wanted.act, target.pinned, result.seen, **found):
             return ""
         return self._licences.licence(target, wanted, self._clock())
 

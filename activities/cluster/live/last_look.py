@@ -30,7 +30,7 @@ from activities.cluster.live.plans import lease_renewed, live_policies, plan_for
 from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.fencing_requests import find_request
 from activities.cluster.objects.live_machines import Subject, find_check, pause_of, read_cluster, read_subject
-from activities.cluster.objects.live_node import LiveNode, find_node, observe
+from activities.cluster.objects.live_node import LiveNode, find_node, seen_node
 from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.objects.marks import is_ours, owner
 from activities.cluster.objects.object_reader import Readers, reading_once
@@ -54,7 +54,7 @@ from policy.episode.gate import (
     objection,
     of_control_plane,
 )
-from policy.episode.messages import Kind, Need, NeedKind, Observation
+from policy.episode.messages import Kind, Need, NeedKind, SeenNode
 from policy.episode.modes import ClusterModes, ModeAnswer, mode_of
 from policy.episode.need_now import STANDS, NeedNow, NeedSeen, need_now
 from policy.episode.operator_commands import Verb
@@ -364,7 +364,7 @@ class LastLook:
 
     async def look(self, request: LookRequest) -> LookResult:
         """Read everything, then judge. Where the node itself can't be read, a destructive act is not licensed and the
-        observation repeats what was pinned; a restoring look raises, since the observation is what it is for. Errors:
+        seen repeats what was pinned; a restoring look raises, since the node is what it is for. Errors:
         InvalidConfig for an act that no look precedes: not all that the gate asks of it is read here (S20).
         """
         if request.operation not in LOOKED_AT:
@@ -389,7 +389,7 @@ class LastLook:
             verdict=answer.verdict,
             reason=found.words if found is not None else NOTHING,
             at=self._clock(),
-            observation=replace(_observation(request, sight), unhealthy=need.unhealthy, soon=need.soon),
+            seen=replace(_seen_node(request, sight), unhealthy=need.unhealthy, soon=need.soon),
             until=found.until if found is not None else None,
             permitted=sight.permit[0],
             endpoints=sight.endpoints,
@@ -590,10 +590,10 @@ class LastLook:
         return self._licences.command_problem(request.target, request.need.word, Verb.FENCE, Verb.REMEDIATE)
 
 
-def _observation(request: LookRequest, sight: _Sight) -> Observation:
+def _seen_node(request: LookRequest, sight: _Sight) -> SeenNode:
     pinned = request.target.pinned
     if sight.unread is not None:
-        return Observation(
+        return SeenNode(
             node=pinned.node,
             uid=pinned.uid,
             boot_id=pinned.boot_id,
@@ -601,13 +601,13 @@ def _observation(request: LookRequest, sight: _Sight) -> Observation:
             system_uuid=pinned.system_uuid,
             incident=request.target.incident,
         )
-    return observe(pinned.node, sight.node.view if sight.node else None)
+    return seen_node(pinned.node, sight.node.view if sight.node else None)
 
 
 def _seen(request: LookRequest, sight: _Sight) -> Seen:
     """What was read, as the gate judges it. Where something is about to be freed on the word of the devices, they are part of the
     identity (S9). Before power-on the episode judges each for itself, since it knows which of them it has switched off."""
-    observation, pinned, destructive = _observation(request, sight), request.target.pinned, request.destructive
+    seen, pinned, destructive = _seen_node(request, sight), request.target.pinned, request.destructive
     devices: dict[str, Any] = {"endpoints": sight.endpoints, "levels": sight.levels}
     early = {} if destructive or request.restores else devices
     # A Machine that was deleted, or the object that asked and named the devices, is the end of the need and no other target.
@@ -620,8 +620,8 @@ def _seen(request: LookRequest, sight: _Sight) -> Seen:
         machines=tuple(sight.subject.machines_of(node)),
         pause=sight.subject.pause,
         doubts=tuple(each.unread for each in sight.doubts),
-        identity=compare_identity(pinned, observation, destructive=destructive, **early),
-        devices=compare_identity(pinned, observation, destructive=True, **late) if late else "",
+        identity=compare_identity(pinned, seen, destructive=destructive, **early),
+        devices=compare_identity(pinned, seen, destructive=True, **late) if late else "",
         devices_unread=str(sight.unplanned or ""),
         contested=sight.contested,
         lease=sight.lease.holder if sight.lease is not None else "",

@@ -353,7 +353,7 @@ def test_an_open_episode_of_which_nothing_is_known_counts_as_it_would_at_worst()
     assert (answer.decision, "cp-1" in answer.reason) == (PermitDecision.REFUSED, True)
     limited = replace(a_candidate("w-2"), checks=(check_ref().key,))
     assert only_refusal(a_report(limited, checks=(ONE_AT_ONCE,)), silent).reason is AdmissionRefusal.IN_FLIGHT
-    told = a_report(limited, checks=(ONE_AT_ONCE,), observations=(seen(node="cp-1"),))
+    told = a_report(limited, checks=(ONE_AT_ONCE,), seen_nodes=(seen(node="cp-1"),))
     assert names(admit(told, [silent], cap=5, now=NOW).admitted) == ["w-2"], "no check counts it"
 
 
@@ -481,12 +481,12 @@ def test_who_is_still_ready_counts_as_down_from_its_permit_on() -> None:
     assert names(admission.admitted) == ["a"]
     assert {each.reason for each in admission.refused} == {AdmissionRefusal.SCOPE_STORM}
     assert admission.refused[0].message.startswith("the cluster: 4 of 10 nodes, 40%, are unresponsive, or will be with this one")
-    under_way = a_report(*candidates, observations=(seen(node="x", ready=True),), **limit)
+    under_way = a_report(*candidates, seen_nodes=(seen(node="x", ready=True),), **limit)
     assert names(admit(under_way, [a_permit("x")], cap=9, now=NOW).admitted) == []
     assert answer_request(under_way, [a_permit("x")], a_request("a"), cap=9).decision is DENIED
     parked = [a_permit("x", PermitState.PARKED)]
     assert answer_request(under_way, parked, a_request("a"), cap=9).decision is GRANTED
-    down = a_report(*candidates, observations=(seen(node="x", ready=False), seen(node="a", ready=False)), **limit)
+    down = a_report(*candidates, seen_nodes=(seen(node="x", ready=False), seen(node="a", ready=False)), **limit)
     assert names(admit(down, [a_permit("x")], cap=9, now=NOW).admitted) == ["a"]
     assert answer_request(down, [a_permit("x")], a_request("a"), cap=9).decision is GRANTED, "it is one of the two"
 
@@ -499,7 +499,7 @@ def test_who_goes_on_after_a_persons_word_waits_for_a_checks_own_limit_as_well()
     assert (answer.decision, answer.reason) == (QUEUED, "NodeHealthCheck/workers lets 1 be remediated at once: x")
     parked = replace(under_way, holding=PermitState.PARKED)
     assert answer_request(report, [parked], a_request("a"), cap=9).decision is GRANTED
-    gone = a_report(checks=(ONE_AT_ONCE,), observations=(seen(node="a", present=False), seen(node="b")))
+    gone = a_report(checks=(ONE_AT_ONCE,), seen_nodes=(seen(node="a", present=False), seen(node="b")))
     assert answer_request(gone, [under_way], a_request("b"), cap=9).decision is GRANTED, "no check counts it"
     counted = answer_request(gone, [under_way], a_request("b"), cap=9, counted_under=(check_ref().key,))
     assert counted.decision is QUEUED, "one did when it had its last permit"

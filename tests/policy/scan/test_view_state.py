@@ -132,7 +132,7 @@ def test_what_only_people_see_does_not_change_the_digest() -> None:
         {"checks": ()},
         {"candidates": ()},
         {"candidates_left_out": 1},
-        {"observations": ()},
+        {"seen_nodes": ()},
         {"control_plane": replace(some_parts().control_plane, ready=9)},
         {"rows": ()},
     ],

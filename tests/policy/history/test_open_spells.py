@@ -10,10 +10,10 @@ import pytest
 from policy.episode.gate import MODE
 from policy.episode.messages import Kind
 from policy.episode.permits import Permit, PermitState
-from policy.observation import open_spells
-from policy.observation.open_spells import ANOTHER_BOOT, ANOTHER_NODE, DELETED, next_spells, to_be_watched, with_traces
-from policy.observation.past_moment import ending, sentences
-from policy.observation.spells import Ending, HeldSpan, NodeDays, ObservationRecord, Spell
+from policy.history import open_spells
+from policy.history.open_spells import ANOTHER_BOOT, ANOTHER_NODE, DELETED, next_spells, to_be_watched, with_traces
+from policy.history.past_moment import ending, sentences
+from policy.history.spells import Ending, HeldSpan, NodeDays, ObservationRecord, Spell
 from policy.scan.admission import Refused
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import NodeStanding, ScanReport, ViewState, WatchedNode

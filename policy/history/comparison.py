@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from policy.episode.gate import MODE
 from policy.episode.messages import REPAIRED, EpisodeResult, Outcome, Phase
-from policy.observation.spells import Ending, NodeDays, Spell
+from policy.history.spells import Ending, NodeDays, Spell
 from policy.values.mode import Mode
 from policy.values.times import quantile
 
@@ -429,7 +429,7 @@ def _armed(
 # How sure that is ------------------------------------------------------------------------------------------------------
 #
 # Exact intervals by their definition: at each of their ends the tail that lies beyond what was counted has half of what is left
-# of the confidence. tests/policy/observation/test_comparison.py holds them against exact fractions and against scipy's figures; a
+# of the confidence. tests/policy/history/test_comparison.py holds them against exact fractions and against scipy's figures; a
 # library for two bisections (scipy and numpy: 50 MB in each worker's image) does not pay.
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from policy.checks.health_check import HealthCheck
 from policy.checks.verdicts import cause_of
-from policy.observation.comparison import JudgedSpell, Judgement, RecordedSpell, cases_of, joined
-from policy.observation.spells import Ending, Spell
+from policy.history.comparison import JudgedSpell, Judgement, RecordedSpell, cases_of, joined
+from policy.history.spells import Ending, Spell
 from policy.values.errors import PolicyError, shown
 from policy.values.times import format_duration
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
 
-from policy.observation.spells import Ending, Spell, held_by
+from policy.history.spells import Ending, Spell, held_by
 from policy.values.times import as_of, written
 
 LATELY = timedelta(hours=1)
