@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from activities.power.bmc import ipmi, redfish, redfish_http, session
-from activities.power.bmc.session import DeviceSession, OperationError
+from activities.power.bmc.child import DeviceSession, OperationError
 from activities.power.driver import Deadline
 
 SAID: ContextVar[list[bytes]] = ContextVar("said")
@@ -50,7 +50,7 @@ class SessionsHere:
 
 
 class ChildHere:
-    """In place of a `ForkedChild`."""
+    """In place of a `ChildHandle`."""
 
     timed_out = False
 

@@ -125,7 +125,7 @@ class Episode:
         summary: str,
     ) -> Result:
         """The same of a request with a field `publication`: what is new for people goes along."""
-        return await self.publisher.along(
+        return await self.publisher.publish_with(
             lambda publication: self.execute(activity, replace(request, publication=publication), how, summary)
         )
 
