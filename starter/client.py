@@ -216,11 +216,11 @@ class Nodewarden:
     ) -> EpisodeHandle:
         cluster, node, reason = request.cluster, request.node, request.reason
         await self._expect_served(cluster)
-        word = await attested(
+        command = await attested(
             self._speaker, cluster, OperatorCommand(who=request.requester, reason=reason), request.node_action()
         )
-        requester = word.who
-        request = replace(request, requester=requester, action=word.action)
+        requester = command.who
+        request = replace(request, requester=requester, action=command.action)
         if not isinstance(request, PreservationInput):
             request = replace(request, need=Need(kind=NeedKind.PERSON, reason=reason, requester=requester))
         digest = _digest(kind, reason, requester, how)

@@ -159,7 +159,7 @@ async def _cluster_serving(
     from workers.preload import load_drivers
 
     device_check = DeviceCheckClient(client)
-    verified = settings.worker.words == "verified"
+    verified = settings.worker.commands == "verified"
     source, remediators = settings.policy_source(), settings.remediation.known_remediators()
     served = ServedCluster(
         name,
@@ -216,7 +216,7 @@ async def _cluster_serving(
         identities=identities,
         checked=device_check,
         notify=notify_with_node,
-        verified_words=verified,
+        only_verified=verified,
     )
     return Serving(
         queue=cluster_queue(name),
@@ -232,10 +232,10 @@ async def _cluster_serving(
                 licences,
                 fences=fences,
                 notify=notify_with_node,
-                verified_words=verified,
+                only_verified=verified,
             ),
             ClusterFreeing(
-                served, target.last_look, licences, identities=identities, checked=device_check, verified_words=verified
+                served, target.last_look, licences, identities=identities, checked=device_check, only_verified=verified
             ),
             ClusterRemediation(served, target.last_look),
             ClusterPreservation(served, target.last_look, permits, pools=settings.preservation.known_pools()),

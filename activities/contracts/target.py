@@ -50,8 +50,8 @@ class EpisodeSnapshot:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedEvent:
     """A Kubernetes Event on the Node (for `kubectl describe node`), on its NodeFence, and on the Machine if `about` and its uid
-    name one. outcome: of an episode that has ended. words: how many commands people had given the episode by then: the same
-    problem after another command is published again."""
+    name one. outcome: of an episode that has ended. commands_given: how many people had given it by then: the same problem after
+    another command is published again."""
 
     reason: str
     message: str
@@ -59,7 +59,7 @@ class PublishedEvent:
     about: ObjectRef | None = None
     about_uid: str = ""
     outcome: str = ""
-    words: int = 0
+    commands_given: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

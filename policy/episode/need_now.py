@@ -79,7 +79,7 @@ def need_now(need: Need, seen: NeedSeen, now: datetime) -> NeedNow:
 
 
 def _says(weight: Weight, words: str) -> NeedNow:
-    return NeedNow(objection=Objection(rule="need", words=words, weight=weight))
+    return NeedNow(objection=Objection(rule="need", reason=words, weight=weight))
 
 
 def _of_request(need: Need, seen: NeedSeen) -> NeedNow:
@@ -123,8 +123,8 @@ def _of_target(need: Need, check: HealthCheck, rules: Rules, target: JudgedTarge
     found = NeedNow(unhealthy=verdict.calls_for_action, soon=verdict.health is Health.SOON)
     paused = check.paused or (target.cluster.paused if target.cluster is not None else "")
     if paused:
-        return replace(found, objection=Objection(rule="need", words=f"{key} is paused: {paused}"))
+        return replace(found, objection=Objection(rule="need", reason=f"{key} is paused: {paused}"))
     if not verdict.calls_for_action or verdict.health is not Health.UNHEALTHY:
         # Its time runs anew, or a person objects: the need is not gone, but the act has to wait.
-        return replace(found, objection=Objection(rule="need", words=f"{key}: {verdict.message or verdict.reason}"))
+        return replace(found, objection=Objection(rule="need", reason=f"{key}: {verdict.message or verdict.reason}"))
     return found

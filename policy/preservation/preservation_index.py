@@ -26,7 +26,7 @@ from policy.preservation.kept_machine import (
     EXPIRY_ANNOTATION,
     PRIORITY_OURS,
     SCALE_DOWN_DISABLED_OURS,
-    WORDS,
+    WISHES,
     Held,
     MachinePhase,
     Mistakes,
@@ -440,9 +440,9 @@ class PreservationIndex:
 
     def _note_mistakes(self, key: str, entry: _Entry | None, node: NodeView | None) -> None:
         """Hardly any machine has such an annotation: only for those a snapshot is made."""
-        on_node = node is not None and not WORDS.isdisjoint(node.annotations)
+        on_node = node is not None and not WISHES.isdisjoint(node.annotations)
         if entry is not None:
-            annotated = on_node or not WORDS.isdisjoint(entry.held.annotations)
+            annotated = on_node or not WISHES.isdisjoint(entry.held.annotations)
             self.mistakes.look(replace(entry.held, node=node) if annotated else None, key, entry.ref)
         else:
             alone = node if node is not None and node.name not in self._machine_of else None

@@ -180,7 +180,7 @@ def shown(target: JudgedTarget) -> object:
     # A pause of a Cluster counts as a change by itself (`Ledger.put_cluster`).
     mode = mode_of(REPAIRS, target.victim, view.labels if view is not None else {})
     seen = Seen(node=view, machines=machines, pause="", contested=target.contested, policies=NO_POLICIES, mode=mode)
-    held_back = tuple(each.words for each in objections(seen, Operation.OFFER, By.PROGRAM, NEVER))
+    held_back = tuple(each.reason for each in objections(seen, Operation.OFFER, By.PROGRAM, NEVER))
     of_machine = (
         (
             *(machine.node_name, machine.provider_id, machine.controller, machine.deleting, machine.control_plane, machine.phase),
@@ -509,12 +509,12 @@ def _held_by(snapshot: LedgerSnapshot, victim: str, name: str, key: str) -> tupl
     else does."""
     alone = left_alone(snapshot, victim, key, exempt=snapshot.exempt.kept.get(name, ""))
     if alone is not None and alone.rule != MODE:
-        return alone.rule, alone.words
+        return alone.rule, alone.reason
     applicant = judged_by_objects(snapshot, victim, key)
     if (found := beside_mode(permit_objections(applicant, ObjectLimits.of(snapshot)), applicant)) is not None:
         return found.code.value, found.message
     if alone is not None:
-        return alone.rule, alone.words
+        return alone.rule, alone.reason
     return AdmissionRefusal.CAP.value, "other candidates stand before it"
 
 

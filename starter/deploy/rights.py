@@ -17,7 +17,7 @@ from activities.cluster.api import paths
 from activities.cluster.api.paths import Resource
 from activities.cluster.watch.kinds import KINDS, ReadKind
 from policy.episode.fencing_requests import GROUP as FENCE_AGENTS
-from policy.episode.operator_commands import NAMESPACE as WORDS
+from policy.episode.operator_commands import NAMESPACE as ACTIONS
 from policy.episode.operator_commands import POLICY
 from policy.remediation.remediation_objects import REMEDIATORS
 from policy.values.errors import PolicyError
@@ -102,9 +102,9 @@ _NODE_EVENTS = Place(
     why="Recent Events of a Node (the policy skip-if-host-lost-storage, and evidence): Events about objects without a"
     " namespace are in `default`, and a list by field selector is the only way to ask for those of one Node.",
 )
-_WORDS = Place(
-    role="nodewarden-words",
-    namespace=WORDS,
+_ACTIONS = Place(
+    role="nodewarden-commands",
+    namespace=ACTIONS,
     why="Commands of people, as Kubernetes attests them: answered in their status, and deleted after a day.",
 )
 _KUBELET_LEASES = Place(
@@ -361,8 +361,8 @@ _RIGHTS: tuple[Right | Followed, ...] = (
     ),
     Right(resources=("events",), verbs=("list",), place=_NODE_EVENTS),
     Right(groups=("coordination.k8s.io",), resources=("leases",), verbs=("get",), place=_KUBELET_LEASES),
-    Followed((paths.NODE_ACTIONS,), also=("delete",), place=_WORDS),
-    Right(groups=("nodewarden.io",), resources=("nodeactions/status",), verbs=("patch",), place=_WORDS),
+    Followed((paths.NODE_ACTIONS,), also=("delete",), place=_ACTIONS),
+    Right(groups=("nodewarden.io",), resources=("nodeactions/status",), verbs=("patch",), place=_ACTIONS),
     Right(resources=("secrets",), verbs=("get",), place=_CREDENTIALS, features=_for(Feature.FENCING), processes=_POWER),
     Right(resources=("secrets",), verbs=("get",), place=_CREDENTIALS, features=_for(Feature.FENCE_CONFIGMAPS)),
     Right(resources=("secrets",), names=(SIGNING_KEYS, PAYLOAD_KEYS), verbs=("get", "update"), place=_SIGNING_KEYS),

@@ -46,8 +46,8 @@ from starter.web.views import Views, explained, views_of
 # The timeline: the acts are those of `nodewarden record`, the episodes those of `nodewarden history`, the verdicts those of
 # `nodewarden explain`. Nothing is remembered here: what Temporal and the cluster have forgotten is not shown.
 
-WORDS = frozenset({"abort", "acknowledge-off", "extend", "hold", "isolate", "release", "request", "resume", "return-path"})
-SPOKEN = frozenset({"asked", "given", "taken back"})
+COMMANDS = frozenset({"abort", "acknowledge-off", "extend", "hold", "isolate", "release", "request", "resume", "return-path"})
+GIVEN = frozenset({"asked", "given", "taken back"})
 """An entry of a record is a person's word where its act is among those, and its outcome among these."""
 NONE_BEGINS = ", and no episode could begin during a pause"
 LATELY = timedelta(hours=1)
@@ -63,7 +63,7 @@ class TimelineKind(StrEnum):
     EPISODE = "episode"
     ACT = "act"
     PROOF = "proof"
-    WORD = "word"
+    COMMAND = "command"
     PAUSE = "pause"
     OBSERVATION = "observation"
 
@@ -217,8 +217,8 @@ def _what(entry: RecordEntry) -> tuple[str, ...]:
 
 
 def _kind(entry: RecordEntry, *, proof: bool) -> TimelineKind:
-    if entry.act in WORDS and entry.outcome in SPOKEN:
-        return TimelineKind.WORD
+    if entry.act in COMMANDS and entry.outcome in GIVEN:
+        return TimelineKind.COMMAND
     return TimelineKind.PROOF if proof else TimelineKind.ACT
 
 
@@ -311,7 +311,7 @@ def printable(known: NodeTimeline) -> NodeTimeline:
 
 EPISODES_SHOWN = 20
 """The last ones of a node."""
-PROGRAMS_WORD = re.compile(r"^[^:]*\([A-Z][A-Za-z]+\): ")
+STABLE_REASON = re.compile(r"^[^:]*\([A-Z][A-Za-z]+\): ")
 """How a sentence about a node begins that names what programs call the reason."""
 SVG_LINE = 100
 """Characters of a line in the picture, in a typeface in which all are about as wide."""
@@ -434,7 +434,7 @@ def headline_of(found: NodeSeen) -> str:
 
 def covers(headline: str, sentence: str) -> bool:
     """Whether the headline has said all of the sentence, but for the word that programs have for it."""
-    return all(part in headline for part in PROGRAMS_WORD.sub("", sentence).split(": ", 1))
+    return all(part in headline for part in STABLE_REASON.sub("", sentence).split(": ", 1))
 
 
 def _of_episode(episode: EpisodeStatus) -> str:

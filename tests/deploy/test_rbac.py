@@ -577,18 +577,18 @@ async def _mirror(worker: ClusterConnection, target: Target) -> None:
     assert await fences.sweep(()) == 1
 
 
-async def _refuse_to_dispatch(cluster: str, spoken: NodeActionSpec, action: ActionName, who: str) -> str:
-    raise AssertionError(f"{cluster}: {spoken} of {action.name} by {who} is attested by no policy")
+async def _refuse_to_dispatch(cluster: str, spec: NodeActionSpec, action: ActionName, who: str) -> str:
+    raise AssertionError(f"{cluster}: {spec} of {action.name} by {who} is attested by no policy")
 
 
 async def _hear(worker: ClusterConnection, api: ApiServer) -> None:
     """A person's word, which Kubernetes attests."""
-    spoken = NodeActionSpec(action=Verb.HOLD, node=SICK, reason="looks at it")
+    spec = NodeActionSpec(action=Verb.HOLD, node=SICK, reason="looks at it")
     async with ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as person:
-        body = {"metadata": {"name": "hold"}, "spec": spoken.spec("admin")}
+        body = {"metadata": {"name": "hold"}, "spec": spec.to_dict("admin")}
         made = await person.create(f"/apis/nodewarden.io/v1alpha1/namespaces/{NAMESPACE_OF_WORDS}/nodeactions", body)
     action = ActionName(name="hold", uid=made["metadata"]["uid"])
-    asked = VerifyRequest(cluster=CLUSTER, spoken=spoken, action=action, use="one")
+    asked = VerifyRequest(cluster=CLUSTER, spec=spec, action=action, use="one")
     found = {"hold": made}
     ended = asyncio.Event()
     keeping = NodeActionHandler(CLUSTER, worker, found, _refuse_to_dispatch, on_change=ended.set)

@@ -101,7 +101,7 @@ async def test_all_that_happened_is_one_line_of_time(page: aiohttp.ClientSession
         ("episode", "Fencing begins"),
         ("act", "power off"),
         ("proof", "off proven"),
-        ("word", "hold"),
+        ("command", "hold"),
     ]
     assert [each["at"] for each in found] == sorted(str(each["at"]) for each in found)
     power, proof, word = found[-3:]

@@ -104,7 +104,7 @@ EXPECTED: dict[str, tuple[str, tuple[str, ...]]] = {
 @pytest.fixture(scope="module")
 async def system(standing: Standing) -> AsyncIterator[System]:
     """node-1 is well; the check's episodes of four more wait; node-6, whose BMC is dead, needs a person."""
-    async with standing(nodes=6, demo_workloads=False, settings={"worker": {"words": "any"}}) as running:
+    async with standing(nodes=6, demo_workloads=False, settings={"worker": {"commands": "any"}}) as running:
         await running.start_worker()
         await running.apply_policy(plan=PLAN, check={"minHealthy": 1})
         await running.start_scanner(cap=6)

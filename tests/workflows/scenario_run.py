@@ -420,7 +420,7 @@ class Play:
         of = status.held_by[0] if status.held_by else ""
         answer = ResumeRequest(who="ada", reason="drawn", question=status.question, of=of)
         match reaction:
-            case "resume" if any(way.word is Verb.RETURN_PATH for way in status.ways):
+            case "resume" if any(way.verb is Verb.RETURN_PATH for way in status.ways):
                 referee.path_command = True
                 referee.said.append(Said(what="return-path", word=execution.update("return_path", answer)))
             case "resume":

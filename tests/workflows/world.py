@@ -385,7 +385,7 @@ class ScriptedTarget:
         speaker = self.world.speaker
         if not speaker:
             return contract.Verification(problem="no policy")
-        word = contract.SealedCommand(spoken=request.spoken, action=request.action.uid, speaker=speaker, seal=request.incident)
+        word = contract.SealedCommand(spec=request.spec, action=request.action.uid, speaker=speaker, seal=request.incident)
         return contract.Verification(speaker=speaker, sealed=word)
 
     async def pin(self, request: contract.PinRequest) -> contract.PinResult:
@@ -438,7 +438,7 @@ class ScriptedTarget:
         world = self.world
         await self._hear_along(request.publication)
         await world.act("look" if request.destructive else "glance")
-        world.wishes.append(request.need.word)
+        world.wishes.append(request.need.command)
         world.overrides.append(request.target.override)
         if world.ready and world.power and PowerState.ON not in world.power.values():
             world.lingers -= 1

@@ -27,7 +27,7 @@ from workflows.kit import options
 from workflows.kit.messages import OperatorCommand
 
 REFUSED = (
-    "this nodewarden accepts only verified commands (worker.words), and Kubernetes did not verify this one: either its API "
+    "this nodewarden accepts only verified commands (worker.commands), and Kubernetes did not verify this one: either its API "
     "server did not answer (try again once it does), or no kubeconfig here may create NodeActions (`nodewarden doctor` says what "
     "is missing; docs/security.md)"
 )
@@ -39,7 +39,7 @@ FORMER_RUN_ASKED = "who has left the state is asked"
 
 
 class CommandGuard(Interceptor):
-    """Where the worker asks for verified commands (`worker.words: verified`), one that no NodeAction attests is refused to the
+    """Where the worker asks for verified commands (`worker.commands: verified`), one that no NodeAction attests is refused to the
     person: an update before it leaves a trace in history, and an episode that a person wants ends as refused at its beginning. A
     command that names a NodeAction is verified by a cluster worker."""
 

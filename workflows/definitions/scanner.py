@@ -757,10 +757,10 @@ class HealthScanner:
         if request.pods < 1 or request.per_minute < 1 or not request.incident:
             raise ValueError(f"expected an incident, at least one pod and a limit of at least 1, got {request}")
 
-    async def _verified(self, verb: Verb, word: Command, still: Callable[[Command], None], **said: Any) -> Command:
+    async def _verified(self, verb: Verb, command: Command, still: Callable[[Command], None], **said: Any) -> Command:
         """See `attestation.verified_command`. said: what the request says besides."""
-        spoken = NodeActionSpec(action=verb, node="", reason=word.reason, **said)
-        return await verified_command(word, spoken, cluster=self._input.cluster, still=still)
+        spec = NodeActionSpec(action=verb, node="", reason=command.reason, **said)
+        return await verified_command(command, spec, cluster=self._input.cluster, still=still)
 
     @workflow.update(description="Stop scanning; open episodes pause before their next destructive act.")
     async def stop(self, request: StopRequest) -> str:

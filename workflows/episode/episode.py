@@ -360,12 +360,14 @@ class Episode:
 
     def _drop_acknowledgement_of_another_boot(self, seen: SeenNode) -> None:
         """A person saw one boot of the machine off; that says nothing of another boot (S6, S8)."""
-        word = self.state.acknowledgement
-        if word is None or self.state.pinned is None or not seen.present or seen.boot_id in {"", self.state.acknowledged_boot}:
+        given = self.state.acknowledgement
+        if given is None or self.state.pinned is None or not seen.present or seen.boot_id in {"", self.state.acknowledged_boot}:
             return
         self.state.acknowledgement = None
         self.note(
-            "acknowledge-off", "void", f"{word.by} saw boot {self.state.acknowledged_boot} off, and the node shows {seen.boot_id}"
+            "acknowledge-off",
+            "void",
+            f"{given.by} saw boot {self.state.acknowledged_boot} off, and the node shows {seen.boot_id}",
         )
 
     def take_abort(self, request: AbortRequest) -> str:
@@ -406,14 +408,14 @@ class Episode:
 
     def take_override(self, sealed: SealedCommand | None) -> None:
         """A person's word, which may override a circuit breaker for this episode."""
-        if sealed is not None and CIRCUIT_BREAKER in sealed.spoken.override:
+        if sealed is not None and CIRCUIT_BREAKER in sealed.spec.override:
             self.state.override = sealed
 
     @property
     def overridden_by(self) -> str:
         """Who overrides a circuit breaker for it, and why; "" where none is overridden."""
         return (
-            f"{self.state.override.speaker}{VERIFIED}: {one_line(self.state.override.spoken.reason)}"
+            f"{self.state.override.speaker}{VERIFIED}: {one_line(self.state.override.spec.reason)}"
             if self.state.override is not None
             else ""
         )
@@ -451,11 +453,11 @@ class Episode:
         if self.is_held:
             return f"incident {self.state.incident} is still {self.held_by}; you have ended: {'; '.join(map(str, ended))}"
         taken_back = ""
-        if (word := self.state.acknowledgement) is not None:
+        if (acknowledgement := self.state.acknowledgement) is not None:
             self.state.acknowledgement = None
-            taken = f"the acknowledgement by {word.by}; by {request.by}: {request.reason}"
+            taken = f"the acknowledgement by {acknowledgement.by}; by {request.by}: {request.reason}"
             self.note("acknowledge-off", "taken back", taken, who=request.by)
-            taken_back = f"; the acknowledgement by {word.by} that the machine is off is taken back"
+            taken_back = f"; the acknowledgement by {acknowledgement.by} that the machine is off is taken back"
         self.state.resumed = request
         asks = self.state.phase is Phase.NEEDS_HUMAN
         if asks and self.insists:
@@ -475,7 +477,7 @@ class Episode:
         return f"{self.state.path_asked} is given back"
 
     def _take_command(self) -> None:
-        self.state.words += 1
+        self.state.commands_given += 1
         self.wake()
 
     def wake(self) -> None:

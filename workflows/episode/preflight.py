@@ -135,7 +135,7 @@ class Preflight:
     @property
     def need_seen(self) -> Need:
         """The need, as activities look at it: without what is for people."""
-        return replace(self.need, word=self._episode.state.wish, reason="", requester="")
+        return replace(self.need, command=self._episode.state.wish, reason="", requester="")
 
     def in_time(self, duration: timedelta) -> timedelta:
         """As long a wait as there is time for: where that ends, there is something else to do."""

@@ -453,8 +453,8 @@ class EpisodeState:
     acknowledgement: Acknowledgement | None = None
     acknowledged_boot: str = ""
     """The boot that the person who acknowledged off has seen off."""
-    words: int = 0
-    """How often people have spoken to it."""
+    commands_given: int = 0
+    """How often people have given it a command."""
     question: int = 0
     """The number of what people were last asked, a hold included: each word answers one (S48)."""
     path_asked: str = ""

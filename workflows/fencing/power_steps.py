@@ -166,12 +166,12 @@ class PowerManagement:
 
     def accept_acknowledgement(self) -> bool:
         """Let a person's word stand for the proof (S8), where it lacks one; once taken it is used up."""
-        word = self._episode.state.acknowledgement
-        if word is None or not self._case.lacks_proof:
+        acknowledgement = self._episode.state.acknowledgement
+        if acknowledgement is None or not self._case.lacks_proof:
             return False
-        self._power.accept(OffProof(commanded_at=None, acknowledgement=word))
+        self._power.accept(OffProof(commanded_at=None, acknowledgement=acknowledgement))
         self._episode.state.acknowledgement = None
-        self._episode.note("off-proven", "acknowledged", f"by {word.by}: {word.why}")
+        self._episode.note("off-proven", "acknowledged", f"by {acknowledgement.by}: {acknowledgement.why}")
         return True
 
     async def _last_look_before_off(self) -> Licence:

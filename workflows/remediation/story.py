@@ -315,7 +315,7 @@ class RemediationStory:
                 await self._bring_back(off, problem)
                 continue
             wait = LOOK_WHILE_PARKED
-            if (word := episode.state.resumed) is not None and not episode.is_held:
+            if (answer := episode.state.resumed) is not None and not episode.is_held:
                 refused = await self._get_leave()
                 if not refused:
                     break
@@ -324,10 +324,10 @@ class RemediationStory:
                     continue
                 if episode.state.permit:  # it was the mark that could not be left, and that does not pass by itself
                     episode.state.resumed = None
-                    await target.node_writer.ask_for_a_person(f"{problem}; {word.by} answered, but {refused}")
+                    await target.node_writer.ask_for_a_person(f"{problem}; {answer.by} answered, but {refused}")
                     continue
                 wait, pause = pause, min(pause * 2, LONGEST_PAUSE)
-                episode.state.problem = f"{problem}; the answer of {word.by} is kept until there is a permit: {refused}"
+                episode.state.problem = f"{problem}; the answer of {answer.by} is kept until there is a permit: {refused}"
                 episode.enter(phase=Phase.NEEDS_HUMAN, doing="waits for a permit to go on")
             await episode.rest(wait, "a person's word")
         self._progress.failed.clear()

@@ -186,8 +186,8 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         let_go = decision.automatic is Automatic.SELECTED and without.action is PreservationAction.TERMINATE
         if off is not None and (let_go or decision.begins_for_pool):
             if off.rule == MODE:
-                return _left_alone(without, f"it is not kept for its pool: {off.words}")
-            raise failure(ErrorType.NOT_LICENSED, f"{decision.held.name} is not kept for its pool: {off.words}")
+                return _left_alone(without, f"it is not kept for its pool: {off.reason}")
+            raise failure(ErrorType.NOT_LICENSED, f"{decision.held.name} is not kept for its pool: {off.reason}")
         return without
 
     async def _beyond_mode(self, sight: PreservedMachine) -> str:

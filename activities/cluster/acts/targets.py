@@ -70,13 +70,13 @@ class ClusterTarget(ClusterActivities, TargetActivities, RepetitionActivities):
         takeover: bool = False,
         identities: Identities | None = None,
         checked: CheckedDevices | None = None,
-        verified_words: bool = False,
+        only_verified: bool = False,
         notify: Notify = discard_notice,
     ) -> None:
-        """verified_words: a person's wish is acted on only where it was verified that it is theirs."""
+        """only_verified: a person's wish is acted on only where it was verified that it is theirs."""
         super().__init__(served)
         self._licences = licences
-        known = {"identities": identities, "checked": checked, "licences": licences, "verified_words": verified_words}
+        known = {"identities": identities, "checked": checked, "licences": licences, "only_verified": only_verified}
         self._last_look = LastLook(served, permits, takeover=takeover, **known)
         self._publisher = EpisodePublisher(served, fences, notify=notify)
 

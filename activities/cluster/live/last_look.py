@@ -346,12 +346,12 @@ class LastLook:
         identities: Identities | None = None,
         checked: CheckedDevices | None = None,
         licences: Licences | None = None,
-        verified_words: bool = False,
+        only_verified: bool = False,
     ) -> None:
         """takeover: what another controller has taken up is acted on all the same. licences: by which a person's word is known
-        again, without them none overrides anything. verified_words: whether a person's wish has to be one."""
+        again, without them none overrides anything. only_verified: whether a person's wish has to be one."""
         self._licences = licences
-        self._verified_words = verified_words
+        self._only_verified = only_verified
         self._checked, self._served = checked, served
         self._source = served.source
         self._identities = identities or Identities(served.connections)
@@ -387,7 +387,7 @@ class LastLook:
         need = answer.need
         return LookResult(
             verdict=answer.verdict,
-            reason=found.words if found is not None else NOTHING,
+            reason=found.reason if found is not None else NOTHING,
             at=self._clock(),
             seen=replace(_seen_node(request, sight), unhealthy=need.unhealthy, soon=need.soon),
             until=found.until if found is not None else None,
@@ -410,7 +410,7 @@ class LastLook:
         doubts: list[_Doubt] = []
         asked = objection_now(self._connection, self._connections.machines, member, taking)
         needed: ControlPlaneObjection | None = await _read("the control plane", asked, None, doubts, seconds=seconds)
-        unread = Objection(rule="control plane", words=str(doubts[0]), weight=Weight.NOT_LICENSED) if doubts else None
+        unread = Objection(rule="control plane", reason=str(doubts[0]), weight=Weight.NOT_LICENSED) if doubts else None
         return self._judge(request, sight, unread or of_control_plane(needed))
 
     async def _see(self, request: LookRequest, *, whole: bool = False) -> _Sight:
@@ -583,11 +583,11 @@ class LastLook:
 
     def _command_problem(self, request: LookRequest) -> str:
         """That a person wants it can't be seen; where only verified commands count, it can be shown (S42)."""
-        if self._licences is None or not self._verified_words:
+        if self._licences is None or not self._only_verified:
             return ""
         if not request.destructive or request.need.kind is not NeedKind.PERSON:
             return ""
-        return self._licences.command_problem(request.target, request.need.word, Verb.FENCE, Verb.REMEDIATE)
+        return self._licences.command_problem(request.target, request.need.command, Verb.FENCE, Verb.REMEDIATE)
 
 
 def _seen_node(request: LookRequest, sight: _Sight) -> SeenNode:
@@ -744,7 +744,7 @@ def require_leave(seen: Seen, operation: Operation, now: datetime, *, by: By = B
     """
     if (found := objection(seen, operation, by, now)) is not None:
         kind = _REFUSED[LookVerdict(found.weight)]
-        raise failure(kind, f"{about}: {found.words}" if about else found.words)
+        raise failure(kind, f"{about}: {found.reason}" if about else found.reason)
 
 
 def require_last_look(look: LookRequest, target: Target, operation: Operation = Operation.DISRUPT) -> None:

@@ -133,5 +133,5 @@ CASES = [
 def test_what_was_read_of_it_says_whether_it_stands(case: Case) -> None:
     found = need_now(case.need, case.seen, NOW)
     assert (found.objection.weight if found.objection is not None else None) is case.weight, found
-    assert case.words in (found.objection.words if found.objection is not None else "")
+    assert case.words in (found.objection.reason if found.objection is not None else "")
     assert (found.unhealthy, found.soon) == (case.unhealthy, case.soon)
