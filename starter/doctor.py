@@ -217,11 +217,7 @@ async def protection(settings: Settings) -> list[Finding]:
     insecure = worker.insecure_devices is not InsecureDevices.REFUSE
     has_keys = bool(temporal.payload_keys_file or temporal.payload_keys_secret)
     found: list[tuple[bool, str, str]] = [
-        (
-            worker.commands == "any",
-            "worker.commands: verified",
-            "any client of Temporal can fence a healthy machine, in any name",
-        ),
+        (worker.commands == "any", "worker.commands: verified", "any Temporal client can fence a healthy machine, in any name"),
         (
             not hosts or "*" in hosts,
             "worker.credential_hosts: [NETWORK]",

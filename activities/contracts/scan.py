@@ -102,7 +102,7 @@ class RepetitionRequest:
 class RepetitionActivities(ActivityContract):
     """Served on `cluster.<name>`."""
 
-    @activity.defn(name="scan.tell-repetition")
+    @activity.defn(name="scan.publish-repetition")
     @abstractmethod
     async def publish_repetition(self, request: RepetitionRequest) -> None:
         """Write an Event `RepeatedFencing` on the Node and its NodeFence."""

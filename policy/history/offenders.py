@@ -30,7 +30,7 @@ MOST_NAMES = 5
 class OffenderAnswer(StrEnum):
     """What an episode does about an offender."""
 
-    TELL = "tell"
+    NOTIFY = "notify"
     """Its record, an Event and a notice say so."""
     ASK = "ask"
     """The same, and a person is asked before the machine is switched on again."""
@@ -42,7 +42,7 @@ class OffenderRules:
 
     limit: int = 3
     window: timedelta = timedelta(days=28)
-    answer: OffenderAnswer = OffenderAnswer.TELL
+    answer: OffenderAnswer = OffenderAnswer.NOTIFY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -347,9 +347,9 @@ class PreservationIndex:
         if action is PreservationAction.NONE and (differs.nothing or not (stands or held.ended)):
             return None
         entry = self._machines.get(held.key)
-        told = f"{action.value} {decision.intent.value} {held.failed}"
+        shown = f"{action.value} {decision.intent.value} {held.failed}"
         if action is not PreservationAction.PRESERVE:  # until it is written, the end of a new one moves on, which is no change
-            told += f" {decision.expiry} {differs}"
+            shown += f" {decision.expiry} {differs}"
         return PreservationNeed(
             victim=held.victim,
             machine=entry.ref if entry is not None else None,
@@ -358,7 +358,7 @@ class PreservationIndex:
             released=decision.reason if decision.automatic is Automatic.RELEASED else "",
             unhealthy=held.failed if held.failed and not self._says_failed(held.key) else "",
             reason=decision.reason,
-            stamp=hashlib.sha256(told.encode()).hexdigest()[:12],
+            stamp=hashlib.sha256(shown.encode()).hexdigest()[:12],
             going=held.deleting,
         )
 

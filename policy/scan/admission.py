@@ -163,7 +163,7 @@ def answer_request(
 def _asking(report: ScanReport | None, request: PermitRequest, room: Occupancy, counted_under: Collection[str]) -> Applicant:
     identity = Identity(request.node, request.node_uid, request.provider_id)
     mine = [each for each in room.holders(identity) if each.incident == request.incident]
-    holds = any(each.holding is not PermitState.PARKED for each in mine)
+    holds = any(each.state is not PermitState.PARKED for each in mine)
     seen = report.seen_nodes if report is not None else ()
     checks = checks_of(report, request.node) if report is not None else None
     return Applicant(

@@ -220,7 +220,7 @@ class Occupancy(ObjectLimits):
     ) -> None:
         self.report = report
         self.permits = tuple(permits)
-        self.counted = [permit for permit in self.permits if permit.holding is not PermitState.PARKED]
+        self.counted = [permit for permit in self.permits if permit.state is not PermitState.PARKED]
         self.reserved: list[Candidate] = []
         self.ahead = ahead
         self.now = now
@@ -384,7 +384,7 @@ def _node_held(applicant: Applicant, room: Occupancy) -> _Answer:
 
 def _held_by(node: str, holder: Permit) -> str:
     under = "" if holder.node == node else f" under the name {holder.node}"
-    return f"{node} is held by {holder.workflow_id}, incident {holder.incident}{under} ({holder.holding})"
+    return f"{node} is held by {holder.workflow_id}, incident {holder.incident}{under} ({holder.state})"
 
 
 def _backed_off(applicant: Applicant, room: Occupancy) -> _Answer:

@@ -94,13 +94,13 @@ def scanner_lines(answer: NodeExplanation, scanner: ScannerStatus) -> list[str]:
         nearest = wording.still_at_risk(report.at_risk, episodes).nearest
         said += [f"data at risk: {wording.at_risk(row, now)}" for row in nearest if row.node == node]
     said += [
-        _PERMITS[permit.holding].format(permit.incident) + (f" (asked for: {permit.reason})" if permit.reason else "")
+        _PERMITS[permit.state].format(permit.incident) + (f" (asked for: {permit.reason})" if permit.reason else "")
         for permit in scanner.permits
         if permit.node == node
     ]
     said += [f"a request of incident {each.incident} waits for a permit" for each in scanner.queue if each.node == node]
     said += kept_from(answer)
-    holding = sum(permit.holding is not PermitState.PARKED for permit in scanner.permits)
+    holding = sum(permit.state is not PermitState.PARKED for permit in scanner.permits)
     said.append(f"{holding} of {scanner.concurrency} permits are in use")
     return said
 

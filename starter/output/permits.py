@@ -43,7 +43,7 @@ def still_stopped_by(scanner: ScannerStatus | None, episode: EpisodeStatus, now:
         by_person=True,
         override=CIRCUIT_BREAKER if episode.override else "",
     )
-    others = [each for each in scanner.permits if each.incident != episode.incident or each.holding is not PermitState.PARKED]
+    others = [each for each in scanner.permits if each.incident != episode.incident or each.state is not PermitState.PARKED]
     answer = _answer(scanner, request, now, others)
     return "" if answer.decision is PermitDecision.GRANTED else answer.reason
 

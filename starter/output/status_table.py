@@ -92,7 +92,7 @@ def _head(status: ClusterStatus, now: datetime, where: str) -> RenderableType:
     else:
         scanner = status.scanner
         inventory = f"{counted(scanner.report.inventory, 'node')}, " if scanner.report else ""
-        holding = sum(1 for permit in scanner.permits if permit.holding.value != "parked")
+        holding = sum(1 for permit in scanner.permits if permit.state.value != "parked")
         stops = [each.code for each in wording.obstacles(scanner, now)]
         only_mode = stops == [ObstacleCode.MODE]
         style = "yellow" if scanner.report is None or only_mode else "red" if stops else "default"

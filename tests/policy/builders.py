@@ -154,7 +154,7 @@ def a_report(*candidates: Candidate, **fields: object) -> ScanReport:
     return ScanReport(digest="d", at=NOW, resource_version="1", inventory=12, candidates=candidates, **values)  # type: ignore[arg-type]
 
 
-def a_permit(node: str, holding: PermitState = PermitState.OPEN, **fields: object) -> Permit:
+def a_permit(node: str, state: PermitState = PermitState.OPEN, **fields: object) -> Permit:
     values: dict[str, object] = {
         "workflow_id": f"episode/c/{node}",
         "incident": f"incident-{node}",
@@ -163,7 +163,7 @@ def a_permit(node: str, holding: PermitState = PermitState.OPEN, **fields: objec
         "node_uid": f"uid-of-{node}",
         "provider_id": f"sim:///{node}",
     } | fields
-    return Permit(node=node, holding=holding, **values)  # type: ignore[arg-type]
+    return Permit(node=node, state=state, **values)  # type: ignore[arg-type]
 
 
 def pinned(**fields: object) -> Pinned:

@@ -348,7 +348,7 @@ class ScannerStandIn:
                     workflow_id=f"episode/{self._input.cluster}/node-held",
                     incident="i",
                     kind=Kind.FENCING,
-                    holding=PermitState.OPEN,
+                    state=PermitState.OPEN,
                     granted_at=self._started,
                 ),
             ),

@@ -129,7 +129,7 @@ def test_who_waits_and_why() -> None:
     waiting = scanner(
         report(row("node-1")),
         permits=(
-            Permit(node="node-2", workflow_id="w", incident="i", kind=episode().kind, holding=PermitState.OPEN, granted_at=NOW),
+            Permit(node="node-2", workflow_id="w", incident="i", kind=episode().kind, state=PermitState.OPEN, granted_at=NOW),
         ),
         queue=(PermitRequest(node="node-3", workflow_id="w", incident="i"),),
         held_off=(Backoff(node="node-4", reason="aborted by amy", until=NOW + timedelta(seconds=40)),),

@@ -190,7 +190,7 @@ def night() -> ClusterStatus:
     ]
     holding = {"node-7": Kind.FENCING, "node-12": Kind.REMEDIATION}
     permits = tuple(
-        Permit(node=name, workflow_id=episode_id(CLUSTER, name), incident=f"inc-{name}", kind=kind, holding=PermitState.OPEN,
+        Permit(node=name, workflow_id=episode_id(CLUSTER, name), incident=f"inc-{name}", kind=kind, state=PermitState.OPEN,
                granted_at=ago(minutes=1))
         for name, kind in holding.items()
     )  # fmt: skip

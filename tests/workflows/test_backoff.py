@@ -38,7 +38,7 @@ def test_a_new_history_knows_at_once_how_many_attempts_are_too_many(monkeypatch:
     monkeypatch.setattr(workflow, "now", lambda: NOW)
     policies = FencePolicies(maximum_attempts=2, attempts_pause=timedelta(hours=1))
     failed = {"n": Attempts(node="n", failed=1, at=NOW)}
-    permit = Permit(node="n", workflow_id="w", incident="i", kind=Kind.FENCING, holding=PermitState.OPEN, granted_at=NOW)
+    permit = Permit(node="n", workflow_id="w", incident="i", kind=Kind.FENCING, state=PermitState.OPEN, granted_at=NOW)
     state = ScannerState(started=NOW, report=report(policies=policies), attempts=failed, permits={"n": permit})
     backoff.note_release(state, Release(node="n", incident="i", outcome=Outcome.REFUSED, problem="no template"))
     assert [each.until for each in state.held_off.values()] == [NOW + timedelta(hours=1)]
@@ -80,7 +80,7 @@ def test_only_a_person_s_request_ends_what_failed_attempts_have_begun(by_person:
 
 JUDGE = check()
 HELD_WITH = Permit(
-    node="n", workflow_id="w", incident="i", kind=Kind.FENCING, holding=PermitState.OPEN, granted_at=NOW, checks=(JUDGE.ref.key,)
+    node="n", workflow_id="w", incident="i", kind=Kind.FENCING, state=PermitState.OPEN, granted_at=NOW, checks=(JUDGE.ref.key,)
 )
 SEEMS_WELL = (SeenNode(node="n", ready=True, checks=(JUDGE.ref.key,)),)
 

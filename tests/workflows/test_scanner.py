@@ -102,7 +102,7 @@ async def test_a_parked_episode_gives_its_permit_back_and_keeps_its_node(env: Wo
         await scan.release(world.opened[0], parked=True, outcome="", problem="the BMC says on")
         await scan.has_opened(2)
         held = [PermitState.PARKED, PermitState.OPEN]
-        await scan.until(lambda status: [permit.holding for permit in status.permits] == held)
+        await scan.until(lambda status: [permit.state for permit in status.permits] == held)
         asked = tuple(PermitQuestion(node=each.node, incident=each.incident) for each in world.opened)
         answer = await scan.handle.query(HealthScanner.holds_permits, PermitQuestions(questions=asked))
         assert [each.held for each in answer.questions] == [False, True]
@@ -152,7 +152,7 @@ async def test_where_the_cluster_has_lost_its_workers_no_node_is_admitted_by_an_
         await scan.until(lambda status: "no worker" in status.problem)
         assert await env.get_current_time(scan.handle) - lost_at < timedelta(seconds=40)
         await scan.release(world.opened[0], parked=True)
-        await scan.until(lambda status: status.permits[0].holding is PermitState.PARKED)
+        await scan.until(lambda status: status.permits[0].state is PermitState.PARKED)
         await let_pass(env, scan.handle, timedelta(seconds=2))
         assert len(world.opened) == 1
         asked = await scan.ask("node-3")
@@ -427,7 +427,7 @@ async def test_nothing_is_granted_while_the_open_episodes_cannot_be_listed(env: 
         status = await scan.until(lambda status: "Temporal can't list" in status.problem)
         assert (status.permits, world.described, world.opened) == ((), [], [])
         status = await scan.until(lambda status: bool(status.permits))
-        assert [(each.node, each.holding) for each in status.permits] == [("node-2", PermitState.OPEN)], "it is no stranger"
+        assert [(each.node, each.state) for each in status.permits] == [("node-2", PermitState.OPEN)], "it is no stranger"
         assert (world.opened, world.listed) == ([], 3)
 
 
@@ -491,7 +491,7 @@ async def test_hundreds_of_scans_and_their_continue_as_new_lose_nothing(env: Wor
         world.show(world.current)
         await eventually(env, lambda: not world.restless, within=200)
         status = await scan.until(lambda status: status.scans > SCANS_OF_A_RUN + 50)
-        assert [permit.holding for permit in status.permits] == [PermitState.PARKED, PermitState.OPEN]
+        assert [permit.state for permit in status.permits] == [PermitState.PARKED, PermitState.OPEN]
         assert [permit.incident for permit in status.permits] == [episode.incident for episode in world.opened]
         description = await scan.client_handle().describe()
         assert description.run_id != scan.handle.first_execution_run_id
@@ -524,7 +524,7 @@ async def test_a_view_that_is_not_complete_rebuilds_nothing(env: WorkflowEnviron
         world.known["node-1"] = held("node-1")
         world.show(report("node-2", seen_nodes=(SeenNode(node="node-1", incident="old"),)))
         status = await scan.until(lambda status: bool(status.permits))
-        assert [(each.node, each.holding) for each in status.permits] == [("node-1", PermitState.OPEN)]
+        assert [(each.node, each.state) for each in status.permits] == [("node-1", PermitState.OPEN)]
         assert world.opened == []
 
 
@@ -556,7 +556,7 @@ async def test_an_episode_that_asks_is_answered_once_the_opening_under_its_id_ha
     async with scanning(env, world) as scan:
         await eventually(env, lambda: world.asked == [("node-1",)])
         asking = asyncio.create_task(scan.ask("node-1"))
-        await scan.until(lambda status: [each.holding for each in status.permits] == [PermitState.RESERVED])
+        await scan.until(lambda status: [each.state for each in status.permits] == [PermitState.RESERVED])
         world.may_open.set()
         assert (await asking).decision is PermitDecision.GRANTED
 
@@ -573,10 +573,10 @@ async def test_no_episode_is_described_as_gone_while_it_is_being_opened(env: Wor
             assert world.described == [("node-9",)]
             world.show(report("node-1", "node-2", seen_nodes=(mark,), inventory=13))
             status = await scan.until(lambda status: status.report is not None and status.report.inventory == 13)
-            assert [(line.node, line.holding) for line in status.permits] == [("node-1", PermitState.RESERVED)]
+            assert [(line.node, line.state) for line in status.permits] == [("node-1", PermitState.RESERVED)]
         finally:
             world.may_open.set()
-        await scan.until(lambda status: [line.holding for line in status.permits] == [PermitState.OPEN])
+        await scan.until(lambda status: [line.state for line in status.permits] == [PermitState.OPEN])
 
 
 def in_hand(world: ScriptedCluster, **changes: object) -> ScanReport:
@@ -775,7 +775,7 @@ async def test_nothing_is_cleaned_up_where_an_episode_is_open_or_has_just_ended(
     world = ScriptedCluster(report("node-1"))
     async with scanning(env, world, concurrency=2) as scan:
         await scan.has_opened(1)
-        await scan.until(lambda status: [each.holding for each in status.permits] == [PermitState.OPEN])
+        await scan.until(lambda status: [each.state for each in status.permits] == [PermitState.OPEN])
         shown = report("node-2", candidates=(replace(candidate("node-2"), refused="not now"),), **left)
         world.show(shown)
         await scan.until(lambda status: [each.node for each in status.refused] == ["node-2"])

@@ -27,7 +27,7 @@ LATER = NOW + timedelta(minutes=1)
 
 
 def line(node: str) -> Permit:
-    return Permit(node=node, workflow_id="w", incident=f"of-{node}", kind=Kind.FENCING, holding=PermitState.OPEN, granted_at=NOW)
+    return Permit(node=node, workflow_id="w", incident=f"of-{node}", kind=Kind.FENCING, state=PermitState.OPEN, granted_at=NOW)
 
 
 def spell(node: str) -> Spell:

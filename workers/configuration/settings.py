@@ -123,8 +123,8 @@ class OffenderSettings(Section):
         description="within which they are counted, from 1h to 2160h; what Temporal has forgotten is not",
     )
     answer: OffenderAnswer = Field(
-        default=OffenderAnswer.TELL,
-        description="tell: its episode says so; ask: and a person is asked before the machine is switched on again",
+        default=OffenderAnswer.NOTIFY,
+        description="notify: its episode says so; ask: and a person is asked before the machine is switched on again",
     )
 
     def rules(self) -> OffenderRules:

@@ -31,7 +31,7 @@ REFUSED = (
     "server did not answer (try again once it does), or no kubeconfig here may create NodeActions (`nodewarden doctor` says what "
     "is missing; docs/security.md)"
 )
-VERIFIED_ONLY = "only verified words are heard"
+VERIFIED_ONLY = "only verified commands are accepted"
 """Marks a run that was refused, so that it is read the same way whatever is set by then."""
 
 FORMER_RUN_ASKED = "who has left the state is asked"
@@ -137,8 +137,8 @@ class _Continued(WorkflowInboundInterceptor):
             if former.task_queue == info.task_queue and former.workflow_type in self.types:
                 return
             problem = f"that was {former.workflow_type or 'nothing known'} on task queue {former.task_queue!r}"
-        told = f"expected nothing but a request: a state comes from the workflow's own earlier run; {problem}"
-        raise ApplicationError(told, type=ErrorType.INVALID_CONFIG.value, non_retryable=True)
+        refusal = f"expected nothing but a request: a state comes from the workflow's own earlier run; {problem}"
+        raise ApplicationError(refusal, type=ErrorType.INVALID_CONFIG.value, non_retryable=True)
 
 
 async def _despite_cancellation(question: asyncio.Task[None]) -> None:

@@ -451,7 +451,7 @@ class HealthScanner:
         self._due = min((moment for moment in moments if moment is not None), default=None)
         reserved: list[FencingInput | RemediationInput] = [
             *(self._permits.reserve_for_candidate(each) for each in admission.admitted),
-            *(self._permits.reserve_for_candidate(each, holding=PermitState.PARKED) for each in admission.exhausted),
+            *(self._permits.reserve_for_candidate(each, state=PermitState.PARKED) for each in admission.exhausted),
         ]
         if not report.view.stale and report.lease.held:
             known = [*(permit.incident for permit in self._permits.counted(report)), *backoff.closing(state)]
@@ -559,8 +559,8 @@ class HealthScanner:
     def _take_outcome(self, outcome: OpenOutcome) -> None:
         state, permit = self._state, self._state.permits.get(outcome.node)
         if outcome.opened in {Opened.STARTED, Opened.JOINED}:
-            if permit is not None and permit.incident == outcome.incident and permit.holding is PermitState.RESERVED:
-                state.permits[outcome.node] = replace(permit, holding=PermitState.OPEN)
+            if permit is not None and permit.incident == outcome.incident and permit.state is PermitState.RESERVED:
+                state.permits[outcome.node] = replace(permit, state=PermitState.OPEN)
             state.opened += outcome.opened is Opened.STARTED
             return
         state.remove(outcome.node, outcome.incident)
@@ -790,7 +790,7 @@ class HealthScanner:
 
     def _still_licensed(self) -> str:
         """What a person has to know of acts under way: a look before this command may have licensed one (S20)."""
-        nodes = [node for node, permit in self._state.permits.items() if permit.holding is not PermitState.PARKED]
+        nodes = [node for node, permit in self._state.permits.items() if permit.state is not PermitState.PARKED]
         within = format_duration(options.ACT_WINDOW)
         return f"; an act that was licensed before may still be done within {within}: {some_of(nodes)}" if nodes else ""
 
@@ -914,7 +914,7 @@ class HealthScanner:
     def _opens_another(self, request: PermitRequest) -> bool:
         """Whether another episode is being opened under the id of the one that asks."""
         permit = self._state.permits.get(request.node)
-        if permit is None or permit.holding is not PermitState.RESERVED:
+        if permit is None or permit.state is not PermitState.RESERVED:
             return False
         return permit.workflow_id == request.workflow_id and permit.incident != request.incident
 
@@ -963,7 +963,7 @@ class HealthScanner:
                 f"* {check.ref.key}: {check.healthy}/{check.total} healthy; {check.error or check.message}"
                 for check in report.checks
             ]
-        lines += [f"* `{each.node}`: {each.holding.value}, incident {each.incident}" for each in state.permits.values()]
+        lines += [f"* `{each.node}`: {each.state.value}, incident {each.incident}" for each in state.permits.values()]
         workflow.set_current_details("\n".join(map(without_calls, lines)))  # it is shown as Markdown (S50)
 
 

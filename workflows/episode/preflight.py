@@ -230,11 +230,11 @@ class Preflight:
                 case LookVerdict.GO if write is not None:
                     return licence  # and the write is done
                 case LookVerdict.GO:
-                    unheard = self._episode.state.abort_asked is not None or self._episode.held is not None
-                    if not unheard and workflow.now() < until:
+                    interrupted = self._episode.state.abort_asked is not None or self._episode.held is not None
+                    if not interrupted and workflow.now() < until:
                         return licence
                     # Else what was seen is old by now: a person spoke while we looked, or the answer took long.
-                    if not unheard and patience_is_over:
+                    if not interrupted and patience_is_over:
                         raise NonRetryable("no look was answered in time to act upon it")
                 case LookVerdict.NEED_GONE:
                     raise NeedGone(result.reason)

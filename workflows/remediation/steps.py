@@ -496,16 +496,16 @@ class ExternalRemediation(LadderStep):
                 permanent_node_deletion_expected=seen.node_deletion,
                 phase=seen.phase,
             )
-            told = follow(conditions)
+            shown = follow(conditions)
             if await self._target.preflight.refresh():
-                if ended := await self._ended(seen, node_goes=told.node_goes, succeeded=told.progress is Progress.SUCCEEDED):
+                if ended := await self._ended(seen, node_goes=shown.node_goes, succeeded=shown.progress is Progress.SUCCEEDED):
                     return ended
                 if not seen.present:
                     raise NonRetryable(f"{self._called} was deleted by another party")
-            if told.progress is Progress.FAILED:
-                raise NonRetryable(f"{self._called} has failed: {seen.message or told.why}")
+            if shown.progress is Progress.FAILED:
+                raise NonRetryable(f"{self._called} has failed: {seen.message or shown.why}")
             await self._target.preflight.may_go_on()
-            self._episode.enter(doing=self._lasts or f"waits for {self._called}: {seen.message or told.why}")
+            self._episode.enter(doing=self._lasts or f"waits for {self._called}: {seen.message or shown.why}")
             await self._target.wait(self._state, self._pause, self._episode.state.doing)
             self._pause = min(self._pause * 2, LOOK_AGAIN)
 

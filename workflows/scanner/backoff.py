@@ -105,7 +105,7 @@ def _note_power(state: ScannerState, release: Release) -> None:
 def _note_attempt(state: ScannerState, release: Release, permit: Permit | None) -> None:
     """Count failures in a row (S19): an episode that could not begin, or that has parked. One that people stopped or vetoed has
     not failed, and one that was never granted was none; any other end is a success."""
-    if permit is None or permit.holding is PermitState.PARKED:
+    if permit is None or permit.state is PermitState.PARKED:
         return
     if release.parked or release.outcome == Outcome.REFUSED.value:
         before = state.attempts.get(release.node)

@@ -53,7 +53,7 @@ class Spells:
         begun = {
             each.node: each
             for each in state.permits.values()
-            if each.holding is not PermitState.RESERVED and each.node not in opening
+            if each.state is not PermitState.RESERVED and each.node not in opening
         }
         changes = open_spells.next_spells(
             state.spells,

@@ -577,7 +577,7 @@ class LastLook:
             held_by=_held_by(sight),
             deletes_it=_deletes_it(request, sight),
             takeover=self._takeover,
-            unheard=self._command_problem(request),
+            unattested=self._command_problem(request),
         )
         return need_now(request.need, seen, self._clock())
 

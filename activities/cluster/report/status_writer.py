@@ -429,13 +429,13 @@ class MachineConditions:
                 if opinion is None:
                     return
                 try:
-                    told = await _write(self._connection, opinion, self._clock())
+                    change = await _write(self._connection, opinion, self._clock())
                 except ApplicationError as error:
                     log.warning("the condition of Machine %s was not written: %s", opinion.machine.key, error.message)
                     refused.add(opinion.machine.key)
                     continue
                 left -= 1
-                if told is not None and (problem := await self._record(told)):
+                if change is not None and (problem := await self._record(change)):
                     failed.append(problem)
 
         await asyncio.gather(*(some() for _ in range(AT_ONCE)))

@@ -21,7 +21,7 @@ from policy.values.mode import Mode
 from tests.workflows.scanner_run import CHECK, NOW, candidate, report
 
 LATER = NOW + timedelta(minutes=1)
-PERMIT = Permit(node="a", workflow_id="w", incident="i-1", kind=Kind.FENCING, holding=PermitState.OPEN, granted_at=NOW)
+PERMIT = Permit(node="a", workflow_id="w", incident="i-1", kind=Kind.FENCING, state=PermitState.OPEN, granted_at=NOW)
 CAP, PAUSED = AdmissionRefusal.CAP, AdmissionRefusal.PAUSED
 
 
