@@ -160,7 +160,7 @@ class Licences:
 
     def seal_command(self, cluster: str, incident: str, command: SealedCommand) -> SealedCommand:
         """A person's word, with its seal: it was said to that incident, of the workflow that asks."""
-        return replace(command, seal=self._stamp(datetime.now(UTC), "word", *_command(cluster, incident, command)))
+        return replace(command, seal=self._stamp(datetime.now(UTC), "command", *_command(cluster, incident, command)))
 
     def overridden(self, target: Target) -> str:
         """`CIRCUIT_BREAKER` where a person overrides it for that episode, as a worker of ours has verified; else "" (S17)."""
@@ -176,7 +176,7 @@ class Licences:
             return f"no NodeAction attests that a person has said {said} (worker.commands)"
         within = OFF_FOR if verbs == (Verb.ACK_OFF,) else SEALED_FOR
         facts = _command(target.cluster, target.incident, command)
-        if not self._accepts_stamp(command.seal, datetime.now(UTC), "word", *facts, within=within):
+        if not self._accepts_stamp(command.seal, datetime.now(UTC), "command", *facts, within=within):
             what = f"{command.speaker} has said {said} to incident {target.incident} in the last {format_duration(within)}"
             return f"no worker of this deployment has verified that {what} ({HOW_TO})"
         if command.spec.action not in verbs or command.spec.node != target.pinned.node:

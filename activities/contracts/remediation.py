@@ -278,11 +278,11 @@ class FailedVolumesRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedVolumes:
-    """The failure, and the time that its pods get for their eviction. said: the messages that show the failure."""
+    """The failure, and the time that its pods get for their eviction. messages: those that show the failure."""
 
     failure: Failure
     eviction_timeout: timedelta
-    said: tuple[VolumeMessage, ...] = ()
+    messages: tuple[VolumeMessage, ...] = ()
 
 
 class VolumeActivities(ActivityContract):

@@ -126,7 +126,9 @@ def _answers(found: Comparison, check: CheckComparison) -> Iterator[str]:
         yield f"False repairs in 1,000 node-days: {_estimate(check.rate, f'{FEWEST_DAYS} node-days')}."
     if check.share is not None:
         yield f"False among {check.share.of:.0f} that are decided: {_estimate(check.share, str(FEWEST_CASES), percent=True)}."
-    yield from (f"{BECAME[each].capitalize()}: {number}." for each, number in check.judgements.items() if each not in _SAID)
+    yield from (
+        f"{BECAME[each].capitalize()}: {number}." for each, number in check.judgements.items() if each not in _WITH_A_SENTENCE
+    )
     if (others := check.others) is not None:
         yield (
             f"Repaired by others: {check.judgements[Judgement.OTHERS]}, after {span(others.after)} (median; nine of ten within "
@@ -135,7 +137,7 @@ def _answers(found: Comparison, check: CheckComparison) -> Iterator[str]:
         )
 
 
-_SAID = frozenset({Judgement.FALSE, Judgement.OTHERS, Judgement.HELD})
+_WITH_A_SENTENCE = frozenset({Judgement.FALSE, Judgement.OTHERS, Judgement.HELD})
 
 
 def _of_armed(armed: ArmedTally) -> Iterator[str]:

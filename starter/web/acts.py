@@ -364,7 +364,14 @@ async def sent(
     except (RequestError, UnreadableError, ValidationError) as error:
         return await _form(request, cluster, verb, node, refused=str(error), code=api.status_of(error))
     return render(
-        request, "said.html", verb.value, still=True, cluster=cluster, node=node, verb=verb.value, answer=in_a_line(answer, verb)
+        request,
+        "act_answer.html",
+        verb.value,
+        still=True,
+        cluster=cluster,
+        node=node,
+        verb=verb.value,
+        answer=in_a_line(answer, verb),
     )
 
 

@@ -44,8 +44,8 @@ AT_ONCE = 10
 """Between two rows of this many the time is looked at again."""
 
 MAXIMUM_NAMES = 10
-MAXIMUM_WORDS = 20
-LONGEST_WORDS = 300
+MOST_LINES = 20
+LONGEST_LINE = 300
 
 FATAL = frozenset({ErrorType.FORBIDDEN, ErrorType.INVALID_CONFIG, ErrorType.NOT_SUPPORTED})
 """What no further round mends."""
@@ -263,6 +263,6 @@ def _ended(pod: Pod) -> bool:
 
 def _some(words: Iterable[str]) -> tuple[str, ...]:
     """As many as a history may carry, and a count of the rest."""
-    listed = [each if len(each) <= LONGEST_WORDS else f"{each[:LONGEST_WORDS]}…" for each in words]
-    more = len(listed) - MAXIMUM_WORDS
-    return (*listed[:MAXIMUM_WORDS], *([f"and {more} more"] if more > 0 else []))
+    listed = [each if len(each) <= LONGEST_LINE else f"{each[:LONGEST_LINE]}…" for each in words]
+    more = len(listed) - MOST_LINES
+    return (*listed[:MOST_LINES], *([f"and {more} more"] if more > 0 else []))

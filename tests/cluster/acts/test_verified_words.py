@@ -1,4 +1,4 @@
-"""Where only verified words are heard, a cluster worker acts on none that none of its kind has verified (S42).
+"""Where only verified commands are accepted, a cluster worker acts on none that none of its kind has verified (S42).
 
 The word comes by a workflow, which knows no keys, from an activity that anybody may have answered who polls the queue.
 """
