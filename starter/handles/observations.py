@@ -17,8 +17,7 @@ from activities.contracts.episode_start import page_of
 from activities.contracts.search import NODE_DAYS, STORM
 from policy.episode.messages import EpisodeResult, scanner_id
 from policy.history.comparison import Comparison, RecordedSpell, compare
-from policy.history.past_moment import LATELY, is_about
-from policy.history.spells import OBSERVATION, NodeDays, ObservationRecord, ScannerSpells, Spell, unsound
+from policy.history.spells import LATELY, OBSERVATION, NodeDays, ObservationRecord, ScannerSpells, Spell, is_about, unsound
 from policy.values.times import written
 from starter.errors import RequestError
 from starter.handles.calls import result_of

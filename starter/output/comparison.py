@@ -28,8 +28,8 @@ from policy.history.comparison import (
     Estimate,
     JudgedSpell,
     Judgement,
+    ReplayedCheck,
 )
-from policy.history.replay import ReplayedCheck
 from policy.history.spells import Ending
 from policy.values.display_text import counted, in_a_line
 from policy.values.times import written

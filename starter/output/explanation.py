@@ -20,8 +20,7 @@ from activities.cluster.watch.offline import ManifestMistake
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.episode.permits import PermitState
-from policy.history.past_moment import dated
-from policy.history.spells import Spell
+from policy.history.spells import Spell, dated
 from policy.scan.evaluation import TargetEvaluation
 from policy.scan.explanation import CheckOpinion, Explanation, Outlook, conclude
 from policy.scan.permit_rules import AdmissionRefusal

@@ -1,6 +1,6 @@
 """The answers for programs that are not dataclasses of `policy` and `starter/handles` themselves: what a command tells of those.
 
-How all of them are spelled is `encoding.py`, which command answers with which is `starter/commands/answers.py`. Fields are
+How all of them are spelled is `encoding.py`, which command answers with which is `tests/docs/answers.py`. Fields are
 added, never renamed.
 """
 

@@ -21,8 +21,7 @@ from policy.checks.verdicts import SICKNESS, Health
 from policy.episode.gate import MODE
 from policy.episode.messages import EpisodeStatus, Phase
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, fenceable
-from policy.history.past_moment import ending
-from policy.history.spells import held_by
+from policy.history.spells import ending, held_by
 from policy.scan import readiness
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import ObstacleCode, opened_breakers, seen_at

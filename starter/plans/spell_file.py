@@ -18,8 +18,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from policy.checks.health_check import HealthCheck
-from policy.history.comparison import RecordedSpell
-from policy.history.replay import CheckThen, check_then
+from policy.history.comparison import CheckThen, RecordedSpell, check_then
 from policy.history.spells import Spell, unsound
 from policy.values.errors import shown
 from starter.handles.observations import ClusterComparison, Observed

@@ -23,8 +23,7 @@ from policy.checks.verdicts import Health
 from policy.episode.gate import MAY_NOT_ACT
 from policy.episode.messages import GOOD_ENDS, EpisodeStatus, Kind, Outcome, Phase, RecordEntry
 from policy.fence.device_check import DeviceRow
-from policy.history import past_moment
-from policy.history.spells import Spell
+from policy.history.spells import Spell, why_not_repaired, would_have
 from policy.objects.nodes import READY
 from policy.scan.pauses import Pauses, since
 from policy.scan.scan_report import TargetRow
@@ -122,7 +121,7 @@ def timeline(
         TimelineEntry(
             at=each.due,
             kind=TimelineKind.OBSERVATION,
-            what=past_moment.would_have(each),
+            what=would_have(each),
             until=each.ended,
             incident=each.incident,
         )
@@ -263,7 +262,7 @@ def _why_at(known: NodeTimeline, moment: datetime, pauses: Pauses, spells: Seque
         said += [_so(f"it was in phase {each.what!r}", each, moment) for each in (phase,) if each is not None]
         last = next((each for each in reversed(own) if each not in {episode, phase}), None)
         said += [f"last before it, {wording.span(moment - last.at)} earlier: {_line(last)}"] if last is not None else []
-    observed = list(past_moment.sentences(spells, moment))
+    observed = list(why_not_repaired(spells, moment))
     if not episodes:
         said += [*observed, *_refusal(known, moment)]
         said.append(

@@ -16,8 +16,7 @@ from fastapi.responses import Response
 from policy.episode.messages import REPAIRED, Kind, Outcome, Phase
 from policy.fence.config import FenceStep
 from policy.history.outcomes import PHASE, spans
-from policy.history.past_moment import would_have
-from policy.history.spells import Ending
+from policy.history.spells import Ending, would_have
 from policy.scan import pauses
 from policy.values.display_text import counted
 from policy.values.times import LONGEST_SINCE, USUAL_SINCE, parse_span, quantile

@@ -20,8 +20,7 @@ from activities.contracts import search
 from policy.episode.gate import MODE
 from policy.episode.messages import Outcome
 from policy.history.comparison import compare
-from policy.history.past_moment import would_have
-from policy.history.spells import Ending, ObservationRecord, Spell
+from policy.history.spells import Ending, ObservationRecord, Spell, would_have
 from policy.values.display_text import visible
 from policy.values.mode import Mode
 from starter.client import Nodewarden

@@ -16,8 +16,7 @@ from temporalio.worker import Worker
 
 from activities.contracts import search
 from policy.episode.messages import Acknowledgement, Kind, OffProof, RecordEntry
-from policy.history.past_moment import would_have
-from policy.history.spells import Ending, HeldSpan, Spell
+from policy.history.spells import Ending, HeldSpan, Spell, would_have
 from policy.scan.pauses import PAUSES_REMEMBERED, PastPause, Pause, PauseEnd, Pauses, in_force, paused, unpaused
 from policy.values.times import written
 from starter.client import Nodewarden

@@ -18,8 +18,7 @@ from policy.fence.device_check import DeviceReport, DeviceRow, Reachability
 from policy.fence.power import PowerState
 from policy.history.comparison import compare
 from policy.history.offenders import OffenderRules, RepairedMachine
-from policy.history.past_moment import is_about
-from policy.history.spells import Ending, HeldSpan, Spell
+from policy.history.spells import Ending, HeldSpan, Spell, is_about
 from policy.scan.admission import Refused
 from policy.scan.pauses import PastPause, Pause, Pauses
 from policy.scan.permit_rules import AdmissionRefusal
