@@ -27,10 +27,10 @@ from policy.scan.permit_rules import AdmissionRefusal
 from policy.values.mode import Mode
 from policy.values.times import written
 from starter import wording
+from starter.handles.status import still_stopped_by
 from starter.output import outlooks
 from starter.output.evaluation import described, in_one_line, mistake_of, opinion_of
 from starter.output.models import EndedAnswer, ExplainAnswer, Silent
-from starter.output.permits import still_stopped_by
 from starter.output.record_table import NOT_REPAIRED
 from workflows.kit.messages import ScannerStatus
 

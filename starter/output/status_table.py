@@ -30,9 +30,8 @@ from policy.values.display_text import counted
 from policy.values.object_refs import in_natural_order
 from policy.values.times import written
 from starter import wording
-from starter.handles.status import ClusterStatus, PreservedNode, PreservedNodes
+from starter.handles.status import ClusterStatus, PreservedNode, PreservedNodes, still_stopped_by
 from starter.output.console import Sentences
-from starter.output.permits import still_stopped_by
 from workflows.kit.messages import ScannerStatus
 
 OLD = timedelta(seconds=5)

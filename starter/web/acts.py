@@ -33,8 +33,8 @@ from starter.client import Nodewarden
 from starter.errors import MissingError, RefusedError, RequestError, UnreadableError
 from starter.handles.episodes import EpisodeHandle
 from starter.handles.node_actions import name_of
+from starter.handles.status import refused_now, still_stopped_by
 from starter.output.models import Begun, CommandAnswer
-from starter.output.permits import in_the_way, refused_now, still_stopped_by
 from starter.plans.fence_plans import SECONDS_TO_READ, device_lines, planned, pods_on, unread
 from starter.web import api
 from starter.web.auth import Caller, ForbiddenError
@@ -166,7 +166,7 @@ async def _answer_of_episode(
     }
     if act.verb is not Verb.RESUME:
         return await commands[act.verb]()
-    before = await in_the_way(warden, episode)
+    before = await warden.in_the_way(episode)
     return "; ".join(filter(None, (await episode.resume(who="", reason=reason, question=act.question, of=act.of), before)))
 
 
