@@ -14,7 +14,7 @@ from typing import Any
 from temporalio.client import Client, WorkflowHandle
 
 from activities.contracts.episode_start import page_of
-from activities.contracts.search import NODE_DAYS, STORM
+from activities.contracts.search_attributes import NODE_DAYS, STORM
 from policy.episode.messages import EpisodeResult, scanner_id
 from policy.history.comparison import Comparison, RecordedSpell, compare
 from policy.history.spells import LATELY, OBSERVATION, NodeDays, ObservationRecord, ScannerSpells, Spell, is_about, unsound

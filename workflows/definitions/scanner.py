@@ -19,7 +19,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
 
-from activities.contracts import metrics, search
+from activities.contracts import metrics, search_attributes
 from activities.contracts.episodes import EpisodeActivities, NameRequest, NotifyRequest, Opened, OpenOutcome, OpenRequest
 from activities.contracts.preservation import PreservationStarts, PreserveRequest
 from activities.contracts.scan import OpenEpisode, RepetitionActivities, RepetitionRequest, ScanActivities, ScanRequest
@@ -143,7 +143,9 @@ class HealthScanner:
         if workflow.now() - workflow.info().workflow_start_time > LIST_LAG:
             self._holders.forget()
         workflow.register_random_seed_callback(lambda _: self._holders.forget())
-        workflow.upsert_search_attributes([search.CLUSTER.value_set(request.cluster), search.KIND.value_set("HealthScanner")])
+        workflow.upsert_search_attributes(
+            [search_attributes.CLUSTER.value_set(request.cluster), search_attributes.KIND.value_set("HealthScanner")]
+        )
         scanning = asyncio.create_task(self._scan())
         try:
             await asyncio.shield(scanning)

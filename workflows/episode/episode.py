@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
-from activities.contracts import metrics, search
+from activities.contracts import metrics, search_attributes
 from activities.contracts.episodes import AskPermit, EpisodeActivities
 from activities.contracts.target import ActRequest, LookResult, PublishedEvent, ReleaseRequest, RestoreRequest, Target
 from activities.errors import ErrorType, error_message, error_type
@@ -256,13 +256,13 @@ class Episode:
         if self.state.offends_since is None and since is not None:
             self.state.offends_since = since
             metrics.TIME_TO_DETECT.record(workflow.metric_meter(), workflow.now() - since, **self._labels)
-        if workflow.info().typed_search_attributes.get(search.NODE) is None:
+        if workflow.info().typed_search_attributes.get(search_attributes.NODE) is None:
             self._tag()
         self._show()
 
     def _tag(self) -> None:
         """Set those search attributes that are not as they should be."""
-        wanted = search.of_episode(
+        wanted = search_attributes.of_episode(
             self.state.kind,
             cluster=self.state.cluster,
             node=self.state.node,
