@@ -37,7 +37,7 @@ async def history(
     output: OutputOption = None,
 ) -> Exit:
     """Show the episodes that have ended, the newest first: how, when, how long they took, and why. Among them what would
-    have been repaired (kind SeenNode), what held the node, and what became of it; `explain NODE --at` has the moments. And the
+    have been repaired (kind Observation), what held the node, and what became of it; `explain NODE --at` has the moments. And the
     pauses of the cluster: who, why, and how they ended, unless --node or --outcome asks for some episodes only.
     """
     from starter.output.history_table import as_model, as_table, outcome_problem, read_history

@@ -280,7 +280,7 @@ def test_a_node_that_was_not_repaired_stands_among_the_episodes_with_what_would_
     observed, nothing = SpellsThen(spells=(spell,), unknown=("some records",)), EndedEpisodes(cluster="prod")
     lines = drawn(history_table.as_table(nothing, (), NOW, observed), width=240)
     assert [" ".join(line.split()) for line in lines[1:]] == [
-        f"node-7 SeenNode came-back 2026-11-21T11:50:00Z 5m00s - {would_have(spell)}",
+        f"node-7 Observation came-back 2026-11-21T11:50:00Z 5m00s - {would_have(spell)}",
         "not shown: some records",
     ]
     model = history_table.as_model(nothing, (), NOW, observed)

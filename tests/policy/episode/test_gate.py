@@ -349,7 +349,7 @@ def test_an_unread_machine_stops_what_depends_on_it() -> None:
     """S20: not read is not none."""
     unread = objection(replace(FREE, machines=None), Operation.OFFER, By.PROGRAM, NOW)
     assert unread is not None
-    assert (unread.words, unread.weight) == ("the Machine was not read", Weight.NOT_LICENSED)
+    assert (unread.reason, unread.weight) == ("the Machine was not read", Weight.NOT_LICENSED)
     assert objection(replace(FREE, machines=()), Operation.OFFER, By.PROGRAM, NOW) is None
 
 
