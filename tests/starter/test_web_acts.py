@@ -138,7 +138,7 @@ async def test_a_command_without_effect_is_not_offered_and_is_refused_with_its_r
     token = await form_token(page, cluster, "abort", "node-1")
     form = {"verb": "resume", "node": "node-1", "reason": "x", "form_token": token}
     assert "this one goes on by itself" in await sent(page, cluster, form, expected=409)
-    refused = await act(page, cluster, word="resume", node="node-1", reason="x", expected=409)
+    refused = await act(page, cluster, verb="resume", node="node-1", reason="x", expected=409)
     assert "this one goes on by itself" in refused["error"]
     await episode.abort(who="ann", reason="enough")
 
@@ -150,20 +150,20 @@ async def test_a_program_pauses_for_a_while_and_begins_an_episode(
     stops = f"/api/v1/clusters/{cluster}/stops"
     async with page.get(stops) as before:
         assert "storage" not in await before.text()
-    told = await act(page, cluster, word="pause", reason="storage", **{"for": "2h"})
+    told = await act(page, cluster, verb="pause", reason="storage", **{"for": "2h"})
     assert f"paused by {ME}, until " in told["answer"]
     async with page.get(stops) as after:
         assert "storage" in await after.text(), "S44: who has just paused it does not read that it is not paused"
     (pause,) = (await mine.scanner_status(cluster)).pauses
     assert pause.until is not None
-    assert f"says {ME}" in (await act(page, cluster, word="unpause", reason="done"))["answer"]
-    begun = await act(page, cluster, word="fence", node="node-7", reason="drill")
+    assert f"says {ME}" in (await act(page, cluster, verb="unpause", reason="done"))["answer"]
+    begun = await act(page, cluster, verb="fence", node="node-7", reason="drill")
     assert (begun["node"], begun["joined"], begun["permit"]) == ("node-7", False, True)
     assert (await mine.episode(cluster, "node-7").status()).reason == "drill"
-    ended = await act(page, cluster, word="abort", node="node-7", reason="enough", powerOn=True)
+    ended = await act(page, cluster, verb="abort", node="node-7", reason="enough", powerOn=True)
     assert ended["workflowId"].endswith("node-7")
     assert "power on" in (await mine.episode(cluster, "node-7").result()).message
-    refused = await act(page, cluster, word="fence", node="refused-1", reason="drill", expected=409)
+    refused = await act(page, cluster, verb="fence", node="refused-1", reason="drill", expected=409)
     assert refused["error"] == "no permit was to be had"
     await mine.stop_scanner(cluster, who="ann", reason="done")
 

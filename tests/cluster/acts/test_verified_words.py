@@ -42,7 +42,7 @@ def forgeries(verb: Verb) -> list[SealedCommand | None]:
 
 
 def wish(found: SealedCommand | None) -> Need:
-    return Need(kind=NeedKind.PERSON, reason=REASON, requester="ada", word=found)
+    return Need(kind=NeedKind.PERSON, reason=REASON, requester="ada", command=found)
 
 
 async def verdict(world: World, request: LookRequest) -> LookVerdict:
