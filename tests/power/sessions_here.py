@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from activities.power.bmc import ipmi, redfish, redfish_http, session
+from activities.power.bmc import child, ipmi, redfish, redfish_http
 from activities.power.bmc.child import DeviceSession, OperationError
 from activities.power.driver import Deadline
 
@@ -32,7 +32,7 @@ class SessionsHere:
     def patch(self, monkeypatch: pytest.MonkeyPatch, driver: type) -> None:
         """Have devices of this kind spoken to here."""
         monkeypatch.setattr(driver, "server", self)
-        for module in (session, ipmi, redfish, redfish_http):
+        for module in (child, ipmi, redfish, redfish_http):
             monkeypatch.setattr(module, "write_line", say)
 
     def answer(self, device: dict[str, Any], logged_in: list[DeviceSession], asked: dict[str, Any]) -> None:
