@@ -30,6 +30,7 @@ from tests.starter.conftest import cluster as cluster  # noqa: PLC0414
 from tests.starter.conftest import server as server  # noqa: PLC0414
 from tests.starter.conftest import unserved as unserved  # noqa: PLC0414
 from tests.starter.conftest import warden as warden  # noqa: PLC0414
+from tests.system.real_api import simulated_only
 
 TOKENS = {"administrator": "admin", "pages": "page", "anns": "ann", "anns-renewed": "ann", "bobs": "bob", "eves": "eve"}
 LOOKS = {"apiGroups": ["nodewarden.io"], "resources": ["nodes"], "verbs": ["get"]}
@@ -69,6 +70,7 @@ class Stage:
 
 @pytest.fixture
 async def stage(warden: Nodewarden, cluster: str) -> AsyncIterator[Stage]:
+    simulated_only("its request log says in which name each request came")
     async with (
         ApiServer(tokens=TOKENS) as api,
         ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as admin,
