@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from policy.episode.messages import FencingInput, NeedKind, RemediationInput
 from policy.observation.spells import Ending, Spell
+
+from policy.episode.messages import FencingInput, NeedKind, RemediationInput
 from tests.workflows.attempts import START, Attempt
 from tests.workflows.fleet import TIMEOUT, Body, Episode, Fleet, Written
 
@@ -198,7 +199,7 @@ class FleetReferee:
         self.not_paused(looked, f"{needs} of {node} on a look")
         for at, answer in self.licensed:
             if looked < at < self.fleet.now and node not in answer and " more" not in answer and check is not None:
-                self.fault("S44", f"{needs} of {node} on a look before a person's word, and its answer does not name it: {answer}")
+                self.fault("S44", f"{needs} of {node} on a look before a command that does not name it: {answer}")
 
     def judge_permits(self) -> None:
         """S14: of all that act."""
