@@ -37,9 +37,9 @@ from policy.episode.decisions import Decision
 from policy.episode.messages import FencingInput, NeedKind, Outcome, RemediationInput, episode_id, scanner_id
 from policy.episode.modes import MODES_MEMO, ClusterModes
 from policy.episode.permits import Release
+from policy.history.spells import ObservationRecord, ScannerSpells, Spell
 from policy.objects.marks import Mark
 from policy.objects.nodes import MARK_ANNOTATION, Condition, NodeView
-from policy.observation.spells import ObservationRecord, ScannerSpells, Spell
 from policy.scan.ledger import Ledger
 from policy.scan.pauses import PAUSES_MEMO, Pauses
 from policy.scan.readiness import digest
@@ -435,7 +435,7 @@ class Fleet:
         return found
 
     def notify(self, request: NotifyRequest) -> NotifyResult:
-        return NotifyResult(gone=tuple(each.node for each in request.observations if each.node not in self.open))
+        return NotifyResult(gone=tuple(each.node for each in request.seen_nodes if each.node not in self.open))
 
     def record(self, request: RecordRequest) -> RecordResult:
         single = [ObservationRecord(cluster=CLUSTER, spells=(each,)) for each in request.ended if not each.storm]

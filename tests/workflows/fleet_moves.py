@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from activities.cluster.objects.live_node import observe
+from activities.cluster.objects.live_node import seen_node
 from policy.checks.fence_policies import NO_POLICIES
 from policy.episode.fencing import compare_identity
 from policy.episode.gate import By, Objection, Operation, Seen, Weight, objection
@@ -502,7 +502,7 @@ class FleetPlay:
         elif why.weight is Weight.NOT_LICENSED:
             self._rests(episode)
         else:
-            fleet.ends(episode, Outcome.RELEASED.value, why.words if why.weight is Weight.VETOED else "")
+            fleet.ends(episode, Outcome.RELEASED.value, why.reason if why.weight is Weight.VETOED else "")
 
     def _objection(self, episode: Episode, body: Body, operation: Operation, answer: PermitQuestions | None) -> Objection | None:
         """As a last look has it: with the Node and the check as they are, and the scanner's answer."""
@@ -520,12 +520,12 @@ class FleetPlay:
             node=node,
             machines=(),
             pause="",
-            identity=compare_identity(pinned, observe(episode.node, node), destructive=True),
+            identity=compare_identity(pinned, seen_node(episode.node, node), destructive=True),
             lease="",
             cluster_lease=self.fleet.lease.problem,
             permit="no scanner answers" if held is None else "" if held.held else held.reason or "no permit",
             policies=NO_POLICIES,
-            need=Objection(rule="", words="it is well", weight=Weight.NEED_GONE) if body.well and need is not None else None,
+            need=Objection(rule="", reason="it is well", weight=Weight.NEED_GONE) if body.well and need is not None else None,
             mode=mode,
         )
         return objection(seen, operation, By.PROGRAM if need is not None else By.PERSON, self.fleet.now)

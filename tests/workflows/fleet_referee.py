@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from policy.observation.spells import Ending, Spell
-
 from policy.episode.messages import FencingInput, NeedKind, RemediationInput
+from policy.history.spells import Ending, Spell
 from tests.workflows.attempts import START, Attempt
 from tests.workflows.fleet import TIMEOUT, Body, Episode, Fleet, Written
 
