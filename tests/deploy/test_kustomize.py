@@ -16,8 +16,7 @@ from policy.remediation.strategies import Strategy
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
 from tests.deploy.helm import rendered
-from tests.deploy.manifests import path_of
-from tests.documents import ROOT, documents
+from tests.documents import ROOT, documents, path_of
 from tests.policy.builders import check_object
 
 KUBECTL = Path(sys.executable).with_name("kubectl")

@@ -17,8 +17,7 @@ from policy.episode.messages import Outcome
 from simulator.api.control.faults import restarting
 from simulator.resources import Resource
 from tests.cel import CelPython
-from tests.deploy.manifests import path_of
-from tests.documents import documents
+from tests.documents import documents, path_of
 from tests.system.canary import RUN
 from tests.system.fixtures import MakeSystem
 from tests.system.harness import System

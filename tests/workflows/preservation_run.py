@@ -39,7 +39,7 @@ from policy.preservation.decision import Automatic, PreservationAction, decide, 
 from policy.preservation.kept_machine import Held, MachinePhase
 from policy.preservation.requests import DEFAULT_TIMEOUT, ISOLATE_ANNOTATION
 from policy.values.object_refs import ObjectRef
-from tests.preserved_objects import carried_out
+from tests.policy.builders import carried_out
 from tests.replay.recording import keep_history
 from tests.workflows import contract
 from tests.workflows.contract import served_by
