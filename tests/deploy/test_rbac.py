@@ -86,6 +86,7 @@ from tests.cluster.fencing_requests import NAMESPACE, OWNER, REMEDIATIONS, remed
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
 from tests.documents import ROOT, documents, every, path_of
 from tests.licensing import LICENCES
+from tests.system.real_api import simulated_only
 from workers.configuration.credentials import ClusterObjects, WorkerCredentials
 from workers.configuration.settings import Settings
 from workers.deployment_keys import keyring_of
@@ -141,6 +142,7 @@ SPLIT = {"processes": (Process.CLUSTER, Process.POWER, Process.WORKFLOWS), "secr
 @pytest.fixture
 async def api(request: pytest.FixtureRequest) -> AsyncIterator[ApiServer]:
     """A cluster to which deploy/ was applied, with one sick node that holds a pod and its volume; with other rights as asked."""
+    simulated_only("its request log says which of the rights were used")
     tokens = {"administrator": "admin"} | {process.value: user for user, process in USERS.items()}
     rights = _printed(**getattr(request, "param", {}))
     async with ApiServer(tokens=tokens) as server:

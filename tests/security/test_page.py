@@ -28,6 +28,7 @@ from starter.web.app import serving
 from starter.web.auth import COOKIE, FRESH, OwnHouse, Reviewed
 from starter.web.views import Views
 from tests.documents import documents, path_of
+from tests.system.real_api import simulated_only
 from tests.unlocked import no_way
 
 TOKENS = {"administrator": "admin", "pages": "page", "anns": "ann", "anns-renewed": "ann", "bobs": "bob", "eves": "eve"}
@@ -68,6 +69,7 @@ class Stage:
 
 @pytest.fixture
 async def stage(warden: Nodewarden, cluster: str) -> AsyncIterator[Stage]:
+    simulated_only("its request log says in which name each request came")
     async with (
         ApiServer(tokens=TOKENS) as api,
         ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as admin,

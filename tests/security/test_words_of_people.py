@@ -53,10 +53,10 @@ from tests.documents import path_of
 from tests.licensing import LICENCES
 from tests.node_actions import ACTIONS, LONG_AGO, Object, api_with_actions, made, shipped
 from tests.system.fixtures import Standing
-from tests.system.harness import System
+from tests.system.harness import SERVICE_ACCOUNTS, System
 from tests.system.questions import in_phase
 from tests.system.real_api import assets
-from tests.system.test_api_restarts import SERVICE_ACCOUNTS, under_shipped_rights
+from tests.system.test_api_restarts import under_shipped_rights
 from workflows.kit.messages import PersonRequest
 
 NODE, REASON = "node-2", "a drill"
@@ -416,11 +416,7 @@ async def person(system: System, name: str, *, verbs: tuple[str, ...]) -> ApiAdd
     for kind, body in (("ClusterRole", {"rules": rules}), ("ClusterRoleBinding", {"roleRef": role, "subjects": [subject]})):
         document = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}} | body
         await system.client.create(path_of(document), document)
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    made = await system.client.create(SERVICE_ACCOUNTS.path(name, namespace=NAMESPACE, subresource="token"), body)
-    api = system.real_api
-    assert api is not None
-    return ApiAddress(url=api.url, token=made["status"]["token"], certificate_authority=api.certificate_authority)
+    return replace(system.cluster.address, token=await system.token_of(known_as(name)))
 
 
 def known_as(name: str) -> str:

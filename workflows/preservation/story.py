@@ -44,6 +44,7 @@ from policy.values.times import written
 from workflows.episode.end import close, refusal
 from workflows.episode.episode import Episode
 from workflows.episode.node_writes import UNMARK_PAUSE, Adoption, NodeWriter
+from workflows.episode.preflight import MODE_AGAIN
 from workflows.episode.state import End, PreservationProgress, RemediationHistory
 from workflows.kit import options
 from workflows.kit.continuation import NewHistory
@@ -247,7 +248,9 @@ class PreservationStory:
                 self.episode.note("request", "warning", warning)
         self._progress.warned = hold.warnings
         if not hold.phase.startswith("Failed"):
-            self._progress.drained = self._progress.drain_ends = None  # another failure has another drain
+            self._progress.drained = None  # another failure has another drain
+        if hold.rests or not hold.phase.startswith("Failed"):
+            self._progress.drain_ends = None
 
     # While it is kept -----------------------------------------------------------------------------------------------
 
@@ -272,6 +275,8 @@ class PreservationStory:
             remaining = min(remaining, again - workflow.now())
         if self._adopts:
             remaining = min(remaining, LONGEST_PAUSE)
+        if hold.rests:
+            remaining = min(remaining, MODE_AGAIN)
         await self.episode.rest(max(remaining, NOT_YET), f"{hold.phase} until {written(hold.expiry)}")
 
     def _interruption(self) -> str:

@@ -123,7 +123,7 @@ class Drain(ClusterActivities):
         kept = mark.kind == Kind.PRESERVATION.value and begun_as_failed(node.view)
         permit, (mode, unread) = await asyncio.gather(
             self._permit(request.target, kept=kept),
-            mode_now(self._served, self._permits, pinned.node, node.view, None if kept else request.need),
+            mode_now(self._served, self._permits, pinned.node, None if kept else request.need),
         )
         seen = Seen(node=node.view, cluster_lease=problem, policies=policies, permit=permit, mode=mode, mode_unread=unread)
         if kept:

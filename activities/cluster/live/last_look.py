@@ -27,6 +27,7 @@ from activities.cluster.api.served_cluster import ServedCluster, as_served
 from activities.cluster.live.claims import CheckedDevices, Identities, claimed_by, publish_on_both
 from activities.cluster.live.leases import cluster_lease_problem, foreign_lease, take_node_lease
 from activities.cluster.live.plans import lease_renewed, live_policies, plan_for
+from activities.cluster.live.preserved_machine import called_unhealthy
 from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.fencing_requests import find_request
 from activities.cluster.objects.live_machines import Subject, find_check, pause_of, read_cluster, read_subject
@@ -55,13 +56,14 @@ from policy.episode.gate import (
     of_control_plane,
 )
 from policy.episode.messages import Kind, Need, NeedKind, Observation
-from policy.episode.modes import ClusterModes, ModeAnswer, mode_of
+from policy.episode.modes import ClusterModes, ModeAnswer, mode_under
 from policy.episode.need_now import STANDS, NeedNow, NeedSeen, need_now
 from policy.episode.operator_commands import Verb
 from policy.fence.plan import FencingPlan
 from policy.objects.machines import CLUSTER_NAME_LABEL, MachineView, WorkloadCluster, cluster_named_by, cluster_of, is_machine_of
 from policy.objects.marks import Mark, is_deleted_by, mark_of
 from policy.objects.nodes import CONTROL_PLANE_LABELS, ETCD_NAMESPACE, EtcdGuard, NodeEvent, NodeView, is_guard
+from policy.preservation.kept_machine import Held
 from policy.remediation.control_plane import (
     BlockingRule,
     ControlPlaneObjection,
@@ -292,8 +294,8 @@ class _Sight:
 
     asking: the health check, or the object of another system, that the need is about. lease: of the node, where another owner
     holds it. endpoints: of the devices that are configured for it now, levels: of those of power, level by level; None where
-    that is not asked, or where `unplanned` says why that is not known. modes: None where a person decides, or where `modeless`
-    says why they can't be read.
+    that is not asked, or where `unplanned` says why that is not known. mode: None where a person decides, or where `modeless`
+    says why it can't be read.
     """
 
     node: LiveNode | None
@@ -304,7 +306,7 @@ class _Sight:
     lease: LeaseView | None
     lease_problem: str
     permit: tuple[bool, str]
-    modes: ClusterModes | None
+    mode: ModeAnswer | None
     modeless: _Doubt | None
     policies: FencePolicies
     events: tuple[NodeEvent, ...]
@@ -422,7 +424,7 @@ class LastLook:
         need = request.need if request.need_matters and request.need.kind is NeedKind.CHECK else None
         (
             (node, contested, asking, subject),
-            (lease, lease_problem, permit, modes),
+            (lease, lease_problem, permit, mode),
             ((policies, events), renewed, plan, claimed),
         ) = await asyncio.gather(
             asyncio.gather(
@@ -435,7 +437,7 @@ class LastLook:
                 _read("the node's lease", self._foreign_lease(request, now), None, doubts),
                 self._lease(request, doubts),
                 _read("the permit", self._permit(request), (False, ""), doubts),
-                _read("the mode", self._modes(request), None, modeless),
+                _read("the mode", self._mode(once, request), None, modeless),
             ),
             asyncio.gather(
                 self._policies(request, doubts),
@@ -454,7 +456,7 @@ class LastLook:
             lease=lease if lease is not None and lease.holder != request.need.delegate else None,
             lease_problem=lease_problem,
             permit=permit,
-            modes=modes,
+            mode=mode,
             modeless=modeless[0] if modeless else None,
             policies=policies,
             events=events,
@@ -540,8 +542,8 @@ class LastLook:
 
     async def _asking(self, once: Readers, request: LookRequest, doubts: list[_Doubt]) -> JsonObject | None:
         need = request.need
-        if not (request.need_matters or (request.destructive and need.kind.automatic and need.check is not None)):
-            return None  # where the need does not matter, the mode of the check that asks does (S52)
+        if not request.need_matters:
+            return None
         what = "its health check" if need.kind is NeedKind.CHECK else "what asks for it"
         return await _read(what, _asking(once, need, self._source), None, doubts)
 
@@ -562,10 +564,10 @@ class LastLook:
         overridden = self._licences.overridden(target) if self._licences is not None else ""
         return await self._permits.holds(target.cluster, target.pinned.node, target.incident, overridden)
 
-    async def _modes(self, request: LookRequest) -> ClusterModes | None:
+    async def _mode(self, once: Readers, request: LookRequest) -> ModeAnswer | None:
         if not request.destructive or request.need.kind in {NeedKind.PERSON, NeedKind.CLEAN_UP}:
             return None
-        return await self._permits.modes(request.target.cluster)
+        return await _live_mode(self._served, self._permits, once, request.target.pinned.node, request.need)
 
     def _need(self, request: LookRequest, sight: _Sight) -> NeedNow:
         node = sight.node.view if sight.node is not None else None
@@ -636,39 +638,44 @@ def _seen(request: LookRequest, sight: _Sight) -> Seen:
         marked=ours,
         preserving=_preserves(request, sight),
         deletes_it=_deletes_it(request, sight),
-        mode=_mode(request, sight),
+        mode=sight.mode,
         mode_unread=str(sight.modeless or ""),
     )
 
 
-def _mode(request: LookRequest, sight: _Sight) -> ModeAnswer | None:
-    if sight.modes is None:
-        return None
-    node = sight.node.view if sight.node is not None else None
-    return _live_mode(sight.modes, request.target.pinned.node, node, request.need, sight.asking)
-
-
-def _live_mode(modes: ClusterModes, name: str, node: NodeView | None, need: Need | None, asking: JsonObject | None) -> ModeAnswer:
-    """Of the live Node under the live check, by what the scanner says at this moment is set for the cluster (S52)."""
-    check = need.check.key if need is not None and need.check is not None else ""
-    annotation = (((asking or {}).get("metadata") or {}).get("annotations") or {}).get(MODE_KEY)
-    labels = node.labels if node is not None else None
-    return mode_of(modes, name, labels, str(annotation) if annotation is not None else None, check)
-
-
 async def mode_now(
-    served: ServedCluster, permits: GrantedPermits, name: str, node: NodeView | None, need: Need | None = None
+    served: ServedCluster, permits: GrantedPermits, name: str, need: Need | None = None
 ) -> tuple[ModeAnswer | None, str]:
     """The mode for an act that has no whole look right before it, and why it is not known, "" where it is. name: of the target.
-    need: of the episode, None where no check asks."""
+    need: of the episode, None for a machine that is kept, or where it is not known."""
     doubts = list[_Doubt]()
-    asking = _asking(reading_once(served.connections), need, served.source)
-    modes, found = await asyncio.gather(
-        _read("the mode", permits.modes(served.name), None, doubts), _read("what asks for it", asking, None, doubts)
-    )
-    if doubts or modes is None:
-        return None, unread_text([each.unread for each in doubts])
-    return _live_mode(modes, name, node, need, found), ""
+    answer = await _read("the mode", _live_mode(served, permits, reading_once(served.connections), name, need), None, doubts)
+    return answer, unread_text([each.unread for each in doubts])
+
+
+async def _live_mode(served: ServedCluster, permits: GrantedPermits, once: Readers, name: str, need: Need | None) -> ModeAnswer:
+    """Of the live Node under the live check that asks, or those that call a machine failed that is kept, by what the scanner says
+    at this moment is set for the cluster (S52)."""
+    modes, node = await asyncio.gather(permits.modes(served.name), _node(once, name))
+    view = node.view if node is not None else None
+    if need is None or need.check is None:
+        checks = await _checks_of_kept(once, name, view, served.judged_at())
+    else:
+        asking = await _asking(once, need, served.source)
+        annotation = (((asking or {}).get("metadata") or {}).get("annotations") or {}).get(MODE_KEY)
+        checks = {need.check.key: str(annotation) if annotation is not None else None}
+    return mode_under(modes, name, view.labels if view is not None else None, checks)
+
+
+async def _checks_of_kept(once: Readers, name: str, node: NodeView | None, now: datetime) -> dict[str, str | None]:
+    """Those that do not call it healthy, with their annotation; none where its own controller calls it failed."""
+    machine = next(iter((await read_subject(once, None, name)).machines_of(node)), None)
+    alone = Held.alone(node) if node is not None else Held(key=name, node_name=name)
+    held = Held.of(machine, node) if machine is not None else alone
+    if held.failed:
+        return {}
+    _, checks = await called_unhealthy(once, held, machine, now)
+    return checks
 
 
 async def _asking(once: Readers, need: Need | None, source: PolicySource) -> JsonObject | None:

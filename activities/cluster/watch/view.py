@@ -190,7 +190,7 @@ class ClusterView:
             failing=self.ledger.failing(now, watching) if self._preservation_index.keeps_failed else None,
             begun=begun,
             doubt=self.watches.pools_doubt,
-            observed=self.ledger.is_observed,
+            mode=self.ledger.mode_for_pool,
         )
         parts = replace(
             self.ledger.report_parts(now, watching, self._preservation_index.exempt, notified, spells),

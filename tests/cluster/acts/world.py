@@ -54,6 +54,7 @@ from simulator.resources import ATTACHMENTS, CLAIMS, CUSTOM_RESOURCE_DEFINITIONS
 from tests.documents import document
 from tests.licensing import LICENCES
 from tests.policy.builders import mark_metadata
+from tests.system.real_api import simulated_only
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SICK_SINCE = NOW - timedelta(minutes=10)
@@ -463,6 +464,7 @@ class World:
 @asynccontextmanager
 async def empty_world(**server: Any) -> AsyncIterator[World]:
     """A running cluster without nodes; `server` goes to the simulated API server."""
+    simulated_only("one act of a worker, whose clock stands still, and which others interrupt between its read and its write")
     async with (
         ApiServer(seed=7, **server) as api,
         ApiClient(ApiAddress(url=api.url, token="abc"), user_agent="others") as others,

@@ -446,7 +446,7 @@ def test_s52_nodes_of_a_rack_that_is_armed_against_a_rule_for_all_are_counted_in
             ledger.put_node(node, NOW)
         (check,) = ledger.report_parts(NOW, ()).checks
         assert (check.modes, check.allowed) == (((Mode.OBSERVE, 2), (Mode.REPAIR, 1)), True)
-        assert [ledger.is_observed(each.name) for each in nodes] == [True, False, True]
+        assert [ledger.mode_for_pool(each.name, False) for each in nodes] == [Mode.OBSERVE, Mode.REPAIR, Mode.OBSERVE]
         assert may_act(check).startswith("only on 1 of 3, the mode of the others is observe; may act: ")
 
 
@@ -461,6 +461,20 @@ def test_s52_a_check_of_nothing_but_observed_nodes_is_not_allowed_and_stops_no_p
     condition = allowed(check)
     assert (condition.status, condition.reason, condition.message) == ("False", OBSERVED, check.message)
     assert admit(a_report(a_candidate("node-1"), checks=(check,)), (), cap=1, now=NOW).admitted
+
+
+def test_s52_a_pool_goes_as_far_as_the_checks_allow_that_call_its_machine_failed() -> None:
+    """Not as far as one that covers it and calls it well, nor where its controller calls it failed."""
+    observed, short, sick = (
+        replace(a_check("a"), mode="observe"),
+        replace(a_check("b"), mode="drain"),
+        a_node("n", "Unknown", 3600),
+    )
+    assert ledger_of(observed, sick).mode_for_pool("n", True) is Mode.OBSERVE
+    assert ledger_of(observed, sick).mode_for_pool("n", False) is Mode.REPAIR
+    assert ledger_of(observed, a_node("n")).mode_for_pool("n", True) is Mode.REPAIR
+    assert ledger_of(observed, short, sick).mode_for_pool("n", True) is Mode.DRAIN
+    assert ledger_of(observed, short, a_node("n", "Unknown", 1)).mode_for_pool("n", True) is Mode.DRAIN, "its time runs anew"
 
 
 def test_a_rule_that_names_a_machine_without_a_node_counts_for_it() -> None:
