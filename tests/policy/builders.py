@@ -14,7 +14,7 @@ from policy.checks.verdicts import JudgedTarget, Verdict
 from policy.dialects import parse
 from policy.episode.fencing_requests import FencingRequest
 from policy.episode.gate import MODE
-from policy.episode.messages import EpisodeResult, Kind, Observation, Outcome, Pinned, RestartProof
+from policy.episode.messages import EpisodeResult, Kind, Outcome, Pinned, RestartProof, SeenNode
 from policy.episode.permits import Permit, PermitState
 from policy.fence.config import FenceConfig, Method
 from policy.fence.configmap_methods import ConfigMap, Found, LookupKind, ObjectLookup, ObjectName
@@ -22,12 +22,12 @@ from policy.fence.configmaps import read_config_maps
 from policy.fence.plan import FencingPlan
 from policy.fence.plan_compiler import compile_config
 from policy.fence.templates import read_fencing_template
+from policy.history.comparison import RecordedSpell
+from policy.history.spells import Ending, HeldSpan, NodeDays, Spell
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.marks import digest_of
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL, Condition, NodeView, Taint
 from policy.objects.remediations import RemediationObject
-from policy.observation.comparison import RecordedSpell
-from policy.observation.spells import Ending, HeldSpan, NodeDays, Spell
 from policy.preservation.decision import Effects
 from policy.preservation.kept_machine import CONDITION, TAINT, Held
 from policy.scan.ledger import Ledger
@@ -176,7 +176,7 @@ def a_report(*candidates: Candidate, **fields: object) -> ScanReport:
     return ScanReport(digest="d", at=NOW, resource_version="1", inventory=12, candidates=candidates, **values)  # type: ignore[arg-type]
 
 
-def a_permit(node: str, holding: PermitState = PermitState.OPEN, **fields: object) -> Permit:
+def a_permit(node: str, state: PermitState = PermitState.OPEN, **fields: object) -> Permit:
     values: dict[str, object] = {
         "workflow_id": f"episode/c/{node}",
         "incident": f"incident-{node}",
@@ -185,7 +185,7 @@ def a_permit(node: str, holding: PermitState = PermitState.OPEN, **fields: objec
         "node_uid": f"uid-of-{node}",
         "provider_id": f"sim:///{node}",
     } | fields
-    return Permit(node=node, holding=holding, **values)  # type: ignore[arg-type]
+    return Permit(node=node, state=state, **values)  # type: ignore[arg-type]
 
 
 def pinned(**fields: object) -> Pinned:
@@ -200,7 +200,7 @@ def pinned(**fields: object) -> Pinned:
     return Pinned(**values)  # type: ignore[arg-type]
 
 
-def seen(**fields: object) -> Observation:
+def seen(**fields: object) -> SeenNode:
     values: dict[str, object] = {
         "node": "node-1",
         "uid": "uid-1",
@@ -209,7 +209,7 @@ def seen(**fields: object) -> Observation:
         "boot_id": "boot-1",
         "ready": True,
     } | fields
-    return Observation(**values)  # type: ignore[arg-type]
+    return SeenNode(**values)  # type: ignore[arg-type]
 
 
 # ConfigMaps as people write them, and the reader run on them.
@@ -326,7 +326,7 @@ def report_of(parts: ReportParts) -> ScanReport:
         checks=parts.checks,
         candidates=parts.candidates,
         candidates_left_out=parts.candidates_left_out,
-        observations=parts.observations,
+        seen_nodes=parts.seen_nodes,
         control_plane=parts.control_plane,
         policies=parts.policies,
         groups=parts.groups,

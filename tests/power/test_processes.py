@@ -21,8 +21,8 @@ import pytest
 
 from activities.errors import ErrorType
 from activities.power import agent_process
+from activities.power.bmc.child_handle import ForkServer
 from activities.power.bmc.drivers import IPMI_SERVER, REDFISH_SERVER, IpmiDriver
-from activities.power.bmc.forked_child import ForkServer
 from activities.power.driver import Deadline, PowerError
 from tests.power.conftest import fails, ipmi_driver, within
 from tests.power.process_table import alive, children_of, gone, visible

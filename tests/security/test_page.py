@@ -125,7 +125,7 @@ async def test_names_that_a_proxy_might_hand_on_are_not_believed(stage: Stage) -
 async def test_what_is_said_is_said_with_the_speakers_own_token(stage: Stage, warden: Nodewarden, cluster: str) -> None:
     """The page's own account has no part in it: Kubernetes' rules and its audit have the person."""
     episode = await warden.fence(cluster, "node-1", reason="drill")
-    code, told = await stage.says("anns", word="abort", node="node-1", reason="enough")
+    code, told = await stage.says("anns", verb="abort", node="node-1", reason="enough")
     assert (code, spoken(stage)) == (200, ["ann"]), told
     assert "by ann: enough" in (await episode.result()).message
 
@@ -133,12 +133,12 @@ async def test_what_is_said_is_said_with_the_speakers_own_token(stage: Stage, wa
 async def test_a_reader_without_the_right_to_act_commands_nothing(stage: Stage, warden: Nodewarden, cluster: str) -> None:
     """Not even in his own name, unverified, as a command line would."""
     episode = await warden.fence(cluster, "node-1", reason="drill")
-    code, told = await stage.says("bobs", word="abort", node="node-1", reason="enough")
+    code, told = await stage.says("bobs", verb="abort", node="node-1", reason="enough")
     assert code == 403
     assert "Kubernetes does not attest who you are" in told["error"]
     for token in ("", "forged", "eves"):
-        assert (await stage.says(token, word="abort", node="node-1", reason="x"))[0] in {401, 403}
-    assert (await stage.says("bobs", word="fence", node="node-9", reason="x"))[0] == 403
+        assert (await stage.says(token, verb="abort", node="node-1", reason="x"))[0] in {401, 403}
+    assert (await stage.says("bobs", verb="fence", node="node-9", reason="x"))[0] == 403
     assert spoken(stage) == []
     assert await episode.is_open()
     assert not await warden.episode(cluster, "node-9").is_open()
@@ -148,7 +148,7 @@ async def test_a_reader_without_the_right_to_act_commands_nothing(stage: Stage, 
 async def test_without_node_actions_nothing_is_said_there(stage: Stage, warden: Nodewarden, cluster: str) -> None:
     await stage.admin.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodeactions.nodewarden.io")
     episode = await warden.fence(cluster, "node-1", reason="drill")
-    code, told = await stage.says("anns", word="abort", node="node-1", reason="enough")
+    code, told = await stage.says("anns", verb="abort", node="node-1", reason="enough")
     assert (code, "nodewarden deploy people" in told["error"]) == (409, True), told
     await episode.abort(who="ann", reason="enough")
 
@@ -243,7 +243,7 @@ async def test_a_form_is_taken_only_from_the_user_it_was_shown_to(stage: Stage, 
         return found[1]
 
     async def sent(token: str, form_token: str) -> int:
-        form = {"word": "pause", "reason": "drill", "form_token": form_token}
+        form = {"verb": "pause", "reason": "drill", "form_token": form_token}
         async with stage.page.post(f"/c/{cluster}/acts", data=form, headers={"Authorization": f"Bearer {token}"}) as answer:
             return answer.status
 
@@ -296,7 +296,7 @@ class OwnPage:
         return self.printed.query["token"]
 
     async def says(self, **headers: str) -> int:
-        said = {"word": "abort", "node": "node-1", "reason": "enough"}
+        said = {"verb": "abort", "node": "node-1", "reason": "enough"}
         async with self.page.post(self.acts, json=said, headers=headers) as answer:
             return answer.status
 
@@ -350,7 +350,7 @@ async def test_the_printed_address_opens_the_page_once_and_for_this_browser(own_
     assert (status, own_page.token in body, 'action="/logout"' in body) == (200, False, False)
     form = re.search(r'name="form_token" value="(\w+)"', body)
     assert form is not None
-    said = {"word": "pause", "reason": "drill", "form_token": form[1]}
+    said = {"verb": "pause", "reason": "drill", "form_token": form[1]}
     async with own_page.page.post(f"/c/{cluster}/acts", data=said, headers=session) as answer:
         assert answer.status != 403, "the form is its own"
     async with own_page.page.post(f"/c/{cluster}/acts", data=said) as answer:

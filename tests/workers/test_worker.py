@@ -46,13 +46,12 @@ from policy.fence.device_check import DeviceToCheck, NodeToCheck
 from policy.fence.plan import PowerDevice
 from policy.objects.nodes import NodeView
 from policy.scan.repeat_alarm import Repetition
-from workers.composition import compose, needs_clusters
+from workers.composition import compose, load_drivers, needs_clusters
 from workers.configuration.clusters import ClusterSettings
 from workers.configuration.process_settings import NotificationSettings, TemporalSettings, WorkerSettings
 from workers.configuration.settings import Settings, load
 from workers.connect import connect
 from workers.errors import SettingsError
-from workers.preload import load_drivers
 from workers.runtime import alongside
 from workers.worker import Role, Serving, WorkerDeployment, activities_of, build, run_until, stop_on_signals
 
@@ -128,7 +127,7 @@ async def test_who_is_to_be_notified_by_the_settings_is(
     again = Repetition(node="node-9", cause="Ready", count=3, window=timedelta(hours=1), incidents=())
     acts = {
         "target.publish": PublishRequest(target=about, publication=asks),
-        "scan.tell-repetition": RepetitionRequest(cluster="prod", repetition=again),
+        "scan.publish-repetition": RepetitionRequest(cluster="prod", repetition=again),
         "scan.observe-cluster": ScanRequest(cluster="prod", holder="us", halted="paused", halted_is_new=True, wait=timedelta(0)),
     }
     async with compose(given, client, clusters={"prod": NOWHERE}, role=Role.CLUSTER) as (serving,):
