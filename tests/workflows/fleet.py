@@ -46,8 +46,7 @@ from policy.scan.readiness import digest
 from policy.scan.scan_report import ClusterLease, ScanReport, ViewState
 from policy.values.errors import PolicyError
 from policy.values.mode import Mode
-from tests.marks import confirmed
-from tests.policy.builders import WORKER, check_object
+from tests.policy.builders import WORKER, check_object, confirmed
 from tests.workflows.attempts import CONVERTER, START, Attempt, Lost, Work
 from tests.workflows.clockwork import Clockwork, Perils
 from tests.workflows.executions import Execution
