@@ -20,18 +20,17 @@ from activities.cluster.watch.offline import ManifestMistake
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.episode.permits import PermitState
-from policy.observation.past_moment import dated
-from policy.observation.spells import Spell
+from policy.history.spells import Spell, dated
 from policy.scan.evaluation import TargetEvaluation
 from policy.scan.explanation import CheckOpinion, Explanation, Outlook, conclude
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.values.mode import Mode
 from policy.values.times import written
 from starter import wording
+from starter.handles.status import still_stopped_by
 from starter.output import outlooks
 from starter.output.evaluation import described, in_one_line, mistake_of, opinion_of
 from starter.output.models import EndedAnswer, ExplainAnswer, Silent
-from starter.output.permits import still_stopped_by
 from starter.output.record_table import NOT_REPAIRED
 from workflows.kit.messages import ScannerStatus
 
@@ -94,13 +93,13 @@ def scanner_lines(answer: NodeExplanation, scanner: ScannerStatus) -> list[str]:
         nearest = wording.still_at_risk(report.at_risk, episodes).nearest
         said += [f"data at risk: {wording.at_risk(row, now)}" for row in nearest if row.node == node]
     said += [
-        _PERMITS[permit.holding].format(permit.incident) + (f" (asked for: {permit.reason})" if permit.reason else "")
+        _PERMITS[permit.state].format(permit.incident) + (f" (asked for: {permit.reason})" if permit.reason else "")
         for permit in scanner.permits
         if permit.node == node
     ]
     said += [f"a request of incident {each.incident} waits for a permit" for each in scanner.queue if each.node == node]
     said += kept_from(answer)
-    holding = sum(permit.holding is not PermitState.PARKED for permit in scanner.permits)
+    holding = sum(permit.state is not PermitState.PARKED for permit in scanner.permits)
     said.append(f"{holding} of {scanner.concurrency} permits are in use")
     return said
 

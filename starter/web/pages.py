@@ -25,7 +25,7 @@ from policy.values import display_text
 from policy.values.times import written
 from starter import wording
 from starter.errors import RequestError, UnreadableError
-from starter.output.permits import still_stopped_by
+from starter.handles.status import still_stopped_by
 from starter.output.record_table import OFF_PROVEN
 from starter.web.auth import Caller, borne
 from starter.web.fleet import NodeState

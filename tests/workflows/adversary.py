@@ -260,7 +260,7 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
 
     async def last_look(self, request: contract.LookRequest) -> contract.LookResult:
         machine, pinned, referee = self.machine, request.target.pinned, self.referee
-        seen, configured = machine.observation(), self.configured or self.plan
+        seen, configured = machine.seen_node(), self.configured or self.plan
         difference = compare_identity(pinned, seen, destructive=request.destructive)
         gone = request.need_matters and self._need_is_gone(request.need)
         verdict = LookVerdict.GO
@@ -305,7 +305,7 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
             verdict=verdict,
             reason=f"{verdict}: {difference}",
             at=self.now,
-            observation=seen,
+            seen=seen,
             endpoints=configured.endpoints if asked else None,
             workload=self.standing() if request.counts else None,
             licence=licence_of(request) if verdict is LookVerdict.GO else "",
@@ -405,7 +405,7 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
         if machine.present and machine.holder != OURS:
             raise failure(ErrorType.NOT_FOUND, "another machine has the name")
         self._begins(request.incident)
-        seen = machine.observation()
+        seen = machine.seen_node()
         adopted = mark is not None and (mark.incident, mark.run_id) != (request.incident, self._attempt.run_id)
         return contract.RemediationPin(
             pinned=Pinned(
@@ -423,7 +423,7 @@ class PlayedActs(Played, NodeActs, DeviceActs, MachineActs):
             owner=self.machine_object.owner,
             adopted_incident=mark.incident if mark is not None and adopted else "",
             adopted_paths=mark.paths if mark is not None else (),
-            observation=seen,
+            seen=seen,
             streams=True,
         )
 

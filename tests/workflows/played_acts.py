@@ -145,7 +145,7 @@ class NodeActs(Acts):
             added=added,
             adopted_incident=mark.incident if mark is not None and adopted else "",
             adopted_paths=mark.paths if mark is not None else (),
-            observation=machine.observation(),
+            seen=machine.seen_node(),
             streams=True,
         )
 
@@ -323,7 +323,7 @@ class NodeActs(Acts):
         """The pinned Node."""
         if not self.machine.present:
             raise failure(ErrorType.NOT_FOUND, "the Node is gone")
-        if difference := compare_identity(target.pinned, self.machine.observation(), destructive=True):
+        if difference := compare_identity(target.pinned, self.machine.seen_node(), destructive=True):
             raise failure(ErrorType.TARGET_CHANGED, difference)
 
     def require_ours(self, target: contract.Target) -> Mark:
@@ -346,7 +346,7 @@ class NodeActs(Acts):
             raise failure(ErrorType.NOT_PROVEN, "the node is not proven off")
 
     def _is_another(self, target: contract.Target) -> bool:
-        seen = self.machine.observation()
+        seen = self.machine.seen_node()
         return seen.uid != target.pinned.uid and not same_machine(target.pinned, seen)
 
 

@@ -17,15 +17,15 @@ from temporalio.exceptions import ApplicationError
 
 from activities.errors import ErrorType, failure
 from policy.episode.gate import MODE, RULES, Seen
-from policy.episode.messages import Need, NeedKind, Observation, Reading, RecordEntry
+from policy.episode.messages import Need, NeedKind, Reading, RecordEntry, SeenNode
 from policy.episode.modes import ClusterModes, mode_of
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, PortionAnswer
 from policy.fence.kdump import KdumpReading, dead_stands
 from policy.fence.plan import SEALED_FOR, FencingPlan, PowerDevice
 from policy.fence.power import PowerAct, PowerState, VolumeState
 from policy.fence.templates import is_fencing_template
+from policy.history.offenders import NO_REPAIRS, FoundRepairs
 from policy.objects.marks import Mark
-from policy.observation.offenders import NO_REPAIRS, FoundRepairs
 from policy.values.mode import Mode
 from tests.licensing import licence_of
 from tests.workflows import contract
@@ -199,10 +199,10 @@ class World(Machine):
         for name in device.strange_to:
             raise failure(ErrorType.INVALID_CONFIG, f"{name}: {device.endpoint}: it was only sent to other hosts")
 
-    def observation(self) -> Observation:
+    def seen_node(self) -> SeenNode:
         """The node as it is now."""
         asked_by = (self.need.object_uid,) if self.need.object_uid and not self.withdrawn else ()
-        return replace(super().observation(), confirmed_well=self.confirmed_well, asked_by=asked_by)
+        return replace(super().seen_node(), confirmed_well=self.confirmed_well, asked_by=asked_by)
 
     def held_by_mode(self, request: contract.LookRequest) -> contract.LookVerdict | None:
         """What the gate's row says of its mode to a program, None for nothing."""
@@ -326,7 +326,7 @@ class ScriptedTarget(NodeActs, DeviceActs):
         speaker = self.world.speaker
         if not speaker:
             return contract.Verification(problem="no policy")
-        word = contract.SealedCommand(spoken=request.spoken, action=request.action.uid, speaker=speaker, seal=request.incident)
+        word = contract.SealedCommand(spec=request.spec, action=request.action.uid, speaker=speaker, seal=request.incident)
         return contract.Verification(speaker=speaker, sealed=word)
 
     # The Node -------------------------------------------------------------------------------------------------------
@@ -387,7 +387,7 @@ class ScriptedTarget(NodeActs, DeviceActs):
         if not request.destructive:
             world.may_fail("look")
         await self.act("look" if request.destructive else "glance")
-        world.wishes.append(request.need.word)
+        world.wishes.append(request.need.command)
         world.overrides.append(request.target.override)
         holder = ""
         if request.lease is not None:
@@ -418,7 +418,7 @@ class ScriptedTarget(NodeActs, DeviceActs):
             verdict=verdict,
             reason=f"scripted {verdict} {holder}".strip() if held is None else f"its mode is {world.mode}",
             at=clock(),
-            observation=world.observation(),
+            seen=world.seen_node(),
             until=until,
             permitted=world.permitted or not request.destructive,
             endpoints=world.plan.endpoints if request.configured is not None and world.present else None,

@@ -25,20 +25,20 @@ from activities.errors import ErrorType, error_type
 from policy.episode.operator_commands import (
     NAMESPACE,
     POLICY,
-    SAID_LABEL,
+    SENT_LABEL,
     WITHIN,
     ActionName,
     NodeActionSpec,
     Verb,
     doubt,
-    spoken_of,
+    read_spec,
 )
 from policy.values.display_text import in_a_line
 from policy.values.times import EARLIEST, moment_of, written
 
 log = logging.getLogger(__name__)
 
-HEARD, DONE, REFUSED = "Heard", "Done", "Refused"
+ACCEPTED, DONE, REFUSED = "Accepted", "Done", "Refused"
 """Phases of an object: a workflow has made use of it; how it was answered."""
 BEGINNINGS = {Verb.FENCE, Verb.PRESERVE, Verb.REMEDIATE}
 """Passed on again after their episode has ended, they would begin another one, if only to be refused."""
@@ -93,7 +93,7 @@ class NodeActionHandler(BackgroundWriter):
 
     def _is_due(self, found: JsonObject) -> bool:
         labels = found["metadata"].get("labels") or {}
-        said = SAID_LABEL in labels or (found.get("status") or {}).get("phase") in {DONE, REFUSED}
+        said = SENT_LABEL in labels or (found.get("status") or {}).get("phase") in {DONE, REFUSED}
         return not said or self._age(found) > self._kept_for
 
     def _age(self, found: JsonObject) -> timedelta:
@@ -126,7 +126,7 @@ class NodeActionHandler(BackgroundWriter):
             return REFUSED, problem
         action = ActionName(name=found["metadata"]["name"], uid=found["metadata"]["uid"])
         try:
-            return DONE, await self._dispatch(self._cluster, spoken_of(spec), action, str(spec.get("requestedBy", "")))
+            return DONE, await self._dispatch(self._cluster, read_spec(spec), action, str(spec.get("requestedBy", "")))
         except ValueError as error:
             return REFUSED, str(error)
         except ApplicationError as error:
