@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from policy.observation.spells import Ending, Spell, held_by
+from policy.values.display_text import counted
 from policy.values.times import as_of, written
 
 LATELY = timedelta(hours=1)
@@ -65,7 +66,8 @@ def sentences(spells: Iterable[Spell], moment: datetime) -> Iterator[str]:
             yield f"a repair was due at {clock(spell.due)} only"
             continue
         steps = f" ({', '.join(spell.steps)})" if spell.steps else ""
-        yield f"it would have been repaired{steps} from {clock(spell.due)} on, {spell.place} others before it"
+        turn = f"after {counted(spell.place, 'other node')}" if spell.place else "as the first"
+        yield f"it would have been repaired{steps} from {clock(spell.due)} on, {turn}"
         held = next((each for each in reversed(spell.held) if each.since <= moment), None)
         if held is not None:
             yield f"what held it since {clock(held.since)}: {held_by(held.code, held.message)}"
