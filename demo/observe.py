@@ -24,7 +24,7 @@ from demo.simulation import Simulation
 from policy.episode.messages import Outcome, scanner_id
 from policy.episode.modes import ClusterModes
 from policy.episode.operator_commands import SETTLED
-from policy.observation.comparison import CheckComparison, Judgement, compare
+from policy.history.comparison import CheckComparison, Judgement, compare
 from policy.values.mode import Mode
 from policy.values.times import written
 from simulator.fleet_history import MONTH, TIMEOUT, FleetHistory, Verdict

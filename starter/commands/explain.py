@@ -169,7 +169,7 @@ async def evaluate(
 
 
 def _replay(session: Session, cluster: ClusterSnapshot, path: str) -> Exit:
-    from policy.observation.replay import ReplayedCheck, replay
+    from policy.history.comparison import ReplayedCheck, replay
     from policy.values.errors import PolicyError
     from starter.output.comparison import ReplayAnswer, as_text, replayed_parts
     from starter.output.evaluation import described

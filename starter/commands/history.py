@@ -107,8 +107,8 @@ async def offenders(
     From `offenders.limit` repairs on a machine offends: its episode says so, and by `offenders.answer: ask` a person is asked
     before it is switched on again.
     """
+    from starter.output.history_table import offenders_table
     from starter.output.models import OffendersAnswer
-    from starter.output.repairs_tables import offenders_table
 
     session = session_of(context, cluster=cluster, output=output)
     async with session.connected() as (warden, settings, name):
@@ -128,7 +128,7 @@ async def report(
     how long it took until the machine was proven off and until then, and how long people were waited for.
     """
     from starter.handles.history import OPEN_LISTED, outcomes_of
-    from starter.output.repairs_tables import report_table
+    from starter.output.history_table import report_table
 
     session = session_of(context, cluster=cluster, output=output)
     began = began_of(since)

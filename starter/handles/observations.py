@@ -14,11 +14,20 @@ from typing import Any
 from temporalio.client import Client, WorkflowHandle
 
 from activities.contracts.episode_start import page_of
-from activities.contracts.search import NODE_DAYS, STORM
+from activities.contracts.search_attributes import NODE_DAYS, STORM
 from policy.episode.messages import EpisodeResult, scanner_id
-from policy.observation.comparison import Comparison, RecordedSpell, compare
-from policy.observation.past_moment import LATELY, dated, is_about
-from policy.observation.spells import OBSERVATION, NodeDays, ObservationRecord, ScannerSpells, Spell, unsound
+from policy.history.comparison import Comparison, RecordedSpell, compare
+from policy.history.spells import (
+    LATELY,
+    OBSERVATION,
+    NodeDays,
+    ObservationRecord,
+    ScannerSpells,
+    Spell,
+    dated,
+    is_about,
+    unsound,
+)
 from policy.values.times import written
 from starter.errors import MissingError, RequestError
 from starter.handles.calls import result_of

@@ -21,18 +21,17 @@ from activities.cluster.watch.offline import ManifestMistake
 from policy.checks.verdicts import Health
 from policy.episode.messages import EpisodeStatus, Kind, Phase
 from policy.episode.permits import PermitState
-from policy.observation.past_moment import dated
-from policy.observation.spells import Spell
+from policy.history.spells import Spell, dated
 from policy.scan.evaluation import TargetEvaluation
 from policy.scan.explanation import CheckOpinion, Explanation, Outlook, conclude
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.values.mode import Mode
 from policy.values.times import written
 from starter import wording
+from starter.handles.status import still_stopped_by
 from starter.output import outlooks
 from starter.output.evaluation import described, in_one_line, mistake_of, opinion_of
 from starter.output.models import EndedAnswer, ExplainAnswer, Silent
-from starter.output.permits import still_stopped_by
 from starter.output.record_table import NOT_REPAIRED
 from workflows.kit.messages import ScannerStatus
 
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from starter.handles.episodes import NodeEpisodes
     from starter.handles.observations import SpellsThen
 
-_PROGRAMS_WORD = re.compile(r"^[^:]*\([A-Z][A-Za-z]+\): ")
+_STABLE_REASON = re.compile(r"^[^:]*\([A-Z][A-Za-z]+\): ")
 """How a sentence about a node begins that names what programs call the reason."""
 _PERMITS = {
     PermitState.RESERVED: "a permit is reserved for incident {}",
@@ -97,13 +96,13 @@ def scanner_lines(answer: NodeExplanation, scanner: ScannerStatus) -> list[str]:
         nearest = wording.still_at_risk(report.at_risk, episodes).nearest
         said += [f"data at risk: {wording.at_risk(row, now)}" for row in nearest if row.node == node]
     said += [
-        _PERMITS[permit.holding].format(permit.incident) + (f" (asked for: {permit.reason})" if permit.reason else "")
+        _PERMITS[permit.state].format(permit.incident) + (f" (asked for: {permit.reason})" if permit.reason else "")
         for permit in scanner.permits
         if permit.node == node
     ]
     said += [f"a request of incident {each.incident} waits for a permit" for each in scanner.queue if each.node == node]
     said += kept_from(answer)
-    holding = sum(permit.holding is not PermitState.PARKED for permit in scanner.permits)
+    holding = sum(permit.state is not PermitState.PARKED for permit in scanner.permits)
     said.append(f"{holding} of {scanner.concurrency} permits are in use")
     return said
 
@@ -197,7 +196,7 @@ def conclusion(answer: NodeExplanation) -> str:
 
 def covers(concluded: str, sentence: str) -> bool:
     """Whether the conclusion has said all of the sentence, but for the word that programs have for it."""
-    return all(part in concluded for part in _PROGRAMS_WORD.sub("", sentence).split(": ", 1))
+    return all(part in concluded for part in _STABLE_REASON.sub("", sentence).split(": ", 1))
 
 
 def _of_episode(episode: EpisodeStatus, now: datetime) -> str:

@@ -21,8 +21,7 @@ from policy.checks.verdicts import SICKNESS, Health
 from policy.episode.gate import MODE
 from policy.episode.messages import EpisodeStatus, Phase
 from policy.fence.device_check import DeviceReport, DeviceRow, Reachability, fenceable
-from policy.observation.past_moment import ending
-from policy.observation.spells import held_by
+from policy.history.spells import ending, held_by
 from policy.scan import readiness
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import ObstacleCode, opened_breakers, seen_at
@@ -31,9 +30,8 @@ from policy.values.display_text import counted
 from policy.values.object_refs import in_natural_order
 from policy.values.times import written
 from starter import wording
-from starter.handles.status import ClusterStatus, PreservedNode, PreservedNodes
+from starter.handles.status import ClusterStatus, PreservedNode, PreservedNodes, still_stopped_by
 from starter.output.console import Sentences
-from starter.output.permits import still_stopped_by
 from workflows.kit.messages import ScannerStatus
 
 OLD = timedelta(seconds=5)
@@ -93,7 +91,7 @@ def _head(status: ClusterStatus, now: datetime, where: str) -> RenderableType:
     else:
         scanner = status.scanner
         inventory = counted(scanner.report.inventory, "node") if scanner.report else ""
-        holding = sum(1 for permit in scanner.permits if permit.holding.value != "parked")
+        holding = sum(1 for permit in scanner.permits if permit.state.value != "parked")
         permits = f"{holding} of {scanner.concurrency} permits in use"
         line.append(f"  {', '.join(filter(None, (inventory, wording.sees(scanner, now), permits)))}")
         for each in wording.obstacles(scanner, now):

@@ -19,9 +19,8 @@ from pydantic import ValidationError
 
 from policy.checks.health_check import HealthCheck
 from policy.episode.messages import Outcome
-from policy.observation.comparison import RecordedSpell, with_outcomes
-from policy.observation.replay import CheckThen, check_then
-from policy.observation.spells import Spell, unsound
+from policy.history.comparison import CheckThen, RecordedSpell, check_then, with_outcomes
+from policy.history.spells import Spell, unsound
 from policy.values.errors import shown
 from starter.handles.observations import ClusterComparison, Observed
 from starter.output.encoding import decoded, schemas_of, to_json

@@ -20,8 +20,8 @@ from fastapi.responses import Response
 from policy.episode.messages import EpisodeStatus
 from policy.episode.permits import Permit, PermitRequest
 from policy.fence.device_check import DeviceReport
+from policy.history.outcomes import OutcomesReport
 from policy.objects.scopes import POOL
-from policy.observation.outcomes import OutcomesReport
 from policy.scan.pauses import Pause
 from policy.scan.scan_report import CheckReport, TargetRow
 from policy.values.times import LONGEST_SINCE, USUAL_SINCE, parse_span

@@ -20,13 +20,13 @@ from policy.episode.advice import ONLY_IF, advice, section_of
 from policy.episode.messages import episode_id, scanner_id
 from policy.fence.config import method_summary
 from policy.fence.device_check import fenceable
+from policy.history.spells import would_have
 from policy.objects.scopes import POOL, group_phrase
-from policy.observation.past_moment import would_have
 from policy.values import display_text
 from policy.values.times import written
 from starter import wording
 from starter.errors import RequestError, UnreadableError
-from starter.output.permits import still_stopped_by
+from starter.handles.status import still_stopped_by
 from starter.output.record_table import OFF_PROVEN
 from starter.web.auth import Caller, borne
 from starter.web.fleet import NodeState

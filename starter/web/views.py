@@ -20,7 +20,7 @@ from activities.contracts.episode_start import TemporalUi
 from policy.checks.fence_policies import PolicySource
 from policy.episode.messages import Phase
 from policy.fence.device_check import DeviceReport, acted_on
-from policy.observation.offenders import OffenderRules
+from policy.history.offenders import OffenderRules
 from policy.scan import readiness
 from policy.scan.explanation import Explanation, explain
 from starter import wording

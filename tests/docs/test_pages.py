@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from activities.contracts import search
+from activities.contracts import search_attributes
 from activities.contracts.episode_start import queries
 from policy.dialects import parse
 from policy.fence.templates import is_fencing_template
@@ -206,7 +206,7 @@ def test_the_readme_is_one_screen_and_its_links_lead_somewhere() -> None:
 def test_its_search_attributes_are_those_that_are_set() -> None:
     told = re.search(r"search attributes \(([^)]+)\)", pages()["docs/temporal.md"])
     assert told is not None
-    assert re.findall(r"`(\w+)`", told[1]) == [key.name for key in search.ALL]
+    assert re.findall(r"`(\w+)`", told[1]) == [key.name for key in search_attributes.ALL]
 
 
 def test_the_lists_of_temporals_ui_are_those_that_the_page_links_to() -> None:

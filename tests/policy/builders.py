@@ -12,7 +12,7 @@ from policy.checks.rules import rules_of
 from policy.checks.verdicts import JudgedTarget, Verdict
 from policy.dialects import parse
 from policy.episode.fencing_requests import FencingRequest
-from policy.episode.messages import Kind, Observation, Pinned
+from policy.episode.messages import Kind, Pinned, SeenNode
 from policy.episode.permits import Permit, PermitState
 from policy.fence.config import FenceConfig, Method
 from policy.fence.configmap_methods import ConfigMap, Found, LookupKind, ObjectLookup, ObjectName
@@ -154,7 +154,7 @@ def a_report(*candidates: Candidate, **fields: object) -> ScanReport:
     return ScanReport(digest="d", at=NOW, resource_version="1", inventory=12, candidates=candidates, **values)  # type: ignore[arg-type]
 
 
-def a_permit(node: str, holding: PermitState = PermitState.OPEN, **fields: object) -> Permit:
+def a_permit(node: str, state: PermitState = PermitState.OPEN, **fields: object) -> Permit:
     values: dict[str, object] = {
         "workflow_id": f"episode/c/{node}",
         "incident": f"incident-{node}",
@@ -163,7 +163,7 @@ def a_permit(node: str, holding: PermitState = PermitState.OPEN, **fields: objec
         "node_uid": f"uid-of-{node}",
         "provider_id": f"sim:///{node}",
     } | fields
-    return Permit(node=node, holding=holding, **values)  # type: ignore[arg-type]
+    return Permit(node=node, state=state, **values)  # type: ignore[arg-type]
 
 
 def pinned(**fields: object) -> Pinned:
@@ -178,7 +178,7 @@ def pinned(**fields: object) -> Pinned:
     return Pinned(**values)  # type: ignore[arg-type]
 
 
-def seen(**fields: object) -> Observation:
+def seen(**fields: object) -> SeenNode:
     values: dict[str, object] = {
         "node": "node-1",
         "uid": "uid-1",
@@ -187,7 +187,7 @@ def seen(**fields: object) -> Observation:
         "boot_id": "boot-1",
         "ready": True,
     } | fields
-    return Observation(**values)  # type: ignore[arg-type]
+    return SeenNode(**values)  # type: ignore[arg-type]
 
 
 # ConfigMaps as people write them, and the reader run on them.
@@ -304,7 +304,7 @@ def report_of(parts: ReportParts) -> ScanReport:
         checks=parts.checks,
         candidates=parts.candidates,
         candidates_left_out=parts.candidates_left_out,
-        observations=parts.observations,
+        seen_nodes=parts.seen_nodes,
         control_plane=parts.control_plane,
         policies=parts.policies,
         groups=parts.groups,

@@ -22,7 +22,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.contracts.power import CommandResult, PowerRequest
 from activities.errors import ErrorType, error_type
-from activities.power.bmc.forked_child import ForkServer
+from activities.power.bmc.child_handle import ForkServer
 from activities.power.driver import DeviceCredentials
 from activities.power.registry import driver_for
 from activities.power.service import PowerService

@@ -128,7 +128,7 @@ async def test_s1_a_cut_that_a_caller_has_made_up_frees_nothing(what: str, marke
 async def test_s1_a_dump_that_no_listener_of_ours_has_heard_frees_nothing(true: bool, marked: World) -> None:
     last = NOW - timedelta(seconds=2)
     heard = LICENCES.sealed_dump(KdumpReading(at=NOW, listening=SICK_SINCE, address=ADDRESS if true else "10.0.0.8", last=last))
-    proof = KernelDead(address=ADDRESS, messages=1, last=last, heard_at=NOW, after=SICK_SINCE, seal=heard.seal)
+    proof = KernelDead(address=ADDRESS, messages=1, last=last, read_at=NOW, after=SICK_SINCE, seal=heard.seal)
     target = await marked.pinned()
     target = replace(target, pinned=replace(target.pinned, addresses=(ADDRESS,)))
     request = FreeDumpingRequest(target=target, proof=proof, not_after=NOW + timedelta(seconds=9), holder=HOLDER)

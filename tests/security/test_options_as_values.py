@@ -39,6 +39,7 @@ from tests.documents import documents
 from tests.licensing import BELIEVING, LICENCES
 from tests.power.agents.scripted import needs
 from tests.power.conftest import within
+from tests.system.real_api import simulated_only
 from workers.configuration.credentials import ClusterObjects, WorkerCredentials
 
 pytestmark = [pytest.mark.timeout(60), needs("fence_virsh", "ssh")]
@@ -77,6 +78,7 @@ ADDRESS = f"fe80::1% {OPTION}"
 
 @pytest.fixture
 async def api() -> AsyncIterator[ApiServer]:
+    simulated_only("no act of the server: what an option in an object makes of a worker's programs")
     async with ApiServer(tokens=TOKENS) as server:
         async with ApiClient(ApiAddress(url=server.url, token="administrator"), user_agent="administrator") as person:
             for document in documents(*KINDS, "deploy/medik8s-leases.yaml", "deploy/rbac.yaml", "deploy/worker.yaml"):

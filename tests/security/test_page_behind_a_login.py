@@ -32,7 +32,7 @@ async def test_a_form_is_taken_only_from_the_user_it_was_shown_to(stage: Stage, 
         return found[1]
 
     async def sent(token: str, form_token: str) -> int:
-        form = {"word": "pause", "reason": "drill", "form_token": form_token}
+        form = {"verb": "pause", "reason": "drill", "form_token": form_token}
         async with stage.page.post(f"/c/{cluster}/acts", data=form, headers={"Authorization": f"Bearer {token}"}) as answer:
             return answer.status
 

@@ -38,7 +38,7 @@ class Stage:
         return self.printed.query["token"]
 
     async def says(self, **headers: str) -> int:
-        said = {"word": "abort", "node": "node-1", "reason": "enough"}
+        said = {"verb": "abort", "node": "node-1", "reason": "enough"}
         async with self.page.post(self.acts, json=said, headers=headers) as answer:
             return answer.status
 
@@ -92,7 +92,7 @@ async def test_the_printed_address_opens_the_page_once_and_for_this_browser(stag
     assert (status, stage.token in body, 'action="/logout"' in body) == (200, False, False)
     form = re.search(r'name="form_token" value="(\w+)"', body)
     assert form is not None
-    said = {"word": "pause", "reason": "drill", "form_token": form[1]}
+    said = {"verb": "pause", "reason": "drill", "form_token": form[1]}
     async with stage.page.post(f"/c/{cluster}/acts", data=said, headers=session) as answer:
         assert answer.status != 403, "the form is its own"
     async with stage.page.post(f"/c/{cluster}/acts", data=said) as answer:

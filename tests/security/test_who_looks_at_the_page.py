@@ -30,6 +30,7 @@ from tests.starter.conftest import cluster as cluster  # noqa: PLC0414
 from tests.starter.conftest import server as server  # noqa: PLC0414
 from tests.starter.conftest import unserved as unserved  # noqa: PLC0414
 from tests.starter.conftest import warden as warden  # noqa: PLC0414
+from tests.system.real_api import simulated_only
 
 TOKENS = {"administrator": "admin", "pages": "page", "anns": "ann", "anns-renewed": "ann", "bobs": "bob", "eves": "eve"}
 LOOKS = {"apiGroups": ["nodewarden.io"], "resources": ["nodes"], "verbs": ["get"]}
@@ -69,6 +70,7 @@ class Stage:
 
 @pytest.fixture
 async def stage(warden: Nodewarden, cluster: str) -> AsyncIterator[Stage]:
+    simulated_only("its request log says in which name each request came")
     async with (
         ApiServer(tokens=TOKENS) as api,
         ApiClient(ApiAddress(url=api.url, token="administrator"), user_agent="administrator") as admin,
@@ -124,7 +126,7 @@ async def test_names_that_a_proxy_might_hand_on_are_not_believed(stage: Stage) -
 async def test_what_is_said_is_said_with_the_speakers_own_token(stage: Stage, warden: Nodewarden, cluster: str) -> None:
     """The page's own account has no part in it: Kubernetes' rules and its audit have the person."""
     episode = await warden.fence(cluster, "node-1", reason="drill")
-    code, told = await stage.says("anns", word="abort", node="node-1", reason="enough")
+    code, told = await stage.says("anns", verb="abort", node="node-1", reason="enough")
     assert (code, spoken(stage)) == (200, ["ann"]), told
     assert "by ann: enough" in (await episode.result()).message
 
@@ -132,12 +134,12 @@ async def test_what_is_said_is_said_with_the_speakers_own_token(stage: Stage, wa
 async def test_a_reader_without_the_right_to_act_commands_nothing(stage: Stage, warden: Nodewarden, cluster: str) -> None:
     """Not even in his own name, unverified, as a command line would."""
     episode = await warden.fence(cluster, "node-1", reason="drill")
-    code, told = await stage.says("bobs", word="abort", node="node-1", reason="enough")
+    code, told = await stage.says("bobs", verb="abort", node="node-1", reason="enough")
     assert code == 403
     assert "Kubernetes does not attest who you are" in told["error"]
     for token in ("", "forged", "eves"):
-        assert (await stage.says(token, word="abort", node="node-1", reason="x"))[0] in {401, 403}
-    assert (await stage.says("bobs", word="fence", node="node-9", reason="x"))[0] == 403
+        assert (await stage.says(token, verb="abort", node="node-1", reason="x"))[0] in {401, 403}
+    assert (await stage.says("bobs", verb="fence", node="node-9", reason="x"))[0] == 403
     assert spoken(stage) == []
     assert await episode.is_open()
     assert not await warden.episode(cluster, "node-9").is_open()
@@ -147,7 +149,7 @@ async def test_a_reader_without_the_right_to_act_commands_nothing(stage: Stage, 
 async def test_without_node_actions_nothing_is_said_there(stage: Stage, warden: Nodewarden, cluster: str) -> None:
     await stage.admin.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodeactions.nodewarden.io")
     episode = await warden.fence(cluster, "node-1", reason="drill")
-    code, told = await stage.says("anns", word="abort", node="node-1", reason="enough")
+    code, told = await stage.says("anns", verb="abort", node="node-1", reason="enough")
     assert (code, "nodewarden deploy people" in told["error"]) == (409, True), told
     await episode.abort(who="ann", reason="enough")
 

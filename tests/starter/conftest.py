@@ -15,7 +15,7 @@ from temporalio.api.workflowservice.v1 import PollActivityTaskQueueRequest
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from activities.contracts import search
+from activities.contracts import search_attributes
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from starter.client import Nodewarden
@@ -30,7 +30,7 @@ from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
     """Its address. Its namespace `silent` has no worker."""
-    with development_server(namespaces=(SILENT,), search_attributes=tuple(key.name for key in search.ALL)) as address:
+    with development_server(namespaces=(SILENT,), search_attributes=tuple(key.name for key in search_attributes.ALL)) as address:
         yield address
 
 

@@ -18,7 +18,7 @@ from temporalio.worker import Worker
 
 from activities.temporal_clients import ObservationStarter
 from policy.episode.messages import FencingInput, NeedKind, Outcome, Phase, scanner_id
-from policy.observation.spells import OBSERVATION, Ending, NodeDays, ObservationRecord, Spell
+from policy.history.spells import OBSERVATION, Ending, NodeDays, ObservationRecord, Spell
 from policy.values.display_text import STAND_IN
 from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef

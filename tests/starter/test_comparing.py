@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from markupsafe import escape
 
-from activities.contracts import search
+from activities.contracts import search_attributes
 from policy.episode.gate import MODE
 from policy.episode.messages import EpisodeResult, Outcome
-from policy.observation.comparison import compare
-from policy.observation.past_moment import would_have
-from policy.observation.spells import Ending, ObservationRecord, Spell
+from policy.history.comparison import compare
+from policy.history.spells import Ending, ObservationRecord, Spell, would_have
 from policy.values.display_text import visible
 from policy.values.mode import Mode
 from starter.client import Nodewarden
@@ -31,7 +30,7 @@ from starter.output.comparison import as_markdown, as_text, parts
 from starter.plans import spell_file
 from starter.web.views import Views
 from tests.docs.reading import DOCS
-from tests.policy.observation.builders import CHECK, NOON, held, minutes, node_days, recorded, repaired, spell
+from tests.policy.history.builders import CHECK, NOON, held, minutes, node_days, recorded, repaired, spell
 from tests.starter.builders import drawn, nodewarden
 from tests.unlocked import unlocked
 from workers.errors import SettingsError
@@ -131,7 +130,7 @@ async def test_the_whole_way_from_temporal_to_people_and_programs(warden: Nodewa
             record,
             id=record.workflow_id,
             task_queue=WORKFLOW_QUEUE,
-            search_attributes=search.of_observation(record),
+            search_attributes=search_attributes.of_observation(record),
         )
     async with asyncio.timeout(20):
         while len((await warden.observations.observed(cluster, since=due)).spells) < 3:

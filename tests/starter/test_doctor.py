@@ -367,8 +367,8 @@ async def test_what_the_settings_leave_open_is_said_by_name() -> None:
         "temporal.insecure",
     ]
     assert levels(await protection(Settings(**closed))) == [Level.OK]  # type: ignore[arg-type]
-    closed["worker"]["words"] = "any"
-    only(await protection(Settings(**closed)), Level.WARNING, "worker.words: ")  # type: ignore[arg-type]
+    closed["worker"]["commands"] = "any"
+    only(await protection(Settings(**closed)), Level.WARNING, "worker.commands: ")  # type: ignore[arg-type]
 
 
 async def test_a_cluster_that_does_not_check_who_speaks_is_told_of_and_how_it_comes_to(api: ApiServer) -> None:

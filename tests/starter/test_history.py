@@ -14,10 +14,9 @@ import pytest
 from temporalio import workflow
 from temporalio.worker import Worker
 
-from activities.contracts import search
+from activities.contracts import search_attributes
 from policy.episode.messages import Acknowledgement, Kind, OffProof, RecordEntry
-from policy.observation.past_moment import would_have
-from policy.observation.spells import Ending, HeldSpan, Spell
+from policy.history.spells import Ending, HeldSpan, Spell, would_have
 from policy.scan.pauses import PAUSES_REMEMBERED, PastPause, Pause, PauseEnd, Pauses, in_force, paused, unpaused
 from policy.values.times import written
 from starter.client import Nodewarden
@@ -104,7 +103,7 @@ class ForeignFencing:
 
 async def test_s49_the_result_of_a_strangers_workflow_ends_no_history(keyboard: Path, warden: Nodewarden, cluster: str) -> None:
     """S49: one such workflow would end `history`, `compare` and the page for as long as Temporal remembers it."""
-    attributes = search.of_episode(Kind.FENCING, cluster=cluster, node="node-2", reason="forged")
+    attributes = search_attributes.of_episode(Kind.FENCING, cluster=cluster, node="node-2", reason="forged")
     async with Worker(warden.client, task_queue=f"strangers-{cluster}", workflows=[ForeignFencing]):
         await warden.client.execute_workflow(
             ForeignFencing.run,

@@ -16,7 +16,7 @@ from policy.episode.messages import Kind, Phase
 from policy.episode.modes import ClusterModes
 from policy.episode.permits import Permit, PermitRequest, PermitState
 from policy.fence.device_check import DeviceRow
-from policy.observation.spells import Ending, HeldSpan, Spell
+from policy.history.spells import Ending, HeldSpan, Spell
 from policy.scan.admission import Refused
 from policy.scan.pauses import Pause
 from policy.scan.permit_rules import AdmissionRefusal
@@ -131,7 +131,7 @@ def test_who_waits_and_why() -> None:
     waiting = scanner(
         report(row("node-1")),
         permits=(
-            Permit(node="node-2", workflow_id="w", incident="i", kind=episode().kind, holding=PermitState.OPEN, granted_at=NOW),
+            Permit(node="node-2", workflow_id="w", incident="i", kind=episode().kind, state=PermitState.OPEN, granted_at=NOW),
         ),
         queue=(PermitRequest(node="node-3", workflow_id="w", incident="i"),),
         held_off=(Backoff(node="node-4", reason="aborted by amy", until=NOW + timedelta(seconds=40)),),

@@ -127,7 +127,7 @@ async def test_another_pages_form_is_refused(
 ) -> None:
     """S42: as a browser sends it, from a file that a person was made to open."""
     episode = await mine.fence(cluster, "node-1", reason="drill")
-    fields = {"word": "abort", "node": "node-1", "reason": "x"}
+    fields = {"verb": "abort", "node": "node-1", "reason": "x"}
     inputs = "".join(f"<input name={name} value={value}>" for name, value in fields.items())
     (tmp_path / "evil.html").write_text(f"<form method=post action={served}/acts>{inputs}<button>x</button></form>")
     async with opened(browser, (tmp_path / "evil.html").as_uri()) as (page, _):

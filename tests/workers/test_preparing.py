@@ -19,7 +19,7 @@ from activities.errors import ErrorType, failure
 from activities.power.registry import LIBRARIES
 from policy.fence.device_check import DeviceToCheck, NodeToCheck
 from policy.fence.plan import PowerDevice
-from workers.preload import load_drivers
+from workers.composition import load_drivers
 
 
 class Devices(FenceDeviceActivities):

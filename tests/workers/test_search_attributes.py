@@ -13,7 +13,7 @@ from temporalio.client import Client
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.contracts import search
+from activities.contracts import search_attributes
 from workers.configuration.process_settings import TemporalSettings
 from workers.connect import connect
 from workers.errors import SearchAttributesError
@@ -53,7 +53,7 @@ async def test_missing_ones_are_created_and_usable_at_once(client: Client) -> No
         "Anything",
         id="typed",
         task_queue="none",
-        search_attributes=TypedSearchAttributes([SearchAttributePair(search.NODE, "node-7")]),
+        search_attributes=TypedSearchAttributes([SearchAttributePair(search_attributes.NODE, "node-7")]),
     )
     assert await ensure_search_attributes(client) == ()
 
@@ -103,4 +103,4 @@ async def test_one_of_another_type_is_refused_by_name(client: Client) -> None:
 
 
 def test_all_that_workflows_set_are_required() -> None:
-    assert set(required_search_attributes()) == {key.name for key in search.ALL}
+    assert set(required_search_attributes()) == {key.name for key in search_attributes.ALL}

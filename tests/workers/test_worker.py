@@ -113,7 +113,7 @@ async def test_who_is_to_be_notified_by_the_settings_is(
     again = Repetition(node="node-9", cause="Ready", count=3, window=timedelta(hours=1), incidents=())
     acts = {
         "target.publish": PublishRequest(target=about, publication=asks),
-        "scan.tell-repetition": RepetitionRequest(cluster="prod", repetition=again),
+        "scan.publish-repetition": RepetitionRequest(cluster="prod", repetition=again),
         "scan.observe-cluster": ScanRequest(cluster="prod", holder="us", halted="paused", halted_is_new=True, wait=timedelta(0)),
     }
     async with compose(given, client, clusters={"prod": NOWHERE}, role=Role.CLUSTER) as (serving,):

@@ -39,16 +39,16 @@ from policy.episode.messages import (
     Kind,
     Need,
     NeedKind,
-    Observation,
     Outcome,
     Phase,
     PreservationInput,
     PreservationUpdate,
+    SeenNode,
     episode_id,
     scanner_id,
 )
 from policy.episode.modes import MODES_MEMO, ClusterModes
-from policy.observation.spells import NodeDays, ObservationRecord, ScannerSpells, Spell
+from policy.history.spells import NodeDays, ObservationRecord, ScannerSpells, Spell
 from policy.preservation.preservation_index import PreservationNeed
 from policy.values.mode import Mode
 from tests.workflows.fencing_run import fencing
@@ -189,13 +189,13 @@ async def test_what_an_episode_says_of_its_node_is_passed_on(env: WorkflowEnviro
 
 async def test_open_episodes_are_told_of_their_nodes_and_the_others_are_named(env: WorkflowEnvironment) -> None:
     """One that has closed, or never was, keeps nobody else from being told."""
-    seen = tuple(Observation(node=node, boot_id="b2") for node in ("node-5", "node-6"))
+    seen = tuple(SeenNode(node=node, boot_id="b2") for node in ("node-5", "node-6"))
     async with holding(env.client, "node-6", "Fencing", memo={}):
-        result = await ActivityEnvironment().run(service(env.client).notify, NotifyRequest(cluster=CLUSTER, observations=seen))
+        result = await ActivityEnvironment().run(service(env.client).notify, NotifyRequest(cluster=CLUSTER, seen_nodes=seen))
         history = await env.client.get_workflow_handle(episode_id(CLUSTER, "node-6")).fetch_history()
     assert result.gone == ("node-5",)
     (signal,) = [event.workflow_execution_signaled_event_attributes for event in history.events if event.event_type == SIGNALED]
-    assert signal.signal_name == "observe"
+    assert signal.signal_name == "node_changed"
     assert b"b2" in signal.input.payloads[0].data
 
 

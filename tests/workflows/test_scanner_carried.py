@@ -14,7 +14,7 @@ from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.messages import Kind
 from policy.episode.modes import ClusterModes, ModeRule
 from policy.episode.permits import NeedsPerson, Permit, PermitDecision, PermitRequest, PermitState, Portion, Replacing
-from policy.observation.spells import Ending, HeldSpan, NodeDays, ObservationRecord, Spell
+from policy.history.spells import Ending, HeldSpan, NodeDays, ObservationRecord, Spell
 from policy.scan.pauses import PastPause, Pause
 from policy.scan.repeat_alarm import PastIncident, Repetition
 from policy.values.mode import Mode
@@ -27,7 +27,7 @@ LATER = NOW + timedelta(minutes=1)
 
 
 def line(node: str) -> Permit:
-    return Permit(node=node, workflow_id="w", incident=f"of-{node}", kind=Kind.FENCING, holding=PermitState.OPEN, granted_at=NOW)
+    return Permit(node=node, workflow_id="w", incident=f"of-{node}", kind=Kind.FENCING, state=PermitState.OPEN, granted_at=NOW)
 
 
 def spell(node: str) -> Spell:

@@ -12,7 +12,7 @@ from activities.errors import ErrorType, failure
 from policy.episode.decisions import Decision, DecisionKind
 from policy.episode.gate import MODE
 from policy.episode.messages import episode_id
-from policy.observation.spells import MOST_RECORDED, Ending, NodeDays, ObservationRecord, ScannerSpells, Spell
+from policy.history.spells import MOST_RECORDED, Ending, NodeDays, ObservationRecord, ScannerSpells, Spell
 from policy.scan.scan_report import NodeStanding, ScanReport, WatchedNode
 from policy.values.mode import Mode
 from tests.workflows import contract
@@ -226,8 +226,8 @@ async def test_node_days_that_a_stop_can_t_record_are_recorded_by_the_next_scann
 
 def test_fifteen_hundred_spells_are_less_than_temporal_takes() -> None:
     """2 MB is the most for one payload; the state is carried over in one."""
-    from policy.observation.open_spells import LONGEST_TEXT, MANY, MOST_OPEN, MOST_SPANS, MOST_SPANS_OF_MANY
-    from policy.observation.spells import HeldSpan
+    from policy.history.open_spells import LONGEST_TEXT, MANY, MOST_OPEN, MOST_SPANS, MOST_SPANS_OF_MANY
+    from policy.history.spells import HeldSpan
 
     span = HeldSpan(code="CircuitBreakerOpen", message="m" * LONGEST_TEXT, since=NOW, until=NOW)
     largest = Spell(

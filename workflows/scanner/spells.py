@@ -2,7 +2,7 @@
 
 A record is made beside the scan, so that no deadline waits for it, and is asked for until it exists: only then does what it is
 about leave the state. A repetition finds it made, by its workflow id. What can't be recorded now holds back nothing else. Which
-spells open and end is `policy/observation/open_spells.py`.
+spells open and end is `policy/history/open_spells.py`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from activities.contracts.episodes import EpisodeActivities, FormerRun
 from activities.contracts.scan import ObservationActivities, RecordRequest
 from activities.errors import error_message
 from policy.episode.permits import PermitState
-from policy.observation import open_spells
-from policy.observation.spells import MOST_RECORDED, NodeDays, ObservationRecord, ScannerSpells
+from policy.history import open_spells
+from policy.history.spells import MOST_RECORDED, NodeDays, ObservationRecord, ScannerSpells
 from policy.scan.admission import Refused
 from policy.scan.scan_report import MAXIMUM_WATCHED, ScanReport
 from workflows.kit import options
@@ -53,7 +53,7 @@ class Spells:
         begun = {
             each.node: each
             for each in state.permits.values()
-            if each.holding is not PermitState.RESERVED and each.node not in opening
+            if each.state is not PermitState.RESERVED and each.node not in opening
         }
         changes = open_spells.next_spells(
             state.spells,

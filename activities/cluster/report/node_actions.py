@@ -26,20 +26,20 @@ from activities.errors import ErrorType, error_type
 from policy.episode.operator_commands import (
     NAMESPACE,
     POLICY,
-    SAID_LABEL,
+    SENT_LABEL,
     WITHIN,
     ActionName,
     NodeActionSpec,
     Verb,
     doubt,
-    spoken_of,
+    read_spec,
 )
 from policy.values.display_text import in_a_line
 from policy.values.times import EARLIEST, moment_of, written
 
 log = logging.getLogger(__name__)
 
-HEARD, DONE, REFUSED = "Heard", "Done", "Refused"
+ACCEPTED, DONE, REFUSED = "Accepted", "Done", "Refused"
 """Phases of an object: a workflow has made use of it; how it was answered."""
 BEGINNINGS = {Verb.FENCE, Verb.PRESERVE, Verb.REMEDIATE}
 """Passed on again after their episode has ended, they would begin another one, if only to be refused."""
@@ -131,7 +131,7 @@ class NodeActionHandler(BackgroundWriter):
             return REFUSED, problem
         action = ActionName(name=found["metadata"]["name"], uid=found["metadata"]["uid"])
         try:
-            return DONE, await self._dispatch(self._cluster, spoken_of(spec), action, str(spec.get("requestedBy", "")))
+            return DONE, await self._dispatch(self._cluster, read_spec(spec), action, str(spec.get("requestedBy", "")))
         except ValueError as error:
             return REFUSED, str(error)
         except ApplicationError as error:
@@ -173,7 +173,7 @@ async def doubt_of(connection: ClusterConnection, action: JsonObject) -> str:
 
 def _is_passed_on(found: JsonObject) -> bool:
     """By the command line that made it."""
-    return SAID_LABEL in (found["metadata"].get("labels") or {})
+    return SENT_LABEL in (found["metadata"].get("labels") or {})
 
 
 def _uid(found: JsonObject) -> str:

@@ -79,7 +79,7 @@ async def test_a_condition_names_the_volume_and_who_crashes_and_its_claim_who_mo
     assert [each.key for each in found.failure.mounting] == ["default/db-0"]
     assert [each.key for each in found.failure.crashing] == ["default/client"]
     assert found.eviction_timeout == timedelta(seconds=90)
-    assert found.said[0].by == UNAVAILABLE
+    assert found.messages[0].by == UNAVAILABLE
     assert volumes.writes == 0
 
 

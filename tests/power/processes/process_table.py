@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from activities.power.bmc.forked_child import ForkServer
+from activities.power.bmc.child_handle import ForkServer
 
 
 def children_of(parent: int, *, dead: bool = False) -> list[int]:

@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 
 from activities.errors import ErrorType
+from activities.power.bmc.child_handle import ForkServer
 from activities.power.bmc.drivers import IPMI_SERVER, REDFISH_SERVER, IpmiDriver
-from activities.power.bmc.forked_child import ForkServer
 from activities.power.driver import Deadline, PowerError
 from tests.power.conftest import fails, ipmi_driver, within
 from tests.power.processes.process_table import alive, children_of, gone, visible

@@ -8,8 +8,8 @@ from typing import Any
 
 from policy.episode.gate import MODE
 from policy.episode.messages import EpisodeResult, Outcome, RestartProof
-from policy.observation.comparison import RecordedSpell
-from policy.observation.spells import Ending, HeldSpan, NodeDays, Spell
+from policy.history.comparison import RecordedSpell
+from policy.history.spells import Ending, HeldSpan, NodeDays, Spell
 from policy.values.mode import Mode
 
 CHECK = "NodeHealthCheck/workers"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from policy.episode.gate import MODE
 from policy.episode.messages import EpisodeResult, Outcome, Phase, RecordEntry
-from policy.observation.comparison import (
+from policy.history.comparison import (
     FEWEST_CASES,
     FEWEST_DAYS,
     FEWEST_REPAIRS,
@@ -32,9 +32,9 @@ from policy.observation.comparison import (
     repair_time,
     share_of,
 )
-from policy.observation.spells import Ending, NodeDays, Spell
+from policy.history.spells import Ending, NodeDays, Spell
 from policy.values.mode import Mode
-from tests.policy.observation.builders import CHECK, NOON, held, minutes, node_days, recorded, repaired, spell
+from tests.policy.history.builders import CHECK, NOON, held, minutes, node_days, recorded, repaired, spell
 
 NOW = NOON + timedelta(days=2)
 SINCE = NOON - timedelta(days=3)

@@ -1,7 +1,7 @@
 """Offenders: machines that are repaired again and again, counted by their hardware, whatever name their Node has.
 
-An episode that acts says in a search attribute which hardware it repairs (`activities/contracts/search.py`), so that Temporal's
-visibility finds the repairs of a machine that was renamed, re-imaged or moved to another place of the same cluster.
+An episode that acts says in a search attribute which hardware it repairs (`activities/contracts/search_attributes.py`), so that
+Temporal's visibility finds the repairs of a machine that was renamed, re-imaged or moved to another place of the same cluster.
 
 The system UUID is what a kubelet reports: a stranger's. What it gains by another one than its own: its repairs are counted for
 that machine, of which people are told, or for which a person is asked, and which is repaired otherwise as ever; or its own are
@@ -30,7 +30,7 @@ MOST_NAMES = 5
 class OffenderAnswer(StrEnum):
     """What an episode does about an offender."""
 
-    TELL = "tell"
+    NOTIFY = "notify"
     """Its record, an Event and a notice say so."""
     ASK = "ask"
     """The same, and a person is asked before the machine is switched on again."""
@@ -42,7 +42,7 @@ class OffenderRules:
 
     limit: int = 3
     window: timedelta = timedelta(days=28)
-    answer: OffenderAnswer = OffenderAnswer.TELL
+    answer: OffenderAnswer = OffenderAnswer.NOTIFY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from itertools import accumulate, islice, takewhile
 from policy.episode.gate import MODE
 from policy.episode.messages import NeedKind
 from policy.episode.permits import Permit
-from policy.observation.spells import Ending, HeldSpan, NodeDays, Spell
+from policy.history.spells import Ending, HeldSpan, NodeDays, Spell
 from policy.scan.admission import Refused
 from policy.scan.scan_report import MAXIMUM_WATCHED, NodeStanding, ScanReport, WatchedNode
 from policy.values.display_text import in_a_line

@@ -7,8 +7,8 @@ from datetime import datetime
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 
 from policy.episode.messages import Kind, Outcome, Phase
-from policy.observation.offenders import Repair
-from policy.observation.spells import OBSERVATION, ObservationRecord
+from policy.history.offenders import Repair
+from policy.history.spells import OBSERVATION, ObservationRecord
 from policy.values.times import written
 
 CLUSTER = SearchAttributeKey.for_keyword("Cluster")
@@ -24,7 +24,7 @@ MODE = SearchAttributeKey.for_keyword("RepairMode")
 the server would look for in small letters."""
 
 HARDWARE = SearchAttributeKey.for_keyword("Hardware")
-"""The system UUID of the machine, as `policy.observation.offenders.hardware_of` spells it. Set once an episode acts on the node:
+"""The system UUID of the machine, as `policy.history.offenders.hardware_of` spells it. Set once an episode acts on the node:
 by it the repairs of a machine are found, whatever name its Node has."""
 
 ALL = (CLUSTER, NODE, ZONE, KIND, PHASE, REASON, OUTCOME, HARDWARE, MODE)

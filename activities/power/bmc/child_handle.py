@@ -45,7 +45,7 @@ class ForkServer:
         return self._process.pid if self._process else None
 
     @asynccontextmanager
-    async def child(self) -> AsyncIterator[ForkedChild]:
+    async def child(self) -> AsyncIterator[ChildHandle]:
         """A child of its own. However this is left, the child ends: by itself where it is asked for nothing more, else killed.
 
         Raises PowerError (Transient) where none can be forked.
@@ -53,7 +53,7 @@ class ForkServer:
         operation, leash = self.fork()
         with operation, leash:
             reader, writer = await asyncio.open_unix_connection(sock=operation, limit=OUTPUT_LIMIT)
-            child = ForkedChild(self, reader, writer, leash)
+            child = ChildHandle(self, reader, writer, leash)
             try:
                 yield child
                 await child.end()
@@ -104,7 +104,7 @@ class ForkServer:
         self._control = control
 
 
-class ForkedChild:
+class ChildHandle:
     """A child: it is sent lines and says lines. timed_out: it was killed because the deadline of a line was over."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The child's side of a session with one device, and what such a process promises. `fork_server.py` forks it.
+"""What runs in a child: the session with one device, and what such a process promises. `fork_server.py` forks it.
 
 Standard input is lines of JSON: first the device and its credentials, then a line for each thing to do, with the moment when all
 of it must be over. Standard output is a line of JSON for each stage, and one with the answer or the error; `drivers.py` in the

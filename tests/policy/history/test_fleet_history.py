@@ -19,9 +19,9 @@ import pytest
 from activities.cluster.acts.scan import hands_on
 from activities.cluster.watch.kinds import Destination, Reader, read_by
 from policy.episode.modes import ClusterModes
-from policy.observation.comparison import Comparison, Judgement, RecordedSpell, compare
-from policy.observation.open_spells import counted_days, next_spells, to_be_watched, with_traces
-from policy.observation.spells import NodeDays, Spell
+from policy.history.comparison import Comparison, Judgement, RecordedSpell, compare
+from policy.history.open_spells import counted_days, next_spells, to_be_watched, with_traces
+from policy.history.spells import NodeDays, Spell
 from policy.scan.admission import admit
 from policy.scan.ledger import Ledger
 from policy.scan.permit_rules import AdmissionRefusal

@@ -10,10 +10,9 @@ import pytest
 from policy.episode.gate import MODE
 from policy.episode.messages import Kind
 from policy.episode.permits import Permit, PermitState
-from policy.observation import open_spells
-from policy.observation.open_spells import ANOTHER_BOOT, ANOTHER_NODE, DELETED, next_spells, to_be_watched, with_traces
-from policy.observation.past_moment import ending, sentences
-from policy.observation.spells import Ending, HeldSpan, NodeDays, ObservationRecord, Spell
+from policy.history import open_spells
+from policy.history.open_spells import ANOTHER_BOOT, ANOTHER_NODE, DELETED, next_spells, to_be_watched, with_traces
+from policy.history.spells import Ending, HeldSpan, NodeDays, ObservationRecord, Spell, ending, why_not_repaired
 from policy.scan.admission import Refused
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.scan_report import NodeStanding, ScanReport, ViewState, WatchedNode
@@ -21,7 +20,7 @@ from policy.values.mode import Mode
 from tests.workflows.scanner_run import CHECK, NOW, candidate, report
 
 LATER = NOW + timedelta(minutes=1)
-PERMIT = Permit(node="a", workflow_id="w", incident="i-1", kind=Kind.FENCING, holding=PermitState.OPEN, granted_at=NOW)
+PERMIT = Permit(node="a", workflow_id="w", incident="i-1", kind=Kind.FENCING, state=PermitState.OPEN, granted_at=NOW)
 CAP, PAUSED = AdmissionRefusal.CAP, AdmissionRefusal.PAUSED
 
 
@@ -256,7 +255,7 @@ SPELL = Spell(
 
 def said(minutes: float) -> list[str]:
     then = (SINCE + timedelta(minutes=minutes)).astimezone(CET)
-    return [each.replace("2026-11-28 ", "").replace(":00+01:00", "") for each in sentences([SPELL], then)]
+    return [each.replace("2026-11-28 ", "").replace(":00+01:00", "") for each in why_not_repaired([SPELL], then)]
 
 
 def test_what_held_it_then_and_since_when() -> None:
@@ -279,7 +278,7 @@ def test_before_it_was_due_after_its_end_and_at_other_times() -> None:
 
 def test_what_ended_because_an_episode_began_was_not_well_by_then() -> None:
     spell = replace(SPELL, ending=Ending.OURS, traces=(), incident="i-1")
-    (line,) = sentences([spell], SINCE + timedelta(minutes=30))
+    (line,) = why_not_repaired([spell], SINCE + timedelta(minutes=30))
     assert line.startswith("not repaired until 2026-11-28 03:20")
     assert line.endswith("when an episode of ours began (incident i-1)")
 
