@@ -30,7 +30,7 @@ from starter.output.comparison import as_markdown, as_text, parts
 from starter.plans import spell_file
 from starter.web.views import Views
 from tests.docs.reading import DOCS
-from tests.policy.history.builders import CHECK, NOON, held, minutes, node_days, recorded, repaired, spell
+from tests.policy.builders import CHECK, NOON, held, minutes, node_days, recorded, repaired, spell
 from tests.starter.builders import drawn, nodewarden
 from tests.unlocked import unlocked
 from workers.errors import SettingsError

@@ -29,7 +29,7 @@ from starter.handles.episodes import NodeEpisodes
 from starter.handles.history import EndedEpisode, EndedEpisodes, EpisodeRecord
 from starter.handles.observations import ClusterComparison, Observed, SpellsThen
 from starter.handles.status import ClusterStatus, PreservedNode, PreservedNodes
-from tests.policy.history.builders import node_days, recorded, spell
+from tests.policy.builders import node_days, recorded, spell
 from tests.starter.builders import check, report, result, row, scanner
 from workflows.kit.messages import Backoff, ScannerStatus
 
