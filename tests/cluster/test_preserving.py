@@ -50,8 +50,7 @@ from tests.cluster.acts.world import Permits, refused
 from tests.cluster.builders import owner
 from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, System, machine_of
 from tests.documents import document
-from tests.marks import confirmed
-from tests.policy.builders import a_cluster_config
+from tests.policy.builders import a_cluster_config, confirmed
 
 GROUP = "machine.sapcloud.io"
 NODE = "/api/v1/nodes/node-7"

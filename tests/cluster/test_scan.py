@@ -33,7 +33,7 @@ from simulator.client import ApiClient, ApiError
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, until
 from tests.cluster.scans import LIVE, OURS, Open, asked, fleet, observe, observe_until, with_policy
 from tests.cluster.skipping import now
-from tests.marks import mark_metadata
+from tests.policy.builders import mark_metadata
 
 pytestmark = pytest.mark.timeout(15)
 

@@ -83,8 +83,7 @@ from tests.cluster import test_preserving as kept
 from tests.cluster.builders import CHECKS, NODES, check, definition, node, templates, until
 from tests.cluster.fencing_requests import NAMESPACE, OWNER, REMEDIATIONS, remediation, request_definition
 from tests.cluster.machines import CLUSTER_API, OPENSHIFT, System, machine_of
-from tests.deploy.manifests import path_of
-from tests.documents import ROOT, documents, every
+from tests.documents import ROOT, documents, every, path_of
 from tests.licensing import LICENCES
 from tests.system.real_api import simulated_only
 from workers.configuration.credentials import ClusterObjects, WorkerCredentials

@@ -43,7 +43,7 @@ from tests.cluster.acts.world import World
 from tests.cluster.fencing_requests import remediation
 from tests.documents import ROOT
 from tests.power.agents.scripted import needs
-from tests.security.listener import Listener, listening
+from tests.power.raw_server import Listener, listening
 from tests.security.matrix import ADMINISTRATORS, CELLS, Act, Principal
 from tests.security.test_laundered_taints import SECURITY, SPELLED
 from tests.system.fixtures import Standing

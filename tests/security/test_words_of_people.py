@@ -49,7 +49,7 @@ from simulator.client import ApiAddress, ApiClient, ApiError
 from starter.client import Nodewarden
 from starter.errors import RefusedError
 from tests.cel import CelPython
-from tests.deploy.manifests import path_of
+from tests.documents import path_of
 from tests.licensing import LICENCES
 from tests.node_actions import ACTIONS, LONG_AGO, Object, api_with_actions, made, shipped
 from tests.system.fixtures import Standing

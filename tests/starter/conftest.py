@@ -27,14 +27,15 @@ from workflows.definitions.episodes import RecordedObservation
 from workflows.kit.options import WORKFLOW_QUEUE, cluster_queue
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server() -> Iterator[str]:
-    """Its address. Its namespace `silent` has no worker."""
+    """Its address. Its namespace `silent` has no worker. It ends with the last test of a folder: standing idle for as long as all
+    the others last takes more of a processor than to start it."""
     with development_server(namespaces=(SILENT,), search_attributes=tuple(key.name for key in search_attributes.ALL)) as address:
         yield address
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 async def client(server: str) -> AsyncIterator[Client]:
     """Connected, with a worker for the stand-ins beside it."""
     connected = await connect(TemporalSettings(address=server), patience=timedelta(seconds=20))

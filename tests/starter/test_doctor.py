@@ -38,8 +38,7 @@ from starter.handles.scanners import DeviceCheckHandle
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, definition, node
 from tests.cluster.fencing_requests import NAMESPACE as MEDIK8S
 from tests.cluster.fencing_requests import leader
-from tests.deploy.manifests import path_of
-from tests.documents import ROOT, documents
+from tests.documents import ROOT, documents, path_of
 from tests.node_actions import PEOPLE
 from tests.starter.builders import nodewarden
 from tests.starter.conftest import SETTINGS

@@ -42,7 +42,7 @@ from simulator.objects import JsonObject, is_ready, is_terminating, node_of
 from simulator.resources import NODES, Resource
 from starter.client import Nodewarden
 from starter.errors import RequestError
-from tests.deploy.manifests import path_of
+from tests.documents import path_of
 from tests.node_actions import PEOPLE, of_old
 from tests.patience import PATIENCE
 from tests.system.canary import RUN

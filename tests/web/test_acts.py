@@ -13,10 +13,6 @@ from temporalio.client import Client
 from starter.client import Nodewarden
 from starter.handles.node_actions import Speaker
 from starter.web.views import Views
-from tests.starter.conftest import client as client  # noqa: PLC0414 - fixtures
-from tests.starter.conftest import cluster as cluster  # noqa: PLC0414
-from tests.starter.conftest import server as server  # noqa: PLC0414
-from tests.starter.conftest import unserved as unserved  # noqa: PLC0414
 from tests.unlocked import no_way, unlocked
 from tests.web.looking import OVERFLOW, PHONE, Scheme, opened
 from tests.web.night import CLUSTER

@@ -53,7 +53,7 @@ from simulator.objects import JsonObject, micro_timestamp, timestamp
 from simulator.resources import ATTACHMENTS, CLAIMS, CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES, NODES, PODS, Resource
 from tests.documents import document
 from tests.licensing import LICENCES
-from tests.marks import mark_metadata
+from tests.policy.builders import mark_metadata
 from tests.system.real_api import simulated_only
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -34,7 +34,7 @@ from policy.history.comparison import (
 )
 from policy.history.spells import Ending, NodeDays, Spell
 from policy.values.mode import Mode
-from tests.policy.history.builders import CHECK, NOON, held, minutes, node_days, recorded, repaired, spell
+from tests.policy.builders import CHECK, NOON, held, minutes, node_days, recorded, repaired, spell
 
 NOW = NOON + timedelta(days=2)
 SINCE = NOON - timedelta(days=3)

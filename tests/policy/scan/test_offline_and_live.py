@@ -31,8 +31,24 @@ from policy.scan.ledger_snapshot import LedgerSnapshot
 from policy.scan.permit_rules import OF_FENCE_POLICIES, AdmissionRefusal, Asker
 from policy.scan.scan_report import Candidate, ClusterLease, ScanReport, ViewState
 from policy.values.object_refs import Dialect
-from tests.policy.builders import NOW, TEMPLATE, WORKER, a_check, a_node, a_permit, a_report, ago, put, seen
-from tests.policy.pools import FOREIGN, NAMESPACE, PROD, a_machine, cluster_api, openshift
+from tests.policy.builders import (
+    FOREIGN,
+    NAMESPACE,
+    NOW,
+    PROD,
+    TEMPLATE,
+    WORKER,
+    a_check,
+    a_machine,
+    a_node,
+    a_permit,
+    a_report,
+    ago,
+    cluster_api,
+    openshift,
+    put,
+    seen,
+)
 
 pytestmark = pytest.mark.timeout(900)  # thousands of worlds, where somebody asks for them
 

@@ -44,18 +44,21 @@ from policy.values.object_refs import Dialect, ObjectRef
 from starter.wording import may_act
 from tests.policy.builders import (
     NOW,
+    PROD,
     WORKER,
     a_candidate,
     a_check,
     a_check_report,
+    a_machine,
     a_node,
     a_report,
     ago,
     check_ref,
+    cluster_api,
     ledger_of,
     mark_text,
+    openshift,
 )
-from tests.policy.pools import PROD, a_machine, cluster_api, openshift
 
 FOREIGN = {"apiVersion": "snr.medik8s.io/v1alpha1", "kind": "SelfNodeRemediationTemplate", "name": "a", "namespace": "b"}
 

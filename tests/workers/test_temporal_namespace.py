@@ -1,8 +1,11 @@
-"""The typed search attributes: created where we may, else told how; a clash of types is never papered over."""
+"""Our namespace of Temporal: the typed search attributes are created where we may, else told how, and a clash of types is never
+papered over; and the name by which its deployment holds a cluster's Lease.
+"""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -14,10 +17,12 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.contracts import search_attributes
+from tests.workers.server import development_server
+from workers import temporal_namespace
 from workers.configuration.process_settings import TemporalSettings
 from workers.connect import connect
 from workers.errors import SearchAttributesError
-from workers.temporal_namespace import ensure_search_attributes, required_search_attributes
+from workers.temporal_namespace import ensure_search_attributes, holder, name_embedded, required_search_attributes
 
 
 @pytest.fixture
@@ -104,3 +109,41 @@ async def test_one_of_another_type_is_refused_by_name(client: Client) -> None:
 
 def test_all_that_workflows_set_are_required() -> None:
     assert set(required_search_attributes()) == {key.name for key in search_attributes.ALL}
+
+
+# How a cluster's Lease names us (S38).
+
+
+@pytest.fixture(scope="module")
+def other_server() -> Iterator[str]:
+    """Another deployment's Temporal, with a `default` namespace like ours."""
+    with development_server() as address:
+        yield address
+
+
+async def client_of(address: str) -> Client:
+    return await connect(TemporalSettings(address=address), patience=timedelta(seconds=10))
+
+
+async def test_two_deployments_are_told_apart_although_both_call_their_namespace_default(server: str, other_server: str) -> None:
+    ours, theirs = await holder(await client_of(server)), await holder(await client_of(other_server))
+    assert ours.startswith("default/")
+    assert ours != theirs
+
+
+async def test_every_process_of_a_deployment_has_the_same_name_whatever_address_it_uses(server: str) -> None:
+    other_spelling = server.replace("127.0.0.1", "localhost")
+    assert await holder(await client_of(server)) == await holder(await client_of(other_spelling))
+
+
+async def test_an_embedded_server_keeps_the_name_of_its_first_start(other_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A laptop's host name changes with its network; an episode that runs must still find its own Lease."""
+    client = await client_of(other_server)
+    monkeypatch.setattr("platform.node", lambda: "laptop")
+    monkeypatch.setattr(temporal_namespace, "_user", lambda: "amy")
+    await name_embedded(client)
+    first = await holder(client)
+    assert first.startswith("amy@laptop/")
+    monkeypatch.setattr("platform.node", lambda: "laptop.home")
+    await name_embedded(client)
+    assert await holder(client) == first

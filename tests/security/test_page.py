@@ -1,18 +1,22 @@
-"""Elsewhere than on the loopback the page knows nobody but whom the cluster knows, and says nothing in another one's name (S42).
+"""Who reads the page and acts by it: elsewhere than on the loopback the users of the cluster, in their own name (S42); behind a
+proxy that logs people in, the user of its header; on the loopback its owner (S51).
 
 The attacker reaches the page's port, and may have a token of that cluster: with other rights than he would like to have.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from activities.cluster.api.connection import ClusterConnection
 from policy.checks.fence_policies import PolicySource
@@ -21,16 +25,11 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from starter.client import Nodewarden
 from starter.web.app import serving
-from starter.web.auth import COOKIE, FRESH, Reviewed
+from starter.web.auth import COOKIE, FRESH, OwnHouse, Reviewed
 from starter.web.views import Views
-from tests.deploy.manifests import path_of
-from tests.documents import documents
-from tests.starter.conftest import client as client  # noqa: PLC0414 - fixtures
-from tests.starter.conftest import cluster as cluster  # noqa: PLC0414
-from tests.starter.conftest import server as server  # noqa: PLC0414
-from tests.starter.conftest import unserved as unserved  # noqa: PLC0414
-from tests.starter.conftest import warden as warden  # noqa: PLC0414
+from tests.documents import documents, path_of
 from tests.system.real_api import simulated_only
+from tests.unlocked import no_way
 
 TOKENS = {"administrator": "admin", "pages": "page", "anns": "ann", "anns-renewed": "ann", "bobs": "bob", "eves": "eve"}
 LOOKS = {"apiGroups": ["nodewarden.io"], "resources": ["nodes"], "verbs": ["get"]}
@@ -221,3 +220,155 @@ async def test_where_the_cluster_is_silent_no_user_is_let_in(stage: Stage) -> No
     await stage.api.stop()
     code, said = await stage.asked(stage.of, "anns")
     assert (code, "does not say who asks" in said) == (503, True)
+
+
+# The page behind a proxy that logs people in: their token comes in a header, and no form of ours can give another one (S42).
+
+
+async def test_a_token_of_the_header_that_has_ended_is_said_and_no_other_is_asked_for(stage: Stage, cluster: str) -> None:
+    """One that is pasted would be kept, and the header's would go before it again and again."""
+    code, said = await stage.asked(f"/c/{cluster}", "ended")
+    assert (code, "log out there, and in again" in said, 'type="password"' in said) == (401, True, False), said
+    code, said = await stage.asked(stage.of, "ended")
+    assert (code, "log out there, and in again" in said) == (401, True), said
+
+
+async def test_a_form_is_taken_only_from_the_user_it_was_shown_to(stage: Stage, cluster: str) -> None:
+    """Without a cookie as well, and with a token that was renewed meanwhile."""
+
+    async def form_of(token: str) -> str:
+        _, body = await stage.asked(f"/c/{cluster}/acts/pause", token)
+        found = re.search(r'name="form_token" value="(\w+)"', body)
+        assert found is not None, body
+        return found[1]
+
+    async def sent(token: str, form_token: str) -> int:
+        form = {"verb": "pause", "reason": "drill", "form_token": form_token}
+        async with stage.page.post(f"/c/{cluster}/acts", data=form, headers={"Authorization": f"Bearer {token}"}) as answer:
+            return answer.status
+
+    assert await sent("anns", await form_of("bobs")) == 403
+    assert await sent("anns-renewed", await form_of("anns")) != 403
+
+
+async def test_a_reader_sees_the_own_name_and_logs_out_where_the_session_is(stage: Stage, cluster: str) -> None:
+    async with stage.page.post("/login", data={"token": "anns", "then": "/"}, allow_redirects=False) as answer:
+        session = answer.headers["Set-Cookie"].partition(";")[0]
+    _, with_a_cookie = await stage.asked(f"/c/{cluster}", Cookie=session)
+    _, with_a_header = await stage.asked(f"/c/{cluster}", "bobs")
+    assert ("ann</span>" in with_a_cookie, 'action="/logout"' in with_a_cookie) == (True, True)
+    assert ("bob</span>" in with_a_header, 'action="/logout"' in with_a_header) == (True, False)
+
+
+async def test_a_stream_asks_proxies_to_keep_nothing_back(stage: Stage) -> None:
+    async with stage.page.get(f"{stage.of}/events", headers={"Authorization": "Bearer anns"}) as answer:
+        assert answer.headers["X-Accel-Buffering"] == "no"
+        assert answer.headers["Cache-Control"] == "no-store, no-transform"
+        assert await answer.content.readline() == b"event: changed\n"
+
+
+async def test_a_preview_names_what_its_readers_own_rights_do_not_show(stage: Stage) -> None:
+    """S42: those who may speak need not be those who may list pods: the word can be said all the same. The page asks as them."""
+    code, told = await stage.asked(f"{stage.of}/acts/fence?node=node-1", "anns")
+    assert code == 200
+    [seen] = [each for each in json.loads(told)["known"] if "what runs on it" in each]
+    assert seen.startswith("what runs on it can't be read with your rights: GET /api/v1/pods: 403 Forbidden")
+    [plan] = [each for each in json.loads(told)["known"] if "what would be done" in each]
+    assert plan.startswith("what would be done can't be read with your rights: GET /api/v1/nodes/node-1: 403 Forbidden")
+    assert ('User "ann"' in seen, 'User "ann"' in plan) == (True, True), (seen, plan)
+
+
+# On the loopback the page is its owner's, although every user of the host and every web page can connect to it (S51).
+#
+# The attacker is another user of the same host, or a page that the owner's browser shows.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnPage:
+    """The page as its owner has begun it. printed: the address that the terminal shows. page: a stranger's browser."""
+
+    printed: URL
+    page: aiohttp.ClientSession
+    acts: str
+
+    @property
+    def token(self) -> str:
+        return self.printed.query["token"]
+
+    async def says(self, **headers: str) -> int:
+        said = {"verb": "abort", "node": "node-1", "reason": "enough"}
+        async with self.page.post(self.acts, json=said, headers=headers) as answer:
+            return answer.status
+
+    async def asked(self, path: str, **headers: str) -> tuple[int, str, str]:
+        """Status, where it leads, the text."""
+        async with self.page.get(path, headers=headers, allow_redirects=False) as answer:
+            return answer.status, answer.headers.get("Location", ""), await answer.text()
+
+
+@pytest.fixture
+async def own_page(warden: Nodewarden, cluster: str) -> AsyncIterator[OwnPage]:
+    keeper = OwnHouse(warden, no_way, name="ann")
+    jar = aiohttp.DummyCookieJar()
+    async with (
+        serving(Views(warden, (cluster,)), host="127.0.0.1", port=0, keeper=keeper) as printed,
+        aiohttp.ClientSession(URL(printed).origin(), cookie_jar=jar) as page,
+    ):
+        yield OwnPage(printed=URL(printed), page=page, acts=f"/api/v1/clusters/{cluster}/acts")
+
+
+async def test_another_user_of_the_host_says_and_reads_nothing(own_page: OwnPage, warden: Nodewarden, cluster: str) -> None:
+    episode = await warden.fence(cluster, "node-1", reason="drill")
+    for headers in ({}, {"Authorization": "Bearer guessed"}, {"Cookie": f"nodewarden-{own_page.printed.port}=forged"}):
+        assert await own_page.says(**headers) == 401, headers
+        for path in ("/api/v1/clusters", f"/api/v1/clusters/{cluster}", f"/api/v1/clusters/{cluster}/events"):
+            assert (await own_page.asked(path, **headers))[0] == 401, (path, headers)
+    assert await episode.is_open()
+    await episode.abort(who="ann", reason="enough")
+
+
+async def test_a_program_bears_the_token_as_a_header(own_page: OwnPage, warden: Nodewarden, cluster: str) -> None:
+    episode = await warden.fence(cluster, "node-1", reason="drill")
+    assert (await own_page.asked(f"/api/v1/clusters/{cluster}", Authorization=f"Bearer {own_page.token}"))[0] == 200
+    assert await own_page.says(Authorization=f"Bearer {own_page.token}") == 200
+    await episode.result()
+
+
+async def test_the_printed_address_opens_the_page_once_and_for_this_browser(own_page: OwnPage, cluster: str) -> None:
+    """S12: the token is in no page, and in the address bar only until the page has answered."""
+    status, where, _ = await own_page.asked(f"/c/{cluster}/history")
+    assert (status, where) == (303, f"/login?then=%2Fc%2F{cluster}%2Fhistory")
+    async with own_page.page.get(own_page.printed, allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (303, "/")
+        cookie = answer.headers["Set-Cookie"]
+    assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(cookie.split("; "))
+    assert "Secure" not in cookie, "browsers keep such a one for TLS only"
+    assert own_page.token not in cookie
+    assert cookie.startswith(f"nodewarden-{own_page.printed.port}="), "the loopback's ports share their cookies"
+    session = {"Cookie": cookie.partition(";")[0]}
+    status, _, body = await own_page.asked(f"/c/{cluster}/acts/pause", **session)
+    assert (status, own_page.token in body, 'action="/logout"' in body) == (200, False, False)
+    form = re.search(r'name="form_token" value="(\w+)"', body)
+    assert form is not None
+    said = {"verb": "pause", "reason": "drill", "form_token": form[1]}
+    async with own_page.page.post(f"/c/{cluster}/acts", data=said, headers=session) as answer:
+        assert answer.status != 403, "the form is its own"
+    async with own_page.page.post(f"/c/{cluster}/acts", data=said) as answer:
+        assert answer.status == 401
+
+
+async def test_a_browser_without_it_is_told_where_it_is(own_page: OwnPage) -> None:
+    status, _, body = await own_page.asked("/login")
+    assert (status, "The token of this page" in body, "create token" in body) == (200, True, False)
+    status, _, body = await own_page.asked("/login?token=guessed")
+    assert (status, "expected the token of the address that" in body) == (401, True)
+
+
+async def test_a_page_that_renames_itself_gets_nothing_even_with_the_token(own_page: OwnPage, cluster: str) -> None:
+    status, _, _ = await own_page.asked(f"/c/{cluster}", Host="evil.example.com", Authorization=f"Bearer {own_page.token}")
+    assert status == 400
+
+
+async def test_each_start_has_a_token_of_its_own(own_page: OwnPage, warden: Nodewarden) -> None:
+    assert OwnHouse(warden, no_way, name="ann").token != own_page.token
+    assert len(own_page.token) >= 22

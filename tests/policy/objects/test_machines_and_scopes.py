@@ -1,15 +1,18 @@
-"""Who else says that he is a Node's machine (S39)."""
+"""Which Node a machine is, where others claim the same (S39), and the groups in which nodes are counted."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from policy.objects.machines import MachineView, claimed_otherwise, contested, identities_of, is_machine_of, taken_name
-from policy.objects.nodes import NodeView
+from policy.objects.nodes import ZONE_LABEL, Condition, NodeView
+from policy.objects.scopes import CLUSTER, GroupCount, GroupTally, group_of, group_phrase, is_scope
 from policy.values.machine_apis import CLUSTER_API, MCM, OPENSHIFT, MachineApi
-from tests.policy.builders import a_node
+from tests.policy.builders import RACK, a_node, in_rack
 
 AMI = "03000200-0400-0500-0006-000700080009"
 
@@ -128,3 +131,79 @@ def test_a_machine_whose_provider_id_differs_is_not_that_nodes(
     old = MachineView(api=api, namespace="ns", name="old", node_name="n1", provider_id=machine)
     seen = a_node("n1", provider_id=node)
     assert (is_machine_of(old, "n1", seen), bool(taken_name(old, seen))) == (not another, another)
+
+
+# Groups of nodes: to which a node belongs, and counts that stay right whatever happens to it.
+
+
+@pytest.mark.parametrize(
+    ("scope", "labels", "group"),
+    [
+        ("cluster", {}, "cluster"),
+        ("zone", {ZONE_LABEL: "b"}, "zone=b"),
+        ("zone", {}, "zone="),
+        ("pool", {"eks.amazonaws.com/nodegroup": "big"}, "pool=big"),
+        ("pool", {}, "pool="),
+        (RACK, {RACK: "r1"}, f"{RACK}=r1"),
+        (RACK, {"rack": "r1"}, f"{RACK}="),
+    ],
+)
+def test_a_node_belongs_to_one_group_of_every_scope(scope: str, labels: dict[str, str], group: str) -> None:
+    """Nodes without the label are one group: a misspelt key holds back too much, never too little."""
+    assert group_of(scope, a_node(labels=labels)) == group
+
+
+def test_a_scope_is_a_word_or_the_key_of_a_label() -> None:
+    assert all(map(is_scope, ("rack", RACK, "zone")))
+    assert not any(map(is_scope, ("", "a b", "rack=1", "/rack", "-r")))
+
+
+def test_groups_are_called_as_people_would() -> None:
+    assert [group_phrase(group) for group in (CLUSTER, "zone=a", "rack=")] == ["the cluster", "zone=a", "the nodes without rack"]
+
+
+LOST = Condition(type="StorageUnreachable", status="True")
+states = st.builds(
+    in_rack, st.sampled_from(["a", "b", "c"]), st.sampled_from([None, "r1", "r2"]), st.sampled_from(["True", "False", "Unknown"])
+)
+changes = st.lists(st.tuples(states, st.booleans(), st.booleans()), max_size=20)
+
+
+@settings(max_examples=150, deadline=None)
+@given(changes=changes, recount_at=st.integers(0, 20))
+def test_the_counts_are_always_those_of_a_recount(changes: list[tuple[NodeView, bool, bool]], recount_at: int) -> None:
+    tally, nodes = GroupTally(), dict[str, NodeView]()
+    for step, (state, gone, lost) in enumerate(changes):
+        before = nodes.pop(state.name, None)
+        after = None
+        if not gone:
+            conditions = (*state.conditions, LOST) if lost else state.conditions
+            after = nodes[state.name] = a_node(state.name, labels=state.labels, conditions=conditions)
+        tally.move(before, after)
+        if step == recount_at:
+            tally.count_by([RACK], ["StorageUnreachable"], nodes.values())
+    tally.count_by([RACK], ["StorageUnreachable"], nodes.values())
+    fresh = GroupTally()
+    fresh.count_by([RACK], ["StorageUnreachable"], nodes.values())
+    assert tally.all() == fresh.all()
+    assert tally.of(CLUSTER).nodes == len(nodes)
+    for group in {group_of(RACK, node) for node in nodes.values()}:
+        mine = [node for node in nodes.values() if group_of(RACK, node) == group]
+        assert tally.of(group) == GroupCount(
+            group=group,
+            nodes=len(mine),
+            unresponsive=sum(not node.ready for node in mine),
+            without_storage=sum(LOST in node.conditions for node in mine),
+        )
+
+
+def test_a_change_that_moves_no_count_is_no_news() -> None:
+    tally = GroupTally()
+    node = in_rack("a", "r1")
+    tally.move(None, node)
+    version = tally.version
+    tally.move(node, in_rack("a", "r1", age=7))
+    assert tally.version == version
+    tally.move(node, in_rack("a", "r1", "Unknown"))
+    assert tally.version > version
+    assert tally.of(CLUSTER).percent == 100

@@ -1,4 +1,6 @@
-"""The example of the node-fencing proposal on EC2: applications crash because of a volume, so it goes, and its pods with it."""
+"""Volumes of EC2 that are taken from a node: because applications crash by one, as the node-fencing proposal has it, and from a
+node that is kept and cut off. In one file, as each process would load moto, for four seconds of a processor.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,19 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from policy.episode.messages import Outcome
+from demo.manifests import power_device
+from policy.episode.messages import Outcome, Phase
+from policy.objects.nodes import PRESERVE_ANNOTATION
+from policy.preservation.kept_machine import ISOLATION_ANNOTATION
+from policy.preservation.requests import ISOLATE_ANNOTATION
 from simulator.client import PatchType
+from simulator.control import describe
 from simulator.objects import JsonObject, is_ready, is_terminating, key_of, name_of, node_of, uid_of
 from simulator.platforms.aws import Aws
 from simulator.resources import NODES, Resource
 from tests.system.fixtures import Standing
 from tests.system.harness import CHECKS, TEMPLATE_NAMESPACE, TEMPLATES, System
-from tests.system.questions import acts, commands, episode, traces
+from tests.system.questions import acts, commands, episode, in_phase, traces
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
@@ -100,3 +107,49 @@ async def test_the_failed_volume_goes_with_its_pods_and_the_machine_is_restarted
     assert {uid_of(pod) for pod in pods_of(system, node)} >= others, "whoever has nothing to do with it stays"
     assert await traces(system, node) == []
     assert [name_of(each) for each in cluster.view.nodes if each["spec"].get("unschedulable")] == []
+
+
+# Preserve and isolate on instances of EC2 whose volumes are EBS: a node that fell silent is kept, powered, and its work goes on.
+#
+# Its kubelet is dead and its containers write on: without the cut, whoever frees their pods has two writers (S1, S31).
+
+
+@pytest.fixture
+async def preserving(standing: Standing) -> AsyncIterator[System]:
+    """Three instances in one zone, for a volume can't leave its own."""
+    shape = {"nodes": 4, "zones": 1, "platform": "aws", "own_disks": True}
+    async with standing(**shape) as running:
+        await running.start_worker()
+        await running.apply_policy(plan={"power": [power_device(describe(running.cluster))]}, check={"minHealthy": 1})
+        await running.start_scanner()
+        yield running
+
+
+async def test_a_silent_node_is_kept_and_what_wrote_there_runs_elsewhere_with_its_volume(preserving: System) -> None:
+    """S1, S21, S31: no power command, one writer at any moment, and the volume in the hands of another instance."""
+    platform = preserving.cluster.platform
+    assert isinstance(platform, Aws)
+    node, disk = preserving.node_of_pod(VICTIM), disk_of(preserving, "demo/data-database-0")
+    assert platform.cloud.holder(disk) == platform.instances[node]
+    asked = {PRESERVE_ANNOTATION: "now", ISOLATE_ANNOTATION: "true"}
+    await preserving.client.patch(NODES.path(node), {"metadata": {"annotations": asked}})
+    await in_phase(preserving, node, Phase.RUNNING_PRESERVED)
+    preserving.break_node(node, "kubelet-stops")
+
+    async def is_cut() -> bool:
+        annotations = (await preserving.live_node(node))["metadata"]["annotations"]
+        return annotations.get(ISOLATION_ANNOTATION) == "cut"
+
+    await preserving.until(is_cut, f"{node} is cut off", seconds=60)
+
+    def runs_elsewhere() -> bool:
+        pod = preserving.cluster.view.pods.get(VICTIM)
+        return pod is not None and is_ready(pod) and node_of(pod) != node
+
+    await preserving.until(runs_elsewhere, f"{VICTIM} runs elsewhere", seconds=30)
+    assert platform.cloud.holder(disk) == platform.instances[preserving.node_of_pod(VICTIM)]
+    assert preserving.cluster.storage.violations == []
+    assert commands(preserving, node) == []
+    status = await in_phase(preserving, node, Phase.FAILED_PRESERVED)
+    assert not status.permit
+    assert any(volume.volume == disk for proof in status.path_proofs for volume in proof.volumes)
