@@ -40,7 +40,7 @@ from policy.preservation.kept_machine import Held, MachinePhase
 from policy.preservation.requests import DEFAULT_TIMEOUT, ISOLATE_ANNOTATION
 from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef
-from tests.preserved_objects import carried_out
+from tests.policy.builders import carried_out
 from tests.replay.recording import keep_history
 from tests.workflows import contract
 from tests.workflows.contract import served_by
@@ -142,7 +142,7 @@ class KeptMachine:
 
 def machine(annotated: str | None = None, *, fails: bool = False) -> KeptMachine:
     """A machine that runs, or has failed. annotated: with which value of `preserve`."""
-    node = NodeView(name=NODE, uid="uid-node", conditions=(Condition(type=READY, status="True"),))
+    node = NodeView(name=NODE, uid="uid-1", conditions=(Condition(type=READY, status="True"),))
     world = KeptMachine(Held(key="shoot/w-7", machine="w-7", namespace="shoot", node_name=NODE, node=node))
     if fails:
         world.fails()
@@ -207,7 +207,7 @@ class ScriptedMachine(ScriptedTarget):
             reason=f"{decision.reason}; its mode is {mode}" if rests else decision.reason,
             rests=rests,
             warnings=decision.warnings,
-            node_uid="uid-node",
+            node_uid=world.devices.uid,
             machine=None if world.alone else MACHINE,
             machine_uid="" if world.alone else "uid-machine",
             recovered=decision.recovered,
