@@ -48,7 +48,7 @@ from policy.episode.messages import (
     scanner_id,
 )
 from policy.episode.modes import MODES_MEMO, ClusterModes
-from policy.observation.spells import NodeDays, ScannerSpells, Spell
+from policy.observation.spells import MOST_DAYS, NodeDays, ScannerSpells, Spell
 from policy.preservation.preservation_index import PreservationNeed
 from policy.values.mode import Mode
 from tests.workflows.fencing_run import fencing
@@ -322,7 +322,7 @@ class ForgedScanner:
         sound = NodeDays(day="2026-11-28", check="c", mode=Mode.REPAIR, seconds=1.0)
         forged = (replace(sound, day="yesterday"), replace(sound, day="2026-13-01"), replace(sound, seconds=-1.0))
         naive = Spell(node="n", check="c", cause="x", since=datetime(2026, 11, 28), due=SINCE)  # noqa: DTZ001 - no zone
-        return ScannerSpells(spells=(naive,), days=(*forged, sound))
+        return ScannerSpells(spells=(naive,), days=(*forged, *[sound] * (MOST_DAYS + 1)))
 
 
 async def test_s49_what_no_scanner_counts_is_not_taken_over_from_the_last_one(env: WorkflowEnvironment) -> None:
@@ -334,7 +334,8 @@ async def test_s49_what_no_scanner_counts_is_not_taken_over_from_the_last_one(en
         taken: ScannerSpells = await ActivityEnvironment().run(service(env.client).former_spells, run)
         await handle.terminate()
     assert taken.spells == ()
-    assert [(each.day, each.seconds) for each in taken.days] == [("2026-11-28", 1.0)]
+    assert {(each.day, each.seconds) for each in taken.days} == {("2026-11-28", 1.0)}
+    assert len(taken.days) == MOST_DAYS
 
 
 async def test_all_open_episodes_of_a_cluster_are_found_but_for_preservations(env: WorkflowEnvironment) -> None:
