@@ -25,7 +25,7 @@ from activities.contracts.remediation import BeforeActing, RememberRequest
 from activities.contracts.target import LookRequest, LookResult, LookVerdict, Target
 from activities.errors import ErrorType, error_type
 from policy.episode.gate import Operation
-from policy.episode.messages import Need, NeedKind, Observation, Pinned
+from policy.episode.messages import Need, NeedKind, Pinned, SeenNode
 from policy.episode.modes import REPAIRS, ClusterModes
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL, Mark, digest_of
 from policy.objects.nodes import EXCLUDE_LABEL, MARK_ANNOTATION, PRESERVE_ANNOTATION
@@ -50,8 +50,7 @@ from tests.cluster.acts.world import Permits, refused
 from tests.cluster.builders import owner
 from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, System, machine_of
 from tests.documents import document
-from tests.marks import confirmed
-from tests.policy.builders import a_cluster_config
+from tests.policy.builders import a_cluster_config, confirmed
 
 GROUP = "machine.sapcloud.io"
 NODE = "/api/v1/nodes/node-7"
@@ -699,7 +698,7 @@ def looked(world: Surroundings, verdict: LookVerdict) -> BeforeActing:
     """What a remediation says comes first, and what is seen then."""
 
     async def look(_request: LookRequest) -> LookResult:
-        return LookResult(verdict=verdict, reason="as told", at=world.now, observation=Observation(node="node-7"))
+        return LookResult(verdict=verdict, reason="as told", at=world.now, seen=SeenNode(node="node-7"))
 
     world.activities = ClusterPreservation(ServedCluster("prod", world.connection, clock=lambda: world.now), look, world.permits)
     target = Target(cluster="prod", pinned=Pinned(node="node-7", uid=""), incident="", kind="", workflow_id="", run_id="")

@@ -40,7 +40,7 @@ from policy.preservation.kept_machine import Held, MachinePhase
 from policy.preservation.requests import DEFAULT_TIMEOUT, ISOLATE_ANNOTATION
 from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef
-from tests.preserved_objects import carried_out
+from tests.policy.builders import carried_out
 from tests.replay.recording import keep_history
 from tests.workflows import contract
 from tests.workflows.contract import served_by

@@ -40,7 +40,7 @@ async def test_diagram_1_a_running_machine_is_preserved_until_its_timeout_and_ru
         status = await run.is_in(Phase.RUNNING_PRESERVED)
         expiry = world.held.expiry
         assert status.waiting_until == expiry
-        assert [way.word.value for way in status.ways] == ["release", "extend", "isolate", "hold", "abort"]
+        assert [way.verb.value for way in status.ways] == ["release", "extend", "isolate", "hold", "abort"]
         assert world.held.on_node[SCALE_DOWN_DISABLED] == "true"
         result = await run.timeout(Outcome.RELEASED)
     assert timedelta(0) <= result.ended - expiry < timedelta(seconds=2)

@@ -29,8 +29,8 @@ from activities.cluster.objects.live_node import (
     LiveNode,
     Operations,
     append_taint,
-    observe,
     remove_taints,
+    seen_node,
     set_annotations,
     unchanged_since_read,
 )
@@ -189,8 +189,8 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         let_go = decision.automatic is Automatic.SELECTED and without.action is PreservationAction.TERMINATE
         if off is not None and (let_go or decision.begins_for_pool):
             if off.rule == MODE:
-                return _left_alone(without, f"it is not kept for its pool: {off.words}")
-            raise failure(ErrorType.NOT_LICENSED, f"{decision.held.name} is not kept for its pool: {off.words}")
+                return _left_alone(without, f"it is not kept for its pool: {off.reason}")
+            raise failure(ErrorType.NOT_LICENSED, f"{decision.held.name} is not kept for its pool: {off.reason}")
         return without
 
     async def _within_mode(self, decision: PreservationDecision, request: HoldRequest) -> PreservationDecision:
@@ -460,7 +460,7 @@ def _hold(
         zone=sight.node.view.zone if sight.node is not None else "",
         recovered=decision.recovered,
         ready=sight.node is not None and sight.node.view.ready,
-        left_by=observe(held.node_name, sight.node.view).incident if sight.node is not None else "",
+        left_by=seen_node(held.node_name, sight.node.view).incident if sight.node is not None else "",
     )
 
 
