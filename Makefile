@@ -50,6 +50,12 @@ warmed: $(STAMP) ## Compile every module once, and not once in each process of t
 test-fast: $(STAMP) ## Run the tests that need no whole system: seconds, not minutes
 	@$(BIN)/python -m pytest -m "not system" $(ARGS)
 
+# Two processes: each system that stands has an API server and an etcd of its own, and a worker or more.
+.PHONY: test-real
+test-real: $(STAMP) ## Run systems, security, chart on KUBEBUILDER_ASSETS=/folder with etcd and kube-apiserver; lists what it can't run
+	@$(BIN)/python -m tests.system.real_api
+	@$(BIN)/python -m pytest --numprocesses 2 --no-loadscope-reorder tests/system tests/security tests/deploy tests/web/test_killed_worker.py $(ARGS)
+
 .PHONY: lint
 lint: $(STAMP) ## Check style, format, types and import contracts
 	@$(BIN)/ruff check

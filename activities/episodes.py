@@ -55,21 +55,21 @@ from policy.episode.messages import (
     EpisodeStatus,
     FencingInput,
     Kind,
-    Observation,
     Outcome,
     Phase,
     PreservationInput,
     PreservationUpdate,
     RemediationInput,
+    SeenNode,
     episode_id,
     scanner_id,
 )
 from policy.episode.modes import MODES_MEMO, ClusterModes
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer
-from policy.observation.open_spells import MOST_BYTES
-from policy.observation.open_spells import MOST_OPEN as MOST_SPELLS
-from policy.observation.spells import MOST_DAYS, ScannerSpells, unsound
+from policy.history.open_spells import MOST_BYTES
+from policy.history.open_spells import MOST_OPEN as MOST_SPELLS
+from policy.history.spells import MOST_DAYS, MOST_RECORDS, NodeDays, ObservationRecord, ScannerSpells, Spell, unsound
 from policy.preservation.preservation_index import PreservationNeed
 from policy.scan.pauses import PAUSES_MEMO, Pauses
 from policy.values.mode import Mode
@@ -271,20 +271,27 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             raise failure(ErrorType.UNREACHABLE, f"the last scanner does not answer: {error.message}") from error
         spells = [each for each in found.spells if not unsound(each)][:MOST_SPELLS]
         days = [each for each in found.days if each.is_sound][:MOST_DAYS]
-        sizes = accumulate(len(to_json(each)) for each in (*spells, *days))
-        fits = [size <= MOST_BYTES for size in sizes]
-        return replace(found, spells=tuple(compress(spells, fits)), days=tuple(compress(days, fits[len(spells) :])))
+        records = [each for each in found.records if each.is_sound and request.workflow_id == scanner_id(each.cluster)]
+        sound = (*spells, *days, *records[:MOST_RECORDS])
+        sizes = accumulate(len(to_json(each)) for each in sound)
+        fits = tuple(compress(sound, (size <= MOST_BYTES for size in sizes)))
+        return replace(
+            found,
+            spells=tuple(each for each in fits if isinstance(each, Spell)),
+            days=tuple(each for each in fits if isinstance(each, NodeDays)),
+            records=tuple(each for each in fits if isinstance(each, ObservationRecord)),
+        )
 
     async def notify(self, request: NotifyRequest) -> NotifyResult:
         """Side by side."""
-        reached = await asyncio.gather(*(self._signal(request.cluster, seen) for seen in request.observations))
-        return NotifyResult(gone=tuple(seen.node for seen, there in zip(request.observations, reached, strict=True) if not there))
+        reached = await asyncio.gather(*(self._signal(request.cluster, seen) for seen in request.seen_nodes))
+        return NotifyResult(gone=tuple(seen.node for seen, there in zip(request.seen_nodes, reached, strict=True) if not there))
 
-    async def _signal(self, cluster: str, seen: Observation) -> bool:
+    async def _signal(self, cluster: str, seen: SeenNode) -> bool:
         """Whether an episode is open there."""
         workflow_id = episode_id(cluster, seen.node)
         try:
-            await self._client.get_workflow_handle(workflow_id).signal("observe", seen, rpc_timeout=QUERY_TIMEOUT)
+            await self._client.get_workflow_handle(workflow_id).signal("node_changed", seen, rpc_timeout=QUERY_TIMEOUT)
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return False

@@ -73,9 +73,8 @@ from policy.values.errors import PolicyError
 from policy.values.times import written
 from starter import wording
 from starter.client import Nodewarden
-from starter.deploy.features import SHIPPED
 from starter.deploy.manifests import crds
-from starter.deploy.rights import RIGHTS, Right
+from starter.deploy.rights import RIGHTS, SHIPPED, Right
 from starter.errors import MissingError, RequestError
 from starter.output.evaluation import described
 from starter.plans.cluster_objects import read_live
@@ -181,7 +180,7 @@ async def _kubernetes(settings: Settings, cluster: str, *, fix: bool) -> list[Fi
             "clocks": partial(clocks, connection),
             "rights": partial(rights, connection),
             "definitions": partial(definitions, connection, fix=fix),
-            "people's words": partial(people, connection, required=settings.worker.words == "verified"),
+            "people's words": partial(people, connection, required=settings.worker.commands == "verified"),
             "health checks": partial(health_checks, settings, connection, machines),
             "credentials": partial(credentials, connection, machines, settings.policy_source())
             if settings.secrets_directory is None
@@ -217,7 +216,7 @@ async def protection(settings: Settings) -> list[Finding]:
     insecure = worker.insecure_devices is not InsecureDevices.REFUSE
     has_keys = bool(temporal.payload_keys_file or temporal.payload_keys_secret)
     found: list[tuple[bool, str, str]] = [
-        (worker.words == "any", "worker.words: verified", "any client of Temporal can fence a healthy machine, in any name"),
+        (worker.commands == "any", "worker.commands: verified", "any Temporal client can fence a healthy machine, in any name"),
         (
             not hosts or "*" in hosts,
             "worker.credential_hosts: [NETWORK]",

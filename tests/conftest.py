@@ -23,6 +23,7 @@ from xdist.workermanage import WorkerController
 
 from tests import report
 from tests.patience import PATIENCE
+from tests.system.real_api import VARIABLE, assets, no_simulated_server
 
 pytest_plugins = ("tests.system.fixtures",)
 
@@ -50,7 +51,7 @@ CALM = (
     *("tests/workers/test_embedded.py", "tests/starter/test_up.py", "tests/deploy/test_chart_life.py"),
     *_files("remediation", "management_cluster", "remediation_owners", "one_name"),
     *_files("remediation_ladder", "temporal_cli", "autoscaler", "opt_in", "handed_over", "observing"),
-    *_files("isolated", "detaching_volumes"),
+    *_files("volumes"),
     "tests/test_wheel.py",
     "tests/security/",
     *_files("wrong_clocks"),
@@ -111,6 +112,20 @@ def bounded(test: Callable[..., Awaitable[None]], seconds: float) -> Callable[..
             await test(*args, **kwargs)
 
     return within
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A folder that lacks a program is refused at once."""
+    try:
+        assets()
+    except FileNotFoundError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    with no_simulated_server(item.nodeid):
+        return (yield)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -203,6 +218,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for failed in terminalreporter.stats.get("rerun", ()):
         terminalreporter.section(f"failed at first: {failed.nodeid}")
         terminalreporter.write_line(failed.longreprtext)
+    if os.environ.get(VARIABLE):
+        report.TABLES["not run on the real control plane"] = report.not_run(terminalreporter.stats)
     for title, lines in report.TABLES.items():
         terminalreporter.section(title)
         for line in lines:

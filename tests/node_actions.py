@@ -16,8 +16,8 @@ from simulator.api.server import ApiServer
 from simulator.api.storage.store import Store
 from simulator.client import ApiAddress, ApiClient
 from simulator.resources import Resource
-from tests.deploy.manifests import path_of
-from tests.documents import documents
+from tests.documents import documents, path_of
+from tests.system.real_api import simulated_only
 
 ACTIONS = Resource(api_version=f"{GROUP}/{VERSION}", kind="NodeAction", plural=PLURAL)
 PEOPLE = documents("deploy/people.yaml")
@@ -43,6 +43,7 @@ async def made(client: ApiClient, spec: Mapping[str, Any], **metadata: Any) -> A
 @asynccontextmanager
 async def api_with_actions(*, enforced: bool = True) -> AsyncIterator[tuple[ApiClient, ClusterConnection]]:
     """An administrator and a worker, beside a policy that is in force since long; enforced: whether there is one."""
+    simulated_only("a policy that is made for one test is in force since long")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(operator_commands, "SETTLED", timedelta(0))
         async with (

@@ -103,7 +103,7 @@ def build(
             *around,
             Liveness(),
             ContinuationGuard(_types(serving.workflows)),
-            CommandGuard(required=settings.words == "verified"),
+            CommandGuard(required=settings.commands == "verified"),
         ]
         if serving.workflows
         else [*around, Liveness(), ClockGuard(runtime().metric_meter), CallerGuard(), *serving.guards],

@@ -11,10 +11,10 @@ from enum import StrEnum
 from temporalio import activity
 
 from activities.contracts import ActivityContract
-from policy.episode.messages import FencingInput, Kind, Observation, RemediationInput
+from policy.episode.messages import FencingInput, Kind, RemediationInput, SeenNode
 from policy.episode.modes import ClusterModes
 from policy.episode.permits import PermitAnswer, PermitRequest, PortionAnswer, PortionRequest
-from policy.observation.spells import ScannerSpells
+from policy.history.spells import ScannerSpells
 from policy.scan.pauses import Pauses
 
 
@@ -125,10 +125,10 @@ class FoundOpen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyRequest:
-    """Observations to send to the open episodes of their nodes."""
+    """What was seen of nodes, to send to their open episodes."""
 
     cluster: str
-    observations: tuple[Observation, ...]
+    seen_nodes: tuple[SeenNode, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +210,7 @@ class EpisodeActivities(ActivityContract):
     @activity.defn(name="episodes.notify")
     @abstractmethod
     async def notify(self, request: NotifyRequest) -> NotifyResult:
-        """Signal the open episodes of these nodes. A signal carries the whole observation, so that a repetition is harmless.
+        """Signal the open episodes of these nodes. A signal carries all that was seen, so a repetition is harmless.
         Raises Unreachable."""
 
     @activity.defn(name="episodes.find-open")

@@ -116,6 +116,8 @@ class Hold:
     """The incident in the mark on the Node, "" for none."""
     streams: bool | None = None
     """As in a PinResult."""
+    rests: bool = False
+    """What its pool wants done to it waits until its mode is raised."""
 
     @property
     def well(self) -> bool:

@@ -75,7 +75,7 @@ class EventReason(StrEnum):
     REPEATED_FENCING = "RepeatedFencing"
     """The same node for the same reason again and again (`policy/scan/repeat_alarm.py`)."""
     REPEATED_REPAIRS = "RepeatedRepairs"
-    """The same machine again and again, whatever its Node is called (`policy/observation/offenders.py`)."""
+    """The same machine again and again, whatever its Node is called (`policy/history/offenders.py`)."""
 
 
 WARNINGS = frozenset(

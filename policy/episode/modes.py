@@ -232,6 +232,18 @@ def mode_of(
     if annotation is not None:
         found.append(_read(annotation, f"the annotation {MODE_KEY} of {check or 'its health check'}"))
     found += [_read(labels[key], f"the label {key} of the node") for key in MODE_LABELS if labels and key in labels]
+    return _least(found)
+
+
+def mode_under(modes: ClusterModes, node: str, labels: Mapping[str, str] | None, checks: Mapping[str, str | None]) -> ModeAnswer:
+    """The same under several checks: their annotations by their keys, none where no check asks. One that only observes leaves the
+    node to the others, as in a scan; of those the most cautious holds."""
+    found = [mode_of(modes, node, labels, annotation, key) for key, annotation in checks.items()]
+    acting = [each for each in found if each.mode is not Mode.OBSERVE]
+    return _least(acting or found or [mode_of(modes, node, labels)])
+
+
+def _least(found: list[ModeAnswer]) -> ModeAnswer:
     least = most_cautious(each.mode for each in found)
     return next(each for each in found if each.mode is least)
 

@@ -12,7 +12,7 @@ automatic preservation ends. At the expiry of a failed machine its Node is looke
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -47,6 +47,7 @@ from policy.preservation.requests import (
     isolation_asked,
     requested,
 )
+from policy.values.mode import Mode
 from policy.values.times import EARLIEST, RESOLUTION, format_duration, later, written
 
 
@@ -79,7 +80,7 @@ class PreservationDecision:
     intent: the value in force. request: where it comes from. preserved: whether it is kept from now on. expiry: until when.
     ended: a preservation ends with this decision. recovered: it ends because the machine is well again. withdraw: its
     annotation is used up and will be removed. automatic: the cap's answer. isolate: it has failed, is kept, and is to be
-    isolated meanwhile.
+    isolated meanwhile. drain_waits: the drain that is due waits for a higher mode.
     """
 
     held: Held
@@ -95,6 +96,7 @@ class PreservationDecision:
     warnings: tuple[str, ...] = ()
     automatic: Automatic = Automatic.NOTHING
     isolate: bool = False
+    drain_waits: bool = False
 
     @property
     def begins_for_pool(self) -> bool:
@@ -134,6 +136,19 @@ def keeps(held: Held, now: datetime) -> bool:
     """
     decision = decide(held, now=now, timeout=timedelta(hours=1))
     return decision.preserved or decision.action is PreservationAction.NONE
+
+
+def within_mode(decision: PreservationDecision, mode: Mode) -> PreservationDecision:
+    """What its pool alone wants done to a machine that is kept waits until its mode allows that (S52): evictions need `drain`,
+    isolation `repair`. What a person asks for is done in every mode."""
+    if mode is Mode.REPAIR:
+        return decision
+    held = decision.held
+    if _drains(decision) and decision.intent not in {Intent.NOW, Intent.WHEN_FAILED} and not mode.allows(Mode.DRAIN):
+        kept = PreservationAction.NONE if decision.action is PreservationAction.DRAIN else decision.action
+        decision = replace(decision, action=kept, drain_waits=True)
+    by_person, _ = isolation_asked(held.on_node, held.annotations if held.machine else {}, pool=False)
+    return decision if by_person else replace(decision, isolate=False)
 
 
 class _Deciding:
@@ -428,7 +443,7 @@ def effects(decision: PreservationDecision, *, drained: bool | None = None, isol
         expiry=decision.expiry,
         expiry_differs=decision.expiry != held.expiry,
         taint=_taint(decision) if has_node else None,
-        drain=has_node and _drains(decision) and drained is None,
+        drain=has_node and _drains(decision) and drained is None and not decision.drain_waits,
         condition=_condition(decision, drained) if has_node else None,
     )
 
@@ -525,12 +540,13 @@ def _condition(decision: PreservationDecision, drained: bool | None) -> Preserve
         if (found is None and not decision.ended) or (found is not None and found.status == "False"):
             return None
         return PreservedCondition(status="False", reason=STOPPED, message=decision.reason)
-    if _drains(decision) and drained is None:
+    waits = decision.drain_waits and drained is None
+    if _drains(decision) and drained is None and not waits:
         return None
     assert decision.expiry is not None
     reason = BY_US if _automatic(decision) else BY_A_USER
     words = f"Machine preserved until {written(decision.expiry)}."
-    if held.failed:
+    if held.failed and not waits:
         # The result of a drain is written once: of an earlier drain the Node's condition has it already.
         failed = drained is False or (drained is None and found is not None and found.message.startswith(NOT_DRAINED))
         words = f"{NOT_DRAINED if failed else DRAINED} {words}"

@@ -18,7 +18,7 @@ from heapq import nsmallest
 from policy.checks.verdicts import MACHINE
 from policy.objects.machines import MachineView
 from policy.objects.nodes import PRESERVE_ANNOTATION, NodeView
-from policy.preservation.decision import Automatic, PreservationAction, PreservationDecision, effects
+from policy.preservation.decision import Automatic, PreservationAction, PreservationDecision, effects, within_mode
 from policy.preservation.kept_machine import (
     BY_US,
     CONDITION,
@@ -26,7 +26,7 @@ from policy.preservation.kept_machine import (
     EXPIRY_ANNOTATION,
     PRIORITY_OURS,
     SCALE_DOWN_DISABLED_OURS,
-    WORDS,
+    WISHES,
     Held,
     MachinePhase,
     Mistakes,
@@ -34,6 +34,7 @@ from policy.preservation.kept_machine import (
 from policy.preservation.requests import DEFAULT_SETTLE_TIME, LAST_APPLIED_ANNOTATION, Intent, Pool
 from policy.preservation.survey import DeploymentPool, Queue, deployment_name, is_automatic, labels_of, part_of, survey
 from policy.values.agenda import Agenda
+from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef
 from policy.values.times import later, moment_of
 
@@ -62,6 +63,9 @@ NONE_EXEMPT = ExemptNodes()
 UnhealthyText = Callable[[str], str]
 """Which health checks call the Node of that name unhealthy, in words; "" while none does. A Machine without a Node has its
 victim name."""
+
+PoolMode = Callable[[str, bool], Mode]
+"""The mode of the victim of that name for its pool. The flag: nothing but health checks can call it failed."""
 
 MAXIMUM_PRESERVATIONS = 50
 """The most needs in one report."""
@@ -234,14 +238,14 @@ class PreservationIndex:
         failing: Mapping[str, datetime | None] | None = None,
         begun: Iterable[str] = (),
         doubt: str = "",
-        observed: Callable[[str], bool] = lambda _: False,
+        mode: PoolMode = lambda _victim, _called: Mode.REPAIR,
     ) -> tuple[tuple[PreservationNeed, ...], int]:
         """Machines that are not as they should be, the most urgent first, and how many more there are. Sets `exempt`.
 
         sick: the names of all nodes for which `unhealthy` has a text. failing: those of them that a check would have acted on,
         and since when; only for those does a pool begin to keep by a check's verdict. begun: the victims with an episode that
-        was asked to keep them. doubt: why the pools are not known, "" where they are: then no preservation is given up. observed:
-        whether the mode of that victim lets no pool begin to keep it (S52).
+        was asked to keep them. doubt: why the pools are not known, "" where they are: then no preservation is given up. mode: how
+        far pools may go (S52).
         """
         self._wake(now)
         self._settling, self.exempt = {}, NONE_EXEMPT
@@ -252,13 +256,15 @@ class PreservationIndex:
         gone = [each.need for each in self._gone.values()]
         if not looked_at and not gone:
             return (), 0
-        machines, barred, settling = list[Held](), set[str](), set[str]()
+        machines, modes, barred, settling = list[Held](), dict[str, Mode](), set[str](), set[str]()
         for key in looked_at:
             held = self._held(key, now, unhealthy, failed_at.get(key))
             if held is not None:
                 machines.append(held)
-                unsettled = bool(held.failed) and not self._says_failed(key) and not self._settled(key, failed_at, now)
-                if unsettled or observed(held.victim):
+                called = not self._says_failed(key)
+                modes[held.key] = mode(held.victim, called)
+                unsettled = bool(held.failed) and called and not self._settled(key, failed_at, now)
+                if unsettled or modes[held.key] is Mode.OBSERVE:
                     barred.add(key)
             elif key in failed_at and (entry := self._machines.get(key)) is not None:
                 settling.add(entry.held.victim)
@@ -273,8 +279,9 @@ class PreservationIndex:
             queue=Queue(barred=barred, begun={self._key_of(name) for name in begun}),
         )
         self.exempt = self._exempt(found.decisions, settling)
-        asked = [each for each in found.decisions if not (each.begins_for_pool and observed(each.held.victim))]
-        wanted = [need for decision in asked if (need := self._need(decision)) is not None]
+        asked = [each for each in found.decisions if not (each.begins_for_pool and modes[each.held.key] is Mode.OBSERVE)]
+        within = [within_mode(each, modes[each.held.key]) for each in asked]
+        wanted = [need for decision in within if (need := self._need(decision)) is not None]
         named = {need.victim for need in wanted}
         wanted += [need for need in gone if need.victim not in named]
         for decision in found.decisions:
@@ -347,9 +354,9 @@ class PreservationIndex:
         if action is PreservationAction.NONE and (differs.nothing or not (stands or held.ended)):
             return None
         entry = self._machines.get(held.key)
-        told = f"{action.value} {decision.intent.value} {held.failed}"
+        shown = f"{action.value} {decision.intent.value} {held.failed}"
         if action is not PreservationAction.PRESERVE:  # until it is written, the end of a new one moves on, which is no change
-            told += f" {decision.expiry} {differs}"
+            shown += f" {decision.expiry} {differs}"
         return PreservationNeed(
             victim=held.victim,
             machine=entry.ref if entry is not None else None,
@@ -358,7 +365,7 @@ class PreservationIndex:
             released=decision.reason if decision.automatic is Automatic.RELEASED else "",
             unhealthy=held.failed if held.failed and not self._says_failed(held.key) else "",
             reason=decision.reason,
-            stamp=hashlib.sha256(told.encode()).hexdigest()[:12],
+            stamp=hashlib.sha256(shown.encode()).hexdigest()[:12],
             going=held.deleting,
         )
 
@@ -440,9 +447,9 @@ class PreservationIndex:
 
     def _note_mistakes(self, key: str, entry: _Entry | None, node: NodeView | None) -> None:
         """Hardly any machine has such an annotation: only for those a snapshot is made."""
-        on_node = node is not None and not WORDS.isdisjoint(node.annotations)
+        on_node = node is not None and not WISHES.isdisjoint(node.annotations)
         if entry is not None:
-            annotated = on_node or not WORDS.isdisjoint(entry.held.annotations)
+            annotated = on_node or not WISHES.isdisjoint(entry.held.annotations)
             self.mistakes.look(replace(entry.held, node=node) if annotated else None, key, entry.ref)
         else:
             alone = node if node is not None and node.name not in self._machine_of else None

@@ -23,7 +23,7 @@ from policy.checks.inventory import Inventory, StrangeNodes, TargetToJudge
 from policy.checks.rules import Rules, rules_of
 from policy.checks.verdicts import HEALTHY, MACHINE, Health, JudgedTarget, Standing
 from policy.episode.fencing_requests import FencingRequest
-from policy.episode.modes import REPAIRS, ClusterModes, mode_of
+from policy.episode.modes import REPAIRS, ClusterModes, mode_of, mode_under
 from policy.episode.notices import KnownNode
 from policy.objects.machines import MachineView, WorkloadCluster
 from policy.objects.nodes import NodeView, Surroundings
@@ -164,11 +164,13 @@ class Ledger:
         for node in self.nodes():
             self._note_mode(node)
 
-    def is_observed(self, name: str) -> bool:
-        """Whether the mode of that Node, of a Machine by its victim name where it has none, is to observe."""
+    def mode_for_pool(self, name: str, called: bool) -> Mode:
+        """See `PoolMode`."""
         target = self._inventory.nodes.get(name)
         labels = target.node.labels if target is not None and target.node is not None else None
-        return mode_of(self._modes, name, labels).mode is Mode.OBSERVE
+        verdicts = [each for target in self._named(name) for each in target.verdicts.items()] if called else []
+        checks = {key: self._checks[key].mode for key, verdict in verdicts if verdict.health is not Health.HEALTHY}
+        return mode_under(self._modes, name, labels, checks).mode
 
     # Objects --------------------------------------------------------------------------------------------------------
 
@@ -304,7 +306,7 @@ class Ledger:
         spells: Collection[str] = (),
     ) -> ReportParts:
         """The parts of a report now. watching: nodes of open episodes, observed even without our mark and even when they are
-        gone. notified: the stamp of the last observation that each episode has been sent, by node. spells: nodes with an open
+        gone. notified: the stamp of the node as each episode was last sent it, by node. spells: nodes with an open
         spell."""
         known, names = replace(self.known(now), exempt=exempt), self.names()
         return build_report_parts(

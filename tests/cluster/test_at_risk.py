@@ -24,7 +24,7 @@ from simulator.client import ApiClient
 from tests.cluster.builders import CHECKS, DEFINITIONS, NODES, check, conditions, definition, node, until
 from tests.cluster.scans import Open, asked, observe, observe_until
 from tests.cluster.skipping import now
-from tests.marks import mark_metadata
+from tests.policy.builders import mark_metadata
 
 pytestmark = pytest.mark.timeout(15)
 

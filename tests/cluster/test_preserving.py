@@ -27,7 +27,7 @@ from activities.errors import ErrorType, error_type
 from activities.keyring import Keyring
 from activities.licences import Licences
 from policy.episode.gate import Operation
-from policy.episode.messages import Need, NeedKind, Observation, Pinned
+from policy.episode.messages import Need, NeedKind, Pinned, SeenNode
 from policy.episode.modes import REPAIRS, ClusterModes
 from policy.episode.operator_commands import NodeActionSpec, SealedCommand, Verb
 from policy.objects.marks import TERMINATING_ANNOTATION, TERMINATING_LABEL, Mark, digest_of
@@ -45,7 +45,7 @@ from policy.preservation.kept_machine import (
     TAINT,
     Isolation,
 )
-from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION, pool_of
+from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, PRESERVE_FOR_ANNOTATION, Pool, pool_of
 from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef
 from simulator.client import ApiClient, ApiError
@@ -54,8 +54,7 @@ from tests.cluster.builders import owner
 from tests.cluster.machines import CLUSTER_API, CLUSTER_NAME, OPENSHIFT, System, machine_of
 from tests.documents import document
 from tests.licensing import LICENCES
-from tests.marks import confirmed
-from tests.policy.builders import a_cluster_config
+from tests.policy.builders import a_cluster_config, confirmed
 
 GROUP = "machine.sapcloud.io"
 NODE = "/api/v1/nodes/node-7"
@@ -125,7 +124,12 @@ class Surroundings:
         connection.clock = lambda: self.now
         self.permits = Permits()
         self.look = LastLook(ServedCluster("prod", connection, clock=lambda: self.now), self.permits).look
-        self.activities = ClusterPreservation(ServedCluster("prod", connection, clock=lambda: self.now), self.look, self.permits)
+        self.serve()
+
+    def serve(self, *pools: Pool) -> None:
+        """With these pools of the settings."""
+        served = ServedCluster("prod", self.connection, clock=lambda: self.now)
+        self.activities = ClusterPreservation(served, self.look, self.permits, pools=pools)
 
     async def has(self, node: Object | None, machine: Object | None) -> None:
         for path, found in (("/api/v1/nodes", node), (MACHINES, machine)):
@@ -261,10 +265,7 @@ async def test_a_pool_of_the_settings_says_how_long_and_an_object_of_its_name_go
     world: Surroundings, person: ApiClient
 ) -> None:
     await person.create(DEFINITIONS, document("deploy/crds/preservationpolicies.nodewarden.io.yaml"))
-    settled = pool_of("workers", {"selector": {}, "machinePreserveTimeout": "2h"})
-    world.activities = ClusterPreservation(
-        ServedCluster("prod", world.connection, clock=lambda: world.now), world.look, world.permits, pools=[settled]
-    )
+    world.serve(pool_of("workers", {"selector": {}, "machinePreserveTimeout": "2h"}))
     await world.has(node(**{PRESERVE_ANNOTATION: "now"}), machine())
     assert (await world.hold()).expiry == NOW + timedelta(hours=2)
     await world.hold(wish=Wish(release="released by ada: enough"))
@@ -552,6 +553,44 @@ async def test_s52_in_observe_a_person_keeps_and_releases(world: Surroundings) -
     assert (await world.hold(wish=Wish(release="seen enough"))).terminate
 
 
+FAR = {Mode.OBSERVE: (False, False), Mode.CORDON: (False, False), Mode.DRAIN: (True, False), Mode.REPAIR: (True, True)}
+"""How far a pool goes with a machine that it keeps: whether its pods are evicted, whether it is cut off."""
+
+
+@pytest.mark.parametrize("mode", Mode)
+async def test_s52_what_a_pool_wants_done_to_a_kept_machine_waits_for_its_mode_and_nothing_is_written(
+    mode: Mode, world: Surroundings
+) -> None:
+    """S52: the episode is not asked to do it, so it takes no permit for it and marks no node."""
+    world.serve(pool_of("workers", {"selector": {}, "isolate": True}))
+    await world.has(node(), machine("Failed"))
+    hold = await world.hold(wish=Wish(automatic=True))
+    assert (hold.drain, hold.isolate, hold.rests) == (True, True, False)
+    await world.annotate(NODE, **{ISOLATION_ANNOTATION: None})
+    world.permits.set = only(mode)
+    hold = await world.hold()
+    assert hold.phase == "Failed:Preserved"
+    assert (hold.drain, hold.isolate) == FAR[mode]
+    assert hold.rests is (mode is not Mode.REPAIR)
+    assert (f"its mode is {mode}" in hold.reason) is hold.rests
+    said = (await world.node())["metadata"]["annotations"]
+    assert (said.get(ISOLATION_ANNOTATION) == Isolation.ASKED) is (mode is Mode.REPAIR)
+    assert condition(await world.node()).get("message", "").startswith("Machine preserved until ") is not hold.drain
+    assert not (await world.hold(drained=True, isolation=Isolation.CUT)).drain
+
+
+async def test_s52_no_mode_delays_what_a_person_wants_done_to_a_kept_machine(world: Surroundings) -> None:
+    """Also while none can be asked for: only what its pool wants besides waits for that."""
+    world.serve(pool_of("workers", {"selector": {}, "isolate": True}))
+    world.permits.modes_error = RuntimeError("Temporal is away")
+    await world.has(node(), machine("Failed"))
+    hold = await world.hold(wish=Wish(keep=True))
+    assert (hold.phase, hold.drain, hold.isolate, hold.rests) == ("Failed:Preserved", True, False, True)
+    assert hold.reason.endswith("; it is not cut off: the mode could not be read: Temporal is away")
+    hold = await world.hold(wish=Wish(isolate=True))
+    assert (hold.isolate, hold.rests) == (True, False)
+
+
 async def switch(world: Surroundings, fencing: str) -> None:
     """The off switch of the whole cluster."""
     path, config = "/api/v1/namespaces/nodewarden/configmaps", a_cluster_config(fencing=fencing)
@@ -714,7 +753,7 @@ def looked(world: Surroundings, verdict: LookVerdict) -> BeforeActing:
     """What a remediation says comes first, and what is seen then."""
 
     async def look(_request: LookRequest) -> LookResult:
-        return LookResult(verdict=verdict, reason="as told", at=world.now, observation=Observation(node="node-7"))
+        return LookResult(verdict=verdict, reason="as told", at=world.now, seen=SeenNode(node="node-7"))
 
     world.activities = ClusterPreservation(ServedCluster("prod", world.connection, clock=lambda: world.now), look, world.permits)
     target = Target(cluster="prod", pinned=Pinned(node="node-7", uid=""), incident="", kind="", workflow_id="", run_id="")

@@ -20,15 +20,14 @@ import pytest
 import yaml
 
 from activities.cluster.api.connection import ClusterConnection
-from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
 from simulator.cluster import kubeconfig_of
 from starter import uninstall
 from starter.doctor import Level, definitions, rights
 from supply_chain.chart import CHART
 from tests.deploy.helm import NAMESPACE, RELEASE, chart
-from tests.deploy.manifests import path_of
-from tests.system.real_api import RealApiServer, assets
+from tests.documents import path_of
+from tests.system.real_api import api_server
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
@@ -61,24 +60,8 @@ class Api:
 
 @pytest.fixture
 async def api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Api]:
-    if (folder := assets()) is None:
-        async with ApiServer() as server:
-            yield Api(address=ApiAddress(url=server.url, token="abc"), kubeconfig=server.kubeconfig())
-        return
-    async with RealApiServer(folder, tmp_path_factory.mktemp("api")) as real:
-        address = ApiAddress(url=real.url, token=real.token, certificate_authority=real.certificate_authority)
-        async with asyncio.timeout(60), ApiClient(address, user_agent="person") as client:
-            while not await _describes_itself(client):
-                await asyncio.sleep(0.2)
+    async with api_server(tmp_path_factory.mktemp("api")) as address:
         yield Api(address=address, kubeconfig=kubeconfig_of(address))
-
-
-async def _describes_itself(client: ApiClient) -> bool:
-    """A server is ready some seconds before it has put its OpenAPI document together, which Helm validates by."""
-    try:
-        return bool(await client.get("/openapi/v2"))
-    except ApiError:
-        return False
 
 
 @pytest.fixture

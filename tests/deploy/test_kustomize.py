@@ -13,12 +13,11 @@ import yaml
 from policy.dialects import parse
 from policy.remediation.ladder import Body, ladder_of
 from policy.remediation.strategies import Strategy
-from simulator.api.server import ApiServer
-from simulator.client import ApiAddress, ApiClient, ApiError
+from simulator.client import ApiClient, ApiError
 from tests.deploy.helm import rendered
-from tests.deploy.manifests import path_of
-from tests.documents import ROOT, documents
+from tests.documents import ROOT, documents, path_of
 from tests.policy.builders import check_object
+from tests.system.real_api import api_server
 
 KUBECTL = Path(sys.executable).with_name("kubectl")
 SETTINGS = """
@@ -78,10 +77,12 @@ def test_no_definition_is_forgotten(file: Path) -> None:
         ("MachineDeletionTemplate", "machinedeletiontemplates", Strategy.DELETE_MACHINE),
     ],
 )
-async def test_a_template_without_settings_is_taken_and_is_a_step(kind: str, plural: str, strategy: Strategy) -> None:
+async def test_a_template_without_settings_is_taken_and_is_a_step(
+    kind: str, plural: str, strategy: Strategy, tmp_path: Path
+) -> None:
     (definition,) = documents(f"deploy/crds/{plural}.nodewarden.io.yaml")
     path = f"/apis/nodewarden.io/v1alpha1/namespaces/default/{plural}"
-    async with ApiServer() as server, ApiClient(ApiAddress(url=server.url, token="abc"), user_agent="a-person") as person:
+    async with api_server(tmp_path) as address, ApiClient(address, user_agent="a-person") as person:
         await person.create(path_of(definition), definition)
         for name, template in (("empty", {"spec": {}}), ("emptier", {})):
             created = await person.create(path, {"metadata": {"name": name}, "spec": {"template": template}})

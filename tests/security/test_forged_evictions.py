@@ -14,14 +14,14 @@ from temporalio.testing import ActivityEnvironment
 from activities.cluster.acts.preservation import ClusterPreservation
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.preservation import Hold, HoldRequest, Wish
-from activities.contracts.target import ActRequest, DrainRequest, DrainResult, Target
+from activities.contracts.target import ActRequest, DrainRequest, DrainResult, LookVerdict, Target
 from activities.errors import ErrorType
 from policy.episode.drain import DrainOptions
 from policy.episode.messages import Kind, Need, NeedKind
 from policy.episode.modes import ClusterModes
 from policy.objects.nodes import PRESERVE_ANNOTATION
 from policy.preservation.kept_machine import CONDITION, TAINT
-from policy.values.mode import Mode
+from policy.values.mode import MODE_KEY, Mode
 from simulator.resources import NODES
 from tests.cluster.acts.world import CHECKS, CLUSTER, HOLDER, NODE, World, refused
 from tests.cluster.machines import CLUSTER_API, machine_of
@@ -125,6 +125,45 @@ async def test_s42_that_a_health_check_calls_it_unhealthy_is_seen_and_not_believ
     assert (told.drain, told.phase.partition(":")[0], told.terminate) == (False, "Running", False)
     assert told.preserved is wish.keep
     assert not [taint for taint in (await busy.node())["spec"].get("taints") or () if taint["key"] == TAINT]
+
+
+async def test_s52_a_pool_goes_as_far_as_the_check_allows_that_calls_its_machine_failed(world: World) -> None:
+    """Its annotation is read live whenever the pool decides: to keep, evict, cut off, and give up."""
+    await world.hold_cluster_lease()
+    await world.install_kinds()
+    await world.add_check(duration="60s")
+    await world.add_pod("works")
+    asked = {"machine": None, "unhealthy": "x"}
+
+    async def allow(mode: Mode) -> str:
+        await world.others.patch(CHECKS.path("workers"), {"metadata": {"annotations": {MODE_KEY: mode}}})
+        return f"its mode is {mode}: the annotation {MODE_KEY} of NodeHealthCheck/workers says so"
+
+    words, writes = await allow(Mode.OBSERVE), world.writes
+    told = await hold(world, **asked, wish=Wish(automatic=True))
+    assert (told.preserved, told.terminate, told.changed, world.writes) == (False, False, (), writes)
+    assert words in told.reason
+    await world.add_check("older", duration="60s")  # one that only observes leaves the node to the others
+    assert (await hold(world, **asked, wish=Wish(automatic=True))).drain
+    words = await allow(Mode.CORDON)
+    told = await hold(world, **asked)
+    assert (told.phase, told.drain) == ("Failed:Preserved", False)
+    assert words in told.reason
+    target = await marked(world, Kind.PRESERVATION)
+    with refused(ErrorType.NOT_LICENSED, words):
+        await drain(world, target)
+    words = await allow(Mode.DRAIN)
+    assert (await hold(world, **asked)).drain
+    assert (await drain(world, target)).evicted == 1
+    told = await hold(world, **asked, drained=True)
+    found = await world.target.last_look(await world.look(target, need=Need(kind=NeedKind.PRESERVATION)))
+    assert (found.verdict, found.held_by_mode, found.reason) == (LookVerdict.NOT_LICENSED, True, words)
+    assert told.expiry is not None
+    world.now = told.expiry
+    await world.set_ready("Unknown", since=world.now)  # so that its time has just begun anew: no check calls it unhealthy yet
+    told = await hold(world, **asked, drained=True)
+    assert (told.preserved, told.terminate) == (False, False)
+    assert words in told.reason
 
 
 async def test_s42_what_a_health_check_truly_calls_unhealthy_is_kept_as_failed(world: World) -> None:

@@ -17,17 +17,17 @@ import pytest
 from policy.episode.messages import Outcome, Phase
 from policy.objects.marks import Mark, parse_mark
 from policy.objects.nodes import MARK_ANNOTATION, MARK_LABEL
-from simulator.client import ApiAddress, ApiClient, ApiError
+from simulator.client import ApiClient, ApiError
 from simulator.resources import NODES
-from tests.marks import mark_metadata
+from tests.policy.builders import mark_metadata
 from tests.system.fixtures import Standing
 from tests.system.harness import System
-from tests.system.questions import commands, events_about, in_phase, is_open, simulated_api, status
-from tests.system.real_api import KUBELET_OF
+from tests.system.questions import commands, events_about, in_phase, is_open, status
 from tests.system.test_api_restarts import under_shipped_rights
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
+KUBELET_OF = "node-2"
 SECURITY = (
     {"key": "security/quarantine", "value": "true", "effect": "NoExecute"},
     {"key": "security/look", "effect": "NoSchedule"},
@@ -56,16 +56,8 @@ def forged(system: System, node: str, **changes: Any) -> Mark:
 
 @asynccontextmanager
 async def kubelet(system: System, node: str) -> AsyncIterator[ApiClient]:
-    """A client with the rights of that node's kubelet; a real API server knows that of one node."""
-    if (api := system.real_api) is not None and node != KUBELET_OF:
-        yield system.client
-        return
-    if api is not None:
-        address = ApiAddress(url=api.url, token=api.kubelet_token, certificate_authority=api.certificate_authority)
-    else:
-        simulated = simulated_api(system)
-        simulated.authorization.tokens[token := f"of-the-kubelet-of-{node}"] = f"system:node:{node}"
-        address = ApiAddress(url=simulated.url, token=token)
+    """A client with the rights of that node's kubelet."""
+    address = replace(system.cluster.address, token=await system.token_of(f"system:node:{node}"))
     async with ApiClient(address, user_agent="kubelet") as client:
         yield client
 

@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from typing import Any
@@ -33,7 +33,7 @@ from policy.fence.credential_hosts import HOSTS_ANNOTATION
 from policy.objects.nodes import MARK_ANNOTATION
 from policy.values.object_refs import ObjectRef
 from simulator.api.access.certificates import issue
-from simulator.client import ApiAddress, ApiClient, ApiError
+from simulator.client import ApiClient, ApiError
 from simulator.objects import is_terminating, key_of, node_of
 from simulator.resources import LEASES, NAMESPACES, NODES, PODS, SECRETS
 from starter.client import Nodewarden
@@ -43,7 +43,7 @@ from tests.cluster.acts.world import World
 from tests.cluster.fencing_requests import remediation
 from tests.documents import ROOT
 from tests.power.agents.scripted import needs
-from tests.security.listener import Listener, listening
+from tests.power.raw_server import Listener, listening
 from tests.security.matrix import ADMINISTRATORS, CELLS, Act, Principal
 from tests.security.test_laundered_taints import SECURITY, SPELLED
 from tests.system.fixtures import Standing
@@ -94,6 +94,7 @@ ROLES: Mapping[Principal, tuple[str, dict[str, Any]]] = {
     Principal.CONFIGMAP_AUTHOR: ("nodewarden", {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}),
 }
 """The namespace that each has rights in, and which."""
+PEOPLE = tuple(who.name.lower() for who in (*ROLES, Principal.VIEWER))
 
 
 @dataclass(slots=True)
@@ -434,8 +435,7 @@ async def give_rights(system: System) -> dict[Principal, str]:
     subject = {"apiGroup": GROUP, "kind": "User", "name": Principal.VIEWER.name.lower()}
     binding = {"metadata": {"name": "of-viewer"}, "roleRef": role, "subjects": [subject]}
     await system.client.create(f"{RBAC}/clusterrolebindings", binding)
-    users = {who: who.name.lower() for who in (*ROLES, Principal.VIEWER)}
-    return users | {Principal.KUBELET: f"system:node:{OF_KUBELET}"}
+    return dict(zip((*ROLES, Principal.VIEWER), PEOPLE, strict=True)) | {Principal.KUBELET: f"system:node:{OF_KUBELET}"}
 
 
 @pytest.fixture(scope="module")
@@ -448,16 +448,12 @@ async def attacked(standing: Standing) -> AsyncIterator[Attacked]:
         stack.push_async_callback(server.shutdown)
         stack.callback(listening_docker.close)
         docker.port = listening_docker.sockets[0].getsockname()[1]
-        system = await stack.enter_async_context(standing(nodes=6, platform="redfish"))
-        api = system.cluster.api
-        if api is None:
-            pytest.skip("needs the simulated API server, where users are made at will")
+        system = await stack.enter_async_context(standing(nodes=6, platform="redfish", users=PEOPLE))
         await under_shipped_rights(system)
         users = await give_rights(system)
         clients = {}
         for who, user in users.items():
-            api.authorization.tokens[token := f"stolen-from-{who.name.lower()}"] = user
-            address = ApiAddress(url=api.url, token=token)
+            address = replace(system.cluster.address, token=await system.token_of(user))
             clients[who] = await stack.enter_async_context(ApiClient(address, user_agent=user))
         patients = {"matchExpressions": [{"key": PATIENT_LABEL, "operator": "Exists"}]}
         await system.client.patch(NODES.path(PATIENT), {"metadata": {"labels": {PATIENT_LABEL: "yes"}}})
@@ -648,9 +644,9 @@ class Impostor:
         request = activity.payload_converter().from_payload(given[0].payload)
         self.told.add(kind)
         match kind:
-            case "words.verify":
+            case "commands.verify":
                 sealed = {
-                    "spoken": request["spoken"],
+                    "spec": request["spec"],
                     "action": "x",
                     "speaker": "ada",
                     "seal": f"{int(time.time()):x}.{'0' * 32}",
@@ -660,7 +656,7 @@ class Impostor:
                 seen = {"verdict": "go", "reason": "", "at": datetime.now(UTC).isoformat(), "licence": f"x.{'0' * 32}"}
                 pinned = request["target"]["pinned"]
                 known = ("node", "uid", "boot_id", "provider_id", "system_uuid")
-                return seen | {"observation": {key: pinned[key] for key in known if key in pinned}}
+                return seen | {"seen": {key: pinned[key] for key in known if key in pinned}}
         raise ApplicationError("left to others", next_retry_delay=timedelta(milliseconds=200))
 
 
@@ -697,7 +693,7 @@ async def polled(standing: Standing) -> AsyncIterator[Attacked]:
                     await asyncio.wait_for(his.execute_workflow("Fencing", wanted, **begun), 3)
             ack = AcknowledgeRequest(who="ada", reason="x", action=invented, question=question, override=DEVICE_READS_ON)
             await system.until(partial(obeyed_in_her_name, "acknowledge_off", ack), "his own worker has verified it", seconds=60)
-            await system.until(lambda: {"words.verify", "target.last-look"} <= impostor.told, "he is asked", seconds=60)
+            await system.until(lambda: {"commands.verify", "target.last-look"} <= impostor.told, "he is asked", seconds=60)
             await asyncio.sleep(LONG_ENOUGH)
             yield attacked
 

@@ -34,11 +34,11 @@ from policy.fence.power import PowerState
 from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient
 from tests.cluster.builders import NODES, node
-from tests.deploy.manifests import path_of
-from tests.documents import documents
+from tests.documents import documents, path_of
 from tests.licensing import BELIEVING, LICENCES
 from tests.power.agents.scripted import needs
 from tests.power.conftest import within
+from tests.system.real_api import simulated_only
 from workers.configuration.credentials import ClusterObjects, WorkerCredentials
 
 pytestmark = [pytest.mark.timeout(60), needs("fence_virsh", "ssh")]
@@ -77,6 +77,7 @@ ADDRESS = f"fe80::1% {OPTION}"
 
 @pytest.fixture
 async def api() -> AsyncIterator[ApiServer]:
+    simulated_only("no act of the server: what an option in an object makes of a worker's programs")
     async with ApiServer(tokens=TOKENS) as server:
         async with ApiClient(ApiAddress(url=server.url, token="administrator"), user_agent="administrator") as person:
             for document in documents(*KINDS, "deploy/medik8s-leases.yaml", "deploy/rbac.yaml", "deploy/worker.yaml"):

@@ -22,12 +22,11 @@ from simulator.api.server import ApiServer
 from simulator.client import ApiAddress, ApiClient, ApiError
 from simulator.resources import NODES
 from starter.deploy.admission import admission
-from starter.deploy.features import Process
 from starter.deploy.manifests import to_yaml
+from starter.deploy.rights import Process
 from tests.cel import CelPython
-from tests.deploy.manifests import path_of
-from tests.documents import ROOT, documents, every
-from tests.system.real_api import RealApiServer, assets
+from tests.documents import ROOT, documents, every, path_of
+from tests.system.real_api import RealApiServer, assets, simulated_only
 
 NODE = "node-1"
 THEIRS = {"key": "security/quarantine", "effect": "NoSchedule"}
@@ -118,6 +117,7 @@ async def clients(request: pytest.FixtureRequest, printed: list[dict[str, Any]])
     """All accounts of ours on a simulated API server, that of `deploy/rbac.yaml` on a real one."""
     async with AsyncExitStack() as stack:
         if request.param == "simulated":
+            simulated_only("[real] is the same on a real one")
             accounts = {process.value: f"system:serviceaccount:nodewarden:{process.account}" for process in Process}
             simulated = await stack.enter_async_context(ApiServer(tokens={"administrator": "admin"} | accounts))
             simulated.admission.cel = CelPython()

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from policy.episode.messages import Kind, Outcome, RecordEntry
-from policy.observation.offenders import Repair
+from policy.history.offenders import Repair
 from policy.scan.pauses import PastPause, Pause
 from policy.values.times import quantile
 from starter.handles.history import EndedEpisode, EpisodeRecord

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -42,7 +42,7 @@ from simulator.objects import JsonObject, is_ready, is_terminating, node_of
 from simulator.resources import NODES, Resource
 from starter.client import Nodewarden
 from starter.errors import RequestError
-from tests.deploy.manifests import path_of
+from tests.documents import path_of
 from tests.node_actions import PEOPLE, of_old
 from tests.patience import PATIENCE
 from tests.system.canary import RUN
@@ -58,6 +58,7 @@ from workflows.kit.messages import ScannerStatus
 CRDS = ROOT / "deploy" / "crds"
 TEMPLATE_NAMESPACE, TEMPLATE, CHECK = "nodewarden", "bmc", "workers"
 TEMPLATES = Resource(api_version="nodewarden.io/v1alpha1", kind="FencingTemplate", plural="fencingtemplates")
+SERVICE_ACCOUNTS = Resource(api_version="v1", kind="ServiceAccount", plural="serviceaccounts")
 CHECKS = Resource(
     api_version="remediation.medik8s.io/v1alpha1", kind="NodeHealthCheck", plural="nodehealthchecks", namespaced=False
 )
@@ -93,8 +94,8 @@ class System:
     """See the module. `cluster_name` is how settings, workflow ids and task queues call the cluster; `platform` what its machines
     are; `machines` says how the management cluster is reached, where there is one; `workers_as`: its workers are Machines that a
     MachineSet replaces; `own_disks`: its volumes are disks of the platform; `real_controllers`: those of Kubernetes look after
-    it, which needs a real API server; `people`: deploy/people.yaml is in force, which else a chart brings; `shape`: what else a
-    `SimulatedCluster` is told."""
+    it, which needs a real API server; `people`: deploy/people.yaml is in force, which else a chart brings; `users`: who, beside
+    kubelets, has a token (`token_of`); `shape`: what else a `SimulatedCluster` is told."""
 
     def __init__(
         self,
@@ -115,6 +116,7 @@ class System:
         own_disks: bool = False,
         real_controllers: bool = False,
         people: bool = True,
+        users: Sequence[str] = (),
         shape: Mapping[str, Any] | None = None,
     ) -> None:
         self.folder = folder
@@ -135,6 +137,7 @@ class System:
         self._own_disks = own_disks
         self._real_controllers = real_controllers
         self._people = people
+        self._users = (*users, *(f"system:node:node-{number}" for number in range(1, nodes + 1)))
         self._of_cluster = dict(shape or {})
         self._stack = AsyncExitStack()
 
@@ -177,7 +180,8 @@ class System:
         nodes, zones = self._shape
         where: dict[str, Any] = {}
         if (programs := assets()) is not None:
-            api = self.real_api = await self._stack.enter_async_context(RealApiServer(programs, self.folder / "api"))
+            real = RealApiServer(programs, self.folder / "api", users=self._users)
+            api = self.real_api = await self._stack.enter_async_context(real)
             where = {"api_url": api.url, "api_token": api.token, "api_certificate_authority": api.certificate_authority}
             where["api_audit_log"] = api.audit_log
             if self._real_controllers:
@@ -223,10 +227,41 @@ class System:
         """The policy by which the API server attests who speaks: since long on a simulated server, where nobody has to wait."""
         for document in PEOPLE:
             await self.client.create(path_of(document), document)
+        await self.people_are_known()
+
+    async def people_are_known(self) -> None:
+        """Returns once words are believed, after the policy has been made."""
         if self.cluster.api is not None:
             of_old(self.cluster.api.store)
         else:
             await asyncio.sleep(SETTLED.total_seconds() + 1)
+
+    async def token_of(self, user: str) -> str:
+        """Of anyone on a simulated API server; on a real one of a service account, a kubelet, and of who is among `users`."""
+        if self.cluster.api is not None:
+            self.cluster.api.authorization.tokens[token := f"{RUN.value}of-{user}"] = user
+            return token
+        kind, _, account = user.rpartition("serviceaccount:")
+        if not kind:
+            assert self.real_api is not None
+            return self.real_api.token_of(user)
+        namespace, _, name = account.partition(":")
+        path = SERVICE_ACCOUNTS.path(name, namespace=namespace, subresource="token")
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        return str((await self.client.create(path, body))["status"]["token"])
+
+    async def kill_api(self) -> None:
+        """The API server is away until `start_api`; a real one is killed."""
+        if self.real_api is not None:
+            await self.real_api.kill()
+        elif self.cluster.api is not None:
+            await self.cluster.api.stop()
+
+    async def start_api(self) -> None:
+        if self.real_api is not None:
+            await self.real_api.start()
+        elif self.cluster.api is not None:
+            await self.cluster.api.start()
 
     # Workers ---------------------------------------------------------------------------------------------------------
 
@@ -402,7 +437,7 @@ class System:
 def _told(status: ScannerStatus) -> str:
     """The lines of a scanner's status that explain why something does not happen."""
     parts = [f"{status.scans} scans, {status.opened} opened", status.problem]
-    parts += [f"{permit.node} {permit.holding.value} by {permit.incident} since {permit.granted_at}" for permit in status.permits]
+    parts += [f"{permit.node} {permit.state.value} by {permit.incident} since {permit.granted_at}" for permit in status.permits]
     parts += [f"held off {held.node}: {held.reason}" for held in status.held_off]
     parts += [f"refused {refused.node}: {refused.message}" for refused in status.refused]
     if status.report is not None:

@@ -10,13 +10,11 @@ from typing import Any
 import yaml
 
 from simulator.resources import DEPLOYMENTS, Resource
-from tests.system.canary import RUN
 from tests.system.harness import System
 from tests.system.worker_process import WorkerProcess
 
 NAMESPACE = "nodewarden"
 CONFIG_MAPS = Resource(api_version="v1", kind="ConfigMap", plural="configmaps")
-ACCOUNTS = Resource(api_version="v1", kind="ServiceAccount", plural="serviceaccounts")
 
 
 class PodsOfChart:
@@ -56,19 +54,9 @@ class PodsOfChart:
 
     async def _kubeconfig(self, account: str) -> str:
         kubeconfig = yaml.safe_load(self.system.cluster.kubeconfig_path.read_text(encoding="utf-8"))
-        kubeconfig["users"][0]["user"] = {"token": await self._token(account)}
+        kubeconfig["users"][0]["user"] = {"token": await self.system.token_of(f"system:serviceaccount:{NAMESPACE}:{account}")}
         path = self.system.folder / "pods" / account / "kubeconfig"
         path.parent.mkdir(exist_ok=True)
         path.touch(mode=0o600)
         path.write_text(yaml.safe_dump(kubeconfig), encoding="utf-8")
         return str(path)
-
-    async def _token(self, account: str) -> str:
-        if self.system.cluster.api is not None:
-            token = f"{RUN.value}of-{account}"
-            self.system.cluster.api.authorization.tokens[token] = f"system:serviceaccount:{NAMESPACE}:{account}"
-            return token
-        path = ACCOUNTS.path(account, namespace=NAMESPACE, subresource="token")
-        spec = {"expirationSeconds": 3600}
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-        return str((await self.system.client.create(path, body))["status"]["token"])

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
@@ -24,6 +23,7 @@ from simulator.objects import JsonObject
 from simulator.resources import EVENTS
 from starter.errors import RequestError
 from tests.system.harness import CHECK, CHECKS, System
+from tests.system.real_api import simulated_only
 
 OUR_USER_AGENT = "nodewarden/"
 CONSEQUENCES = frozenset({"power-management.taint-out-of-service", "power-management.delete-workload"})
@@ -105,8 +105,8 @@ def commands(system: System, node: str) -> list[PowerCommand]:
 
 def simulated_api(system: System) -> ApiServer:
     """The simulated API server, which counts and can misbehave; the test is skipped where a real one stands in."""
-    if system.cluster.api is None:
-        pytest.skip("needs the simulated API server: its request log, its faults")
+    simulated_only("its request log, its faults")
+    assert system.cluster.api is not None
     return system.cluster.api
 
 

@@ -2,26 +2,36 @@
 
 Controllers and kubelets are the simulated cluster's, as against its own API server; `start_controllers` starts the real ones of
 the same folder. Everything listens on free ports of the loopback and lives in one folder.
+
+`python -m tests.system.real_api` says what the folder has, and ends with 2 where the tests can't run on that (`make test-real`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 import ssl
-from collections.abc import Sequence
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import aiohttp
+import pytest
+import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from simulator.api.server import ApiServer
 from simulator.audit_log import write_policy
-from simulator.client import ApiAddress
+from simulator.client import ApiAddress, ApiClient, ApiError
 from simulator.cluster import kubeconfig_of
+from supply_chain.chart import CHART
 from tests.system import mortal
 from tests.system.canary import RUN
 from workers.embedded.server import free_ports
@@ -30,7 +40,10 @@ VARIABLE = "KUBEBUILDER_ASSETS"
 HOST = "127.0.0.1"
 READY_WITHIN = 90.0
 STOP_WITHIN = 10.0
-KUBELET_OF = "node-2"
+NEEDED, CONTROLLERS = ("etcd", "kube-apiserver"), ("kube-controller-manager", "kube-scheduler")
+"""envtest's archives have those that are needed; with the others, the main job is tried beside real controllers."""
+STAND = ("tests/system/", "tests/security/", "tests/deploy/")
+"""Where tests stand on a real API server, or say why they can't."""
 ADMISSION_OFF = "ServiceAccount"
 """It wants a service account per namespace, which a controller would have made."""
 
@@ -40,20 +53,62 @@ def assets() -> Path | None:
     named = os.environ.get(VARIABLE, "")
     if not named:
         return None
-    folder = Path(named)
-    for program in ("etcd", "kube-apiserver"):
+    folder = Path(named).absolute()
+    for program in NEEDED:
         if not os.access(folder / program, os.X_OK):
             raise FileNotFoundError(f"{VARIABLE}={named}: expected a program {program} there")
     return folder
 
 
-class RealApiServer:
-    """`async with RealApiServer(assets, folder) as api:`; `url`, `token` and `certificate_authority` are how to reach it."""
+def versions(folder: Path) -> dict[str, str]:
+    """What the programs of Kubernetes there call themselves, as "v1.36.2". Raises ValueError for what the tests can't run on."""
+    oldest = int(re.findall(r">=1\.(\d+)", yaml.safe_load((Path(CHART) / "Chart.yaml").read_text())["kubeVersion"])[0])
+    found: dict[str, str] = {}
+    for program in ("kube-apiserver", *(each for each in CONTROLLERS if os.access(folder / each, os.X_OK))):
+        said = subprocess.run([folder / program, "--version"], capture_output=True, text=True, timeout=30, check=False)
+        line = (said.stdout or said.stderr).strip().partition("\n")[0]
+        version = re.fullmatch(r"Kubernetes (v1\.(\d+)\.\S+)", line)
+        if version is None or int(version[2]) < oldest:
+            expected = f"expected 'Kubernetes v1.{oldest}.0' or newer, as the chart asks for"
+            built = "; built without -ldflags '-X k8s.io/component-base/version.gitVersion=v1.X.Y'?" if "v0.0.0" in line else ""
+            raise ValueError(f"{folder / program} is {line!r}: {expected}{built}")
+        found[program] = version[1]
+    if len({each.split(".")[1] for each in found.values()}) > 1:
+        raise ValueError(f"{folder}: expected programs of one minor version, found {_listed(found)}")
+    return found
 
-    def __init__(self, programs: Path, folder: Path) -> None:
+
+def _listed(found: dict[str, str]) -> str:
+    return ", ".join(f"{program} {version}" for program, version in found.items())
+
+
+def simulated_only(reason: str) -> None:
+    """Skips a test that stands on a simulated API server of its own, where a real one is asked for; the reason is listed then."""
+    if assets() is not None:
+        pytest.skip(f"simulated API server only: {reason}")
+
+
+@contextmanager
+def no_simulated_server(nodeid: str) -> Iterator[None]:
+    """Where a real one is asked for, a test of STAND fails that starts a simulated one and has not said why."""
+
+    async def refused(_: ApiServer) -> None:
+        raise AssertionError("it starts a simulated API server: expected simulated_only() before, with the reason")
+
+    with pytest.MonkeyPatch.context() as patched:
+        if assets() is not None and nodeid.startswith(STAND):
+            patched.setattr(ApiServer, "start", refused)
+        yield
+
+
+class RealApiServer:
+    """`async with RealApiServer(assets, folder) as api:`; `url`, `token` and `certificate_authority` are how to reach it.
+
+    users: who else it knows by a token, `token_of`; a `system:node:NAME` has a kubelet's rights."""
+
+    def __init__(self, programs: Path, folder: Path, *, users: Sequence[str] = ()) -> None:
         self.token = f"{RUN.value}{secrets.token_hex(16)}"
-        self.kubelet_token = f"{RUN.value}{secrets.token_hex(16)}"
-        """Of the kubelet of KUBELET_OF, with a kubelet's rights."""
+        self._tokens = {user: f"{RUN.value}{secrets.token_hex(16)}" for user in users}
         self._programs = programs
         self._folder = folder
         self._member = f"test-{secrets.token_hex(8)}"
@@ -67,6 +122,11 @@ class RealApiServer:
         return f"https://{HOST}:{self._port}"
 
     @property
+    def address(self) -> ApiAddress:
+        """Of its administrator."""
+        return ApiAddress(url=self.url, token=self.token, certificate_authority=self.certificate_authority)
+
+    @property
     def audit_log(self) -> Path:
         """Where the server writes who deletes what."""
         return self._folder / "audit.log"
@@ -76,12 +136,16 @@ class RealApiServer:
         """The file that clients must trust; the server makes it on its first start."""
         return str(self._folder / "certificates" / "apiserver.crt")
 
+    def token_of(self, user: str) -> str:
+        """Raises KeyError for one that it was not started with: it reads its file of tokens once."""
+        return self._tokens[user]
+
     async def __aenter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
         try:
             async with asyncio.timeout(READY_WITHIN):
                 await self._start_etcd()
-                await self._start_server()
+            await self.start()
         except BaseException:
             await self._stop()
             raise
@@ -96,8 +160,7 @@ class RealApiServer:
         Claims are bound by the simulated storage driver. It is up to the test to see that they work.
         """
         kubeconfig = self._folder / "kubeconfig"
-        address = ApiAddress(url=self.url, token=self.token, certificate_authority=self.certificate_authority)
-        _write_privately(kubeconfig, kubeconfig_of(address).encode())
+        _write_privately(kubeconfig, kubeconfig_of(self.address).encode())
         common = (f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0")
         await self._launch("kube-scheduler", *common)
         await self._launch(
@@ -109,12 +172,14 @@ class RealApiServer:
             "--node-startup-grace-period=10s",
         )
 
-    async def restart(self) -> None:
-        """SIGKILL to kube-apiserver, and start it anew at once on what etcd has; returns when it is ready."""
-        server = self._server
-        self._processes.remove(server)
-        server.kill()
-        await server.wait()
+    async def kill(self) -> None:
+        """SIGKILL to kube-apiserver; etcd stays."""
+        self._processes.remove(self._server)
+        self._server.kill()
+        await self._server.wait()
+
+    async def start(self) -> None:
+        """kube-apiserver on what etcd has; returns when it is ready."""
         async with asyncio.timeout(READY_WITHIN):
             await self._start_server()
 
@@ -150,8 +215,9 @@ class RealApiServer:
 
     async def _start_server(self) -> None:
         tokens, key = self._folder / "tokens.csv", self._folder / "service-accounts.pem"
-        kubelet = f'{self.kubelet_token},system:node:{KUBELET_OF},kubelet,"system:nodes"\n'
-        _write_privately(tokens, f'{self.token},admin,admin,"system:masters"\n{kubelet}'.encode())
+        groups = {user: "system:nodes" if user.startswith("system:node:") else "" for user in self._tokens}
+        known = [f'{token},{user},{user},"{groups[user]}"' for user, token in self._tokens.items()]
+        _write_privately(tokens, "\n".join([f'{self.token},admin,admin,"system:masters"', *known, ""]).encode())
         _write_privately(key, self._signing_key)
         policy = self._folder / "audit-policy.json"
         write_policy(policy)
@@ -222,6 +288,32 @@ class RealApiServer:
         self._processes.clear()
 
 
+@asynccontextmanager
+async def api_server(folder: Path) -> AsyncIterator[ApiAddress]:
+    """A real one where it is asked for, else a simulated one: its administrator's address. No secret of these tests is in it."""
+    if (programs := assets()) is None:
+        async with ApiServer(tokens={(token := f"{RUN.value}-of-an-administrator"): "admin"}) as simulated:
+            RUN.listen(folder.name, simulated.store)
+            authority = folder / "apiserver.crt"
+            authority.write_bytes(simulated.certificate_authority)
+            yield ApiAddress(url=simulated.secure_url, token=token, certificate_authority=str(authority))
+        return
+    async with RealApiServer(programs, folder) as real, ApiClient(real.address, user_agent="person") as client:
+        async with asyncio.timeout(READY_WITHIN):
+            while not await _describes_itself(client):
+                await asyncio.sleep(0.2)
+        yield real.address
+        await RUN.look_at_api(folder.name, client)
+
+
+async def _describes_itself(client: ApiClient) -> bool:
+    """A server is ready some seconds before it has put its OpenAPI document together, which Helm validates by."""
+    try:
+        return bool(await client.get("/openapi/v2"))
+    except ApiError:
+        return False
+
+
 def _private_key() -> bytes:
     key = ec.generate_private_key(ec.SECP256R1())
     form = serialization.PrivateFormat.TraditionalOpenSSL
@@ -231,3 +323,22 @@ def _private_key() -> bytes:
 def _write_privately(path: Path, content: bytes) -> None:
     path.touch(mode=0o600)
     path.write_bytes(content)
+
+
+def main() -> int:
+    """Which programs there are, for people; 2 and what was expected where that is not enough."""
+    try:
+        folder = assets()
+        if folder is None:
+            where = "a folder with etcd and kube-apiserver, as setup-envtest brings them"
+            raise FileNotFoundError(f"expected {VARIABLE}={where}, and kube-controller-manager and kube-scheduler if there are")
+        found = versions(folder)
+    except (OSError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(f"etcd, {_listed(found)} of {folder}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

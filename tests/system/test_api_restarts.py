@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Any
 
 import pytest
 import yaml
 
 from policy.episode.messages import Outcome
 from simulator.api.control.faults import restarting
-from simulator.resources import Resource
 from tests.cel import CelPython
-from tests.deploy.manifests import path_of
-from tests.documents import documents
-from tests.system.canary import RUN
+from tests.documents import documents, path_of
 from tests.system.fixtures import MakeSystem
 from tests.system.harness import System
 from tests.system.witness import Before, PowerLog
@@ -27,7 +23,6 @@ from tests.system.witness import Before, PowerLog
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 
 ACCOUNT = "nodewarden"
-SERVICE_ACCOUNTS = Resource(api_version="v1", kind="ServiceAccount", plural="serviceaccounts")
 FORBIDDEN, INITIALIZING = 12, 6
 """Requests that a simulated server refuses while it comes back: more than any single act tries at once."""
 
@@ -39,7 +34,7 @@ async def under_shipped_rights(system: System) -> None:
     for document in documents("deploy/medik8s-leases.yaml", "deploy/rbac.yaml", "deploy/admission.yaml"):
         if document["kind"] != "Namespace" or document["metadata"]["name"] != ACCOUNT:
             await system.client.create(path_of(document), document)
-    token = await token_of_account(system)
+    token = await system.token_of(f"system:serviceaccount:{ACCOUNT}:{ACCOUNT}")
     kubeconfig = yaml.safe_load(system.cluster.kubeconfig_path.read_text())
     kubeconfig["users"][0]["user"] = {"token": token}
     ours = system.folder / "of-nodewarden" / "kubeconfig"
@@ -52,28 +47,14 @@ async def under_shipped_rights(system: System) -> None:
     system.config.write_text(yaml.safe_dump(settings))
 
 
-async def token_of_account(system: System) -> str:
-    if system.cluster.api is not None:
-        token = f"{RUN.value}of-the-service-account"
-        system.cluster.api.authorization.tokens[token] = f"system:serviceaccount:{ACCOUNT}:{ACCOUNT}"
-        return token
-    path = SERVICE_ACCOUNTS.path(ACCOUNT, namespace=ACCOUNT, subresource="token")
-    body: dict[str, Any] = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    return str((await system.client.create(path, body))["status"]["token"])
-
-
 async def restart_api(system: System) -> None:
     """Killed, away for a moment, and back."""
-    if system.real_api is not None:
-        await system.real_api.restart()
-        return
-    api = system.cluster.api
-    assert api is not None
-    await api.stop()
-    await asyncio.sleep(0.5)
-    for fault in restarting(forbidden=FORBIDDEN, initializing=INITIALIZING, user_agent="^nodewarden/"):
-        api.faults.add(fault)
-    await api.start()
+    await system.kill_api()
+    if (api := system.cluster.api) is not None:
+        await asyncio.sleep(0.5)
+        for fault in restarting(forbidden=FORBIDDEN, initializing=INITIALIZING, user_agent="^nodewarden/"):
+            api.faults.add(fault)
+    await system.start_api()
 
 
 async def test_an_api_server_that_is_killed_after_the_power_off_leaves_no_machine_off(make_system: MakeSystem) -> None:

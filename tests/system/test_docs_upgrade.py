@@ -19,11 +19,10 @@ from policy.episode.messages import Outcome, Phase
 from simulator.resources import DEPLOYMENTS
 from tests.deploy import helm_command
 from tests.documents import ROOT
-from tests.node_actions import of_old
 from tests.system.fixtures import MakeSystem
 from tests.system.harness import System
 from tests.system.pods_of_chart import NAMESPACE, PodsOfChart
-from tests.system.questions import in_phase, simulated_api
+from tests.system.questions import in_phase
 from tests.system.temporal_server import TemporalServer
 from workers.embedded.server import find_binary, free_ports
 
@@ -122,7 +121,7 @@ async def test_the_page_is_followed_with_an_episode_open(versioning: TemporalSer
     await shell.run(helm_first)
     await pods.follow()
     await shell.run(rest)
-    of_old(simulated_api(system).store)
+    await system.people_are_known()
     told = pods.running["nodewarden-0-1-0"][1].log.read_text(encoding="utf-8")
     assert "set-current-version --deployment-name fleet --build-id 0.1.0" in told, "a worker says what makes its version current"
     await system.apply_policy(plan=PLAN)

@@ -14,19 +14,17 @@ import pytest
 from policy.checks.circuit_breakers import OpenReason
 from policy.episode.messages import Outcome
 from policy.scan.scan_report import CheckReport
-from simulator.api.server import ApiServer
-from simulator.client import ApiAddress, ApiClient
+from simulator.client import ApiClient
 from tests.cluster.machines import CLUSTER_API, machine_of
-from tests.system.canary import RUN
 from tests.system.fixtures import Standing
 from tests.system.harness import TEMPLATE, TEMPLATE_NAMESPACE, TEMPLATES, System
+from tests.system.real_api import api_server
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(120)]
 
 CAPI = replace(CLUSTER_API, namespace=TEMPLATE_NAMESPACE)
 """A check's template lives in the check's namespace."""
 
-TOKEN = f"{RUN.value}-of-the-management-cluster"
 REMEDIATION = {
     "templateRef": {"apiVersion": TEMPLATES.api_version, "kind": TEMPLATES.kind, "name": TEMPLATE},
     "triggerIf": {"unhealthyLessThanOrEqualTo": "40%"},
@@ -49,12 +47,12 @@ class World:
 
 @pytest.fixture(scope="module")
 async def world(standing: Standing, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    token = tmp_path_factory.mktemp("management") / "token"
-    token.write_text(TOKEN)
-    async with ApiServer(tokens={TOKEN: "admin"}) as management, ApiClient(ApiAddress(url=management.url, token=TOKEN)) as person:
-        RUN.listen("management", management.store)
+    folder = tmp_path_factory.mktemp("management")
+    async with api_server(folder) as management, ApiClient(management) as person:
+        (folder / "token").write_text(management.token)
         await CAPI.install(person)
-        machines = {"server": management.url, "token_file": str(token)}
+        authority = management.certificate_authority
+        machines = {"server": management.url, "token_file": str(folder / "token"), "ca_file": authority}
         async with standing(nodes=4, zones=2, machines=machines) as system:
             await furnish(person, system)
             await system.client.create(TEMPLATES.path(namespace=TEMPLATE_NAMESPACE), system.fencing_template())

@@ -17,13 +17,12 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 
 from policy.episode.messages import Outcome
-from policy.observation.spells import OBSERVATION, Ending, ObservationRecord, Spell
+from policy.history.spells import OBSERVATION, Ending, ObservationRecord, Spell
 from policy.values.mode import Mode
 from starter.errors import SilentError
 from tests.system.fixtures import MakeSystem, Standing
 from tests.system.harness import System
 from tests.system.questions import commands, is_open
-from tests.system.real_api import VARIABLE
 from tests.system.temporal_server import TemporalServer
 from tests.system.worker_process import KillOrder, When
 
@@ -121,12 +120,10 @@ async def away(system: System, victims: Sequence[str]) -> AsyncIterator[None]:
     if TEMPORAL in victims:
         await system.temporal.kill()
     if API in victims:
-        assert system.cluster.api is not None
-        await system.cluster.api.stop()
+        await system.kill_api()
     yield
     if API in victims:
-        assert system.cluster.api is not None
-        await system.cluster.api.start()
+        await system.start_api()
     if TEMPORAL in victims:
         await system.temporal.start()
     if WORKER in victims:
@@ -247,8 +244,6 @@ async def test_each_spell_is_recorded_once_whatever_is_killed_at_each_step_and_w
     async with AsyncExitStack() as stack:
         lanes = []
         for victims in VICTIMS:
-            if API in victims and os.environ.get(VARIABLE):
-                continue  # only the simulated one is stopped and started here
             mortal = await stack.enter_async_context(TemporalServer(_made(tmp_path / "-".join(victims))))
             lanes.append((await make_system(nodes=6, temporal=mortal), victims))
         await asyncio.gather(outlive(await make_system(nodes=6)), *(_shown(*lane) for lane in lanes))

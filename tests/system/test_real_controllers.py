@@ -13,12 +13,10 @@ import pytest
 from policy.episode.messages import Outcome
 from tests.system.fixtures import MakeSystem
 from tests.system.questions import commands
-from tests.system.real_api import assets
+from tests.system.real_api import CONTROLLERS, assets
 from tests.system.test_api_restarts import restart_api, under_shipped_rights
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
-
-PROGRAMS = ("kube-controller-manager", "kube-scheduler")
 
 
 @pytest.mark.parametrize(("how", "killed"), [("kernel-hangs", False), ("kubelet-stops", True)])
@@ -27,8 +25,8 @@ async def test_a_node_dies_in_the_care_of_real_controllers_and_its_work_goes_on(
 ) -> None:
     """S1, S28, S32: never two writers, nothing left over; also where the API server is killed after the power-off."""
     folder = assets()
-    if folder is None or not all(os.access(folder / program, os.X_OK) for program in PROGRAMS):
-        pytest.skip(f"needs {' and '.join(PROGRAMS)} in the folder that KUBEBUILDER_ASSETS names")
+    if folder is None or not all(os.access(folder / program, os.X_OK) for program in CONTROLLERS):
+        pytest.skip(f"needs {' and '.join(CONTROLLERS)} in the folder that KUBEBUILDER_ASSETS names")
     system = await make_system(nodes=5, zones=3, real_controllers=True)
     await under_shipped_rights(system)
     await system.start_worker()

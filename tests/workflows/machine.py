@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from policy.episode.messages import Observation
+from policy.episode.messages import SeenNode
 from policy.fence.plan import Act, FencingPlan
 from policy.fence.power import PowerState
 from policy.objects.marks import Mark
@@ -95,9 +95,9 @@ class Machine:
         """All levels are needed."""
         return not self.dark and self.plugged and not self.terminated
 
-    def observation(self) -> Observation:
+    def seen_node(self) -> SeenNode:
         """What the API server says of the Node."""
-        return Observation(
+        return SeenNode(
             node=NODE,
             present=self.present,
             uid=self.uid if self.present else "",

@@ -228,7 +228,7 @@ class NodeActs(Played):
             added=added,
             adopted_incident=mark.incident if mark is not None and adopted else "",
             adopted_paths=mark.paths if mark is not None else (),
-            observation=machine.observation(),
+            seen=machine.seen_node(),
             streams=True,
         )
 
@@ -240,7 +240,7 @@ class NodeActs(Played):
 
     def last_look(self, request: contract.LookRequest) -> contract.LookResult:
         machine, pinned, referee = self.machine, request.target.pinned, self.referee
-        seen, configured = machine.observation(), self.configured or self.plan
+        seen, configured = machine.seen_node(), self.configured or self.plan
         difference = compare_identity(pinned, seen, destructive=request.destructive)
         gone = request.need_matters and self._need_is_gone(request.need)
         verdict = LookVerdict.GO
@@ -285,7 +285,7 @@ class NodeActs(Played):
             verdict=verdict,
             reason=f"{verdict}: {difference}",
             at=self.now,
-            observation=seen,
+            seen=seen,
             endpoints=configured.endpoints if asked else None,
             workload=self.read_workload(request) if request.counts else None,
             licence=licence_of(request) if verdict is LookVerdict.GO else "",
@@ -456,7 +456,7 @@ class NodeActs(Played):
 
     def _require_pinned(self, target: contract.Target) -> None:
         self._require_present()
-        if difference := compare_identity(target.pinned, self.machine.observation(), destructive=True):
+        if difference := compare_identity(target.pinned, self.machine.seen_node(), destructive=True):
             raise failure(ErrorType.TARGET_CHANGED, difference)
 
     def _require_ours(self, target: contract.Target) -> Mark:
@@ -481,7 +481,7 @@ class NodeActs(Played):
         return (mark.incident, mark.workflow_id) == (target.incident, target.workflow_id)
 
     def _is_another(self, target: contract.Target) -> bool:
-        seen = self.machine.observation()
+        seen = self.machine.seen_node()
         return seen.uid != target.pinned.uid and not same_machine(target.pinned, seen)
 
 
@@ -655,7 +655,7 @@ class LadderActs(Played):
             raise failure(ErrorType.NOT_FOUND, "another machine has the name")
         self.begins(request.incident)
         seen, adopted = (
-            machine.observation(),
+            machine.seen_node(),
             mark is not None and (mark.incident, mark.run_id) != (request.incident, self._attempt.run_id),
         )
         return contract.RemediationPin(
@@ -674,7 +674,7 @@ class LadderActs(Played):
             owner=OWNER,
             adopted_incident=mark.incident if mark is not None and adopted else "",
             adopted_paths=mark.paths if mark is not None else (),
-            observation=seen,
+            seen=seen,
             streams=True,
         )
 

@@ -35,11 +35,12 @@ from policy.episode.messages import (
 )
 from policy.episode.permits import PermitAnswer
 from policy.objects.nodes import PRESERVE_ANNOTATION, READY, Condition, NodeView
-from policy.preservation.decision import Automatic, PreservationAction, decide, effects, keeps
+from policy.preservation.decision import Automatic, PreservationAction, decide, effects, keeps, within_mode
 from policy.preservation.kept_machine import Held, MachinePhase
 from policy.preservation.requests import DEFAULT_TIMEOUT, ISOLATE_ANNOTATION
+from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef
-from tests.preserved_objects import carried_out
+from tests.policy.builders import carried_out
 from tests.replay.recording import keep_history
 from tests.workflows import contract
 from tests.workflows.contract import served_by
@@ -101,6 +102,11 @@ class KeptMachine:
     """So much earlier is it by the clock of its API than by the workflow's."""
     looks: int = 0
     """How often it was looked at."""
+
+    @property
+    def annotated_by_nobody(self) -> bool:
+        """Whether no person asks for it to be kept: its pool does."""
+        return PRESERVE_ANNOTATION not in self.held.on_node
 
     @property
     def events(self) -> list[str]:
@@ -171,6 +177,11 @@ class ScriptedMachine(ScriptedTarget):
         automatic = Automatic.SELECTED if wish.automatic else Automatic.RELEASED if wish.surplus else Automatic.NOTHING
         timeout = wish.duration or world.timeout
         decision = decide(held, now=at, timeout=timeout, automatic=automatic, released=wish.release, until=wish.until)
+        mode = world.devices.mode
+        if decision.begins_for_pool and mode is Mode.OBSERVE:
+            return contract.Hold(at=at, reason=f"it is not kept for its pool: its mode is {mode}", machine=MACHINE)
+        limited = within_mode(decision, mode)
+        rests, decision = limited != decision, limited
         found = effects(decision, drained=request.drained, isolation=request.isolation)
         before = world.held.expiry
         world.held = replace(carried_out(held, found), phase=world.held.phase, failed=world.held.failed)
@@ -191,9 +202,10 @@ class ScriptedMachine(ScriptedTarget):
             drain=found.drain,
             isolate=decision.isolate,
             ended=decision.ended,
-            terminate=decision.action is PreservationAction.TERMINATE,
+            terminate=decision.action is PreservationAction.TERMINATE and (mode is Mode.REPAIR or bool(wish.release)),
             gone="the machine is being deleted" if held.deleting else "",
-            reason=decision.reason,
+            reason=f"{decision.reason}; its mode is {mode}" if rests else decision.reason,
+            rests=rests,
             warnings=decision.warnings,
             node_uid="uid-node",
             machine=None if world.alone else MACHINE,
@@ -244,6 +256,8 @@ class ScriptedMachine(ScriptedTarget):
         assert request.options.ignore_daemon_sets
         self._kept.acts.append("evict")
         self._kept.named.add(request.holder)
+        if self._kept.annotated_by_nobody and not self._kept.devices.mode.allows(Mode.DRAIN):
+            raise failure(ErrorType.NOT_LICENSED, f"its mode is {self._kept.devices.mode}")
         return await super().drain(request)
 
     async def mark(self, request: contract.ActRequest) -> contract.ActResult:

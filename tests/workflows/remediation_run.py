@@ -26,12 +26,12 @@ from policy.episode.messages import (
     EpisodeStatus,
     Need,
     NeedKind,
-    Observation,
     Outcome,
     Phase,
     Pinned,
     RecordEntry,
     RemediationInput,
+    SeenNode,
     episode_id,
 )
 from policy.episode.permits import Release
@@ -315,7 +315,7 @@ class ScriptedRemediation:
             owner=world.owner,
             adopted_incident=mark.incident if mark is not None and (mark.incident, mark.run_id) != us else "",
             adopted_paths=mark.paths if mark is not None else (),
-            observation=world.node.observation(),
+            seen=world.node.seen_node(),
             healthy_delay=world.healthy_delay,
             remembers=world.stands,
             refused=world.refused,
@@ -599,9 +599,9 @@ class Play:
         """A person has it go on."""
         return self.say("resume", PersonRequest(who="ada", reason="it is mended", question=self.status().question))
 
-    def tell(self, observation: Observation) -> None:
+    def tell(self, seen: SeenNode) -> None:
         """The scanner says how the node is now."""
-        self.execution.signal("observe", observation)
+        self.execution.signal("node_changed", seen)
 
     def lost(self, duration: timedelta) -> None:
         """No worker is there for its next task for so long."""

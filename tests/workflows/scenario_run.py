@@ -17,10 +17,10 @@ from policy.episode.messages import (
     Kind,
     Need,
     NeedKind,
-    Observation,
     Outcome,
     Phase,
     RemediationInput,
+    SeenNode,
 )
 from policy.episode.operator_commands import DEVICE_READS_ON, Verb
 from policy.episode.permits import Release
@@ -244,7 +244,7 @@ class Play:
         """Words that were said again, and whether another question was asked by then."""
         self._hasty: list[Word] = []
         """Words for off of a machine of which a device says on."""
-        self._seen: Observation | None = None
+        self._seen: SeenNode | None = None
         self.clockwork = Clockwork(
             (Fencing, Remediation),
             self.adversary.perform,
@@ -331,11 +331,11 @@ class Play:
         """The scanner tells of the node whenever it has changed."""
         adversary = self.adversary
         adversary.machine.settle(self.clockwork.now)
-        seen, execution = adversary.machine.observation(), self.clockwork.open(EPISODE)
+        seen, execution = adversary.machine.seen_node(), self.clockwork.open(EPISODE)
         if execution is not None and seen != self._seen:
             self._seen = seen
             asked = (adversary.need.object_uid,) if adversary.wanted else ()
-            execution.signal("observe", replace(seen, asked_by=asked))
+            execution.signal("node_changed", replace(seen, asked_by=asked))
         self.clockwork.after(SCANNED, self._scan)
 
     def _decided(self, call: Call, request: Any) -> None:
@@ -362,9 +362,9 @@ class Play:
                 case Fault.ROLL:
                     execution.suggests_rolling = True
                 case Fault.HEARSAY:
-                    seen, now = self.adversary.machine.observation(), self.clockwork.now
+                    seen, now = self.adversary.machine.seen_node(), self.clockwork.now
                     lie = replace(seen, present=True, ready=True, ready_since=now, boot_id=f"{seen.boot_id}-or-so")
-                    execution.signal("observe", lie)
+                    execution.signal("node_changed", lie)
 
         self.clockwork.after(timedelta(seconds=delay), speak)
 
@@ -420,7 +420,7 @@ class Play:
         of = status.held_by[0] if status.held_by else ""
         answer = ResumeRequest(who="ada", reason="drawn", question=status.question, of=of)
         match reaction:
-            case "resume" if any(way.word is Verb.RETURN_PATH for way in status.ways):
+            case "resume" if any(way.verb is Verb.RETURN_PATH for way in status.ways):
                 referee.path_command = True
                 referee.said.append(Said(what="return-path", word=execution.update("return_path", answer)))
             case "resume":

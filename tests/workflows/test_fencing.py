@@ -278,7 +278,7 @@ async def test_hearsay_ends_no_parked_episode(env: WorkflowEnvironment) -> None:
     world = World(ignores_off=True)
     async with fencing(env, world, parks=True) as run:
         world.look_errors.extend([failure(ErrorType.FORBIDDEN, "forbidden")] * 50)
-        await run.tell(replace(world.observation(), uid="", provider_id="", system_uuid=""))
+        await run.tell(replace(world.seen_node(), uid="", provider_id="", system_uuid=""))
         failed = ("look", "failed")
         await asked_until(env, run.record, lambda record: failed in [(entry.act, entry.outcome) for entry in record])
         world.look_errors.clear()

@@ -228,7 +228,7 @@ async def test_a_signal_that_nothing_confirms_gives_no_path_back(env: WorkflowEn
         await run.sees(ready=True)
         await run.parked()
         world.look_errors = [failure(ErrorType.UNREACHABLE, "the API is away")] * 500
-        await run.tell(replace(world.observation(), boot_id="boot-2"))
+        await run.tell(replace(world.seen_node(), boot_id="boot-2"))
         await let_pass(env, run.handle, timedelta(minutes=5))
         assert f"{PORT.endpoint} is left cut: pods were freed" in (await run.parked()).problem
         assert (world.count("restore-path"), world.paths[PORT.endpoint]) == (0, PowerState.OFF)
@@ -365,7 +365,7 @@ async def test_a_node_that_was_said_to_be_dead_and_is_well_on_the_same_boot_is_a
         await run.sees(ready=True)
         status = await run.parked()
         assert "no restart of it is proven" in status.problem
-        await run.tell(world.observation())
+        await run.tell(world.seen_node())
         await run.until(lambda status: "came back by itself; but its pods" in status.problem)
         await run.abort()
         result = await run.result()

@@ -49,7 +49,7 @@ async def test_s52_a_mode_that_is_raised_lets_it_go_on_with_a_new_permit(env: Wo
         world.permitted = False
         world.mode = Mode.REPAIR
         asked = world.count("ask-permit")
-        await run.tell(replace(world.observation(), others="mode repair"))
+        await run.tell(replace(world.seen_node(), others="mode repair"))
         await run.result(Outcome.RECOVERED)
     assert world.count("ask-permit") > asked
     assert world.count("off") == 1

@@ -52,7 +52,7 @@ async def test_a_persons_word_stands_for_the_proof(env: WorkflowEnvironment) -> 
     world = World(ignores_off=True)
     async with fencing(env, world, parks=True) as run:
         # S44: what can be done, and what comes of each, wherever the problem is said.
-        advice, ways = (status := await run.status()).advice, [way.word for way in status.ways]
+        advice, ways = (status := await run.status()).advice, [way.verb for way in status.ways]
         assert ways == [Verb.RESUME, Verb.HOLD, Verb.ABORT, Verb.ACK_OFF]
         assert advice == (
             "fix the cause, then `nodewarden resume node-7 --question 1` tries again; if you saw it off, "
@@ -88,7 +88,7 @@ async def test_off_is_not_acknowledged_while_a_device_says_on(env: WorkflowEnvir
         status = await run.status()
         (reading,) = status.readings
         assert (reading.endpoint, reading.state) == (BMC.endpoint, PowerState.ON)
-        (way,) = (way for way in status.ways if way.word is Verb.ACK_OFF)
+        (way,) = (way for way in status.ways if way.verb is Verb.ACK_OFF)
         assert way.consequence == (
             f"is refused while {BMC.endpoint} says on; with `--override device-reads-on` it has its pods started elsewhere "
             "(if it runs, data is corrupted)"
@@ -121,7 +121,7 @@ async def test_a_person_may_override_a_device_that_says_on(env: WorkflowEnvironm
         await run.did("taint")
         proof = (await run.status()).off_proof
         (entry,) = (entry for entry in await run.record() if entry.act == "acknowledge-off")
-    assert proof.acknowledgement.sealed.spoken.override == "device-reads-on"
+    assert proof.acknowledgement.sealed.spec.override == "device-reads-on"
     assert entry.detail.endswith(f": it lies, although {BMC.endpoint} says on")
     assert proof.basis.endswith(f", although {BMC.endpoint} says on")
 
@@ -172,15 +172,15 @@ async def test_a_hold_stops_before_the_next_act_until_resumed(env: WorkflowEnvir
 async def test_the_words_that_it_hears_are_named_and_no_others(env: WorkflowEnvironment) -> None:
     """S44: nobody is offered a word that is refused."""
     async with fencing(env, World(), at="cordon") as run:
-        assert [way.word for way in (await run.status()).ways] == [Verb.HOLD, Verb.ABORT]
+        assert [way.verb for way in (await run.status()).ways] == [Verb.HOLD, Verb.ABORT]
         with pytest.raises(WorkflowUpdateFailedError):
             await run.resume()
         await run.hold()
-        assert [way.word for way in (await run.status()).ways] == [Verb.RESUME, Verb.HOLD, Verb.ABORT]
+        assert [way.verb for way in (await run.status()).ways] == [Verb.RESUME, Verb.HOLD, Verb.ABORT]
         await run.resume()
         await run.abort()
         ways = (await run.status()).ways
-        assert [(way.word, way.command) for way in ways] == [(Verb.ABORT, "nodewarden abort node-7")]
+        assert [(way.verb, way.command) for way in ways] == [(Verb.ABORT, "nodewarden abort node-7")]
         run.go_on()
         await run.result(Outcome.ABORTED)
 
@@ -195,7 +195,7 @@ async def test_a_hold_that_an_abort_has_ended_is_not_ended_again(env: WorkflowEn
         await run.abort()
         run.go_on()
         await run.did(at)
-        assert Verb.RESUME not in [way.word for way in (await run.status()).ways]
+        assert Verb.RESUME not in [way.verb for way in (await run.status()).ways]
         with pytest.raises(WorkflowUpdateFailedError):
             await run.resume()
         world.gates[at].set()
@@ -213,7 +213,7 @@ async def test_who_waits_for_a_person_and_was_aborted_is_not_resumed(env: Workfl
         await run.abort()
         if at == "uncordon":
             await run.did(at)
-        assert {Verb.RESUME, Verb.ACK_OFF}.isdisjoint(way.word for way in (await run.status()).ways)
+        assert {Verb.RESUME, Verb.ACK_OFF}.isdisjoint(way.verb for way in (await run.status()).ways)
         with pytest.raises(WorkflowUpdateFailedError):
             await run.resume()
         world.gates[at].set()
@@ -280,7 +280,7 @@ async def test_an_abort_under_another_persons_hold_says_so_to_both(env: Workflow
     async with fencing(env, World(ignores_off=True), parks=True) as run:
         await run.handle.execute_update(Fencing.hold, HoldEpisodeRequest(who="bob", reason="console open"))
         await run.hold("my own look")
-        means = {way.word: way.consequence for way in (await run.status()).ways}
+        means = {way.verb: way.consequence for way in (await run.status()).ways}
         both = "bob (identity not verified) and ada (identity not verified)"
         assert (
             means[Verb.RESUME]
@@ -309,10 +309,10 @@ async def test_a_word_for_off_is_refused_during_a_hold(env: WorkflowEnvironment)
             f"held by ada (identity not verified): look first; `nodewarden resume {NODE} --question {question}` ends that"
             in str(refused.value.cause)
         )
-        assert Verb.ACK_OFF not in [way.word for way in (await run.status()).ways]
+        assert Verb.ACK_OFF not in [way.verb for way in (await run.status()).ways]
         await run.resume("looked")
         await run.parked()
-        assert Verb.ACK_OFF in [way.word for way in (await run.status()).ways]
+        assert Verb.ACK_OFF in [way.verb for way in (await run.status()).ways]
 
 
 async def test_a_hold_ends_at_its_moment(env: WorkflowEnvironment) -> None:
@@ -552,7 +552,7 @@ async def test_a_word_that_kubernetes_attests_bears_that_name_wherever_it_is_sho
     assert "by ada@example.com, verified by Kubernetes (for eve): go on" in said
     proof = result.off_proof.acknowledgement
     assert (proof.verified, proof.speaker, proof.who) == (Verified.KUBERNETES, "ada@example.com", "bob")
-    assert (proof.sealed.spoken.action, proof.sealed.seal) == (Verb.ACK_OFF, result.incident)
+    assert (proof.sealed.spec.action, proof.sealed.seal) == (Verb.ACK_OFF, result.incident)
     assert world.count("verify") == 3
 
 
@@ -744,7 +744,7 @@ async def test_an_override_is_asked_for_shown_told_and_brought_along_to_each_loo
         await run.resume()
         result = await run.result(Outcome.RECOVERED)
     assert [each.override for each in world.permits] == [CIRCUIT_BREAKER] * 2
-    assert {each and (each.spoken.override, each.seal) for each in world.overrides} == {(CIRCUIT_BREAKER, result.incident)}
+    assert {each and (each.spec.override, each.seal) for each in world.overrides} == {(CIRCUIT_BREAKER, result.incident)}
     noted = [entry.detail for entry in result.record if (entry.act, entry.outcome) == ("override", CIRCUIT_BREAKER)]
     told = [event.message for event in world.events if event.reason == "CircuitBreakerOverridden"]
     assert (len(noted), len(told), {OVERRIDDEN in each for each in (*noted, *told)}) == (2, 2, {True})
@@ -778,7 +778,7 @@ async def test_a_word_for_off_may_override_the_breaker_that_keeps_it_waiting(kin
         await run.handle.execute_update(Fencing.acknowledge_off, replace(word, action=ACTION))
         result = await run.result(Outcome.RECOVERED)
     assert (world.permits[-1].override, world.pods) == (CIRCUIT_BREAKER, 0)
-    assert result.off_proof.acknowledgement.sealed.spoken.override == BOTH
+    assert result.off_proof.acknowledgement.sealed.spec.override == BOTH
 
 
 async def test_a_word_for_off_overrides_nothing_but_what_it_may(env: WorkflowEnvironment) -> None:
@@ -809,7 +809,7 @@ async def test_a_word_for_off_begins_an_episode_that_frees_on_it(action: ActionN
         result = await run.result(Outcome.RECOVERED)
     assert (world.count("off"), world.count("cordon"), world.count("ask-permit"), world.pods) == (0, 0, 1, 0)
     word = result.off_proof.acknowledgement
-    assert (word.why, word.sealed.spoken.action if word.sealed else "") == ("drill", Verb.ACK_OFF if action else "")
+    assert (word.why, word.sealed.spec.action if word.sealed else "") == ("drill", Verb.ACK_OFF if action else "")
 
 
 async def test_a_word_for_off_of_a_node_that_says_ready_begins_nothing(env: WorkflowEnvironment) -> None:

@@ -7,7 +7,7 @@ from temporalio import workflow
 from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.testing import WorkflowEnvironment
 
-from activities.contracts import search
+from activities.contracts import search_attributes
 from activities.contracts.episode_start import SUMMARY_LENGTH, TemporalUi, introduced, page_of, queries
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Kind, Outcome
@@ -63,7 +63,7 @@ async def test_an_ended_episode_is_found_by_how_it_ended(env: WorkflowEnvironmen
         before = (await run.handle.describe()).typed_search_attributes
         await run.result(Outcome.RECOVERED)
         after = (await run.handle.describe()).typed_search_attributes
-    assert (before.get(search.OUTCOME), after.get(search.OUTCOME)) == (None, "recovered")
+    assert (before.get(search_attributes.OUTCOME), after.get(search_attributes.OUTCOME)) == (None, "recovered")
 
 
 def test_what_it_is_started_with_leads_to_our_page() -> None:

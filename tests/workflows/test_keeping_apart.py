@@ -151,7 +151,7 @@ async def test_s48_what_is_given_back_is_asked_for_no_more(env: WorkflowEnvironm
         status = await run.until(lambda _: "unmark Preservation" in world.acts)
         gate.set()
         await run.result()
-    assert Verb.RETURN_PATH not in {way.word for way in status.ways}
+    assert Verb.RETURN_PATH not in {way.verb for way in status.ways}
 
 
 async def test_s49_what_was_cut_off_more_than_a_week_ago_is_given_back(env: WorkflowEnvironment) -> None:

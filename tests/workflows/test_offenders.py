@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from activities.contracts import search
+from activities.contracts import search_attributes
 from policy.episode.messages import Need, NeedKind, Outcome, Phase
 from policy.fence.plan import CORDON
 from policy.fence.power import PowerState
-from policy.observation.offenders import FoundRepairs
+from policy.history.offenders import FoundRepairs
 from policy.values.mode import Mode
 from tests.workflows.fencing_run import fencing
 from tests.workflows.plans import BACK, CUT, DRAIN
@@ -51,7 +51,7 @@ async def test_tell_has_the_record_and_an_event_say_so_and_the_repair_goes_on(en
         found = (await run.handle.describe()).typed_search_attributes
     assert [(each.outcome, each.detail) for each in result.record if each.act == "repairs"] == [("offender", OFFENCE)]
     assert told_of(world) == [OFFENCE]
-    assert found.get(search.HARDWARE) == UUID
+    assert found.get(search_attributes.HARDWARE) == UUID
 
 
 async def test_s17_ask_has_a_person_decide_before_the_machine_is_switched_on(env: WorkflowEnvironment) -> None:
@@ -101,7 +101,7 @@ async def test_a_node_that_was_well_before_anything_was_done_is_no_repair(env: W
     async with fencing(env, world) as run:
         await run.result(Outcome.RECOVERED)
         found = (await run.handle.describe()).typed_search_attributes
-    assert found.get(search.HARDWARE) is None
+    assert found.get(search_attributes.HARDWARE) is None
     assert told_of(world) == []
 
 

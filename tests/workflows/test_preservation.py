@@ -19,10 +19,14 @@ from activities.contracts.target import DrainResult
 from activities.errors import ErrorType, failure
 from policy.episode.messages import Outcome, Phase
 from policy.fence.plan import PowerDevice
-from policy.preservation.kept_machine import CONDITION, ENDED_ANNOTATION, SCALE_DOWN_DISABLED
+from policy.preservation.kept_machine import CONDITION, ENDED_ANNOTATION, ISOLATION_ANNOTATION, SCALE_DOWN_DISABLED
+from policy.values.mode import Mode
+from tests.workflows.plans import switched
 from tests.workflows.preservation_run import Run, kept, machine, preserving
 from tests.workflows.surroundings import asked_until, worker
+from tests.workflows.world import World
 from workflows.definitions.episodes import Preservation
+from workflows.episode.preflight import MODE_AGAIN
 from workflows.kit.messages import ExtendRequest
 from workflows.kit.options import power_queue
 
@@ -36,7 +40,7 @@ async def test_diagram_1_a_running_machine_is_preserved_until_its_timeout_and_ru
         status = await run.is_in(Phase.RUNNING_PRESERVED)
         expiry = world.held.expiry
         assert status.waiting_until == expiry
-        assert [way.word.value for way in status.ways] == ["release", "extend", "isolate", "hold", "abort"]
+        assert [way.verb.value for way in status.ways] == ["release", "extend", "isolate", "hold", "abort"]
         assert world.held.on_node[SCALE_DOWN_DISABLED] == "true"
         result = await run.timeout(Outcome.RELEASED)
     assert timedelta(0) <= result.ended - expiry < timedelta(seconds=2)
@@ -202,6 +206,64 @@ async def test_pods_that_may_not_be_moved_are_told_and_the_machine_is_kept(env: 
         condition = world.held.node.condition(CONDITION) if world.held.node else None
         assert condition.message.startswith("Preserved node could not be drained.")
         assert any(event.startswith("PreservedNotFenced") and "db-0" in event for event in world.events)
+
+
+async def test_s52_what_a_pool_keeps_is_evicted_isolated_and_given_up_as_its_mode_is_raised(env: WorkflowEnvironment) -> None:
+    """S52: nothing in observe; kept in cordon, and no more for as long as that lasts; then evicted, cut off, given up."""
+    world = machine(fails=True)
+    world.devices = World(plan=switched(), mode=Mode.OBSERVE)
+    world.held = replace(world.held, pool_isolates=True)
+    async with preserving(env, world, automatic=True) as run:
+        result = await run.result(Outcome.RELEASED)
+        assert "its mode is observe" in result.message
+    assert (world.acts, world.devices.acts) == ([], [])
+    world.devices.mode = Mode.CORDON
+    async with kept(env, world) as run:
+        await run.until(lambda status: status.doing.endswith("its mode is cordon"))
+        await run.skip(timedelta(hours=6))
+        assert (world.acts, world.devices.mark, world.held.tainted) == (["preserve"], None, True)
+        world.devices.mode = Mode.DRAIN
+        await run.news()
+        await run.until(lambda status: status.doing.endswith("its mode is drain"))
+        await run.skip(timedelta(hours=6))
+        assert world.acts == ["preserve", "drain", "mark Preservation", "evict"]
+        assert ISOLATION_ANNOTATION not in world.held.on_node
+        world.devices.mode = Mode.REPAIR
+        await run.skip(MODE_AGAIN)  # without a signal, which may be lost
+        await run.until(lambda _: world.held.on_node.get(ISOLATION_ANNOTATION) == "cut")
+        assert "permit" in world.acts
+        await run.timeout(Outcome.REPLACED)
+    assert world.devices.commands == []
+
+
+async def test_s52_a_drain_that_a_mode_interrupts_has_its_whole_time_again(env: WorkflowEnvironment) -> None:
+    world = machine(fails=True)
+    world.devices.drains = [DrainResult(evicted=1, left=1, blocked=("demo/database-0: a disruption budget",))] * 400
+    async with preserving(env, world, automatic=True) as run:
+        await run.until(lambda status: "disruption budget" in status.doing)
+        world.devices.mode = Mode.CORDON
+        await run.news()
+        await run.until(lambda status: status.doing.endswith("its mode is cordon"))
+        asked = world.acts.count("evict")
+        await run.skip(timedelta(hours=3))
+        assert world.acts.count("evict") == asked
+        world.devices.mode = Mode.DRAIN
+        await run.news()
+        await run.until(lambda status: "disruption budget" in status.doing)
+        await run.skip(timedelta(hours=1))
+        assert world.acts.count("evict") > asked + 2
+        world.devices.drains.clear()
+        await run.is_in(Phase.FAILED_PRESERVED)
+        await run.says(Preservation.release)
+        await run.timeout()
+
+
+async def test_s52_at_the_end_of_its_time_no_machine_is_given_up_below_repair(env: WorkflowEnvironment) -> None:
+    world = machine(fails=True)
+    world.devices.mode = Mode.DRAIN
+    async with kept(env, world) as run:
+        await run.timeout(Outcome.RELEASED)
+    assert (world.gave_up_at, world.held.expiry, world.held.tainted) == (None, None, False)
 
 
 def file(name: str, size: int = 7) -> EvidenceFile:

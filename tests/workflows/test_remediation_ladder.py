@@ -164,7 +164,7 @@ def test_a_patient_that_is_well_or_gone_while_parked_needs_no_person(outcome: Ou
         play.parked()
         if outcome is Outcome.RECOVERED:
             world.node.ready = True
-            play.tell(world.node.observation())
+            play.tell(world.node.seen_node())
         else:
             world.present = world.node.present = False
         play.result(outcome)
@@ -262,7 +262,7 @@ def test_an_abort_while_the_successor_of_a_parked_one_is_awaited_ends_it() -> No
 def _second_round(play: Play, node: World) -> None:
     """The first one has brought the node back on another boot; its machine was to go and did not, and a person has it go on."""
     node.ready, node.boot_id = True, "boot-2"
-    play.tell(node.observation())
+    play.tell(node.seen_node())
     play.did("uncordon")
     node.ready, node.pods, node.cut_pods, node.kdump = False, 3, 2, None
     play.parked()
@@ -280,7 +280,7 @@ def test_s49_a_path_that_a_step_has_cut_is_given_back_after_its_seal_has_ended(m
         assert node.paths[PORT.endpoint] is PowerState.OFF
         play.skip(timedelta(hours=1))
         node.ready, node.boot_id, node.excused = True, "boot-2", True
-        play.tell(node.observation())
+        play.tell(node.seen_node())
         play.result(Outcome.RECOVERED)
     assert (node.count("restore-path"), node.paths[PORT.endpoint]) == (1, PowerState.ON)
 
@@ -295,11 +295,11 @@ def test_a_restart_that_one_round_has_proven_opens_no_path_of_the_next() -> None
         _second_round(play, node)
         play.did("free-cut-pods", 2)
         node.ready = True
-        play.tell(node.observation())
+        play.tell(node.seen_node())
         assert f"{PORT.endpoint} is left cut: pods were freed and no restart is proven" in play.parked().problem
         assert (node.count("restore-path"), node.paths[PORT.endpoint]) == (1, PowerState.OFF)
         node.boot_id = "boot-3"
-        play.tell(node.observation())
+        play.tell(node.seen_node())
         play.did("restore-path", 2)
 
 
@@ -329,5 +329,5 @@ def test_a_restart_that_one_round_has_proven_takes_no_doubt_from_the_next() -> N
         play.did("taint", 2)
         node.power = dict.fromkeys(node.power, PowerState.ON)
         node.ready = True
-        play.tell(node.observation())
+        play.tell(node.seen_node())
         assert "its pods may have been freed when it was said to be off, and no restart of it is proven" in play.parked().problem

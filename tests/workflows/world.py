@@ -18,15 +18,15 @@ from activities.cluster.objects.marks import claim, spelled
 from activities.errors import ErrorType, failure
 from activities.licences import DeviceCommand
 from policy.episode.gate import MODE, RULES, Seen
-from policy.episode.messages import GivenUpReading, Need, NeedKind, Observation, Pinned, Reading, RecordEntry, VolumeReading
+from policy.episode.messages import GivenUpReading, Need, NeedKind, Pinned, Reading, RecordEntry, SeenNode, VolumeReading
 from policy.episode.modes import ClusterModes, mode_of
 from policy.episode.permits import PermitAnswer, PermitDecision, PermitRequest, PortionAnswer
 from policy.fence.kdump import KdumpReading, dead_stands
 from policy.fence.plan import SEALED_FOR, CutStorage, FencingPlan, PowerDevice
 from policy.fence.power import PowerAct, PowerState, Quarantine, VolumeState
 from policy.fence.templates import is_fencing_template
+from policy.history.offenders import NO_REPAIRS, FoundRepairs
 from policy.objects.marks import Added, Mark
-from policy.observation.offenders import NO_REPAIRS, FoundRepairs
 from policy.values.mode import Mode
 from tests.licensing import is_licensed, licence_of
 from tests.workflows import contract
@@ -260,9 +260,9 @@ class World:
             self.off_lost -= 1
             raise failure(ErrorType.AMBIGUOUS, "the answer was lost")
 
-    def observation(self) -> Observation:
+    def seen_node(self) -> SeenNode:
         """The node as it is now."""
-        return Observation(
+        return SeenNode(
             node=NODE,
             present=self.present,
             uid=self.uid,
@@ -385,7 +385,7 @@ class ScriptedTarget:
         speaker = self.world.speaker
         if not speaker:
             return contract.Verification(problem="no policy")
-        word = contract.SealedCommand(spoken=request.spoken, action=request.action.uid, speaker=speaker, seal=request.incident)
+        word = contract.SealedCommand(spec=request.spec, action=request.action.uid, speaker=speaker, seal=request.incident)
         return contract.Verification(speaker=speaker, sealed=word)
 
     async def pin(self, request: contract.PinRequest) -> contract.PinResult:
@@ -415,7 +415,7 @@ class ScriptedTarget:
             need=wanted.need or world.need,
             adopted_incident=mark.incident if mark is not None and adopted else "",
             adopted_paths=mark.paths if mark is not None else (),
-            observation=world.observation(),
+            seen=world.seen_node(),
             added=await self._marked_at_once(_target_of(request, pinned)) if marks else None,
             repairs=world.repairs,
             streams=world.streams,
@@ -438,7 +438,7 @@ class ScriptedTarget:
         world = self.world
         await self._hear_along(request.publication)
         await world.act("look" if request.destructive else "glance")
-        world.wishes.append(request.need.word)
+        world.wishes.append(request.need.command)
         world.overrides.append(request.target.override)
         if world.ready and world.power and PowerState.ON not in world.power.values():
             world.lingers -= 1
@@ -473,7 +473,7 @@ class ScriptedTarget:
             verdict=verdict,
             reason=f"scripted {verdict} {holder}".strip() if held is None else f"its mode is {world.mode}",
             at=clock(),
-            observation=world.observation(),
+            seen=world.seen_node(),
             until=until,
             permitted=world.permitted or not request.destructive,
             endpoints=world.plan.endpoints if request.configured is not None and world.present else None,

@@ -19,7 +19,7 @@ from typing import Any
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, FailureError
 
-from activities.contracts import metrics, search
+from activities.contracts import metrics, search_attributes
 from activities.contracts.episodes import (
     EpisodeActivities,
     FoundOpen,
@@ -47,15 +47,15 @@ from policy.episode.permits import (
     Release,
     portion_of,
 )
+from policy.history.spells import ScannerSpells
 from policy.objects.scopes import CLUSTER
-from policy.observation.spells import ScannerSpells
 from policy.scan import pauses, repeat_alarm
 from policy.scan.admission import Refused, admit, orphans
 from policy.scan.pauses import PAUSES_MEMO, Pause, Pauses
 from policy.scan.permit_rules import AdmissionRefusal
 from policy.scan.readiness import another_cluster
 from policy.scan.report_builder import plainly_sick, stamp_of
-from policy.scan.scan_report import MAXIMUM_OBSERVATIONS, ScanReport
+from policy.scan.scan_report import MAXIMUM_SEEN, ScanReport
 from policy.values.display_text import some_of, without_calls
 from policy.values.mode import Mode, read_mode
 from policy.values.times import format_duration
@@ -151,7 +151,9 @@ class HealthScanner:
         if workflow.now() - workflow.info().workflow_start_time > LIST_LAG:
             self._holders.forget()
         workflow.register_random_seed_callback(lambda _: self._holders.forget())
-        workflow.upsert_search_attributes([search.CLUSTER.value_set(request.cluster), search.KIND.value_set("HealthScanner")])
+        workflow.upsert_search_attributes(
+            [search_attributes.CLUSTER.value_set(request.cluster), search_attributes.KIND.value_set("HealthScanner")]
+        )
         scanning = asyncio.create_task(self._scan())
         try:
             await asyncio.shield(scanning)
@@ -299,7 +301,7 @@ class HealthScanner:
             inventory=report.inventory if report is not None else 0,
             work_in_hand=bool(self._asking or state.permits or state.queue),
             # Of the nodes that are held off as many as there is room for: what becomes of them matters to us, too.
-            watching=tuple(dict.fromkeys((*in_hand, *held_off[: max(MAXIMUM_OBSERVATIONS - len(in_hand), 0)], *self._asking))),
+            watching=tuple(dict.fromkeys((*in_hand, *held_off[: max(MAXIMUM_SEEN - len(in_hand), 0)], *self._asking))),
             notified=tuple(state.notified.items()),
             wait=self._input.wait,
             check_versions=report.check_versions if report is not None else (),
@@ -405,7 +407,7 @@ class HealthScanner:
         report = self._state.report
         if report is None or not set(report.policies.scopes) - {CLUSTER}:
             return True
-        return any(seen.node == node for seen in report.observations)
+        return any(seen.node == node for seen in report.seen_nodes)
 
     # Preserve -------------------------------------------------------------------------------------------------------
 
@@ -472,13 +474,13 @@ class HealthScanner:
         self._due = min((moment for moment in moments if moment is not None), default=None)
         reserved: list[FencingInput | RemediationInput] = [
             *(self._permits.reserve_for_candidate(each) for each in admission.admitted),
-            *(self._permits.reserve_for_candidate(each, holding=PermitState.PARKED) for each in admission.exhausted),
+            *(self._permits.reserve_for_candidate(each, state=PermitState.PARKED) for each in admission.exhausted),
         ]
         if not report.view.stale and report.lease.held:
             known = [*(permit.incident for permit in self._permits.counted(report)), *backoff.closing(state)]
             reserved += [
                 self._permits.reserve_for_clean_up(orphan)
-                for orphan in orphans(report.observations, known)
+                for orphan in orphans(report.seen_nodes, known)
                 if orphan.node not in state.settling and orphan.node not in state.permits
             ]
             reserved += [
@@ -580,8 +582,8 @@ class HealthScanner:
     def _take_outcome(self, outcome: OpenOutcome) -> None:
         state, permit = self._state, self._state.permits.get(outcome.node)
         if outcome.opened in {Opened.STARTED, Opened.JOINED}:
-            if permit is not None and permit.incident == outcome.incident and permit.holding is PermitState.RESERVED:
-                state.permits[outcome.node] = replace(permit, holding=PermitState.OPEN)
+            if permit is not None and permit.incident == outcome.incident and permit.state is PermitState.RESERVED:
+                state.permits[outcome.node] = replace(permit, state=PermitState.OPEN)
             state.opened += outcome.opened is Opened.STARTED
             return
         state.remove(outcome.node, outcome.incident)
@@ -610,7 +612,7 @@ class HealthScanner:
         if report is None or report.view.stale:
             return
         state.notified = {node: stamp for node, stamp in state.notified.items() if node in state.permits}
-        stamps = {each: stamp_of(each) for each in report.observations if each.node in state.permits}
+        stamps = {each: stamp_of(each) for each in report.seen_nodes if each.node in state.permits}
         state.notified |= {
             each.node: stamp for each, stamp in stamps.items() if state.notified.get(each.node) == AS_FOUND and plainly_sick(each)
         }
@@ -621,7 +623,7 @@ class HealthScanner:
         try:
             result = await options.execute(
                 EpisodeActivities.notify,
-                NotifyRequest(cluster=self._input.cluster, observations=changed),
+                NotifyRequest(cluster=self._input.cluster, seen_nodes=changed),
                 options.temporal_call(),
                 f"notifies episodes of their nodes: {names}"[:200],
             )
@@ -778,10 +780,10 @@ class HealthScanner:
         if request.pods < 1 or request.per_minute < 1 or not request.incident:
             raise ValueError(f"expected an incident, at least one pod and a limit of at least 1, got {request}")
 
-    async def _verified(self, verb: Verb, word: Command, still: Callable[[Command], None], **said: Any) -> Command:
+    async def _verified(self, verb: Verb, command: Command, still: Callable[[Command], None], **said: Any) -> Command:
         """See `attestation.verified_command`. said: what the request says besides."""
-        spoken = NodeActionSpec(action=verb, node="", reason=word.reason, **said)
-        return await verified_command(word, spoken, cluster=self._input.cluster, still=still)
+        spec = NodeActionSpec(action=verb, node="", reason=command.reason, **said)
+        return await verified_command(command, spec, cluster=self._input.cluster, still=still)
 
     @workflow.update(description="Stop scanning; open episodes pause before their next destructive act.")
     async def stop(self, request: StopRequest) -> str:
@@ -811,7 +813,7 @@ class HealthScanner:
 
     def _still_licensed(self) -> str:
         """What a person has to know of acts under way: a look before this command may have licensed one (S20)."""
-        nodes = [node for node, permit in self._state.permits.items() if permit.holding is not PermitState.PARKED]
+        nodes = [node for node, permit in self._state.permits.items() if permit.state is not PermitState.PARKED]
         within = format_duration(options.ACT_WINDOW)
         return f"; an act that was licensed before may still be done within {within}: {some_of(nodes)}" if nodes else ""
 
@@ -937,7 +939,7 @@ class HealthScanner:
     def _opens_another(self, request: PermitRequest) -> bool:
         """Whether another episode is being opened under the id of the one that asks."""
         permit = self._state.permits.get(request.node)
-        if permit is None or permit.holding is not PermitState.RESERVED:
+        if permit is None or permit.state is not PermitState.RESERVED:
             return False
         return permit.workflow_id == request.workflow_id and permit.incident != request.incident
 
@@ -986,7 +988,7 @@ class HealthScanner:
                 f"* {check.ref.key}: {check.healthy}/{check.total} healthy; {check.error or check.message}"
                 for check in report.checks
             ]
-        lines += [f"* `{each.node}`: {each.holding.value}, incident {each.incident}" for each in state.permits.values()]
+        lines += [f"* `{each.node}`: {each.state.value}, incident {each.incident}" for each in state.permits.values()]
         workflow.set_current_details("\n".join(map(without_calls, lines)))  # it is shown as Markdown (S50)
 
 

@@ -16,7 +16,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from policy.episode.advice import advice, ways
-from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Observation, Outcome, Phase, RecordEntry, episode_id
+from policy.episode.messages import EpisodeResult, EpisodeStatus, Kind, Outcome, Phase, RecordEntry, SeenNode, episode_id
 from policy.episode.operator_commands import CIRCUIT_BREAKER, AcceptedCommand, NodeActionSpec, Verb, one_line, override_problem
 from workflows.episode.attestation import (
     Command,
@@ -108,26 +108,26 @@ class EpisodeConversation:
 
     async def _learn_who_asks(self, request: History) -> str:
         """Verify who wants this episode, where Kubernetes attests it. Returns why it may not begin, or ""."""
-        word, spoken = requester_command(request), request.node_action()
-        if problem := override_problem(spoken.override, spoken.action):
+        command, spec = requester_command(request), request.node_action()
+        if problem := override_problem(spec.override, spec.action):
             return f"override: {problem}"
-        if spoken.action is Verb.ACK_OFF and (problem := name_or_reason_problem(request.requester, request.reason)):
+        if spec.action is Verb.ACK_OFF and (problem := name_or_reason_problem(request.requester, request.reason)):
             return problem
         if request.action is not None:
             if beyond := request.unattested_field():
                 return f"{beyond}: expected nothing but what NodeAction/{request.action.name} says"
             try:
-                word = await verified_command(word, spoken, cluster=request.cluster, incident=self.episode.state.incident)
+                command = await verified_command(command, spec, cluster=request.cluster, incident=self.episode.state.incident)
             except ApplicationError as error:
                 return error.message
-            self.episode.state.requester, self.episode.state.requester_verified = word.by, word.verified
-            self.episode.state.wish = word.sealed
-            self.episode.note("request", "asked", f"by {word.by}: {word.reason}", who=word.by)
-        if CIRCUIT_BREAKER in spoken.override and word.sealed is None:
+            self.episode.state.requester, self.episode.state.requester_verified = command.by, command.verified
+            self.episode.state.wish = command.sealed
+            self.episode.note("request", "asked", f"by {command.by}: {command.reason}", who=command.by)
+        if CIRCUIT_BREAKER in spec.override and command.sealed is None:
             return NOT_ATTESTED
-        self.episode.take_override(word.sealed)
-        if spoken.action is Verb.ACK_OFF:
-            self.episode.take_acknowledgement(word)
+        self.episode.take_override(command.sealed)
+        if spec.action is Verb.ACK_OFF:
+            self.episode.take_acknowledgement(command)
         return ""
 
     async def _run_and_answer_all(self, story: Story, request: History) -> EpisodeResult | NewHistory:
@@ -159,28 +159,28 @@ class EpisodeConversation:
         return tuple(self.episode.state.record)
 
     @workflow.signal(description="Look at the node now.")
-    def observe(self, observation: Observation) -> None:
+    def node_changed(self, seen: SeenNode) -> None:
         """The scanner saw a change of our node."""
-        self.episode.observe(observation)
+        self.episode.node_changed(seen)
 
     @workflow.signal(description="The scanner grants the permit that the episode waits for (not for people).")
     def permit_granted(self) -> None:
         """The scanner grants the permit that we queued for."""
         self.episode.take_grant()
 
-    async def _verified(self, action: Verb, word: Command, still: Callable[[Command], None], **said: Any) -> Command:
+    async def _verified(self, action: Verb, command: Command, still: Callable[[Command], None], **said: Any) -> Command:
         """See `attestation.verified_command`. said: what the command says besides."""
         episode = self.episode
-        spoken = NodeActionSpec(action=action, node=episode.state.node, reason=word.reason, **said)
-        return await verified_command(word, spoken, cluster=episode.state.cluster, incident=episode.state.incident, still=still)
+        spec = NodeActionSpec(action=action, node=episode.state.node, reason=command.reason, **said)
+        return await verified_command(command, spec, cluster=episode.state.cluster, incident=episode.state.incident, still=still)
 
     def ways(self) -> tuple[AcceptedCommand, ...]:
         """The commands that would be accepted now, with what comes of each: what a validator refuses is not among them."""
-        accepted = {word: means for word, means in self.consequences().items() if not self.why_not(word)}
+        accepted = {verb: means for verb, means in self.consequences().items() if not self.why_not(verb)}
         return ways(self.episode.state.node, accepted, self.episode.state.question)
 
     def consequences(self) -> dict[Verb, str]:
-        """Every word that this kind of episode has, and what comes of it."""
+        """Every verb that this kind of episode has, and what comes of it."""
         holds = f"held by {' and '.join(self.episode.owners)}" if self.episode.owners else ""
         own_or_named = f"ends a hold, your own or by name that of another person ({holds}); the last one lets it go on"
         return {
@@ -191,40 +191,40 @@ class EpisodeConversation:
             + self.what_abort_means(AbortRequest(who="", reason="")),
         }
 
-    def why_not(self, word: Verb) -> str:
-        """Why this episode does not hear that word in its state, whatever it says besides; "" where it does."""
+    def why_not(self, verb: Verb) -> str:
+        """Why this episode does not accept that verb in its state, whatever the command says besides; "" where it does."""
         episode = self.episode
         if episode.state.phase is Phase.FINAL:
-            return f"{word.value}: this episode has ended: {episode.state.doing}"
+            return f"{verb.value}: this episode has ended: {episode.state.doing}"
         abort = episode.state.abort_asked
-        if word in {Verb.ACK_OFF, Verb.RETURN_PATH} and episode.is_held:
-            expected = f"{word.value}: expected an episode that is not held; this one is {episode.held_by}"
+        if verb in {Verb.ACK_OFF, Verb.RETURN_PATH} and episode.is_held:
+            expected = f"{verb.value}: expected an episode that is not held; this one is {episode.held_by}"
             return f"{expected}; `nodewarden resume {episode.state.node} --question {episode.state.question}` ends that"
-        if word is Verb.RESUME and abort is not None and not episode.insists:
+        if verb is Verb.RESUME and abort is not None and not episode.insists:
             return f"resume: expected an episode that goes on; this one was aborted by {abort.by}, and ends"
         asks_of_path = episode.state.phase is Phase.NEEDS_HUMAN and bool(episode.state.path_asked)
-        if word is Verb.RETURN_PATH:
+        if verb is Verb.RETURN_PATH:
             expected = "return-path: expected an episode that asks whether a path is given back; this one does not"
             return "" if asks_of_path and abort is None else expected
-        if word is Verb.RESUME and asks_of_path and not episode.is_held:
+        if verb is Verb.RESUME and asks_of_path and not episode.is_held:
             asked = f"asked is whether {episode.state.path_asked} is given back: return-path"
             return f"resume: expected a question that it answers; {asked}"
-        if word is Verb.RESUME:
+        if verb is Verb.RESUME:
             waits = episode.state.phase is Phase.NEEDS_HUMAN or episode.state.acknowledgement is not None
             expected = "resume: expected an episode that is held or needs a person; this one goes on by itself"
             return "" if waits or episode.is_held else expected
-        if word is Verb.HOLD and abort is not None:
+        if verb is Verb.HOLD and abort is not None:
             return f"hold: expected an episode that goes on; this one was aborted by {abort.by}, which ends every hold"
         return ""
 
-    def check(self, word: Verb, question: int | None = None) -> None:
+    def check(self, verb: Verb, question: int | None = None) -> None:
         """Raises ValueError where it is not heard, or answers another question than is asked (S48). question: of what answers."""
-        if said := self.why_not(word):
+        if said := self.why_not(verb):
             raise ValueError(said)
         if question is not None and question != (now := self.episode.state.question):
             asked = self.episode.held_by if self.episode.is_held else self.episode.state.problem
             got = f"an answer to question {question}" if question else "no number"
-            raise ValueError(f"{word.value}: expected the --question that is asked, got {got}; now it is {now}: {asked}")
+            raise ValueError(f"{verb.value}: expected the --question that is asked, got {got}; now it is {now}: {asked}")
 
     @workflow.update(description="Stop it: before off our cordon and annotation are removed, after off the machine stays off.")
     async def abort(self, request: AbortRequest) -> str:

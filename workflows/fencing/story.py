@@ -313,20 +313,20 @@ class FencingStory:
     def _acknowledgement_refuted(self) -> str:
         """Why the machine that a person said was off has run since, "" where nothing says so: the cluster may have been looked at
         hours after the word, and that is another fall than the one that the person saw (S8, S43)."""
-        word, node = self.episode.state.acknowledgement, f"Node/{self.episode.state.node}"
+        acknowledgement, node = self.episode.state.acknowledgement, f"Node/{self.episode.state.node}"
         since = self.case.pinned_node.pinned.not_ready_since
-        if not self._request.seen_off or word is None:
+        if not self._request.seen_off or acknowledgement is None:
             return ""
         if self.case.pinned_node.says_ready():
             return f"{node} says Ready, so it is not off"
-        later = since is not None and since > word.at
-        return f"{node} was Ready after {word.by} said off: look at it again, and say it again" if later else ""
+        later = since is not None and since > acknowledgement.at
+        return f"{node} was Ready after {acknowledgement.by} said off: look at it again, and say it again" if later else ""
 
     async def _look_up_anew(self) -> str:
         """A person has it go on. As long as no device was touched and no volume detached, the node and its configuration are
         looked up anew: what was fixed is what acts. Afterwards the devices that were begun with are those that finish (S9). A
         person's word that the machine is off stands for it, whichever device was named before. Answers why that can't be."""
-        case, word = self.case, self.case.power.proof is not None
+        case, off_proven = self.case, self.case.power.proof is not None
         begun = not case.power.untouched or case.freed_something or case.progress.freeing.done
         begun = begun or bool(case.isolation.paths.left) or case.isolation.has_detached
         turn = case.progress.turn
@@ -335,17 +335,17 @@ class FencingStory:
         try:
             pin = await self._pin()
         except ActivityError as error:
-            return "" if word or begun else error_message(error)
+            return "" if off_proven or begun else error_message(error)
         if begun:
             self.episode.seal_anew(pin.plan)  # the key that had sealed them may be lost
             return ""
         before = case.pinned_node.pinned
-        if before.uid != pin.pinned.uid and (pin.observation is None or not same_machine(before, pin.observation)):
+        if before.uid != pin.pinned.uid and (pin.seen is None or not same_machine(before, pin.seen)):
             return f"another machine has taken the name {before.node}"
-        if word and pin.pinned.boot_id not in {"", before.boot_id}:
+        if off_proven and pin.pinned.boot_id not in {"", before.boot_id}:
             case.power.end_proof()
             return f"the acknowledgement is void: the node shows boot {pin.pinned.boot_id}, and {before.boot_id} was seen off"
-        if word and set(before.endpoints) == set(pin.pinned.endpoints):
+        if off_proven and set(before.endpoints) == set(pin.pinned.endpoints):
             self.episode.seal_anew(pin.plan)
             return ""
         power, before_it = PowerProgress(), case.progress.power
@@ -417,7 +417,7 @@ class FencingStory:
             pin.need.check_key,
             pin.control_plane,
         )
-        episode.see(pin.observation)
+        episode.see(pin.seen)
         episode.state.pinned = pin.pinned
         episode.state.acknowledged_boot = episode.state.acknowledged_boot or pin.pinned.boot_id
         episode.introduce(zone=pin.pinned.zone, reason=pin.need.reason, since=pin.need.since)
@@ -549,19 +549,19 @@ class FencingStory:
                 await case.freeing.pause()  # it could not be removed before, and the proof is not read
             if case.pinned_node.seems_changed() and (ending := await self._ended_by_itself()):
                 return ending
-            word = episode.state.resumed or (episode.state.acknowledgement if case.lacks_proof else None)
-            if word is not None and not episode.is_held:
+            answer = episode.state.resumed or (episode.state.acknowledgement if case.lacks_proof else None)
+            if answer is not None and not episode.is_held:
                 if case.only_restoring_is_left:
                     break  # a circuit breaker holds up nothing that restores (S17)
                 refused = await episode.obtain_permit(case.permit_request())
-                if not refused and await self._stands(word.by, problem):
+                if not refused and await self._stands(answer.by, problem):
                     break
                 if not refused:
                     continue
                 # What refuses it passes: a worker's view is young after its start, a scanner is stopped. A person's word is kept
                 # until it is obeyed, or taken back by a hold or an abort (S44).
                 wait, pause = pause, min(pause * 2, LONGEST_PAUSE)
-                episode.state.problem = f"{problem}; the answer of {word.by} is kept until there is a permit: {refused}"
+                episode.state.problem = f"{problem}; the answer of {answer.by} is kept until there is a permit: {refused}"
                 episode.enter(phase=Phase.NEEDS_HUMAN, doing="waits for a permit to go on")
             if wait is None and case.progress.freeing.may_be_tainted:
                 wait, pause = pause, min(pause * 2, LONGEST_PAUSE)

@@ -44,6 +44,7 @@ from policy.values.times import written
 from workflows.episode.end import close, refusal
 from workflows.episode.episode import Episode
 from workflows.episode.node_writes import UNMARK_PAUSE, Adoption, NodeWriter
+from workflows.episode.preflight import MODE_AGAIN
 from workflows.episode.state import End, PreservationProgress, RemediationHistory
 from workflows.kit import options
 from workflows.kit.continuation import NewHistory
@@ -249,7 +250,9 @@ class PreservationStory:
                 self.episode.note("request", "warning", warning)
         self._progress.warned = hold.warnings
         if not hold.phase.startswith("Failed"):
-            self._progress.drained = self._progress.drain_ends = None  # another failure has another drain
+            self._progress.drained = None  # another failure has another drain
+        if hold.rests or not hold.phase.startswith("Failed"):
+            self._progress.drain_ends = None
 
     # While it is kept -----------------------------------------------------------------------------------------------
 
@@ -274,6 +277,8 @@ class PreservationStory:
             remaining = min(remaining, again - workflow.now())
         if self._adopts:
             remaining = min(remaining, LONGEST_PAUSE)
+        if hold.rests:
+            remaining = min(remaining, MODE_AGAIN)
         await self.episode.rest(max(remaining, NOT_YET), f"{hold.phase} until {written(hold.expiry)}")
 
     def _interruption(self) -> str:
@@ -549,8 +554,8 @@ class Evidence:
             return
         if self._fetching is None:
             return  # its end has been noted
-        told = f"{sealed.path}: {sealed.files} files, {sealed.size} bytes; sha256 of the manifest {sealed.sha256}"
-        self._episode.note(ACT, "kept", told + _missing(sealed))
+        kept = f"{sealed.path}: {sealed.files} files, {sealed.size} bytes; sha256 of the manifest {sealed.sha256}"
+        self._episode.note(ACT, "kept", kept + _missing(sealed))
 
     async def _collect(self, bundle: BundleName, hold: Hold) -> Collected:
         node = "" if self._episode.state.node.startswith("machine/") else self._episode.state.node
@@ -584,6 +589,6 @@ class Evidence:
 
 
 def _missing(sealed: Sealed) -> str:
-    told = [f"{each.of} ({each.why})" for each in sealed.missing[:MISSING_SHOWN]]
+    listed = [f"{each.of} ({each.why})" for each in sealed.missing[:MISSING_SHOWN]]
     more = f" and {len(sealed.missing) - MISSING_SHOWN} more" if len(sealed.missing) > MISSING_SHOWN else ""
-    return f"; not fetched: {'; '.join(told)}{more}" if told else ""
+    return f"; not fetched: {'; '.join(listed)}{more}" if listed else ""

@@ -248,7 +248,7 @@ class RemediationStory:
             pin = replace(pin, ladder=keeping(pin.ladder))
         episode.state.owner, episode.state.removes = pin.owner, removes(pin.ladder)
         episode.state.machine = f"{pin.machine.namespace}/{pin.machine.name}" if pin.machine is not None else ""
-        episode.see(pin.observation)
+        episode.see(pin.seen)
         episode.state.pinned = pin.pinned
         episode.state.ladder = LadderProgress(pin=pin, failed=list(self._request.failed), retry=self._request.retry)
         self._open(episode.state.ladder)
@@ -318,7 +318,7 @@ class RemediationStory:
                 await self._bring_back(off, problem)
                 continue
             wait = LOOK_WHILE_PARKED
-            if (word := episode.state.resumed) is not None and not episode.is_held:
+            if (answer := episode.state.resumed) is not None and not episode.is_held:
                 refused = await self._get_leave()
                 if not refused:
                     break
@@ -327,10 +327,10 @@ class RemediationStory:
                     continue
                 if episode.state.permit:  # it was the mark that could not be left, and that does not pass by itself
                     episode.state.resumed = None
-                    await target.node_writer.ask_for_a_person(f"{problem}; {word.by} answered, but {refused}")
+                    await target.node_writer.ask_for_a_person(f"{problem}; {answer.by} answered, but {refused}")
                     continue
                 wait, pause = pause, min(pause * 2, LONGEST_PAUSE)
-                episode.state.problem = f"{problem}; the answer of {word.by} is kept until there is a permit: {refused}"
+                episode.state.problem = f"{problem}; the answer of {answer.by} is kept until there is a permit: {refused}"
                 episode.enter(phase=Phase.NEEDS_HUMAN, doing="waits for a permit to go on")
             await episode.rest(wait, "a person's word")
         episode.let_offender_go(problem)
@@ -343,7 +343,7 @@ class RemediationStory:
     @property
     def _node_is_gone(self) -> bool:
         """Whether the latest look has found no Node of the name."""
-        seen = self.episode.state.looked
+        seen = self.episode.state.last_look
         return self.target.has_node and seen is not None and not seen.present
 
     async def _bring_back(self, off: FencingStep, problem: str) -> None:
@@ -437,7 +437,7 @@ class RemediationStory:
             return ""
         if doubt := next(filter(None, (step.doubt() for step in self._steps if isinstance(step, FencingStep))), ""):
             return f"; but {doubt}"
-        seen = self.episode.state.looked
+        seen = self.episode.state.last_look
         back = seen is not None and seen.present and seen.ready
         return TO_SWITCH_ON if self.left_off is not None and not back else ""
 

@@ -14,11 +14,11 @@ from temporalio.exceptions import ApplicationError
 from activities.cluster.api.connection import JsonObject
 from activities.cluster.api.refusals import ObjectNotFound, edit
 from activities.cluster.api.served_cluster import ClusterActivities, ServedCluster, require_cluster
-from activities.cluster.report.node_actions import HEARD, doubt_of, node_action_path
+from activities.cluster.report.node_actions import ACCEPTED, doubt_of, node_action_path
 from activities.contracts.attestation import AttestationActivities, Verification, VerifyRequest
 from activities.errors import ErrorType, failure
 from activities.licences import Licences
-from policy.episode.operator_commands import WITHIN, ActionName, SealedCommand, difference, spoken_of
+from policy.episode.operator_commands import WITHIN, ActionName, SealedCommand, difference, read_spec
 from policy.values.times import moment_of, written
 
 
@@ -48,7 +48,7 @@ class ClusterAttestation(ClusterActivities, AttestationActivities):
             if problem:
                 return Verification(problem=problem)
             speaker = str(found["spec"]["requestedBy"])
-            command = SealedCommand(spoken=request.spoken, action=request.action.uid, speaker=speaker)
+            command = SealedCommand(spec=request.spec, action=request.action.uid, speaker=speaker)
             return Verification(speaker=speaker, sealed=self._licences.seal_command(self._cluster, request.incident, command))
 
         return await edit(f"NodeAction/{request.action.name}", once, look_again=True)
@@ -59,7 +59,7 @@ class ClusterAttestation(ClusterActivities, AttestationActivities):
         if metadata.get("uid") != request.action.uid:
             raise _refused(request.action, "it is another object of that name")
         try:
-            differs = difference(request.spoken, spoken_of(found.get("spec") or {}))
+            differs = difference(request.spec, read_spec(found.get("spec") or {}))
         except ValueError as error:
             raise _refused(request.action, str(error)) from error
         if differs:
@@ -74,7 +74,7 @@ class ClusterAttestation(ClusterActivities, AttestationActivities):
             return
         workflow_id = activity.info().workflow_id or ""
         used = {"workflow": workflow_id, "usedBy": _use(request), "at": written(self._clock())}
-        status = {"phase": HEARD} | _status(found) | used  # an answer may stand there: that an episode has begun
+        status = {"phase": ACCEPTED} | _status(found) | used  # an answer may stand there: that an episode has begun
         operations = [
             {"op": "test", "path": "/metadata/uid", "value": found["metadata"]["uid"]},
             {"op": "test", "path": "/metadata/resourceVersion", "value": found["metadata"]["resourceVersion"]},

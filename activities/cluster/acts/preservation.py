@@ -29,8 +29,8 @@ from activities.cluster.objects.live_node import (
     LiveNode,
     Operations,
     append_taint,
-    observe,
     remove_taints,
+    seen_node,
     set_annotations,
     unchanged_since_read,
 )
@@ -56,8 +56,9 @@ from policy.preservation.decision import (
     decide,
     effects,
     keeps,
+    within_mode,
 )
-from policy.preservation.kept_machine import CONDITION, EXPIRY_ANNOTATION, TAINT, Held
+from policy.preservation.kept_machine import CONDITION, EXPIRY_ANNOTATION, TAINT, Held, Isolation
 from policy.preservation.requests import ISOLATE_ANNOTATION, PRESERVE_FOR_ANNOTATION, Intent, Pool, Request
 from policy.values.display_text import visible
 from policy.values.errors import no_such_target
@@ -153,7 +154,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         if held is None or held.failed:
             return sight
         view = read_machine(machine, api_of(ref_of(machine))) if machine is not None else None
-        called = await called_unhealthy(self._connections, held, view, self._served.judged_at())
+        called, _ = await called_unhealthy(self._connections, held, view, self._served.judged_at())
         return sight.called(called) if called else sight
 
     # Keeping ----------------------------------------------------------------------------------------------------------
@@ -178,10 +179,12 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         released = self._is_released(request, said=bool(wish.release))
         gives_up = decision.action is PreservationAction.TERMINATE and not released
         not_allowed = await self._beyond_mode(sight) if gives_up else ""
+        limited = await self._within_mode(decision, request)
+        rests, decision = limited != decision, limited
         found = _with_wish(effects(decision, drained=request.drained, isolation=request.isolation), found_held, held)
         changed = await self._write(sight, decision, found)
         hold = _hold(sight, decision, found, now=now, changed=changed)
-        hold = replace(hold, override=by.override.value, released=released)
+        hold = replace(hold, override=by.override.value, released=released, rests=rests)
         if sight.only_called and held.expiry is None and not held.ended:
             # Only a check calls it failed, and it was never kept: what becomes of it is for what acts on that check.
             return replace(hold, terminate=False)
@@ -196,7 +199,7 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         no wish of a person: a kubelet may write it to its own Node. Below repair a cap that has fallen releases no machine."""
         node, victim = sight.node.view if sight.node is not None else None, decision.held.victim
         policies = await live_policies(self._connection, self._source)
-        mode, unread = await mode_now(self._served, self._permits, victim, node)
+        mode, unread = await mode_now(self._served, self._permits, victim)
         seen = Seen(node=node, policies=policies, mode=mode, mode_unread=unread)
         off = objection(seen, Operation.KEEP, By.POOL, now)
         stays = decision.automatic is Automatic.RELEASED and mode is not None and mode.mode is not Mode.REPAIR
@@ -206,15 +209,27 @@ class ClusterPreservation(DelegatingActivities, PreservationActivities):
         let_go = decision.automatic is Automatic.SELECTED and without.action is PreservationAction.TERMINATE
         if off is not None and (let_go or decision.begins_for_pool):
             if off.rule == MODE:
-                return _left_alone(without, f"it is not kept for its pool: {off.words}")
-            raise failure(ErrorType.NOT_LICENSED, f"{decision.held.name} is not kept for its pool: {off.words}")
+                return _left_alone(without, f"it is not kept for its pool: {off.reason}")
+            raise failure(ErrorType.NOT_LICENSED, f"{decision.held.name} is not kept for its pool: {off.reason}")
         return without
+
+    async def _within_mode(self, decision: PreservationDecision, request: HoldRequest) -> PreservationDecision:
+        """What its pool alone wants done to it waits for its mode before anything of that is written (S52): also while that is
+        unread, since no mode delays what a person asks for."""
+        if request.isolation is Isolation.CUT or within_mode(decision, Mode.OBSERVE) == decision:
+            return decision  # nothing of that kind is due
+        mode, unread = await mode_now(self._served, self._permits, decision.held.victim)
+        limited = within_mode(decision, mode.mode if mode is not None else Mode.OBSERVE)
+        if limited == decision:
+            return decision
+        waits = "drained" if limited.drain_waits else "cut off"
+        return replace(limited, reason=f"{limited.reason}; it is not {waits}: {mode or unread}")
 
     async def _beyond_mode(self, sight: PreservedMachine) -> str:
         """Why no program may give the machine up, by its mode; "" where it may (S52). Raises NotLicensed where it is unread."""
         assert sight.held is not None
-        node, name = sight.node.view if sight.node is not None else None, sight.held.victim
-        mode, unread = await mode_now(self._served, self._permits, name, node)
+        name = sight.held.victim
+        mode, unread = await mode_now(self._served, self._permits, name)
         if mode is None:
             raise failure(ErrorType.NOT_LICENSED, f"{name} is not given up: {unread}")
         return "" if mode.mode is Mode.REPAIR else f"its Machine is not given up: {mode}"
@@ -463,7 +478,7 @@ def _hold(
         zone=sight.node.view.zone if sight.node is not None else "",
         recovered=decision.recovered,
         ready=sight.node is not None and sight.node.view.ready,
-        left_by=observe(held.node_name, sight.node.view).incident if sight.node is not None else "",
+        left_by=seen_node(held.node_name, sight.node.view).incident if sight.node is not None else "",
     )
 
 

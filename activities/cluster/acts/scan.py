@@ -37,8 +37,8 @@ from activities.contracts.scan import ObservationActivities, RecordRequest, Reco
 from activities.decision_stream import RecordDecisions
 from activities.errors import ErrorType
 from activities.notification_sender import Notify, discard_notice
-from policy.observation.open_spells import LONGEST, with_traces
-from policy.observation.spells import Ending, ObservationRecord, Spell
+from policy.history.open_spells import LONGEST, with_traces
+from policy.history.spells import Ending, ObservationRecord, Spell
 from policy.scan.report_builder import Urgency, urgency
 from policy.scan.scan_report import ScanReport
 from policy.values.display_text import in_a_line
@@ -63,7 +63,7 @@ PREPARED_FOR = 3
 DOUBTED_SECONDS = 5.0
 """The longest that a worker with a wrong clock keeps the scan: a good one may have come since no other would take it."""
 
-LAST_WORD_SECONDS = 4.0
+PUBLISH_HALT_SECONDS = 4.0
 """How long a scanner that is stopped may take to say so on every check."""
 
 PREPARING, SWEEPING = "preparing", "sweep of NodeFences"
@@ -182,7 +182,7 @@ class ClusterScan(ScanActivities):
         if not (request.halted and request.in_flight is not None and lease is not None and self.view.synced):
             return
         with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORD_SECONDS):
+            async with asyncio.timeout(PUBLISH_HALT_SECONDS):
                 await self.publishing.publish(self.view.report(lease=lease), request.in_flight, (), request.halted)
 
     async def _observe(self, request: ScanRequest, ending: asyncio.Event) -> ScanReport:

@@ -27,10 +27,11 @@ from activities.cluster.api.served_cluster import ServedCluster, as_served
 from activities.cluster.live.claims import CheckedDevices, Identities, claimed_by, publish_on_both
 from activities.cluster.live.leases import cluster_lease_problem, foreign_lease, take_node_lease
 from activities.cluster.live.plans import lease_renewed, live_policies, plan_for
+from activities.cluster.live.preserved_machine import called_unhealthy
 from activities.cluster.objects.decoding import NODE_DECODING
 from activities.cluster.objects.fencing_requests import find_request
 from activities.cluster.objects.live_machines import Subject, find_check, pause_of, read_cluster, read_subject
-from activities.cluster.objects.live_node import LiveNode, find_node, observe
+from activities.cluster.objects.live_node import LiveNode, find_node, seen_node
 from activities.cluster.objects.machines_decoding import machine_decoding
 from activities.cluster.objects.marks import is_ours, owner
 from activities.cluster.objects.object_reader import Readers, reading_once
@@ -54,14 +55,15 @@ from policy.episode.gate import (
     objection,
     of_control_plane,
 )
-from policy.episode.messages import Kind, Need, NeedKind, Observation
-from policy.episode.modes import ClusterModes, ModeAnswer, mode_of
+from policy.episode.messages import Kind, Need, NeedKind, SeenNode
+from policy.episode.modes import ClusterModes, ModeAnswer, mode_under
 from policy.episode.need_now import STANDS, NeedNow, NeedSeen, need_now
 from policy.episode.operator_commands import Verb
 from policy.fence.plan import FencingPlan
 from policy.objects.machines import CLUSTER_NAME_LABEL, MachineView, WorkloadCluster, cluster_named_by, cluster_of, is_machine_of
 from policy.objects.marks import Mark, is_deleted_by, mark_of
 from policy.objects.nodes import CONTROL_PLANE_LABELS, ETCD_NAMESPACE, EtcdGuard, NodeEvent, NodeView, is_guard
+from policy.preservation.kept_machine import Held
 from policy.remediation.control_plane import (
     BlockingRule,
     ControlPlaneObjection,
@@ -292,8 +294,8 @@ class _Sight:
 
     asking: the health check, or the object of another system, that the need is about. lease: of the node, where another owner
     holds it. endpoints: of the devices that are configured for it now, levels: of those of power, level by level; None where
-    that is not asked, or where `unplanned` says why that is not known. modes: None where a person decides, or where `modeless`
-    says why they can't be read.
+    that is not asked, or where `unplanned` says why that is not known. mode: None where a person decides, or where `modeless`
+    says why it can't be read.
     """
 
     node: LiveNode | None
@@ -304,7 +306,7 @@ class _Sight:
     lease: LeaseView | None
     lease_problem: str
     permit: tuple[bool, str]
-    modes: ClusterModes | None
+    mode: ModeAnswer | None
     modeless: _Doubt | None
     policies: FencePolicies
     events: tuple[NodeEvent, ...]
@@ -346,12 +348,12 @@ class LastLook:
         identities: Identities | None = None,
         checked: CheckedDevices | None = None,
         licences: Licences | None = None,
-        verified_words: bool = False,
+        only_verified: bool = False,
     ) -> None:
         """takeover: what another controller has taken up is acted on all the same. licences: by which a person's word is known
-        again, without them none overrides anything. verified_words: whether a person's wish has to be one."""
+        again, without them none overrides anything. only_verified: whether a person's wish has to be one."""
         self._licences = licences
-        self._verified_words = verified_words
+        self._only_verified = only_verified
         self._checked, self._served = checked, served
         self._source = served.source
         self._identities = identities or Identities(served.connections)
@@ -364,7 +366,7 @@ class LastLook:
 
     async def look(self, request: LookRequest) -> LookResult:
         """Read everything, then judge. Where the node itself can't be read, a destructive act is not licensed and the
-        observation repeats what was pinned; a restoring look raises, since the observation is what it is for. Errors:
+        seen repeats what was pinned; a restoring look raises, since the node is what it is for. Errors:
         InvalidConfig for an act that no look precedes: not all that the gate asks of it is read here (S20).
         """
         if request.operation not in LOOKED_AT:
@@ -387,9 +389,9 @@ class LastLook:
         need = answer.need
         return LookResult(
             verdict=answer.verdict,
-            reason=found.words if found is not None else NOTHING,
+            reason=found.reason if found is not None else NOTHING,
             at=self._clock(),
-            observation=replace(_observation(request, sight), unhealthy=need.unhealthy, soon=need.soon),
+            seen=replace(_seen_node(request, sight), unhealthy=need.unhealthy, soon=need.soon),
             until=found.until if found is not None else None,
             permitted=sight.permit[0],
             endpoints=sight.endpoints,
@@ -410,7 +412,7 @@ class LastLook:
         doubts: list[_Doubt] = []
         asked = objection_now(self._connection, self._connections.machines, member, taking)
         needed: ControlPlaneObjection | None = await _read("the control plane", asked, None, doubts, seconds=seconds)
-        unread = Objection(rule="control plane", words=str(doubts[0]), weight=Weight.NOT_LICENSED) if doubts else None
+        unread = Objection(rule="control plane", reason=str(doubts[0]), weight=Weight.NOT_LICENSED) if doubts else None
         return self._judge(request, sight, unread or of_control_plane(needed))
 
     async def _see(self, request: LookRequest, *, whole: bool = False) -> _Sight:
@@ -422,7 +424,7 @@ class LastLook:
         need = request.need if request.need_matters and request.need.kind is NeedKind.CHECK else None
         (
             (node, contested, asking, subject),
-            (lease, lease_problem, permit, modes),
+            (lease, lease_problem, permit, mode),
             ((policies, events), renewed, plan, claimed),
         ) = await asyncio.gather(
             asyncio.gather(
@@ -435,7 +437,7 @@ class LastLook:
                 _read("the node's lease", self._foreign_lease(request, now), None, doubts),
                 self._lease(request, doubts),
                 _read("the permit", self._permit(request), (False, ""), doubts),
-                _read("the mode", self._modes(request), None, modeless),
+                _read("the mode", self._mode(once, request), None, modeless),
             ),
             asyncio.gather(
                 self._policies(request, doubts),
@@ -454,7 +456,7 @@ class LastLook:
             lease=lease if lease is not None and lease.holder != request.need.delegate else None,
             lease_problem=lease_problem,
             permit=permit,
-            modes=modes,
+            mode=mode,
             modeless=modeless[0] if modeless else None,
             policies=policies,
             events=events,
@@ -540,8 +542,8 @@ class LastLook:
 
     async def _asking(self, once: Readers, request: LookRequest, doubts: list[_Doubt]) -> JsonObject | None:
         need = request.need
-        if not (request.need_matters or (request.destructive and need.kind.automatic and need.check is not None)):
-            return None  # where the need does not matter, the mode of the check that asks does (S52)
+        if not request.need_matters:
+            return None
         what = "its health check" if need.kind is NeedKind.CHECK else "what asks for it"
         return await _read(what, _asking(once, need, self._source), None, doubts)
 
@@ -562,10 +564,10 @@ class LastLook:
         overridden = self._licences.overridden(target) if self._licences is not None else ""
         return await self._permits.holds(target.cluster, target.pinned.node, target.incident, overridden)
 
-    async def _modes(self, request: LookRequest) -> ClusterModes | None:
+    async def _mode(self, once: Readers, request: LookRequest) -> ModeAnswer | None:
         if not request.destructive or request.need.kind in {NeedKind.PERSON, NeedKind.CLEAN_UP}:
             return None
-        return await self._permits.modes(request.target.cluster)
+        return await _live_mode(self._served, self._permits, once, request.target.pinned.node, request.need)
 
     def _need(self, request: LookRequest, sight: _Sight) -> NeedNow:
         node = sight.node.view if sight.node is not None else None
@@ -577,23 +579,23 @@ class LastLook:
             held_by=_held_by(sight),
             deletes_it=_deletes_it(request, sight),
             takeover=self._takeover,
-            unheard=self._command_problem(request),
+            unattested=self._command_problem(request),
         )
         return need_now(request.need, seen, self._clock())
 
     def _command_problem(self, request: LookRequest) -> str:
         """That a person wants it can't be seen; where only verified commands count, it can be shown (S42)."""
-        if self._licences is None or not self._verified_words:
+        if self._licences is None or not self._only_verified:
             return ""
         if not request.destructive or request.need.kind is not NeedKind.PERSON:
             return ""
-        return self._licences.command_problem(request.target, request.need.word, Verb.FENCE, Verb.REMEDIATE)
+        return self._licences.command_problem(request.target, request.need.command, Verb.FENCE, Verb.REMEDIATE)
 
 
-def _observation(request: LookRequest, sight: _Sight) -> Observation:
+def _seen_node(request: LookRequest, sight: _Sight) -> SeenNode:
     pinned = request.target.pinned
     if sight.unread is not None:
-        return Observation(
+        return SeenNode(
             node=pinned.node,
             uid=pinned.uid,
             boot_id=pinned.boot_id,
@@ -601,13 +603,13 @@ def _observation(request: LookRequest, sight: _Sight) -> Observation:
             system_uuid=pinned.system_uuid,
             incident=request.target.incident,
         )
-    return observe(pinned.node, sight.node.view if sight.node else None)
+    return seen_node(pinned.node, sight.node.view if sight.node else None)
 
 
 def _seen(request: LookRequest, sight: _Sight) -> Seen:
     """What was read, as the gate judges it. Where something is about to be freed on the word of the devices, they are part of the
     identity (S9). Before power-on the episode judges each for itself, since it knows which of them it has switched off."""
-    observation, pinned, destructive = _observation(request, sight), request.target.pinned, request.destructive
+    seen, pinned, destructive = _seen_node(request, sight), request.target.pinned, request.destructive
     devices: dict[str, Any] = {"endpoints": sight.endpoints, "levels": sight.levels}
     early = {} if destructive or request.restores else devices
     # A Machine that was deleted, or the object that asked and named the devices, is the end of the need and no other target.
@@ -620,8 +622,8 @@ def _seen(request: LookRequest, sight: _Sight) -> Seen:
         machines=tuple(sight.subject.machines_of(node)),
         pause=sight.subject.pause,
         doubts=tuple(each.unread for each in sight.doubts),
-        identity=compare_identity(pinned, observation, destructive=destructive, **early),
-        devices=compare_identity(pinned, observation, destructive=True, **late) if late else "",
+        identity=compare_identity(pinned, seen, destructive=destructive, **early),
+        devices=compare_identity(pinned, seen, destructive=True, **late) if late else "",
         devices_unread=str(sight.unplanned or ""),
         contested=sight.contested,
         lease=sight.lease.holder if sight.lease is not None else "",
@@ -636,39 +638,44 @@ def _seen(request: LookRequest, sight: _Sight) -> Seen:
         marked=ours,
         preserving=_preserves(request, sight),
         deletes_it=_deletes_it(request, sight),
-        mode=_mode(request, sight),
+        mode=sight.mode,
         mode_unread=str(sight.modeless or ""),
     )
 
 
-def _mode(request: LookRequest, sight: _Sight) -> ModeAnswer | None:
-    if sight.modes is None:
-        return None
-    node = sight.node.view if sight.node is not None else None
-    return _live_mode(sight.modes, request.target.pinned.node, node, request.need, sight.asking)
-
-
-def _live_mode(modes: ClusterModes, name: str, node: NodeView | None, need: Need | None, asking: JsonObject | None) -> ModeAnswer:
-    """Of the live Node under the live check, by what the scanner says at this moment is set for the cluster (S52)."""
-    check = need.check.key if need is not None and need.check is not None else ""
-    annotation = (((asking or {}).get("metadata") or {}).get("annotations") or {}).get(MODE_KEY)
-    labels = node.labels if node is not None else None
-    return mode_of(modes, name, labels, str(annotation) if annotation is not None else None, check)
-
-
 async def mode_now(
-    served: ServedCluster, permits: GrantedPermits, name: str, node: NodeView | None, need: Need | None = None
+    served: ServedCluster, permits: GrantedPermits, name: str, need: Need | None = None
 ) -> tuple[ModeAnswer | None, str]:
     """The mode for an act that has no whole look right before it, and why it is not known, "" where it is. name: of the target.
-    need: of the episode, None where no check asks."""
+    need: of the episode, None for a machine that is kept, or where it is not known."""
     doubts = list[_Doubt]()
-    asking = _asking(reading_once(served.connections), need, served.source)
-    modes, found = await asyncio.gather(
-        _read("the mode", permits.modes(served.name), None, doubts), _read("what asks for it", asking, None, doubts)
-    )
-    if doubts or modes is None:
-        return None, unread_text([each.unread for each in doubts])
-    return _live_mode(modes, name, node, need, found), ""
+    answer = await _read("the mode", _live_mode(served, permits, reading_once(served.connections), name, need), None, doubts)
+    return answer, unread_text([each.unread for each in doubts])
+
+
+async def _live_mode(served: ServedCluster, permits: GrantedPermits, once: Readers, name: str, need: Need | None) -> ModeAnswer:
+    """Of the live Node under the live check that asks, or those that call a machine failed that is kept, by what the scanner says
+    at this moment is set for the cluster (S52)."""
+    modes, node = await asyncio.gather(permits.modes(served.name), _node(once, name))
+    view = node.view if node is not None else None
+    if need is None or need.check is None:
+        checks = await _checks_of_kept(once, name, view, served.judged_at())
+    else:
+        asking = await _asking(once, need, served.source)
+        annotation = (((asking or {}).get("metadata") or {}).get("annotations") or {}).get(MODE_KEY)
+        checks = {need.check.key: str(annotation) if annotation is not None else None}
+    return mode_under(modes, name, view.labels if view is not None else None, checks)
+
+
+async def _checks_of_kept(once: Readers, name: str, node: NodeView | None, now: datetime) -> dict[str, str | None]:
+    """Those that do not call it healthy, with their annotation; none where its own controller calls it failed."""
+    machine = next(iter((await read_subject(once, None, name)).machines_of(node)), None)
+    alone = Held.alone(node) if node is not None else Held(key=name, node_name=name)
+    held = Held.of(machine, node) if machine is not None else alone
+    if held.failed:
+        return {}
+    _, checks = await called_unhealthy(once, held, machine, now)
+    return checks
 
 
 async def _asking(once: Readers, need: Need | None, source: PolicySource) -> JsonObject | None:
@@ -744,7 +751,7 @@ def require_leave(seen: Seen, operation: Operation, now: datetime, *, by: By = B
     """
     if (found := objection(seen, operation, by, now)) is not None:
         kind = _REFUSED[LookVerdict(found.weight)]
-        raise failure(kind, f"{about}: {found.words}" if about else found.words)
+        raise failure(kind, f"{about}: {found.reason}" if about else found.reason)
 
 
 def require_last_look(look: LookRequest, target: Target, operation: Operation = Operation.DISRUPT) -> None:

@@ -41,7 +41,7 @@ from activities.cluster.objects.object_reader import Readers
 from activities.errors import ErrorType, failure
 from policy.checks.health_check import HealthCheck
 from policy.checks.rules import rules_of
-from policy.checks.verdicts import Health
+from policy.checks.verdicts import HEALTHY, Health
 from policy.episode.fencing import CLOCK_TOLERANCE
 from policy.objects.machines import MachineView, taken_name
 from policy.objects.nodes import NodeView
@@ -204,25 +204,32 @@ def _held(machine: MachineView | None, node: NodeView | None) -> Held | None:
 # As the scanner's ledger says it (`Ledger.sickness_of`), of what is read live, and of one that is kept as the index does.
 
 
-async def called_unhealthy(connections: Readers, held: Held, machine: MachineView | None, now: datetime) -> str:
-    """In words, "" where none does. The scanner's clock may be ahead of `now`. Unreadable checks are skipped."""
+async def called_unhealthy(
+    connections: Readers, held: Held, machine: MachineView | None, now: datetime
+) -> tuple[str, dict[str, str | None]]:
+    """In words, "" where none does; and the annotation of the mode of each check that does not call it healthy, by its key. The
+    scanner's clock may be ahead of `now`. Unreadable checks are skipped."""
+    words, checks = "", dict[str, str | None]()
     async for check in readable_checks(connections, []):
         rules = rules_of(check)
-        for target in (await _subject(connections, check, held.node, machine)).targets(held.node):
-            if rules.covers(target) and (found := rules.judge(target, now + CLOCK_TOLERANCE)).health is Health.UNHEALTHY:
-                return f"{check.ref.key} calls it unhealthy: {found.reason}"
+        for target in (await _subject(connections, check, held.node_name, machine)).targets(held.node):
+            found = rules.judge(target, now + CLOCK_TOLERANCE) if rules.covers(target) else HEALTHY
+            if found.health is not Health.HEALTHY:
+                checks[check.ref.key] = check.mode
+            if found.health is Health.UNHEALTHY:
+                words = words or f"{check.ref.key} calls it unhealthy: {found.reason}"
     kept = held.node is not None and held.expiry is not None and is_automatic(held)
-    return NOT_WELL if kept and not held.well else ""
+    return words or (NOT_WELL if kept and not held.well else ""), checks
 
 
-async def _subject(connections: Readers, check: HealthCheck, node: NodeView | None, machine: MachineView | None) -> Subject:
+async def _subject(connections: Readers, check: HealthCheck, node: str, machine: MachineView | None) -> Subject:
     if not check.of_machines:
         return Subject()
     if machine is not None:
         of_its = machine.api is check.machine_api and machine.namespace == check.ref.namespace and is_of_cluster(machine, check)
         machines = [machine] if of_its else []
     else:
-        machines = await machines_of(connections, check, node.name) if node is not None else []
+        machines = await machines_of(connections, check, node) if node else []
     cluster = await cluster_of(connections, check) if machines and check.dialect is Dialect.CLUSTER_API else None
     return Subject(of_machines=True, machines=tuple(machines), cluster=cluster)
 

@@ -190,7 +190,7 @@ class ClusterView:
             failing=self.ledger.failing(now, watching) if self._preservation_index.keeps_failed else None,
             begun=begun,
             doubt=self.watches.pools_doubt,
-            observed=self.ledger.is_observed,
+            mode=self.ledger.mode_for_pool,
         )
         parts = replace(
             self.ledger.report_parts(now, watching, self._preservation_index.exempt, notified, spells),
@@ -363,7 +363,7 @@ class ClusterView:
     def _state(self, now: datetime, fault: str) -> ViewState:
         state = view_state(
             synced_at=now - timedelta(seconds=self._whole_for()) if self._whole_since is not None else None,
-            last_heard=now - timedelta(seconds=self._longest_silence()) if self.synced else None,
+            confirmed_until=now - timedelta(seconds=self._longest_silence()) if self.synced else None,
             now=now,
             silence_limit=self._limits.silence,
             grace=self._limits.grace,

@@ -94,8 +94,8 @@ async def test_go_when_all_is_as_it_should_be(licensed: World) -> None:
     result = await look(licensed)
     assert result.verdict is LookVerdict.GO
     assert result.at == NOW
-    assert result.observation.unhealthy
-    assert result.observation.boot_id == "boot-1"
+    assert result.seen.unhealthy
+    assert result.seen.boot_id == "boot-1"
     assert licensed.permits.asked == [(CLUSTER, NODE, INCIDENT)]
     assert licensed.writes == 0
 
@@ -292,7 +292,7 @@ async def test_what_has_become_of_it_since_it_was_pinned_is_seen_live(case: Case
     result = await look(licensed, target=target, **case.fields)
     assert result.verdict is case.verdict, result.reason
     assert case.words in result.reason
-    assert {name: getattr(result.observation, name) for name in case.observed} == case.observed
+    assert {name: getattr(result.seen, name) for name in case.observed} == case.observed
 
 
 @pytest.mark.parametrize(("whole", "verdict"), [(True, GO), (False, VETOED)])
@@ -539,7 +539,7 @@ class TestDoubt:
         """S3, S18: the observation is what an episode goes on with."""
         request = await licensed.look(need=CHECK_NEED)
         licensed.server.faults.add(Fault(accident=Accident.REFUSE, path=f"nodes/{NODE}$"))
-        seen = (await licensed.target.last_look(request)).observation
+        seen = (await licensed.target.last_look(request)).seen
         assert seen.present
         assert (seen.uid, seen.boot_id) == (request.target.pinned.uid, "boot-1")
         assert not seen.ready

@@ -251,7 +251,7 @@ def test_no_scope_ever_exceeds_its_budget_and_a_storm_admits_nothing(
     """S14, S17 over any cluster, table and policies, counted anew from the nodes themselves."""
     report = scan(nodes, policies, watching=tuple(permit.node for permit in permits))
     admission = admit(report, permits, cap=cap, now=NOW)
-    counted = [permit for permit in permits if permit.holding is not PermitState.PARKED]
+    counted = [permit for permit in permits if permit.state is not PermitState.PARKED]
     rack_of = {node.name: node.labels.get(RACK, "") for node in nodes}
 
     def places(scope: str, name: str, granted_in: tuple[str, ...] = ()) -> set[str]:

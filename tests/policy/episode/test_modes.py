@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from policy.episode.modes import MOST_RULES, REPAIRS, ClusterModes, ModeRule, mode_of
+from policy.episode.modes import MOST_RULES, REPAIRS, ClusterModes, ModeRule, mode_of, mode_under
 from policy.values.errors import PolicyError
 from policy.values.mode import MODE_LABELS, Mode
 from policy.values.selectors import read_selector
@@ -36,6 +36,24 @@ def test_s52_a_label_or_an_annotation_never_raises_the_mode(
     said = [each for each in (of_cluster, annotation, label, restricted) if each is not None]
     assert order.index(found.mode) == min(map(order.index, said))
     assert of_cluster.allows(found.mode)
+
+
+@pytest.mark.parametrize(
+    ("of_cluster", "checks", "expected"),
+    [
+        (Mode.REPAIR, {}, Mode.REPAIR),
+        (Mode.CORDON, {}, Mode.CORDON),
+        (Mode.REPAIR, {"a": "cordon", "b": None}, Mode.CORDON),
+        (Mode.REPAIR, {"a": "observe", "b": None}, Mode.REPAIR),
+        (Mode.REPAIR, {"a": "observe", "b": "drain", "c": "repair"}, Mode.DRAIN),
+        (Mode.REPAIR, {"a": "observe", "b": "nonsense"}, Mode.OBSERVE),
+        (Mode.OBSERVE, {"a": "drain", "b": None}, Mode.OBSERVE),
+    ],
+)
+def test_s52_of_several_checks_the_most_cautious_holds_that_does_more_than_observe(
+    of_cluster: Mode, checks: dict[str, str | None], expected: Mode
+) -> None:
+    assert mode_under(ClusterModes(setting=of_cluster), "node-1", {}, checks).mode is expected
 
 
 @pytest.mark.parametrize("value", ["", "Repair", "on", "repair ", "x" * 3000, "\x1b[31mrepair"])

@@ -29,12 +29,14 @@ from policy.preservation.preservation_index import MAXIMUM_PRESERVATIONS, REPORT
 from policy.preservation.requests import ISOLATE_ANNOTATION, LAST_APPLIED_ANNOTATION, Pool
 from policy.preservation.survey import DeploymentPool
 from policy.values.machine_apis import MCM
+from policy.values.mode import Mode
 from policy.values.object_refs import ObjectRef
 from policy.values.selectors import Operator, Requirement, Selector
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 LATER = NOW + timedelta(hours=72)
 SETTLED = timedelta(seconds=5)
+OBSERVE, CORDON = Mode.OBSERVE, Mode.CORDON
 
 
 LAST = {PRIORITY_ANNOTATION: KEPT_AUTOMATICALLY, PRIORITY_OURS: KEPT_AUTOMATICALLY}
@@ -84,13 +86,20 @@ class Fleet:
         self.machine(number, expiry=expiry, annotations=WRITTEN)
 
     def told_by_node(
-        self, number: int, *, expiry: datetime = LATER, reason: str = BY_A_USER, drained: bool = False, **annotations: str
+        self,
+        number: int,
+        *,
+        expiry: datetime = LATER,
+        reason: str = BY_A_USER,
+        failed: bool = False,
+        drained: bool = False,
+        **annotations: str,
     ) -> None:
-        """The Node of a machine that is kept, once everything is written. drained: as is one that failed."""
+        """The Node of a machine that is kept, once everything is written. drained: as is one that failed, in the end."""
         message = f"Machine preserved until {expiry.strftime('%Y-%m-%dT%H:%M:%SZ')}."
         said = Condition(type=CONDITION, status="True", reason=reason, message=f"{DRAINED} {message}" if drained else message)
         ours = {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_OURS: "true"}
-        self.node(number, conditions=(said,), tainted=drained, **ours, **annotations)
+        self.node(number, conditions=(said,), tainted=failed or drained, **ours, **annotations)
 
     def needs(self, now: datetime = NOW) -> list[PreservationNeed]:
         found, _ = self.index.needs(now, lambda node: self.said.get(node, ""), self.said)
@@ -120,7 +129,9 @@ def test_s52_in_observe_a_pool_begins_to_keep_no_machine() -> None:
     for number in range(3):
         fleet.node(number, **({PRESERVE_ANNOTATION: "now"} if number == 2 else {}))
         fleet.machine(number, failed=True)
-    found, _ = fleet.index.needs(NOW + timedelta(hours=1), lambda _: "", observed=lambda victim: victim != "n-1")
+    found, _ = fleet.index.needs(
+        NOW + timedelta(hours=1), lambda _: "", mode=lambda victim, _: CORDON if victim == "n-1" else OBSERVE
+    )
     assert {(need.victim, need.automatic) for need in found} == {("n-1", True), ("n-2", False)}
 
 
@@ -130,7 +141,21 @@ def test_s52_in_observe_the_annotation_of_a_pool_asks_for_nothing() -> None:
     fleet.node(0, **{PRESERVE_ANNOTATION: "auto-preserved"})
     fleet.machine(0, failed=True)
     assert [need.victim for need in fleet.index.needs(NOW + timedelta(hours=1), lambda _: "")[0]] == ["n-0"]
-    assert fleet.index.needs(NOW + timedelta(hours=1), lambda _: "", observed=lambda _: True) == ((), 0)
+    assert fleet.index.needs(NOW + timedelta(hours=1), lambda _: "", mode=lambda *_: OBSERVE) == ((), 0)
+
+
+def test_s52_what_its_pool_wants_done_to_a_kept_machine_is_offered_once_the_mode_allows_it() -> None:
+    """Else its episode would be woken every minute, and would write that it is to be isolated. A person's wish is offered."""
+    fleet = Fleet(pool(3, isolate=True))
+    kept = {PRIORITY_ANNOTATION: KEPT_AUTOMATICALLY, PRIORITY_OURS: KEPT_AUTOMATICALLY, PRESERVE_ANNOTATION: "auto-preserved"}
+    for number, (drained, asked) in enumerate([(False, {}), (True, {}), (True, {ISOLATE_ANNOTATION: "true"})]):
+        fleet.told_by_node(number, reason=BY_US, failed=True, drained=drained, **asked)
+        fleet.machine(number, failed=True, expiry=LATER, annotations=kept)
+    offered = {}
+    for mode in Mode:
+        found, _ = fleet.index.needs(NOW + SETTLED, lambda _: "", mode=lambda *_, mode=mode: mode)
+        offered[mode] = {need.victim for need in found}
+    assert offered == {OBSERVE: {"n-2"}, CORDON: {"n-2"}, Mode.DRAIN: {"n-0", "n-2"}, Mode.REPAIR: {"n-0", "n-1", "n-2"}}
 
 
 def test_an_annotation_is_heard_at_once() -> None:
