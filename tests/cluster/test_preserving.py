@@ -432,7 +432,7 @@ def released_by(
 ) -> SealedCommand:
     """A person's word, as a cluster worker has verified it."""
     spoken = NodeActionSpec(action=verb, node=node, reason="enough")
-    unsealed = SealedCommand(spoken=spoken, action="u-1", speaker="ada")
+    unsealed = SealedCommand(spec=spoken, action="u-1", speaker="ada")
     return ActivityEnvironment().run(lambda: by.seal_command("prod", incident, unsealed))
 
 

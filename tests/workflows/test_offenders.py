@@ -147,7 +147,7 @@ async def test_s53_a_kept_machine_is_fenced_and_comes_back_by_a_persons_answer_o
         assert status.off_proof is not None
         assert (world.pods, world.cordoned) == (0, True)
         switched_on_by_hand(world)
-        await run.tell(world.observation())
+        await run.tell(world.seen_node())
         await let_pass(env, run.handle, timedelta(hours=1))
         status = await run.status()
         assert (status.phase, world.cordoned) == (Phase.NEEDS_HUMAN, True)
@@ -203,7 +203,7 @@ async def test_s53_a_machine_that_is_only_cut_off_stays_cut_off(env: WorkflowEnv
     async with fencing(env, world, parks=True) as run:
         assert (await run.status()).problem == KEPT.question
         switched_on_by_hand(world)
-        await run.tell(world.observation())
+        await run.tell(world.seen_node())
         await let_pass(env, run.handle, timedelta(hours=1))
         assert (await run.status()).phase is Phase.NEEDS_HUMAN
         assert world.count("restore-path") == 0
@@ -224,7 +224,7 @@ def test_s53_whatever_its_ladder_a_kept_machine_is_only_fenced(ladder: Any) -> N
     with Play(world) as play:
         assert play.parked().problem == KEPT.question
         switched_on_by_hand(world.node)
-        play.tell(world.node.observation())
+        play.tell(world.node.seen_node())
         play.skip(10 * MINUTE)
         play.roll()
         play.skip(10 * MINUTE)
