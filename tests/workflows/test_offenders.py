@@ -145,16 +145,16 @@ async def test_s53_a_kept_machine_is_fenced_and_comes_back_by_a_persons_answer_o
         assert status.problem == KEPT.question
         assert "kept for a person" in status.problem
         assert status.off_proof is not None
-        assert (world.pods, world.cordoned) == (0, True)
+        assert (world.pods, world.unschedulable) == (0, True)
         switched_on_by_hand(world)
         await run.tell(world.seen_node())
         await let_pass(env, run.handle, timedelta(hours=1))
         status = await run.status()
-        assert (status.phase, world.cordoned) == (Phase.NEEDS_HUMAN, True)
+        assert (status.phase, world.unschedulable) == (Phase.NEEDS_HUMAN, True)
         assert not {"on", "terminate", "delete-node"} & {*world.acts}
         await run.resume("its power supply was replaced")
         result = await run.result(Outcome.RECOVERED)
-    assert not world.cordoned
+    assert not world.unschedulable
     assert "terminate" not in world.acts
     assert result.restart_proof is not None
 
@@ -190,10 +190,10 @@ async def test_s53_in_a_lower_mode_it_is_kept_as_far_as_that_allows(mode: Mode, 
         await run.sees(ready=True)
         await let_pass(env, run.handle, timedelta(hours=1))
         assert (await run.status()).phase is Phase.NEEDS_HUMAN
-        assert (world.cordoned, world.count("drain"), world.count("off")) == (True, int(mode is Mode.DRAIN), 0)
+        assert (world.unschedulable, world.count("drain"), world.count("off")) == (True, int(mode is Mode.DRAIN), 0)
         await run.resume("it may come back")
         await run.result(Outcome.RECOVERED)
-    assert not world.cordoned
+    assert not world.unschedulable
 
 
 async def test_s53_a_machine_that_is_only_cut_off_stays_cut_off(env: WorkflowEnvironment) -> None:
@@ -229,10 +229,10 @@ def test_s53_whatever_its_ladder_a_kept_machine_is_only_fenced(ladder: Any) -> N
         play.roll()
         play.skip(10 * MINUTE)
         assert play.status().phase is Phase.NEEDS_HUMAN
-        assert (world.node.pods, world.node.cordoned) == (0, True)
+        assert (world.node.pods, world.node.unschedulable) == (0, True)
         assert not [each for each in world.node.commands if each.startswith("on ")]
         play.resume()
         record = play.result(Outcome.RECOVERED).record
     assert [each.detail for each in record if (each.act, each.outcome) == ("step", "begins")] == ["1 of 1: keep"]
     assert not {"give-up", "request-owner", "create-object"} & {*world.acts}
-    assert not world.node.cordoned
+    assert not world.node.unschedulable
