@@ -67,7 +67,7 @@ from policy.episode.modes import MODES_MEMO, ClusterModes
 from policy.episode.operator_commands import CIRCUIT_BREAKER
 from policy.episode.permits import PermitAnswer, PermitDecision, PortionAnswer
 from policy.history.open_spells import MOST_OPEN as MOST_SPELLS
-from policy.history.spells import MOST_DAYS, ScannerSpells, unsound
+from policy.history.spells import MOST_DAYS, MOST_RECORDS, ScannerSpells, unsound
 from policy.preservation.preservation_index import PreservationNeed
 from policy.values.mode import Mode
 
@@ -278,6 +278,9 @@ class EpisodeService(EpisodeActivities, PreservationStarts):
             found,
             spells=tuple(each for each in found.spells if not unsound(each))[:MOST_SPELLS],
             days=tuple(each for each in found.days if each.is_sound)[:MOST_DAYS],
+            records=tuple(each for each in found.records if each.is_sound and request.workflow_id == scanner_id(each.cluster))[
+                :MOST_RECORDS
+            ],
         )
 
     async def notify(self, request: NotifyRequest) -> NotifyResult:

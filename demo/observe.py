@@ -54,6 +54,14 @@ class ObserveDemo(Demo):
     """One showing, in two acts."""
 
     scan: ClassVar = {"start_up_grace": "3s", "mode": "observe"}
+    hints: ClassVar = (
+        f"nodewarden status; nodewarden mode; nodewarden explain {OTHER}",
+        f"nodewarden compare; nodewarden record {ARMED}",
+        f"nodewarden mode set repair -l rack=r1 --reason 'first rack'   # {OTHER}",
+        "nodewarden mode unset -l rack=r1 --reason 'enough for today'",
+        f"python -m simulator heal {AGAIN} --state-dir {{state}}   # back by itself",
+        "nodewarden history                                   # what became of each",
+    )
 
     async def run(self) -> int:
         """Both; returns the exit code."""

@@ -25,7 +25,7 @@ from temporalio.workflow import SandboxImportNotificationPolicy, _Definition
 
 import workflows
 from activities.errors import ErrorType, failure
-from workers.errors import expectations
+from workers.errors import OLD_MOMENT, expectations
 from workers.payloads.converter import Encryption, converter_with
 
 # What a workflow is given, looked at before it gets it: its input, and the arguments of its signals.
@@ -137,7 +137,7 @@ class TimeGuard:
         moment = act.timestamp.seconds, act.timestamp.nanos
         if moment == self._moment and act.history_length > self._events:
             completion = WorkflowActivationCompletion(run_id=act.run_id)
-            completion.failed.failure.message = "these events have the moment of the task before them: they are asked for again"
+            completion.failed.failure.message = OLD_MOMENT
             return completion
         self._moment, self._events = moment, act.history_length
         return self._activate(act)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -219,9 +219,7 @@ def compare(
     of one, or its name alone; "" for all."""
     since = since.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     episodes = tuple(episodes)
-    outcomes = {each.incident: each.outcome for each in episodes}
-    known = (replace(each, outcome=outcomes.get(each.spell.incident)) for each in spells)
-    recorded = [each for each in joined(known) if since <= each.spell.due <= now]
+    recorded = [each for each in joined(with_outcomes(spells, episodes)) if since <= each.spell.due <= now]
     days = [each for each in node_days if f"{since:%Y-%m-%d}" <= each.day <= f"{now.astimezone(UTC):%Y-%m-%d}"]
     ended = [each for each in episodes if since <= each.ended <= now]
     found = {each.spell.check for each in recorded} | {each.check for each in days} | {each.check for each in ended}
@@ -235,6 +233,12 @@ def compare(
     whole = (since + _DAY * number for number in range((now - since) // _DAY))
     missing = tuple(each for each in (f"{day:%Y-%m-%d}" for day in whole) if each not in seen)
     return Comparison(since=since, until=now, repair_time=usual, checks=checks, missing_days=missing)
+
+
+def with_outcomes(spells: Iterable[RecordedSpell], episodes: Iterable[EpisodeResult]) -> Iterator[RecordedSpell]:
+    """Each with that of the episode which ended it."""
+    outcomes = {each.incident: each.outcome for each in episodes}
+    return (replace(each, outcome=outcomes.get(each.spell.incident)) for each in spells)
 
 
 def joined(spells: Iterable[RecordedSpell]) -> list[RecordedSpell]:

@@ -16,6 +16,7 @@ from functools import partial
 from math import inf
 
 from policy.episode.decisions import Decision, DecisionKind
+from policy.values.display_text import counted
 from policy.values.mode import Mode
 from policy.values.times import as_of, written
 
@@ -52,8 +53,8 @@ class HeldSpan:
 
 
 def held_by(code: str, message: str) -> str:
-    """A message after its code, but for one that begins with it: "Paused: paused by …" says it twice."""
-    return message if message.lower().startswith(code.lower()) else f"{code}: {message}"
+    """A message after its code, but for one that begins with it: "Paused: paused by …", "mode: its mode is …" say it twice."""
+    return message if code.lower() in message.lower().partition(":")[0] else f"{code}: {message}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,19 +113,10 @@ class NodeDays:
         return _DAY.fullmatch(self.day) is not None and _is_date(self.day) and 0 <= self.seconds < inf
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScannerSpells:
-    """Answer of the scanner's `spells` query: the open spells, and those that have ended and are not recorded yet; left_out: how
-    many more nodes are due. days: the node-days that are not recorded yet."""
-
-    spells: tuple[Spell, ...] = ()
-    left_out: int = 0
-    days: tuple[NodeDays, ...] = ()
-
-
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 MOST_DAYS = 2000
-"""So many counts of days one scanner takes over from another."""
+MOST_RECORDS = 10
+"""So many counts of days, and records of them, one scanner takes over from another."""
 
 
 def _is_date(day: str) -> bool:
@@ -180,6 +172,13 @@ class ObservationRecord:
             return datetime.fromisoformat(f"{self.days[0].day}T00:00:00Z") + timedelta(days=1)
         return self.until or max(each.ended or each.due for each in self.spells)
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether a scanner may have left it to the next one: node-days of one day."""
+        if self.spells or len(self.days) > MOST_DAYS or not all(each.is_sound for each in self.days):
+            return False
+        return len({each.day for each in self.days}) == 1 and (self.until is None or self.until.tzinfo is not None)
+
     def decisions(self) -> tuple[Decision, ...]:
         """Of each spell, for the decision stream."""
         return tuple(
@@ -201,6 +200,17 @@ class ObservationRecord:
             )
             for each in self.spells
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannerSpells:
+    """Answer of the scanner's `spells` query: the open spells, and those that have ended and are not recorded yet; left_out: how
+    many more nodes are due. days: the node-days that are not recorded yet. records: those that a stop could not record."""
+
+    spells: tuple[Spell, ...] = ()
+    left_out: int = 0
+    days: tuple[NodeDays, ...] = ()
+    records: tuple[ObservationRecord, ...] = ()
 
 
 def unsound(spell: Spell) -> str:
@@ -276,7 +286,8 @@ def why_not_repaired(spells: Iterable[Spell], moment: datetime) -> Iterator[str]
             yield f"a repair was due at {clock(spell.due)} only"
             continue
         steps = f" ({', '.join(spell.steps)})" if spell.steps else ""
-        yield f"it would have been repaired{steps} from {clock(spell.due)} on, {spell.place} others before it"
+        turn = f"after {counted(spell.place, 'other node')}" if spell.place else "as the first"
+        yield f"it would have been repaired{steps} from {clock(spell.due)} on, {turn}"
         held = next((each for each in reversed(spell.held) if each.since <= moment), None)
         if held is not None:
             yield f"what held it since {clock(held.since)}: {held_by(held.code, held.message)}"

@@ -224,13 +224,7 @@ def build_report_parts(
     choice = choose(snapshot, watching)
     seen_nodes = _seen_nodes(snapshot, watching, notified)
     overlaps = overlapping(snapshot)
-    reports = [
-        _within_modes(
-            _check_report(snapshot, key, choice.waiting.get(key, Counter()), overlaps.get(key, ())),
-            _counted_by_mode(snapshot, key),
-        )
-        for key in snapshot.checks
-    ]
+    reports = [_check_report(snapshot, key, choice.waiting.get(key, Counter()), overlaps.get(key, ())) for key in snapshot.checks]
     reports += [
         CheckReport(
             ref=bad.ref,
@@ -294,7 +288,10 @@ def _check_report(snapshot: LedgerSnapshot, key: str, waiting: Counter[str], ove
         + ("gives the remedy" if snapshot.breakers[other].allowed else "has its circuit breaker open")
         for other, number in sorted(waiting.items())
     ]
-    storm = snapshot.storms.get(key, Storm())
+    storm, modes = snapshot.storms.get(key, Storm()), counted_by_mode(snapshot, key)
+    allowed, reason, message = within_modes(
+        breaker.allowed, breaker.reason.value, "; ".join((breaker.message, *held_back)), modes
+    )
     return CheckReport(
         ref=check.ref,
         uid=check.uid,
@@ -303,10 +300,11 @@ def _check_report(snapshot: LedgerSnapshot, key: str, waiting: Counter[str], ove
         total=counts.total,
         **{each.name: getattr(counts, each.name) for each in fields(StandingCounts)},
         remaining=breaker.remaining,
-        allowed=breaker.allowed,
+        allowed=allowed,
         paused=check.paused,
-        reason=breaker.reason.value,
-        message="; ".join((breaker.message, *held_back)),
+        reason=reason,
+        message=message,
+        modes=modes,
         warnings=(*check.warnings, *notices(snapshot, check, overlaps)),
         overlaps=overlaps[:MAXIMUM_OVERLAPS],
         mixed_control_plane=mixed_control_plane(check, counts),
@@ -406,7 +404,7 @@ def _seen_node(snapshot: LedgerSnapshot, name: str) -> SeenNode:
     )
 
 
-def _counted_by_mode(snapshot: LedgerSnapshot, key: str) -> tuple[tuple[Mode, int], ...]:
+def counted_by_mode(snapshot: LedgerSnapshot, key: str) -> tuple[tuple[Mode, int], ...]:
     """How many targets of a check are in which mode: all in that of a Node without labels, but for those that a rule or a label
     excepts."""
     check, most = snapshot.checks[key], snapshot.mode_of("", key).mode
@@ -420,12 +418,12 @@ def _counted_by_mode(snapshot: LedgerSnapshot, key: str) -> tuple[tuple[Mode, in
     return tuple(sorted((mode, number) for mode, number in counted.items() if number))
 
 
-def _within_modes(report: CheckReport, modes: tuple[tuple[Mode, int], ...]) -> CheckReport:
-    """With the modes of its targets: where all are only observed, no program acts, whatever the circuit breaker says."""
-    if report.allowed and {mode for mode, _ in modes} == {Mode.OBSERVE}:
-        message = f"the mode of all its targets is observe; {report.message}"
-        report = replace(report, allowed=False, reason=OBSERVED, message=message)
-    return replace(report, modes=modes)
+def within_modes(closed: bool, reason: str, message: str, modes: tuple[tuple[Mode, int], ...]) -> tuple[bool, str, str]:
+    """Whether a check may act, the reason, and a sentence: where all its targets are only observed no program acts, whatever
+    its circuit breaker says. closed, reason, message: by the breaker."""
+    if closed and {mode for mode, _ in modes} == {Mode.OBSERVE}:
+        return False, OBSERVED, f"the mode of all its targets is observe; {message}"
+    return closed, reason, message
 
 
 def _modes(snapshot: LedgerSnapshot, name: str, checks: tuple[str, ...]) -> str:

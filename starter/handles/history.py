@@ -76,8 +76,7 @@ class EndedEpisodes:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeRecord:
     """One episode and its decision record. ended: None while it is open; outcome: then its phase, "" where it was not asked.
-    off_proof: the last one. spells: the node's last ones that have ended, in which it was not repaired, the oldest first, where
-    they were asked for."""
+    off_proof: the last one. spells: in which the node was not repaired, the oldest first, where they were asked for."""
 
     cluster: str
     node: str

@@ -120,7 +120,11 @@ def _answers(found: Comparison, check: CheckComparison) -> Iterator[str]:
     if not check.would_repair:
         return
     usual = found.repair_time
-    measured = f"the median of {usual.repairs} of ours" if usual.repairs else f"the default: fewer than {FEWEST_REPAIRS} of ours"
+    measured = (
+        f"the median of {usual.repairs} of ours"
+        if usual.repairs
+        else f"the default, as fewer than {FEWEST_REPAIRS} of ours have ended"
+    )
     yield f"False repairs: {check.false_repairs}, back by itself within the {span(usual.span)} that a repair takes ({measured})."
     if check.rate is not None:
         yield f"False repairs in 1,000 node-days: {_estimate(check.rate, f'{FEWEST_DAYS} node-days')}."

@@ -6,6 +6,7 @@ episodes. Nothing is decided here: that is `policy/scan/explanation.py`. The com
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from starter.handles.episodes import NodeEpisodes
     from starter.handles.observations import SpellsThen
 
+_STABLE_REASON = re.compile(r"^[^:]*\([A-Z][A-Za-z]+\): ")
+"""How a sentence about a node begins that names what programs call the reason."""
 _PERMITS = {
     PermitState.RESERVED: "a permit is reserved for incident {}",
     PermitState.OPEN: "a permit is held by incident {}",
@@ -55,7 +58,7 @@ class NodeExplanation:
     scanner: ScannerStatus | None = None
     episodes: NodeEpisodes | None = None
     observed: SpellsThen | None = None
-    """Its last spells of sickness that have ended; None where they were not asked for."""
+    """Its last spells of sickness; None where they were not asked for."""
     mistakes: Sequence[ManifestMistake] = ()
     problems: Sequence[str] = ()
     halted: str = ""
@@ -70,7 +73,7 @@ class NodeExplanation:
 
     @property
     def last_spell(self) -> Spell | None:
-        """The last one in which it was sick and not repaired, of those that have ended."""
+        """The last one in which it was sick and not repaired; it may last."""
         return self.observed.spells[-1] if self.observed is not None and self.observed.spells else None
 
     @property
@@ -155,7 +158,8 @@ def as_text(answer: NodeExplanation) -> RenderableType:
     concluded = conclusion(answer) if answer.known else ""
     if answer.scanner is not None:
         parts.append(Text("\nThe scanner", style="bold"))
-        parts += [Padding(Text(line), (0, 0, 0, 2)) for line in scanner_lines(answer, answer.scanner) if line not in concluded]
+        lines = [line for line in scanner_lines(answer, answer.scanner) if not covers(concluded, line)]
+        parts += [Padding(Text(line), (0, 0, 0, 2)) for line in lines]
     if answer.episodes is not None:
         parts.append(Text("\nEpisodes", style="bold"))
         parts += [Padding(Text(line), (0, 0, 0, 2)) for line in _episode_lines(answer, answer.episodes)]
@@ -188,6 +192,11 @@ def conclusion(answer: NodeExplanation) -> str:
     if answer.episode is not None:
         return _of_episode(answer.episode, answer.at)
     return in_one_line(conclude(answer.explanation, halted=answer.halted, kept_from=kept_from(answer)))
+
+
+def covers(concluded: str, sentence: str) -> bool:
+    """Whether the conclusion has said all of the sentence, but for the word that programs have for it."""
+    return all(part in concluded for part in _STABLE_REASON.sub("", sentence).split(": ", 1))
 
 
 def _of_episode(episode: EpisodeStatus, now: datetime) -> str:

@@ -312,7 +312,7 @@ class EndedAnswer:
 class ExplainAnswer:
     """found: whether there is such a node, or was one as far as is known; null: the cluster could not be read. conclusion: the
     one sentence that people read first. scanner: what it knows of the node, null where it was not asked. last_spell: in which it
-    was sick and not repaired, of those that have ended; null for none. problems: what did not answer."""
+    was sick and not repaired, or still is; null for none. problems: what did not answer."""
 
     node: str
     found: bool | None

@@ -348,7 +348,7 @@ async def moment(request: Request, cluster: str, at: str, *, node: str = "") -> 
 @_reading(f"{OF_CLUSTER}/record/{{name:path}}", EpisodeRecord)
 async def record(request: Request, cluster: str, name: str) -> object:
     """What one episode saw, decided and did: of a node the open one, else the last; or the one with that incident."""
-    return answer(await views_of(request).warden.history.record(views_of(request).known(cluster).cluster, name))
+    return answer(await views_of(request).warden.observations.record(views_of(request).known(cluster).cluster, name))
 
 
 @router.get(f"{PREFIX}/openapi.json", include_in_schema=False)

@@ -34,7 +34,7 @@ from starter.handles.history import EndedEpisode, EpisodeRecord
 from starter.handles.observations import NONE_OBSERVED
 from starter.output.cluster_moment import zoned
 from starter.output.evaluation import in_one_line
-from starter.output.explanation import NodeExplanation, conclusion, scanner_lines
+from starter.output.explanation import NodeExplanation, conclusion, covers, scanner_lines
 from starter.output.record_table import END, moments_of
 from starter.web import api
 from starter.web.api import asked_moment
@@ -123,6 +123,7 @@ def timeline(
             kind=TimelineKind.OBSERVATION,
             what=would_have(each),
             until=each.ended,
+            goes_on=each.ended is None,
             incident=each.incident,
         )
         for each in spells
@@ -310,8 +311,6 @@ def printable(known: NodeTimeline) -> NodeTimeline:
 
 EPISODES_SHOWN = 20
 """The last ones of a node."""
-STABLE_REASON = re.compile(r"^[^:]*\([A-Z][A-Za-z]+\): ")
-"""How a sentence about a node begins that names what programs call the reason."""
 SVG_LINE = 100
 """Characters of a line in the picture, in a typeface in which all are about as wide."""
 
@@ -429,11 +428,6 @@ def headline_of(found: NodeSeen) -> str:
             )
         return f"No episode is open: {verdict}{halted}"
     return "Not known: no episode of it is open, and no health check's verdict is known here"
-
-
-def covers(headline: str, sentence: str) -> bool:
-    """Whether the headline has said all of the sentence, but for the word that programs have for it."""
-    return all(part in headline for part in STABLE_REASON.sub("", sentence).split(": ", 1))
 
 
 def _of_episode(episode: EpisodeStatus) -> str:

@@ -126,6 +126,28 @@ async def test_an_old_one_is_refused_unsaid_and_a_day_later_taken_away(age: str,
     assert not phase or (found[0]["status"]["phase"], "older" in found[0]["status"]["message"]) == (phase, True)
 
 
+@pytest.mark.parametrize(
+    ("status", "minutes", "phase"), [({}, 6, None), ({}, 11, "Refused"), ({"phase": "Accepted"}, 11, "Accepted")]
+)
+async def test_what_a_command_line_has_made_and_no_workflow_took_is_answered(
+    status: Object, minutes: int, phase: str | None
+) -> None:
+    """Such as `mode unset` of no rule, which the scanner refuses before it has it verified."""
+    dispatcher = NodeActionDispatcher()
+    async with api_with_actions() as (person, connection):
+        action = await made(person, SPOKEN.to_dict("ada"), labels={SENT_LABEL: "true"})
+        if status:
+            path = ACTIONS.path(action.name, namespace=NAMESPACE, subresource="status")
+            await person.patch(path, {"status": status | {"usedBy": "one"}})
+        now = connection.now
+        connection.now = lambda: now() + timedelta(minutes=minutes)  # type: ignore[method-assign]
+        await attended(person, connection, dispatcher)
+        (found,) = await live(person)
+    answered = found.get("status") or {}
+    assert (dispatcher.said, answered.get("phase")) == ([], phase)
+    assert ("the command line that made it was refused" in answered.get("message", "")) is (phase == "Refused")
+
+
 async def test_what_a_command_line_has_made_it_says_itself() -> None:
     dispatcher = NodeActionDispatcher()
     async with api_with_actions() as (person, connection):

@@ -469,7 +469,7 @@ def test_what_held_a_node_then_stands_in_the_readers_zone_with_what_is_not_known
     ((_, said),) = shown["Sick and not repaired"]
     assert said == (
         "node-7: it was sick since 2026-11-21 12:45:00+01:00: ReadyUnknown, under NodeHealthCheck//workers; "
-        "it would have been repaired (reboot) from 2026-11-21 12:46:00+01:00 on, 0 others before it; "
+        "it would have been repaired (reboot) from 2026-11-21 12:46:00+01:00 on, as the first; "
         "what held it since 2026-11-21 12:49:50+01:00: Mode: observe since 2026-11-21 12:49:00+01:00"
     )
     assert [said for _, said in shown["Not shown"]][1:] == ["spells that last: no scanner"]

@@ -95,8 +95,8 @@ class ScriptedWarden:
     async def ended_spells(self, cluster: str, **_: Any) -> SpellsThen:
         return SpellsThen(spells=tuple(each for each in self.spells if each.ended is not None))
 
-    async def last_spells(self, cluster: str, node: str) -> SpellsThen:
-        return await self.ended_spells(cluster)
+    async def last_spells(self, cluster: str, node: str, *, lasting: bool = True) -> SpellsThen:
+        return SpellsThen(spells=self.spells) if lasting else await self.ended_spells(cluster)
 
     def device_check(self, cluster: str) -> ScriptedWarden:
         return self

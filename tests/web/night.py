@@ -500,7 +500,7 @@ def unrepaired() -> tuple[Spell, ...]:
     )
 
 
-class _Observations:
+class _Observations(_Past):
     async def compared(self, cluster: str, *, since: datetime, check: str = "") -> tuple[ClusterComparison, Observed]:
         days = [node_days(24, f"{ago(days=number):%Y-%m-%d}") for number in range(20)]
         found = compare(recorded(*unrepaired()), days, (), since=since, now=ago(), check=check)
@@ -513,8 +513,8 @@ class _Observations:
         ended = (each for each in unrepaired() if each.ended is not None and each.ended >= since)
         return SpellsThen(spells=tuple(each for each in ended if node in {"", each.node}))
 
-    async def last_spells(self, cluster: str, node: str) -> SpellsThen:
-        return await self.ended_spells(cluster, since=ago(days=90), node=node)
+    async def last_spells(self, cluster: str, node: str, *, lasting: bool = True) -> SpellsThen:
+        return SpellsThen(spells=tuple(each for each in unrepaired() if each.node == node and (lasting or each.ended)))
 
 
 @dataclass

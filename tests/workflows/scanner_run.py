@@ -101,6 +101,7 @@ class ScriptedCluster:
     repetitions: list[contract.RepetitionRequest] = field(default_factory=list)
     preserved: list[contract.PreserveRequest] = field(default_factory=list)
     recorded: list[ObservationRecord] = field(default_factory=list)
+    record_requests: list[contract.RecordRequest] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
     """Openings and beginnings of preservations."""
     released: int = 0
@@ -204,12 +205,16 @@ class ScriptedCluster:
         return contract.OpenResult(outcomes=tuple(outcomes))
 
     async def record(self, request: contract.RecordRequest) -> contract.RecordResult:
+        self.record_requests.append(request)
         self._fails("record", "Temporal is away")
         ended = [ObservationRecord(cluster=request.cluster, spells=(each,)) for each in request.ended if not each.storm]
         records = [*ended, *request.records]
         left = [each.workflow_id for each in records if self.refuses(each)]
+        of_storms = tuple(each for each in request.ended if each.storm)
+        if left and len(left) == len(records) and not of_storms:
+            raise failure(ErrorType.INVALID_CONFIG, f"Temporal can't record {left[0]}")
         self.recorded += [each for each in records if each.workflow_id not in left]
-        return contract.RecordResult(of_storms=tuple(each for each in request.ended if each.storm), left=tuple(left))
+        return contract.RecordResult(of_storms=of_storms, left=tuple(left))
 
     async def preserve(self, request: contract.PreserveRequest) -> contract.PreserveResult:
         self._fails("preserve", "Temporal is away")

@@ -48,7 +48,7 @@ from policy.episode.messages import (
     scanner_id,
 )
 from policy.episode.modes import MODES_MEMO, ClusterModes
-from policy.history.spells import NodeDays, ScannerSpells, Spell
+from policy.history.spells import NodeDays, ObservationRecord, ScannerSpells, Spell
 from policy.preservation.preservation_index import PreservationNeed
 from policy.values.mode import Mode
 from tests.workflows.fencing_run import fencing
@@ -322,7 +322,18 @@ class ForgedScanner:
         sound = NodeDays(day="2026-11-28", check="c", mode=Mode.REPAIR, seconds=1.0)
         forged = (replace(sound, day="yesterday"), replace(sound, day="2026-13-01"), replace(sound, seconds=-1.0))
         naive = Spell(node="n", check="c", cause="x", since=datetime(2026, 11, 28), due=SINCE)  # noqa: DTZ001 - no zone
-        return ScannerSpells(spells=(naive,), days=(*forged, sound))
+        mine = workflow.info().workflow_id.removeprefix(scanner_id(""))
+        records = [
+            ObservationRecord(cluster=cluster, days=days, until=until)
+            for cluster, days, until in (
+                (mine, (sound,), None),
+                ("another", (sound,), None),
+                (mine, forged[:1], None),
+                (mine, (sound, replace(sound, day="2026-11-27")), None),
+                (mine, (sound,), datetime(2026, 11, 28)),  # noqa: DTZ001 - no zone
+            )
+        ]
+        return ScannerSpells(spells=(naive,), days=(*forged, sound), records=tuple(records))
 
 
 async def test_s49_what_no_scanner_counts_is_not_taken_over_from_the_last_one(env: WorkflowEnvironment) -> None:
@@ -335,6 +346,7 @@ async def test_s49_what_no_scanner_counts_is_not_taken_over_from_the_last_one(en
         await handle.terminate()
     assert taken.spells == ()
     assert [(each.day, each.seconds) for each in taken.days] == [("2026-11-28", 1.0)]
+    assert [each.workflow_id for each in taken.records] == [f"observation/{cluster}/-days/2026-11-28"]
 
 
 async def test_all_open_episodes_of_a_cluster_are_found_but_for_preservations(env: WorkflowEnvironment) -> None:

@@ -105,7 +105,9 @@ async def test_nothing_waits_for_what_is_told_by_itself(env: WorkflowEnvironment
 
 async def test_after_a_failure_the_next_act_takes_along_what_was_not_published(env: WorkflowEnvironment) -> None:
     """The latest state is what is shown, and no event is lost."""
-    world = World(tell_errors=[failure(ErrorType.INVALID_CONFIG, "no")], plan=plan(wait_before_power=timedelta(minutes=1)))
+    world = World(
+        errors={"publish": [failure(ErrorType.INVALID_CONFIG, "no")]}, plan=plan(wait_before_power=timedelta(minutes=1))
+    )
     await fenced(env, world)
     assert states(world)[-1] == ("Recovery", "Final", 0)
     assert events(world)[:3] == ["StepStarted", "NodeIsolated", "StepSucceeded"]
@@ -128,14 +130,14 @@ async def test_each_line_of_the_record_goes_along_with_an_act_once_and_in_its_or
 
 async def test_lines_that_a_failed_activity_took_along_go_with_the_next_under_their_numbers(env: WorkflowEnvironment) -> None:
     errors = [failure(ErrorType.INVALID_CONFIG, "no")]
-    world = World(tell_errors=errors, plan=plan(wait_before_power=timedelta(minutes=1)))
+    world = World(errors={"publish": errors}, plan=plan(wait_before_power=timedelta(minutes=1)))
     result = await fenced(env, world)
-    assert world.tell_errors == [], "it has failed"
+    assert world.errors["publish"] == [], "it has failed"
     assert {each.number: each for each in world.streamed} == {each.number: each for each in result.record}
 
 
 async def test_what_ends_before_it_has_a_target_is_written_all_the_same(env: WorkflowEnvironment) -> None:
-    world = World(pin_errors=[failure(ErrorType.NOT_FOUND, "there is no such Node")])
+    world = World(errors={"pin": [failure(ErrorType.NOT_FOUND, "there is no such Node")]})
     result = await fenced(env, world, Outcome.REFUSED)
     assert [each.act for each in world.streamed] == [each.act for each in result.record]
     assert world.streamed[-1].outcome == "refused"

@@ -160,9 +160,10 @@ async def test_a_pause_outlives_a_history(env: WorkflowEnvironment, monkeypatch:
             await eventually(env, lambda before=before: len(world.requests) > before)
         status = await scan.until(lambda status: bool(status.pauses))
         assert ([each.who for each in status.pauses], world.opened) == (["ada (identity not verified)"], [])
+        assert [each.pause.who for each in await heard(scan)] == ["ada (identity not verified)"], "and people find it in the memo"
         await scan.client_handle().execute_update(HealthScanner.unpause, UnpauseRequest(who="bob", reason="replaced", of="ada"))
         await paused(scan)
-        ends = [each.end(await env.get_current_time()) for each in await heard(scan)]
+        ends = [each.end(await env.get_current_time(scan.client_handle())) for each in await heard(scan)]
         assert ends == [PauseEnd.UNPAUSED, PauseEnd.IN_FORCE]
 
 

@@ -135,6 +135,20 @@ async def test_a_storm_that_is_refused_keeps_all_its_parts_and_another_goes_firs
         }
 
 
+async def test_refused_storms_take_turns(env: WorkflowEnvironment) -> None:
+    """A storm is dropped only where it is tried: one that waits for the end of another would stay twice as long."""
+    world = ScriptedCluster(report("x"))
+    world.refuses = lambda record: bool(record.spells)
+    async with scanning(
+        env, world, state=ScannerState(started=NOW, spells_of_storms=[*of_storm("a", 1), *of_storm("b", 1)])
+    ) as scan:
+        for tries in range(1, 5):
+            await eventually(env, lambda tries=tries: len(world.record_requests) >= tries)
+            await let_pass(env, scan.handle, timedelta(seconds=61))
+            world.show(report("x"))
+    assert [each.records[0].spells[0].storm for each in world.record_requests[:4]] == ["a", "b", "a", "b"]
+
+
 def after_another(world: ScriptedCluster, *spells: Spell) -> ScriptedCluster:
     """Another scanner of the cluster has left these."""
     days = (NodeDays(day=f"{datetime.now(UTC):%Y-%m-%d}", check="c", mode=Mode.OBSERVE, seconds=7.0),)
@@ -187,6 +201,27 @@ async def test_a_scanner_that_is_stopped_records_what_is_open(env: WorkflowEnvir
         await scan.client_handle().execute_update(HealthScanner.stop, StopRequest(who="ada", reason="maintenance"))
         await scan.handle.result()
         assert endings(world.recorded) == {"b": Ending.STILL_SICK}
+
+
+async def test_node_days_that_a_stop_can_t_record_are_recorded_by_the_next_scanner(env: WorkflowEnvironment) -> None:
+    """Under the moment of the stop: a record that was made, although no answer came, is made once."""
+    days = (NodeDays(day=f"{datetime.now(UTC):%Y-%m-%d}", check="c", mode=Mode.OBSERVE, seconds=7.0),)
+    world = ScriptedCluster(report("a"))
+    world.fails["record"] = 99
+    async with scanning(env, world, state=ScannerState(started=NOW, node_days=days)) as scan:
+        await scan.until(lambda status: status.scans > 0)
+        await scan.client_handle().execute_update(HealthScanner.stop, StopRequest(who="ada", reason="maintenance"))
+        await scan.handle.result()
+        left = await scan.handle.query(HealthScanner.spells)
+        tried = {each.workflow_id for request in world.record_requests for each in request.records}
+    assert ([each.workflow_id for each in left.records], left.days) == ([*tried], ())
+    after = after_another(ScriptedCluster(report("a")))
+    after.former = replace(left, days=days)  # of the same day, which goes on
+    async with scanning(env, after) as scan:
+        await eventually(env, lambda: bool(after.recorded))
+        known = await scan.client_handle().query(HealthScanner.spells)
+    assert [each.days for each in after.recorded] == [each.days for each in left.records]
+    assert ([each.seconds >= 7.0 for each in known.days if each.check == "c"], known.records) == ([True], ())
 
 
 def test_fifteen_hundred_spells_are_less_than_temporal_takes() -> None:

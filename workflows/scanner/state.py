@@ -16,7 +16,7 @@ from policy.episode.decisions import Decision
 from policy.episode.messages import Kind
 from policy.episode.modes import REPAIRS, ClusterModes
 from policy.episode.permits import NeedsPerson, Permit, PermitRequest, PermitState, Portion, Replacing
-from policy.history.spells import NodeDays, Spell
+from policy.history.spells import NodeDays, ObservationRecord, Spell
 from policy.scan.pauses import Pauses
 from policy.scan.repeat_alarm import DEFAULT_ALARM, PastIncident, RepeatAlarm, Repetition
 from policy.scan.scan_report import ScanReport
@@ -97,6 +97,8 @@ class ScannerState:
     """Ended and looked at; they are recorded once all of their storm are."""
     node_days: tuple[NodeDays, ...] = ()
     """Of this day, and of earlier ones until they are recorded."""
+    unrecorded: tuple[ObservationRecord, ...] = ()
+    """Node-days until a stop, at which they could not be recorded: of this scanner, or of the one before."""
     days_counted_at: datetime | None = None
     """Up to when; None: the last report was not live."""
 

@@ -4,7 +4,8 @@ The scan sees them (`watch/watches.py`) and calls `begin_due_work`; the work is 
 process that dies in the middle is followed by another one that passes the same command on again: it counts once
 (`activities/temporal_clients.py`). None with a name that may be another person's is carried out, also where commands that
 are not verified are accepted: people who may make objects could not command at all without them. Those that a command line has
-made are passed on by it. What is a day old is deleted. What a workflow asks about such an object is `acts/attestation.py`.
+made are passed on by it; one of which no workflow has made use in time, as it was refused, is answered with that. What is a day
+old is deleted. What a workflow asks about such an object is `acts/attestation.py`.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ BEGINNINGS = {Verb.FENCE, Verb.PRESERVE, Verb.REMEDIATE}
 """Passed on again after their episode has ended, they would begin another one, if only to be refused."""
 AT_ONCE = 8
 TRY_AGAIN_SECONDS = 5.0
+NEVER_USED = 2 * WITHIN
+"""By then no workflow makes use of an object any more."""
 KEPT_FOR = timedelta(days=1)
 LOOK_AGAIN_SECONDS = 3600.0
 """Whether something is a day old by now."""
@@ -92,9 +95,10 @@ class NodeActionHandler(BackgroundWriter):
             await asyncio.gather(*(self._see_to(each) for each in due[first : first + AT_ONCE]))
 
     def _is_due(self, found: JsonObject) -> bool:
-        labels = found["metadata"].get("labels") or {}
-        said = SENT_LABEL in labels or (found.get("status") or {}).get("phase") in {DONE, REFUSED}
-        return not said or self._age(found) > self._kept_for
+        phase, said = (found.get("status") or {}).get("phase"), _is_passed_on(found)
+        if phase in {DONE, REFUSED} or (said and phase):
+            return self._age(found) > self._kept_for
+        return not said or self._age(found) > NEVER_USED
 
     def _age(self, found: JsonObject) -> timedelta:
         made = moment_of(found["metadata"].get("creationTimestamp"))
@@ -121,7 +125,8 @@ class NodeActionHandler(BackgroundWriter):
         if used and (spec.get("action") in BEGINNINGS or (spec.get("action") == Verb.ACK_OFF and not spec.get("question"))):
             return DONE, f"{status.get('workflow')} has begun"
         if not used and self._age(found) > WITHIN:
-            return REFUSED, f"it is older than {WITHIN.total_seconds():.0f} s, and it was not carried out: create a new one"
+            why = "the command line that made it was refused, or did not send it" if _is_passed_on(found) else "create a new one"
+            return REFUSED, f"it is older than {WITHIN.total_seconds():.0f} s, and it was not carried out: {why}"
         if not used and (problem := await doubt_of(self._connection, found)):
             return REFUSED, problem
         action = ActionName(name=found["metadata"]["name"], uid=found["metadata"]["uid"])
@@ -164,6 +169,11 @@ async def doubt_of(connection: ClusterConnection, action: JsonObject) -> str:
             raise
         return f"whether the API server checks names can't be seen: {error.message}"
     return doubt(policy, binding, moment_of(action["metadata"].get("creationTimestamp")) or EARLIEST)
+
+
+def _is_passed_on(found: JsonObject) -> bool:
+    """By the command line that made it."""
+    return SENT_LABEL in (found["metadata"].get("labels") or {})
 
 
 def _uid(found: JsonObject) -> str:

@@ -261,7 +261,7 @@ def said(minutes: float) -> list[str]:
 def test_what_held_it_then_and_since_when() -> None:
     assert said(12) == [
         "it was sick since 04:00: ReadyUnknown, under NodeHealthCheck//workers",
-        "it would have been repaired (reboot) from 04:05 on, 2 others before it",
+        "it would have been repaired (reboot) from 04:05 on, after 2 other nodes",
         "what held it since 04:10: paused by ada: drill",
         "what became of it, at 04:20: others repaired it (another boot id)",
     ]
