@@ -427,6 +427,9 @@ async def test_only_a_worker_of_this_cluster_that_has_no_stream_ends_what_waits_
     scanner._state.decisions = [Decision(id="run/1", at=now, cluster="prod", kind=DecisionKind.ADMITTED)]
     await scanner._take_report(poll)
     assert len(scanner._state.decisions) == left
+    monkeypatch.setattr(workflow, "info", lambda: SimpleNamespace(run_id="run"))
+    scanner._record(DecisionKind.ANSWERED, act="pause", who="ada")
+    assert len(scanner._state.decisions) == 2 * left
 
 
 async def test_a_report_that_comes_in_the_moment_in_which_the_mode_is_taken_back_is_not_taken(
