@@ -311,7 +311,7 @@ class ObservationStarter:
 # Passes the request of a NodeAction on to a workflow, or starts the episode that it asks for: for people who have only kubectl.
 #
 # The request names the object, as the command line's does, and the workflow has it verified
-# (`activities/cluster/acts/attestation.py`). It counts once however often this is tried: an update bears the object's uid as its
+# (`activities/cluster/acts/node_actions.py`). It counts once however often this is tried: an update bears the object's uid as its
 # id, and only one use is made of an object.
 
 DISPATCH_PATIENCE = timedelta(seconds=12)
