@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.errors import ErrorType, failure
-from policy.episode.messages import Outcome, Phase
+from policy.episode.messages import Outcome, Phase, RecordEntry
 from policy.episode.nodefence import STATUSES, STEPS, retries
+from tests.policy.builders import NOW
 from tests.workflows.fencing_run import fenced, fencing
 from tests.workflows.surroundings import eventually
 from tests.workflows.world import World, plan
+from workflows.episode.publisher import Publisher
+from workflows.episode.state import PublisherState
 
 
 def states(world: World) -> list[tuple[str, str, int]]:
@@ -156,6 +160,16 @@ async def test_a_worker_that_does_not_say_whether_there_is_a_stream_ends_no_reco
     world = World(streams=None)
     result = await fenced(env, world)
     assert [each.number for each in world.streamed] == [each.number for each in result.record]
+
+
+@pytest.mark.parametrize(("answer", "left"), [(None, 1), (True, 1), (False, 0)])
+def test_only_a_worker_without_a_stream_drops_the_lines_that_wait(answer: bool | None, left: int) -> None:
+    """Each pin and each look of a preservation says it; one by a worker of an older version says nothing."""
+    state = PublisherState(streams=True)
+    publisher = Publisher("incident-1", state)
+    publisher.add_entry(RecordEntry(at=NOW, step="", act="mark", outcome="ok"))
+    publisher.learn_of_stream(answer)
+    assert (len(state.entries), state.streams) == (left, answer is not False)
 
 
 async def test_a_line_names_a_person_only_where_one_has_acted(env: WorkflowEnvironment) -> None:
