@@ -247,6 +247,7 @@ async def _cluster_serving(
             ClusterEvidence(served, evidence_directory(settings), licences),
         ),
         guards=(cluster_guard,),
+        without_temporal=scan.without_temporal,
     )
 
 

@@ -19,7 +19,7 @@ from workers.composition import compose
 from workers.configuration.clusters import ClusterSettings
 from workers.configuration.process_settings import TemporalSettings
 from workers.configuration.settings import Settings
-from workers.connect import connect
+from workers.connect import connect, watch_temporal
 from workers.embedded.server import EmbeddedTemporal, running_endpoint
 from workers.embedded.state_directory import Endpoint
 from workers.errors import SettingsError, StoppedError
@@ -131,7 +131,8 @@ async def work(
                 deployment.build_id,
             )
         workers = [build(running.client, serving, limits, deployment=deployment, around=around) for serving in servings]
-        await run_until(running.stop, workers)
+        meanwhile = [each.without_temporal for each in servings if each.without_temporal is not None]
+        await alongside(run_until(running.stop, workers), watch_temporal(running.client, meanwhile))
 
 
 def spare_collector() -> None:

@@ -25,6 +25,7 @@ class When(StrEnum):
     CIRCUIT_BREAKER = "circuit-breaker"
     VIEW_STALE = "view-stale"
     NO_PERMIT = "no-permit"
+    TEMPORAL_AWAY = "temporal-away"
 
 
 class EventReason(StrEnum):

@@ -38,6 +38,7 @@ SEVERITIES: Mapping[When, Severity] = {
     When.HALTED: Severity.WARNING,
     When.CIRCUIT_BREAKER: Severity.CRITICAL,
     When.VIEW_STALE: Severity.CRITICAL,
+    When.TEMPORAL_AWAY: Severity.CRITICAL,
     When.NO_PERMIT: Severity.WARNING,
     When.ENDED: Severity.WARNING,
 }

@@ -520,7 +520,8 @@ async def test_s52_what_a_pool_wants_done_to_a_kept_machine_waits_for_its_mode_a
     said = (await world.node())["metadata"]["annotations"]
     assert (said.get(ISOLATION_ANNOTATION) == Isolation.ASKED) is (mode is Mode.REPAIR)
     assert condition(await world.node()).get("message", "").startswith("Machine preserved until ") is not hold.drain
-    assert not (await world.hold(drained=True, isolation=Isolation.CUT)).drain
+    cut = await world.hold(drained=True, isolation=Isolation.CUT)
+    assert (cut.drain, cut.isolate, cut.rests) == (False, True, False)  # all is done
 
 
 async def test_s52_no_mode_delays_what_a_person_wants_done_to_a_kept_machine(world: Surroundings) -> None:

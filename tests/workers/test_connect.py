@@ -7,6 +7,7 @@ import logging
 import re
 from datetime import timedelta
 from pathlib import Path
+from typing import Self
 
 import aiohttp
 import pytest
@@ -20,7 +21,7 @@ from activities.contracts import metrics
 from tests.test_metrics import HISTOGRAMS, TEMPORALS
 from workers import runtime as module
 from workers.configuration.process_settings import TemporalSettings
-from workers.connect import connect
+from workers.connect import _silence_of, connect, watch_temporal
 from workers.embedded.server import free_ports
 from workers.errors import NamespaceMissingError, SettingsError, TemporalUnreachableError
 from workers.plugin import PLUGIN
@@ -32,6 +33,10 @@ SOON = timedelta(seconds=1)
 def nowhere() -> TemporalSettings:
     (port,) = free_ports("127.0.0.1", 1)
     return TemporalSettings(address=f"127.0.0.1:{port}")
+
+
+def port_of(settings: TemporalSettings) -> int:
+    return int(settings.address.rpartition(":")[2])
 
 
 async def test_a_client_comes_with_our_converter(server: str) -> None:
@@ -53,26 +58,100 @@ async def test_a_worker_waits_for_a_service_that_is_not_up_yet(server: str, capl
         async with asyncio.timeout(20):
             while not caplog.records:
                 await asyncio.sleep(0.02)
-        forward = await asyncio.start_server(_forward_to(server), "127.0.0.1", int(settings.address.rpartition(":")[2]))
-        async with forward, asyncio.timeout(30):
+        async with Way(server, port_of(settings)), asyncio.timeout(30):
             client = await waiting
             assert client.namespace == "default"
     assert "waiting for Temporal at" in caplog.text
 
 
-def _forward_to(server: str):  # type: ignore[no-untyped-def]
-    host, _, port = server.rpartition(":")
+async def test_a_worker_notices_that_its_temporal_is_away_and_that_it_is_back(
+    server: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S37: what goes on meanwhile begins then and ends with it; an error of one is logged and ends no other."""
+    monkeypatch.setattr("workers.connect.ASK_EVERY", timedelta(milliseconds=50))
+    monkeypatch.setattr("workers.connect.ASK_TIMEOUT", timedelta(milliseconds=700))
+    settings, events = nowhere(), list[str]()
 
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def goes_on() -> None:
+        events.append("begins")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            events.append("ends")
+
+    async def fails() -> None:
+        raise RuntimeError("no view")
+
+    async def logged(text: str) -> None:
+        async with asyncio.timeout(20):
+            while text not in caplog.text:
+                await asyncio.sleep(0.02)
+
+    caplog.set_level(logging.WARNING, logger="workers.connect")
+    async with Way(server, port_of(settings)) as way:
+        watching = asyncio.create_task(watch_temporal(await connect(settings), [fails, goes_on]))
+        for _ in range(2):
+            caplog.clear()
+            events.clear()
+            way.cut()
+            await logged("Temporal does not answer, nothing is begun")
+            await logged("no view")
+            assert events == ["begins"]
+            await way.mend()
+            await logged("Temporal answers again")
+            assert events == ["begins", "ends"]
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+
+async def test_a_service_that_refuses_us_is_not_away(server: str) -> None:
+    """S37: what is refused was answered."""
+    client = await connect(TemporalSettings(address=server))
+    assert await _silence_of(client) == ""
+    stranger = Client(client.service_client, namespace="elsewhere")
+    assert await _silence_of(stranger) == ""
+
+
+class Way:
+    """The way to a server, on another port; it may be cut and mended."""
+
+    def __init__(self, server: str, port: int) -> None:
+        host, _, there = server.rpartition(":")
+        self._there = (host, int(there))
+        self._port = port
+        self._writers = set[asyncio.StreamWriter]()
+        self._listener: asyncio.Server | None = None
+
+    async def mend(self) -> None:
+        self._listener = await asyncio.start_server(self._carry, "127.0.0.1", self._port)
+
+    def cut(self) -> None:
+        assert self._listener is not None
+        self._listener.close()
+        for writer in self._writers:
+            writer.close()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection(*self._there)
+        self._writers |= {writer, back}
+        try:
+            await asyncio.gather(self._pump(reader, back), self._pump(there, writer), return_exceptions=True)
+        finally:
+            self._writers -= {writer, back}
+
+    @staticmethod
+    async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
             writer.write(data)
             await writer.drain()
+        writer.close()
 
-    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection(host, int(port))
-        await asyncio.gather(pump(reader, back), pump(there, writer), return_exceptions=True)
+    async def __aenter__(self) -> Self:
+        await self.mend()
+        return self
 
-    return forward
+    async def __aexit__(self, *_: object) -> None:
+        self.cut()
 
 
 async def test_a_namespace_that_does_not_exist_is_no_reason_to_wait(server: str) -> None:

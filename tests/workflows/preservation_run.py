@@ -142,7 +142,7 @@ class KeptMachine:
 
 def machine(annotated: str | None = None, *, fails: bool = False) -> KeptMachine:
     """A machine that runs, or has failed. annotated: with which value of `preserve`."""
-    node = NodeView(name=NODE, uid="uid-node", conditions=(Condition(type=READY, status="True"),))
+    node = NodeView(name=NODE, uid="uid-1", conditions=(Condition(type=READY, status="True"),))
     world = KeptMachine(Held(key="shoot/w-7", machine="w-7", namespace="shoot", node_name=NODE, node=node))
     if fails:
         world.fails()
@@ -207,7 +207,7 @@ class ScriptedMachine(ScriptedTarget):
             reason=f"{decision.reason}; its mode is {mode}" if rests else decision.reason,
             rests=rests,
             warnings=decision.warnings,
-            node_uid="uid-node",
+            node_uid=world.devices.uid,
             machine=None if world.alone else MACHINE,
             machine_uid="" if world.alone else "uid-machine",
             recovered=decision.recovered,

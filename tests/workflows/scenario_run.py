@@ -94,7 +94,10 @@ class Scenario:
     def machine_object(self) -> MachineObject:
         """The Machine behind the Node."""
         return MachineObject(
-            goes_after=self.goes_after, owner_acts_after=self.owner_acts_after, operator_acts_after=self.operator_acts_after
+            goes_after=self.goes_after,
+            owner_acts_after=self.owner_acts_after,
+            operator_acts_after=self.operator_acts_after,
+            objects_go_after=timedelta(seconds=5),
         )
 
     @classmethod
@@ -229,7 +232,7 @@ class Play:
             placed_faults=list(drawn.placed_faults),
             lingers=drawn.lingers,
         )
-        self.adversary.machine.boot_seconds, self.adversary.per_minute = drawn.boot_seconds, drawn.per_minute
+        self.adversary.machine.boot_seconds, self.adversary.machine.per_minute = drawn.boot_seconds, drawn.per_minute
         self.adversary.machine.miswired, self.adversary.skews = drawn.miswired, drawn.skews
         self.adversary.machine_object = drawn.machine_object()
         self.adversary.referee.climbs = sum(switches(each, drawn.plan) for each in drawn.ladder) > 1
@@ -391,7 +394,7 @@ class Play:
         ours = machine.holder == OURS and not machine.terminated and machine.plugged and adversary.machine_object.deleting is None
         ours = ours and not adversary.vetoes() and (machine.mark is None or machine.mark.incident != THEIRS)
         ours = ours and not adversary.is_off_by_others()
-        works = not (adversary.dead or adversary.silent or adversary.locked or adversary.stuck)
+        works = not (adversary.dead or adversary.machine.silent or adversary.machine.locked or adversary.machine.stuck)
         works = works and (self._kind is Kind.FENCING or any(switches(each, adversary.plan) for each in self.drawn.ladder))
         again = adversary.asked_for_a_person > self._asked_before
         if self._resumed == 3 and again and ours and works and not machine.runs and adversary.plan.power_on:
@@ -536,9 +539,13 @@ def _still_asked_for(machine_object: MachineObject, result: EpisodeResult) -> li
         for name, each in machine_object.objects.items()
         if (each.by, each.goes_at) == (result.incident, None)
     ]
-    if machine_object.annotated is not None and machine_object.annotated_by == result.incident:
+    if machine_object.annotated and machine_object.annotated_by == result.incident:
         found.append("S35: its operator is still asked to remediate it")
-    if machine_object.deleting is None and machine_object.asked is not None and machine_object.asked_by == result.incident:
+    if (
+        machine_object.deleting is None
+        and machine_object.owner_asked is not None
+        and machine_object.owner_asked_by == result.incident
+    ):
         found.append("S35: its owner is still asked to remediate it")
     if machine_object.deleting is None and machine_object.claimed_by == result.incident:
         found.append("S35: our claim that it is being deleted is left")

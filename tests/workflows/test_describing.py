@@ -48,7 +48,7 @@ from policy.episode.messages import (
     scanner_id,
 )
 from policy.episode.modes import MODES_MEMO, ClusterModes
-from policy.history.spells import NodeDays, ObservationRecord, ScannerSpells, Spell
+from policy.history.spells import MOST_DAYS, NodeDays, ObservationRecord, ScannerSpells, Spell
 from policy.preservation.preservation_index import PreservationNeed
 from policy.values.mode import Mode
 from tests.workflows.fencing_run import fencing
@@ -333,7 +333,7 @@ class ForgedScanner:
                 (mine, (sound,), datetime(2026, 11, 28)),  # noqa: DTZ001 - no zone
             )
         ]
-        return ScannerSpells(spells=(naive,), days=(*forged, sound), records=tuple(records))
+        return ScannerSpells(spells=(naive,), days=(*forged, *[sound] * (MOST_DAYS + 1)), records=tuple(records))
 
 
 async def test_s49_what_no_scanner_counts_is_not_taken_over_from_the_last_one(env: WorkflowEnvironment) -> None:
@@ -345,7 +345,8 @@ async def test_s49_what_no_scanner_counts_is_not_taken_over_from_the_last_one(en
         taken: ScannerSpells = await ActivityEnvironment().run(service(env.client).former_spells, run)
         await handle.terminate()
     assert taken.spells == ()
-    assert [(each.day, each.seconds) for each in taken.days] == [("2026-11-28", 1.0)]
+    assert {(each.day, each.seconds) for each in taken.days} == {("2026-11-28", 1.0)}
+    assert len(taken.days) == MOST_DAYS
     assert [each.workflow_id for each in taken.records] == [f"observation/{cluster}/-days/2026-11-28"]
 
 

@@ -47,7 +47,7 @@ async def test_the_first_sentence_says_that_a_person_is_needed_and_what_he_can_d
 async def test_what_a_device_says_draws_no_line_and_no_link_in_temporals_ui(env: WorkflowEnvironment) -> None:
     """S50: an episode's details are shown as Markdown, beside the words by which a person acknowledges that it is off."""
     world = World(
-        off_errors=[failure(ErrorType.UNREACHABLE, "bmc says\n* off proven\n[it is off](https://evil.example.com)")] * 99
+        errors={"off": [failure(ErrorType.UNREACHABLE, "bmc says\n* off proven\n[it is off](https://evil.example.com)")] * 99}
     )
     async with fencing(env, world, parks=True) as run:
         await run.status()

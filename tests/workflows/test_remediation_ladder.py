@@ -26,9 +26,9 @@ from tests.workflows.remediation_run import (
     OWNER,
     REBOOT,
     SELF,
-    Made,
     Play,
     Remediated,
+    RemediationObject,
     remediated,
     silent,
     step,
@@ -63,7 +63,7 @@ def test_the_time_of_a_fencing_ends(*, off: bool) -> None:
     """S5: however long its plan would wait, the next step comes in time. Nothing is commanded any more, or it is off, freed and
     on again: its return is waited for no longer, and it is not switched off again."""
     slow = {"boot_timeout": timedelta(hours=2)} if off else {"wait_before_power": timedelta(hours=2)}
-    world = Remediated(ladder=(step(Strategy.FENCE, 5 * MINUTE), DELETE), node=World(boots=False, plan=plan(**slow)))
+    world = Remediated(ladder=(step(Strategy.FENCE, 5 * MINUTE), DELETE), node=World(boot_seconds=None, plan=plan(**slow)))
     with Play(world) as play:
         play.did("give-up")
         assert timedelta(0) < play.passed - 5 * MINUTE < MINUTE
@@ -75,7 +75,7 @@ def test_the_time_of_a_fencing_ends(*, off: bool) -> None:
 
 def test_no_taint_of_a_fencing_that_failed_goes_on_freeing_beside_the_next_step() -> None:
     """S1, S32: nobody reads the proof any more. It stood because not all pods went, and the machine could not be switched on."""
-    node = World(plan=plan(tries=1, restarts=0), pods_stay=True)
+    node = World(plan=plan(tries=1, restarts=0), stubborn=True)
     world = Remediated(ladder=(FENCE, SELF), node=node)
     forbidden = [failure(ErrorType.FORBIDDEN, "no right to patch nodes")] * 15
     world.after["power-management.taint-out-of-service"] = lambda: world.errors.update(
@@ -84,7 +84,7 @@ def test_no_taint_of_a_fencing_that_failed_goes_on_freeing_beside_the_next_step(
     with Play(world) as play:
         play.did("taint")
         play.did(f"create {OBJECT}")
-        assert not node.tainted
+        assert not node.out_of_service
         play.abort()
         result = play.result(Outcome.ABORTED)
     assert "the machine may be off" in result.message
@@ -95,7 +95,7 @@ def test_self_node_remediation_then_fence_then_deletion() -> None:
     followed by the next step: the person comes last."""
     world = Remediated(ladder=(SELF, FENCE, DELETE), node=silent())
     remediated(world, Outcome.REPLACED)
-    assert ("event NeedsHuman" in world.acts, world.node.cordoned) == (False, False)
+    assert ("event NeedsHuman" in world.acts, world.node.unschedulable) == (False, False)
     assert world.remembered == [(), (SELF.name,), (SELF.name, "fence")]
     assert world.count("event RemediationStepFailed") == 2
     order = [world.acts.index(act) for act in (f"create {OBJECT}", f"time-out {OBJECT}", "read", "give-up", f"delete {OBJECT}")]
@@ -140,10 +140,10 @@ def test_a_ladder_that_is_used_up_parks_loudly_without_a_permit() -> None:
 def test_resume_begins_anew_with_the_first_step_and_a_new_permit() -> None:
     """An object that has been given up is made anew, or its old word would hold."""
     world = Remediated(ladder=(SELF, FENCE), node=silent())
-    made = list[str]()
+    made = list[RemediationObject]()
 
-    def controller(each: Made) -> None:
-        made.append(each.name)
+    def controller(each: RemediationObject) -> None:
+        made.append(each)
         each.succeeded = "False" if len(made) == 1 else "True"
         world.node.ready = len(made) > 1
 
@@ -325,7 +325,7 @@ def test_a_restart_that_one_round_has_proven_takes_no_doubt_from_the_next() -> N
     with Play(world) as play:
         play.did("on")
         _second_round(play, node)
-        node.pods_stay = True
+        node.stubborn = True
         play.did("taint", 2)
         node.power = dict.fromkeys(node.power, PowerState.ON)
         node.ready = True

@@ -160,9 +160,10 @@ async def test_a_pause_outlives_a_history(env: WorkflowEnvironment, monkeypatch:
             await eventually(env, lambda before=before: len(world.requests) > before)
         status = await scan.until(lambda status: bool(status.pauses))
         assert ([each.who for each in status.pauses], world.opened) == (["ada (identity not verified)"], [])
+        assert [each.pause.who for each in await heard(scan)] == ["ada (identity not verified)"], "and people find it in the memo"
         await scan.client_handle().execute_update(HealthScanner.unpause, UnpauseRequest(who="bob", reason="replaced", of="ada"))
         await paused(scan)
-        ends = [each.end(await env.get_current_time()) for each in await heard(scan)]
+        ends = [each.end(await env.get_current_time(scan.client_handle())) for each in await heard(scan)]
         assert ends == [PauseEnd.UNPAUSED, PauseEnd.IN_FORCE]
 
 
@@ -426,6 +427,9 @@ async def test_only_a_worker_of_this_cluster_that_has_no_stream_ends_what_waits_
     scanner._state.decisions = [Decision(id="run/1", at=now, cluster="prod", kind=DecisionKind.ADMITTED)]
     await scanner._take_report(poll)
     assert len(scanner._state.decisions) == left
+    monkeypatch.setattr(workflow, "info", lambda: SimpleNamespace(run_id="run"))
+    scanner._record(DecisionKind.ANSWERED, act="pause", who="ada")
+    assert len(scanner._state.decisions) == 2 * left
 
 
 async def test_a_report_that_comes_in_the_moment_in_which_the_mode_is_taken_back_is_not_taken(

@@ -12,7 +12,7 @@ from policy.episode.operator_commands import CIRCUIT_BREAKER, DEVICE_READS_ON, V
 from policy.history.spells import OBSERVATION, ObservationRecord
 from policy.values.times import format_duration, written
 from workflows.episode.attestation import refused, require_name_and_reason
-from workflows.episode.conversation import NOT_ATTESTED, EpisodeConversation, opened
+from workflows.episode.episode_workflow import NOT_ATTESTED, EpisodeWorkflow, opened
 from workflows.episode.state import FencingHistory, PreservationHistory, PublisherState, RemediationHistory
 from workflows.fencing.story import FencingStory, after_off
 from workflows.kit.messages import AbortRequest, AcknowledgeRequest, ExtendRequest, PersonRequest, invalid_input
@@ -23,7 +23,7 @@ from workflows.remediation.story import RemediationStory
 
 
 @workflow.defn(name="Fencing")
-class Fencing(EpisodeConversation):
+class Fencing(EpisodeWorkflow):
     """The workflow round `workflows/fencing/story.py`. Cancelling it is an abort."""
 
     @workflow.init
@@ -88,7 +88,7 @@ class Fencing(EpisodeConversation):
 
 
 @workflow.defn(name="Remediation")
-class Remediation(EpisodeConversation):
+class Remediation(EpisodeWorkflow):
     """The workflow round `workflows/remediation/story.py`. Cancelling it is an abort. A preservation goes on here with the
     deletion of its machine (`workflows/remediation/disposal.py`)."""
 
@@ -129,7 +129,7 @@ class Remediation(EpisodeConversation):
 
 
 @workflow.defn(name="Preservation")
-class Preservation(EpisodeConversation):
+class Preservation(EpisodeWorkflow):
     """The workflow round `workflows/preservation/story.py`. Cancelling it is a release."""
 
     @workflow.init

@@ -154,7 +154,9 @@ class HealthScanner:
             await scanning
         await workflow.wait_condition(workflow.all_handlers_finished)
         if self._stop is None:
-            continuation.go_on(self._carried())
+            # Else the next history would have the memo that this one began with: pauses and rules of modes that were set since
+            # would be lost with the scanner (S44, S52).
+            continuation.go_on(self._carried(), memo=workflow.memo())
         await self._give_back_lease()
         return ScannerResult(
             cluster=request.cluster,

@@ -71,7 +71,7 @@ class Episode:
         self.may_leave: Callable[[], bool] = lambda: True
         """Whether this history may be left: no answer is awaited beside the story, which would be lost."""
         self.advise: Callable[[], str] = str
-        """What a person who is waited for can do; set by the conversation, which knows what each word would mean."""
+        """What a person who is waited for can do; set by `EpisodeWorkflow`, which knows what each verb would mean."""
         self.outcome: Outcome | None = None
         """Once it has ended."""
         self.insists = False

@@ -518,7 +518,7 @@ class FencingStory:
 
     async def _park(self, problem: str) -> End | None:
         """Wait until a person has it go on (None), or until it ends. Nothing is in flight meanwhile, the permit is given back, id
-        and marks are kept. What a person may send is `workflows/episode/conversation.py`."""
+        and marks are kept. What a person may send is `workflows/episode/episode_workflow.py`."""
         case = self.case
         if case.progress.parked != problem:
             case.progress.parked = problem

@@ -57,6 +57,9 @@ DRAWN_UP_EVERY, RESTS = 0.05, 9
 """Between two reports that are drawn up because something has changed: seconds, and times what the last one has taken, so that
 a storm leaves the worker to those who act. A verdict's end breaks in upon that."""
 
+WITHOUT_SCAN_SECONDS = 60.0
+"""So often a worker without Temporal looks whether data is at risk, where nothing changes."""
+
 PREPARED_FOR = 3
 """So many nodes stand, with their devices, for all others: most clusters have one kind."""
 
@@ -126,6 +129,8 @@ class ClusterScan(ScanActivities):
         self._latest: ScanRequest | None = None
         self._answered_at = float("-inf")
         self._given_back = 0
+        self._stopped = False
+        self._meter = meter
 
     async def __aenter__(self) -> Self:
         self.view.watches.start()
@@ -148,7 +153,7 @@ class ClusterScan(ScanActivities):
         ending = asyncio.Event()
         if self._latest is None or request.number != self._latest.number + 1:
             self.publishing.forget()
-        self._latest = request
+        self._latest, self._stopped = request, False
         self._publish_scanner(request)
         self._sweep(request)
         async with _beside(self._shutting_down(ending)):
@@ -160,11 +165,32 @@ class ClusterScan(ScanActivities):
         not take it again."""
         require_cluster(request.cluster, self._cluster)
         self._given_back += 1
+        self._stopped = True
         self._publish_scanner(request)
         self._gauges.scanner_stopped()
         await self._write_decisions(request)
         await self._publish_halt(request)
         await self._lease.release(request.holder)
+
+    async def without_temporal(self) -> None:
+        """While Temporal is away, until it is cancelled: no scan runs, and nothing is begun (S37). People are notified of that,
+        and are warned of data at risk all the same, by each worker (S36). It takes and renews no Lease (S38)."""
+        self._alarms.temporal_away()
+        try:
+            while True:
+                stamp, began = self.view.stamp, asyncio.get_running_loop().time()
+                due = WITHOUT_SCAN_SECONDS
+                if (
+                    not self._stopped
+                    and self.view.asked
+                    and not self._lease.is_of_another(self._latest.holder if self._latest is not None else "")
+                ):
+                    self.view.watches.follow_volumes()
+                    due = self._risks.begin_due_work(self._meter)
+                await self.view.changed(stamp, due)
+                await self.view.gather(began + DRAWN_UP_EVERY)
+        finally:
+            self._alarms.temporal_away(over=True)
 
     async def _write_decisions(self, request: ScanRequest) -> None:
         if self._record is not None:

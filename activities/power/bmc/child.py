@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, Protocol
 
-from activities.power.hiding import hidden
+from activities.power.redaction import hidden
 
 REQUEST_TIMEOUT = 10.0
 """Seconds in which the first line must have come; only a worker that died or stands still fails this."""

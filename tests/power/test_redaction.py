@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from activities.power.driver import DeviceCredentials, PowerDriver, PowerError
 from activities.power.ec2 import Ec2Factory
-from activities.power.hiding import excerpt, hidden
+from activities.power.redaction import excerpt, hidden
 from tests.power.agents.scripted import ScriptedAgent, needs_library, scripted_agent
 from tests.power.conftest import within
 from tests.power.raw_server import raw_server, saying

@@ -65,7 +65,7 @@ class Story(Protocol):
         """To the end of the episode, from wherever its state says. Raises NewHistory."""
 
 
-class EpisodeConversation:
+class EpisodeWorkflow:
     """Base of the workflows of every kind of episode."""
 
     def __init__(self, episode: Episode) -> None:
