@@ -283,7 +283,7 @@ def _episode_lines(answer: NodeExplanation, episodes: NodeEpisodes) -> list[str]
 
 
 def _open_episode_lines(answer: NodeExplanation, episode: EpisodeStatus) -> list[str]:
-    from starter.handles.status import still_stopped_by  # a client of Temporal, which files do not need
+    from starter.handles.status import still_stopped_by  # with Temporal's client, which judging files does without
 
     standing = wording.kept(episode) if episode.kind is Kind.PRESERVATION else wording.standing(episode)
     lines = [f"open: {episode.kind.value} {episode.incident}, {wording.phase(episode.phase)}, {standing}"]

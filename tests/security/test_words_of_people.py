@@ -21,7 +21,7 @@ import yaml
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.cluster.acts.attestation import ClusterAttestation
+from activities.cluster.acts.node_actions import ClusterAttestation
 from activities.cluster.api.connection import ClusterConnection
 from activities.cluster.api.served_cluster import ServedCluster
 from activities.contracts.attestation import Verification, VerifyRequest

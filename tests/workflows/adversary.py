@@ -683,16 +683,11 @@ class Adversary(PlayedActs):
                 state = PowerState.ON if fault is Fault.OTHERS_ON else PowerState.OFF
                 self.meddled = fault is Fault.OTHERS_OFF
                 self.switched_on = self.switched_on or fault is Fault.OTHERS_ON
-                machine.plug(plugged=machine.plugged or fault is Fault.OTHERS_ON, now=now)
-                for endpoint in machine.power:
-                    machine.switch(endpoint, state, now)
+                machine.switch_all(state, now)
             case Fault.PATH_OPENED:
-                for endpoint, state in machine.paths.items():
-                    if state is PowerState.OFF:
-                        machine.paths[endpoint] = PowerState.ON
-                        self.referee.opened_by_others[endpoint] = now
+                self.referee.opened_by_others |= dict.fromkeys(machine.open_paths(), now)
             case Fault.ATTACHED_AGAIN:
-                machine.volumes = dict.fromkeys(machine.volumes, VolumeState.ATTACHED)
+                machine.attach_all()
             case Fault.NODE_GONE:
                 machine.lose_node()
             case Fault.NODE_ANEW | Fault.NODE_REPLACED:
@@ -716,13 +711,13 @@ class Adversary(PlayedActs):
             case Fault.TAKEN_OVER:
                 self._is_taken_over(now)
             case Fault.BACKUP:
-                machine.goes_back()
+                machine.restore_backup()
             case Fault.RECONFIGURED:
                 self.reconfigure()
             case Fault.CORRECTED | Fault.REGROUPED if self.plan.levels:
                 self.configured, self.changed = (mended if fault is Fault.CORRECTED else regrouped)(self.plan), now
             case Fault.UNMARKED:
-                machine.mark = None
+                machine.lose_mark()
             case Fault.STUBBORN:
                 machine.stubborn = True
             case Fault.STUCK:
@@ -762,7 +757,7 @@ class Adversary(PlayedActs):
         def ends() -> None:
             switch(on, PowerState.ON)
             if machine.mark is not None and machine.mark.incident == THEIRS:
-                machine.goes_back()
+                machine.restore_backup()
 
         machine.later(off, lambda: switch(off, PowerState.OFF))
         machine.later(on, ends)

@@ -174,6 +174,22 @@ class Machine:
         """A person pulls the plug, or puts it back."""
         self._change(now, lambda: setattr(self, "plugged", plugged))
 
+    def switch_all(self, state: PowerState, now: datetime) -> None:
+        """Others switch it, at all of its devices; to switch it on they plug it in as well."""
+        self.plug(plugged=self.plugged or state is PowerState.ON, now=now)
+        for endpoint in self.power:
+            self.switch(endpoint, state, now)
+
+    def open_paths(self) -> tuple[str, ...]:
+        """A person enables its ports again. Answers which were cut."""
+        cut = tuple(endpoint for endpoint, state in self.paths.items() if state is PowerState.OFF)
+        self.paths |= dict.fromkeys(cut, PowerState.ON)
+        return cut
+
+    def attach_all(self) -> None:
+        """Others attach its volumes again."""
+        self.volumes = dict.fromkeys(self.volumes, VolumeState.ATTACHED)
+
     def give_up(self, now: datetime) -> None:
         """The cloud takes the machine back for good."""
         self._change(now, lambda: setattr(self, "terminated", True))
@@ -228,7 +244,11 @@ class Machine:
         self.plan = plan
         self.power |= {device.endpoint: PowerState.ON for device in plan.devices}
 
-    def goes_back(self) -> None:
+    def lose_mark(self) -> None:
+        """A person takes our mark off the Node."""
+        self.mark = None
+
+    def restore_backup(self) -> None:
         """The API server shows the Node as it was before anybody had marked it."""
         self._bare()
 
