@@ -85,6 +85,7 @@ async def test_a_template_without_settings_is_taken_and_is_a_step(
     path = f"/apis/nodewarden.io/v1alpha1/namespaces/default/{plural}"
     async with api_server(tmp_path) as address, ApiClient(address, user_agent="a-person") as person:
         await person.create(path_of(definition), definition)
+        await person.until_served(definition)
         for name, template in (("empty", {"spec": {}}), ("emptier", {})):
             created = await person.create(path, {"metadata": {"name": name}, "spec": {"template": template}})
             assert (created["kind"], created["spec"]) == (kind, {"template": template})
