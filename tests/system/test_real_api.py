@@ -55,7 +55,7 @@ def test_a_folder_that_lacks_a_program_or_has_a_wrong_version_is_refused(
 def test_without_a_folder_it_says_what_to_name(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     assert real_api.main() == 2
-    assert "expected KUBEBUILDER_ASSETS=a folder with etcd and kube-apiserver" in capsys.readouterr().err
+    assert "expected KUBEBUILDER_ASSETS=/folder with etcd and kube-apiserver" in capsys.readouterr().err
 
 
 async def test_where_a_real_one_is_asked_for_no_simulated_one_stands_in_for_it(
